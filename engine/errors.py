@@ -1,0 +1,134 @@
+"""Every error that Foil raises on purpose, and the exit code that `foil` ends with.
+
+    FoilError                      1   something that Foil knows how to say
+      UsageError                   2   what the user gave is wrong: job file, option, path, SQL
+        SeedFormatError            2   a line of a corpus is not what its format says
+        DifferentJobError          2   `out` holds the run of another job
+        SqlRefusedError            2   a query that the curator's surface does not allow
+      RunFailedError               3   the run ended, yet some seeds failed
+      BudgetSpentError             4   the budget is used up; raise it and run again
+      JudgeUnreliableError         5   a judge fails its canaries
+      CorruptDataError             6   bytes on disk are not the bytes that were committed
+      QueryStoppedError            7   a query passed its time or memory limit
+      CommitError                  8
+        CommitLostError            8   another writer committed this partition first; refresh
+        CommitUnknownError         8   the outcome of a commit could not be learnt; look again
+      ModelError                   9   a model could not answer
+        TransientModelError        9   worth another attempt
+        RefusedRequestError        9   the model refuses this request for good (400-class)
+      UnreadableReplyError         9   a reply that does not parse, after its correction turns
+    Rejected                       -   not an error: a recipe's decision not to make a topic
+
+A message says what happened, the offending value, and what to do.
+"""
+
+from __future__ import annotations
+
+
+class FoilError(Exception):
+    """Something went wrong that Foil knows how to explain."""
+
+    exit_code = 1
+
+
+class UsageError(FoilError):
+    """What the user gave is wrong; nothing was started."""
+
+    exit_code = 2
+
+
+class SeedFormatError(UsageError):
+    """A line or record of a corpus is not what its format requires."""
+
+    def __init__(self, path: object, line: int, expected: str, found: str) -> None:
+        self.path, self.line, self.expected, self.found = str(path), line, expected, found
+        shown = found if len(found) <= 120 else found[:117] + "..."
+        super().__init__(
+            f"{path}:{line}: expected {expected}, found {shown!r}; "
+            "mend the line, or set `on_error: skip` to count and skip such lines"
+        )
+
+    def __reduce__(self) -> tuple[type[SeedFormatError], tuple[str, int, str, str]]:
+        return type(self), (self.path, self.line, self.expected, self.found)
+
+
+class DifferentJobError(UsageError):
+    """The output folder holds the run of a different job."""
+
+
+class SqlRefusedError(UsageError):
+    """The query does something that the curator's surface does not allow."""
+
+
+class RunFailedError(FoilError):
+    """The run ended, and at least one seed failed."""
+
+    exit_code = 3
+
+
+class BudgetSpentError(FoilError):
+    """The budget is used up."""
+
+    exit_code = 4
+
+
+class JudgeUnreliableError(FoilError):
+    """A judge answered too many canaries wrongly."""
+
+    exit_code = 5
+
+
+class CorruptDataError(FoilError):
+    """Bytes on disk differ from the bytes that were committed."""
+
+    exit_code = 6
+
+
+class QueryStoppedError(FoilError):
+    """A query passed its time or memory limit and was stopped."""
+
+    exit_code = 7
+
+
+class CommitError(FoilError):
+    """A commit did not happen, or is not known to have happened."""
+
+    exit_code = 8
+
+
+class CommitLostError(CommitError):
+    """Another writer committed this partition first; the entry on disk is the truth."""
+
+
+class CommitUnknownError(CommitError):
+    """The storage failed while the entry was being put; look at it again before retrying."""
+
+
+class ModelError(FoilError):
+    """A model gave no answer."""
+
+    exit_code = 9
+
+
+class TransientModelError(ModelError):
+    """The model may answer at another attempt."""
+
+
+class RefusedRequestError(ModelError):
+    """The model refuses this request, and would refuse it again."""
+
+
+class UnreadableReplyError(ModelError):
+    """A reply that does not parse, after every correction turn."""
+
+
+class Rejected(Exception):  # noqa: N818 - a decision, not an error
+    """A recipe decides that this seed makes no topic; it becomes a row with this reason."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason, detail)
+        self.reason, self.detail = reason, detail
+
+
+RETRYABLE: tuple[type[Exception], ...] = (TransientModelError,)
+"""The one truth about what is worth another attempt."""

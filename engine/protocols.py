@@ -1,0 +1,133 @@
+"""The few shapes that the machine is built from. The machine knows these, and nothing of the work behind them.
+
+    seeds: SeedReader -> recipe: Recipe(seed, ask) -> topics -> validators: Validator(topic, ask) -> commit
+
+A recipe or validator gets a callable, `ask`; it never sees a client, a retry, a rate limit, a journal or Ray.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from pydantic import BaseModel
+
+from engine.topic import Message, Reply, Request, Seed, Topic, Verdict
+
+Answer = TypeVar("Answer", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A rendered prompt: `task` names what is asked, `template` is `name@hash`, `inputs` the values rendered."""
+
+    task: str
+    template: str
+    messages: tuple[Message, ...]
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Ask(Protocol):
+    """Sends one prompt to the model that the job names `role`, and returns its typed reply.
+
+    Raises UnreadableReplyError after the last correction turn, RefusedRequestError for a refused request,
+    BudgetSpentError when the budget is used up.
+    """
+
+    def __call__(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> Awaitable[Answer]: ...
+
+
+class Model(Protocol):
+    """Answers one request. `name` enters the request's id; `free` models cost nothing and never fail by load."""
+
+    name: str
+
+    async def complete(self, request: Request) -> Reply: ...
+
+
+class SeedReader(Protocol):
+    """Streams the seeds of a corpus in a fixed order: the same files give the same seeds in the same order.
+
+    `skipped` counts the bad records passed over so far (only under `on_error: skip`).
+    """
+
+    skipped: int
+
+    def __iter__(self) -> Iterator[Seed]: ...
+
+
+class Recipe(Protocol):
+    """One seed in, its topics out. Raises engine.errors.Rejected(reason, detail) where the seed allows none.
+
+    `fingerprint` changes when the same seed would give other topics (settings, templates, code version).
+    """
+
+    name: str
+    fingerprint: str
+
+    def __call__(self, seed: Seed, ask: Ask) -> Awaitable[Sequence[Topic]]: ...
+
+
+class Validator(Protocol):
+    """Judges one topic: returns it, edited where the verdicts say `edit`, with its verdicts (at least one).
+
+    It sets neither `status` nor `verdicts` of the topic; the flow does. `cost` orders the chain, cheap to dear:
+    0 looks at the topic alone, 1 at an index, 2 asks a model. After a rejection validators of cost 2 are not asked.
+    `fingerprint` (settings and index digests) enters the job's fingerprint and every commit entry.
+    """
+
+    name: str
+    cost: int
+    fingerprint: str
+
+    def __call__(self, topic: Topic, ask: Ask) -> Awaitable[tuple[Topic, Sequence[Verdict]]]: ...
+
+
+class Screen(Protocol):
+    """Sees every seed once, in stream order, in one process, before any request is paid.
+
+    A returned verdict with outcome `reject` rejects the seed. The one place for decisions that depend on what came
+    before (duplicates across partitions), so that concurrency cannot change them.
+    """
+
+    name: str
+    fingerprint: str
+
+    def __call__(self, seed: Seed) -> Verdict | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A fixed run of seeds: the unit of work, of commit and of resume. `screened` holds rejecting verdicts by seed id."""
+
+    index: int
+    seeds: tuple[Seed, ...]
+    screened: Mapping[str, Verdict] = field(default_factory=dict)
+
+
+class Store(Protocol):
+    """Where partitions are committed; each exactly once (design, guarantees 1 and 2).
+
+    `commit` returns True if this call's entry stands, False if an equal entry of another writer already stood.
+    It raises CommitLostError if a *different* entry stood. `facts` (digests of indexes, counts) go into the entry.
+    `plan` is what is known once the seed stream has ended: {"seeds": N, "partitions": K}; None until then.
+    """
+
+    def committed(self) -> Mapping[int, Mapping[str, Any]]: ...
+    def commit(self, partition: int, topics: Sequence[Topic], facts: Mapping[str, Any]) -> bool: ...
+    def plan(self) -> Mapping[str, int] | None: ...
+    def put_plan(self, plan: Mapping[str, int]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The concrete parts of one run, built once in each worker process by `cluster.build`."""
+
+    recipe: Recipe
+    validators: tuple[Validator, ...]
+    models: Mapping[str, Model]
+    parse: Callable[[str, type[Any]], Any]
+    store: Store
+    out: str
+    repair_attempts: int = 1
