@@ -99,7 +99,7 @@ class Screen(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A fixed run of seeds: the unit of work, of commit and of resume. `screened` holds rejecting verdicts by seed id."""
+    """A fixed run of seeds: the unit of work, commit and resume. `screened`: rejecting verdicts by seed id."""
 
     index: int
     seeds: tuple[Seed, ...]
