@@ -1,0 +1,57 @@
+"""Hard negatives for corpora that have none: the passages of the corpus that BM25 puts nearest to a query.
+
+Promise: the same texts and queries give the same neighbours in the same order (equal scores are ordered by position),
+an excluded text is never returned, nor one that shares no word with the query.
+Price: the index holds one float and one integer for each distinct word of each text (about as much memory as
+the texts); a query costs one pass over the postings of its words and one over the scores of all texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import bm25s
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Bm25Index:
+    """Okapi BM25 in Lucene's form (k1 1.5, b 0.75) over lower-cased words without English stop words.
+
+    Robertson and Zaragoza, The Probabilistic Relevance Framework: BM25 and Beyond, 2009, section 3; by `bm25s`.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        tokens = bm25s.tokenize(list(texts), stopwords="en", show_progress=False)
+        self._index = bm25s.BM25(method="lucene") if tokens.vocab else None
+        if self._index is not None:
+            self._index.index(tokens, show_progress=False)
+
+    def nearest(self, queries: Sequence[str], k: int, exclude: Sequence[Collection[int]]) -> list[list[int]]:
+        """For each query the positions of its at most `k` best texts, best first, none of them in its `exclude`.
+
+        Fewer than `k` come back where fewer texts share a word with the query.
+        """
+        tokens = bm25s.tokenize(list(queries), stopwords="en", return_ids=False, show_progress=False)
+        return [self._nearest(words, k, banned) for words, banned in zip(tokens, exclude, strict=True)]
+
+    def _nearest(self, words: list[str], k: int, banned: Collection[int]) -> list[int]:
+        if self._index is None or k < 1:
+            return []
+        known = self._index.get_tokens_ids(words)
+        if not known:
+            return []
+        scores: NDArray[np.float32] = self._index.get_scores_from_ids(known)
+        scores[list(banned)] = 0.0
+        return best_positions(scores, k)
+
+
+def best_positions(scores: NDArray[np.float32], k: int) -> list[int]:
+    """The positions of the at most `k` highest scores above 0, highest first, equal scores by position."""
+    if k < len(scores):
+        threshold = np.partition(scores, -k)[-k]
+        candidates = np.flatnonzero((scores >= threshold) & (scores > 0))
+    else:
+        candidates = np.flatnonzero(scores > 0)
+    order = np.argsort(-scores[candidates], kind="stable")[:k]
+    return [int(position) for position in candidates[order]]
