@@ -1,0 +1,33 @@
+# The verbs of this project. `make help` lists them.
+.DEFAULT_GOAL := help
+SHELL := bash
+PYTEST := .venv/bin/python -m pytest
+QUICK ?=
+
+.PHONY: help setup demo test test-long check bench clean
+
+help: ## list the verbs
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+setup: .venv/.done ## make .venv with everything in it (once)
+
+.venv/.done: pyproject.toml constraints.txt scripts/setup
+	@scripts/setup
+
+demo: setup ## the main job on real seeds: generate, verify, query, train, evaluate (QUICK=1: under 2 minutes)
+	@QUICK=$(QUICK) scripts/demo
+
+test: setup ## all tests but the long ones
+	$(PYTEST)
+
+test-long: setup ## the long crash drills and the full corpora
+	$(PYTEST) -m long --timeout 7200
+
+check: setup ## style, types and layers
+	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && $(PYTEST) tests/test_layers.py
+
+bench: setup ## every benchmark, quickly
+	@for script in benchmarks/*.py; do echo "== $$script"; .venv/bin/python $$script --quick; done
+
+clean: ## remove the demo's data and caches
+	rm -rf datasets_out/data .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,246 @@
+"""The job file: one YAML page in the order of the flow, read into checked settings before anything is started.
+
+    seeds -> recipe -> models -> validators -> out -> limits -> runtime (-> train -> evaluate)
+
+Every mistake is refused here, all of them at once, each with its line, its value and what to write instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import ValidationError
+
+from cluster.catalog import MODELS
+from engine.errors import UsageError
+from engine.ids import canonical_json, sha256_hex
+from engine.limits import Limits, RuntimeSettings
+from engine.seeds.catalog import READERS
+from engine.settings import Settings
+from prompts.recipes.catalog import RECIPES
+from trainer.settings import EvaluateSettings, TrainSettings
+from validators.catalog import DEFAULT_VALIDATORS, VALIDATORS
+
+MAX_BYTES = 1_000_000
+MAX_NODES = 20_000
+"""Bounds on a job file, so that an alias bomb ends as a message."""
+
+REQUIRED = ("seeds", "recipe", "models", "out")
+OPTIONAL = ("validators", "limits", "runtime", "train", "evaluate")
+
+Place = tuple[str | int, ...]
+Catalog = Mapping[str, tuple[type[Settings], Callable[[Any], Any]]]
+Section = TypeVar("Section", bound=Settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A checked job file. `fingerprint` names what decides the rows; out, runtime, budget and training do not."""
+
+    seeds: Settings
+    recipe: Settings
+    models: Mapping[str, Settings]
+    validators: tuple[Settings, ...]
+    out: Path
+    limits: Limits
+    runtime: RuntimeSettings
+    train: TrainSettings | None
+    evaluate: EvaluateSettings | None
+
+    def identity(self) -> dict[str, Any]:
+        """What the fingerprint is taken of: kept in run.json, so that a difference can be shown."""
+        return {
+            "seeds": self.seeds.model_dump(mode="json"),
+            "recipe": self.recipe.model_dump(mode="json"),
+            "models": {name: model.model_dump(mode="json") for name, model in self.models.items()},
+            "validators": [validator.model_dump(mode="json") for validator in self.validators],
+            "limits": self.limits.model_dump(mode="json", exclude={"budget"}),
+        }
+
+
+def fingerprint_of(identity: Mapping[str, Any]) -> str:
+    """One hash for all that decides the rows of a run."""
+    return sha256_hex(canonical_json(identity))[:32]
+
+
+def load_job(path: Path, overrides: Sequence[str] = (), out: Path | None = None) -> Job:
+    """Reads and checks a job file. Raises UsageError that lists every mistake with its place."""
+    text = _read(path)
+    document, lines = _parse(path, text)
+    for override in overrides:
+        _override(document, override)
+    if out is not None:
+        document["out"] = str(out)
+    return _Checker(path, lines).job(document)
+
+
+def _read(path: Path) -> str:
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"job file {path} cannot be read: {error.strerror}; give the path of a YAML job file") from None
+    if len(raw) > MAX_BYTES:
+        raise UsageError(f"job file {path} has {len(raw):,} bytes; a job is one page, at most {MAX_BYTES:,} bytes")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"job file {path} is not UTF-8 at byte {error.start}; save it as UTF-8") from None
+
+
+def _parse(path: Path, text: str) -> tuple[dict[str, Any], dict[Place, int]]:
+    """The document, and the line of every key and item in it."""
+    lines: dict[Place, int] = {}
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        document = _Plain(path, lines).value(root, ()) if root is not None else None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        problem = getattr(error, "problem", None) or str(error)
+        raise UsageError(f"{where}: not valid YAML: {problem}; mend the line") from None
+    if not isinstance(document, dict):
+        raise UsageError(f"{path}: a job is a mapping with the keys {', '.join(REQUIRED + OPTIONAL)}")
+    return document, lines
+
+
+class _Plain:
+    """Turns YAML nodes into plain values; refuses duplicate keys and more nodes than a page can hold."""
+
+    def __init__(self, path: Path, lines: dict[Place, int]) -> None:
+        self.path, self.lines, self.nodes = path, lines, 0
+        self.loader = yaml.SafeLoader("")
+
+    def value(self, node: yaml.Node, place: Place) -> Any:
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            raise UsageError(f"{self.path}: over {MAX_NODES:,} values after aliases; write them out without aliases")
+        self.lines.setdefault(place, node.start_mark.line + 1)
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, place)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, (*place, i)) for i, item in enumerate(node.value)]
+        return self.loader.construct_object(node)  # type: ignore[no-untyped-call]
+
+    def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key, line = str(key_node.value), key_node.start_mark.line + 1
+            if key in values:
+                raise UsageError(f"{self.path}:{line}: the key {key!r} stands twice; keep one")
+            self.lines[(*place, key)] = line
+            values[key] = self.value(value_node, (*place, key))
+        return values
+
+
+def _override(document: dict[str, Any], text: str) -> None:
+    """Applies one `a.b=c`; the value is read as YAML."""
+    dotted, equals, raw = text.partition("=")
+    *parents, last = dotted.split(".")
+    if not equals or not last or not all(parents):
+        raise UsageError(f"--set {text!r} is not of the form a.b=value")
+    target: Any = document
+    for step in parents:
+        target = target.setdefault(step, {}) if isinstance(target, dict) else None
+        if not isinstance(target, dict):
+            raise UsageError(f"--set {text!r}: {step!r} is not a mapping in the job file")
+    try:
+        target[last] = yaml.safe_load(raw)
+    except yaml.YAMLError:
+        raise UsageError(f"--set {text!r}: the value {raw!r} is not valid YAML; quote it") from None
+
+
+class _Checker:
+    """Checks a document section by section and collects every mistake before it refuses."""
+
+    def __init__(self, path: Path, lines: Mapping[Place, int]) -> None:
+        self.path, self.lines = path, lines
+        self.mistakes: list[str] = []
+
+    def job(self, document: dict[str, Any]) -> Job:
+        self._keys(document)
+        seeds = self._chosen(("seeds",), document.get("seeds"), READERS)
+        recipe = self._chosen(("recipe",), document.get("recipe"), RECIPES)
+        models = self._models(document.get("models"))
+        validators = self._validators(document.get("validators"))
+        limits = self._section(("limits",), document.get("limits", {}), Limits)
+        runtime = self._section(("runtime",), document.get("runtime", {}), RuntimeSettings)
+        train = self._section(("train",), document["train"], TrainSettings) if "train" in document else None
+        evaluate = self._section(("evaluate",), document["evaluate"], EvaluateSettings) if "evaluate" in document else None
+        out = self._out(document.get("out"))
+        if self.mistakes or not (seeds and recipe and limits and runtime and out):
+            raise UsageError("the job was refused:\n  " + "\n  ".join(self.mistakes))
+        return Job(seeds, recipe, models, validators, out, limits, runtime, train, evaluate)
+
+    def _keys(self, document: Mapping[str, Any]) -> None:
+        for key in document:
+            if key not in REQUIRED + OPTIONAL:
+                self._mistake((key,), f"unknown key {key!r}; a job has {', '.join(REQUIRED + OPTIONAL)}")
+        for key in REQUIRED:
+            if key not in document:
+                self._mistake((), f"the key {key!r} is missing; add it")
+
+    def _models(self, value: Any) -> dict[str, Settings]:
+        if value is None:
+            return {}
+        if not isinstance(value, dict) or "writer" not in value:
+            self._mistake(("models",), "expected a mapping with at least `writer: {kind: rule_writer}`")
+            return {}
+        chosen = {name: self._chosen(("models", name), one, MODELS) for name, one in value.items()}
+        return {name: one for name, one in chosen.items() if one is not None}
+
+    def _validators(self, value: Any) -> tuple[Settings, ...]:
+        if value is None:
+            value = [{"kind": kind} for kind in DEFAULT_VALIDATORS]
+        if not isinstance(value, list):
+            self._mistake(("validators",), f"expected a list such as `- kind: shape`, found {value!r}")
+            return ()
+        chosen = (self._chosen(("validators", i), one, VALIDATORS) for i, one in enumerate(value))
+        return tuple(one for one in chosen if one is not None)
+
+    def _out(self, value: Any) -> Path | None:
+        if not isinstance(value, str) or not value:
+            if value is not None:
+                self._mistake(("out",), f"expected a folder's path, found {value!r}")
+            return None
+        out = Path(value).expanduser()
+        holder = next((folder for folder in (out, *out.parents) if folder.exists()), Path())
+        if not holder.is_dir():
+            self._mistake(("out",), f"{holder} is not a folder; give another path or remove it")
+        return out
+
+    def _chosen(self, place: Place, value: Any, catalog: Catalog) -> Settings | None:
+        """The settings of the kind that the section names."""
+        kind = value.get("kind") if isinstance(value, dict) else None
+        if kind not in catalog:
+            if value is not None:
+                self._mistake(place, f"kind {kind!r} is not known; use one of {', '.join(sorted(catalog))}")
+            return None
+        return self._section(place, value, catalog[kind][0])
+
+    def _section(self, place: Place, value: Any, settings: type[Section]) -> Section | None:
+        if not isinstance(value, dict):
+            self._mistake(place, f"expected a mapping, found {value!r}")
+            return None
+        try:
+            return settings.model_validate(value)
+        except ValidationError as error:
+            for one in error.errors():
+                self._mistake((*place, *one["loc"]), _wording(one, settings))
+            return None
+
+    def _mistake(self, place: Place, text: str) -> None:
+        dotted = ".".join(str(step) for step in place)
+        line = next((self.lines[place[:n]] for n in range(len(place), -1, -1) if place[:n] in self.lines), 1)
+        self.mistakes.append(f"{self.path}:{line}: {dotted + ': ' if dotted else ''}{text}")
+
+
+def _wording(error: Any, settings: type[Settings]) -> str:
+    if error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
+        return f"unknown key; {settings.__name__} has {', '.join(settings.model_fields)}"
+    if error["type"] == "missing":
+        return "is missing; add it"
+    return f"{error['msg']}; found {error['input']!r}"

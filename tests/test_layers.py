@@ -1,0 +1,82 @@
+"""The arrows between our folders, and the fences around heavy libraries, read from the imports themselves."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parent.parent
+ALLOWED = {
+    "engine": set(),
+    "prompts": {"engine"},
+    "validators": {"engine", "prompts"},
+    "datasets_out": {"engine"},
+    "trainer": {"engine", "datasets_out"},
+    "cluster": {"engine", "prompts", "validators", "datasets_out", "trainer"},
+}
+FENCES = {
+    "ray": {"engine/run_ray.py", "trainer/fit_ray.py", "cluster/submit.py"},
+    "duckdb": {"datasets_out/query.py"},
+    "openai": set(),
+    "vllm": set(),
+    "torch": {"trainer"},
+    "transformers": {"trainer"},
+    "sentence_transformers": set(),
+}
+
+
+def imports_of(path: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+    return names
+
+
+def sources() -> list[Path]:
+    return [path for room in ALLOWED for path in sorted((REPO / room).rglob("*.py")) if "data" not in path.parts]
+
+
+def test_imports_follow_the_arrows():
+    wrong = [
+        f"{path.relative_to(REPO)} imports {name}"
+        for path in sources()
+        for name in imports_of(path)
+        if (top := name.split(".")[0]) in ALLOWED
+        and top not in ALLOWED[path.relative_to(REPO).parts[0]] | {path.relative_to(REPO).parts[0]}
+    ]
+    assert not wrong
+
+
+def test_heavy_libraries_stay_behind_their_fences():
+    wrong = [
+        f"{relative} imports {name}"
+        for path in sources()
+        for name in imports_of(path)
+        if (top := name.split(".")[0]) in FENCES
+        and (relative := str(path.relative_to(REPO))) not in FENCES[top]
+        and relative.split("/")[0] not in FENCES[top]
+    ]
+    assert not wrong
+
+
+def test_no_two_modules_import_each_other():
+    modules = {str(p.relative_to(REPO).with_suffix("")).replace("/", "."): imports_of(p) for p in sources()}
+    graph = {name: {other for other in names if other in modules} for name, names in modules.items()}
+    done: set[str] = set()
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        assert name not in trail, f"import cycle: {' -> '.join((*trail, name))}"
+        if name not in done:
+            for other in graph[name]:
+                visit(other, (*trail, name))
+            done.add(name)
+
+    for name in graph:
+        visit(name, ())
+
+
+def test_every_init_file_is_empty():
+    assert not [str(p) for p in sources() if p.name == "__init__.py" and p.read_text()]
