@@ -13,6 +13,7 @@
       CommitError                  8
         CommitLostError            8   another writer committed this partition first; refresh
         CommitUnknownError         8   the outcome of a commit could not be learnt; look again
+        UnstorableTopicError       8   a topic holds what no shard can: a lone surrogate, a null
       ModelError                   9   a model could not answer
         TransientModelError        9   worth another attempt
         RefusedRequestError        9   the model refuses this request for good (400-class)
@@ -102,6 +103,17 @@ class CommitLostError(CommitError):
 
 class CommitUnknownError(CommitError):
     """The storage failed while the entry was being put; look at it again before retrying."""
+
+
+class UnstorableTopicError(CommitError):
+    """One topic cannot be stored; nothing was written. The same partition without it can be."""
+
+    def __init__(self, topic_id: str, problem: str) -> None:
+        self.topic_id, self.problem = topic_id, problem
+        super().__init__(f"topic {topic_id} cannot be stored: {problem}; mend its seed, or commit it as failed")
+
+    def __reduce__(self) -> tuple[type[UnstorableTopicError], tuple[str, str]]:
+        return type(self), (self.topic_id, self.problem)
 
 
 class ModelError(FoilError):
