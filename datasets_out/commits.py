@@ -4,6 +4,7 @@
     out/plan.json                           seeds and partitions, once the seed stream has ended; put once
     out/commits/00000007.json               the entry of partition 7: its files (rows, bytes, sha256), counts and facts
     out/data/TABLE/part-00000007.parquet    its rows
+    out/snapshots/NAME.json                 a named list of committed files
     out/staging/  out/orphans/              unfinished files; files that no entry will ever name
 
 Promise: a partition is there once, whole, or not at all, whatever dies when and however many writers try: its entry is
@@ -18,6 +19,7 @@ be named, and what it does not name is moved to `orphans/`.
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import math
 import re
@@ -97,12 +99,12 @@ class CommitLog:
         Raises DifferentJobError, showing the difference, if another job's run is there. Clears away what dead attempts
         at committed partitions left behind.
         """
-        folders = ["commits", "staging", "orphans", *(f"data/{table}" for table in TABLES)]
+        folders = ["commits", "snapshots", "staging", "orphans", *(f"data/{table}" for table in TABLES)]
         with _storage(self.out, 0):
             for folder in folders:
                 self._disk.mkdir(self.out / folder)
         body = {"fingerprint": fingerprint, "job": job, "schema_version": SCHEMA_VERSION}
-        self._put(self.out / "run.json", seal(body))
+        self.put_sealed("run.json", body)
         run = self.run()
         if run["fingerprint"] != fingerprint:
             raise DifferentJobError(
@@ -114,17 +116,17 @@ class CommitLog:
 
     def run(self) -> Mapping[str, Any]:
         """The run's fingerprint, job and schema version. Raises CommitError if no run was opened here."""
-        body = self._sealed("run.json")
+        body = self.sealed("run.json")
         if body is None:
             raise CommitError(f"{self.out} holds no run (no run.json); start one there with `foil run`")
         return body
 
     def plan(self) -> Mapping[str, int] | None:
-        return self._sealed("plan.json")
+        return self.sealed("plan.json")
 
     def put_plan(self, plan: Mapping[str, int]) -> None:
         """Raises DifferentJobError if another plan stands: the seeds changed under the same job."""
-        self._put(self.out / "plan.json", seal(plan))
+        self.put_sealed("plan.json", plan)
         standing = self.plan()
         if standing != dict(plan):
             raise DifferentJobError(
@@ -147,7 +149,7 @@ class CommitLog:
 
     def entry(self, partition: int) -> Entry:
         """The entry of a committed partition."""
-        body = self._sealed(_entry_name(partition))
+        body = self.sealed(_entry_name(partition))
         if body is None:
             raise CommitError(f"partition {partition} of {self.out} is not committed; run the job again")
         return _parse(self.out / _entry_name(partition), partition, body)
@@ -159,6 +161,31 @@ class CommitLog:
             raise CorruptDataError(f"{path} leads out of {self.out}, to {path.resolve()}; remove that link")
         return path
 
+    def fault(self, fact: FileFact) -> str:
+        """`missing`, `resized` or `changed` if the file does not hold what was committed; "" if it does."""
+        path = self.locate(fact)
+        with _storage(path, 0):
+            if not path.is_file():
+                return "missing"
+            if path.stat().st_size != fact.bytes:
+                return "resized"
+            with path.open("rb") as file:
+                return "" if hashlib.file_digest(file, "sha256").hexdigest() == fact.sha256 else "changed"
+
+    def put_sealed(self, name: str, body: Mapping[str, Any]) -> bool:
+        """Puts a document (run.json, plan.json, a snapshot) unless one of that name is there; True if it did."""
+        return self._put(self.out / name, seal(body))
+
+    def sealed(self, name: str) -> dict[str, Any] | None:
+        """A document's body; None if there is none. Raises CorruptDataError if a bit of it has changed."""
+        path = self.out / name
+        with _storage(path, 0):
+            try:
+                raw = self._disk.read(path)
+            except FileNotFoundError:
+                return None
+        return unseal(path, raw)
+
     def commit(self, partition: int, topics: Sequence[Topic], facts: Mapping[str, Any]) -> bool:
         """Commits a partition; see engine.protocols.Store for what is returned, and when CommitLostError is raised.
 
@@ -167,7 +194,7 @@ class CommitLog:
         """
         attempt, blobs = self._attempt(partition, topics, facts)
         crash_point("commit.encoded")
-        unclaimed = self._sealed(_entry_name(partition)) is None
+        unclaimed = self.sealed(_entry_name(partition)) is None
         mine = self._publish(attempt, blobs) if unclaimed else None
         crash_point("commit.entered")
         standing = mine or self.entry(partition)
@@ -224,15 +251,6 @@ class CommitLog:
             staged = stage(self._disk, self.out / "staging", path.name, data)
         with _storage(path, len(data), doubt):
             return link_if_absent(self._disk, staged, path)
-
-    def _sealed(self, name: str) -> dict[str, Any] | None:
-        path = self.out / name
-        with _storage(path, 0):
-            try:
-                raw = self._disk.read(path)
-            except FileNotFoundError:
-                return None
-        return unseal(path, raw)
 
     def _names(self, folder: str) -> list[str]:
         with _storage(self.out / folder, 0):
@@ -295,6 +313,15 @@ def total(counts: Iterable[Counts]) -> Counts:
     )
 
 
+def check_path(document: Path, table: str, fact: FileFact, partition: int | None = None) -> None:
+    """Raises CorruptDataError unless `fact.path` is one that a commit of this table (and partition) writes."""
+    match = FILE_NAME.fullmatch(str(fact.path))
+    if not match or match["table"] != table or partition not in (None, int(match["partition"])):
+        raise CorruptDataError(
+            f"{document} names {fact.path!r} as a file of {table}, which no commit does; do not use it"
+        )
+
+
 def _sum(counters: Iterable[Mapping[str, int]], keys: Iterable[str] = ()) -> dict[str, int]:
     merged: Counter[str] = Counter(dict.fromkeys(keys, 0))
     for counter in counters:
@@ -348,9 +375,7 @@ def _parse(path: Path, partition: int, body: Mapping[str, Any]) -> Entry:
     if entry.partition != partition or set(files) != set(TABLES):
         raise CorruptDataError(f"{path} is the entry of partition {entry.partition} with the tables {sorted(files)}")
     for table, fact in files.items():
-        match = FILE_NAME.fullmatch(str(fact.path))
-        if not match or match["table"] != table or int(match["partition"]) != partition:
-            raise CorruptDataError(f"{path} names {fact.path!r} as its {table}, which no commit does; do not trust it")
+        check_path(path, table, fact, partition)
     return entry
 
 
