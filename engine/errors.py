@@ -14,6 +14,7 @@
         CommitLostError            8   another writer committed this partition first; refresh
         CommitUnknownError         8   the outcome of a commit could not be learnt; look again
         UnstorableTopicError       8   a topic holds what no shard can: a lone surrogate, a null
+        JournalError               8   a reply could not be made durable
       ModelError                   9   a model could not answer
         TransientModelError        9   worth another attempt
         RefusedRequestError        9   the model refuses this request for good (400-class)
@@ -114,6 +115,10 @@ class UnstorableTopicError(CommitError):
 
     def __reduce__(self) -> tuple[type[UnstorableTopicError], tuple[str, str]]:
         return type(self), (self.topic_id, self.problem)
+
+
+class JournalError(CommitError):
+    """A reply could not be made durable; nothing read it."""
 
 
 class ModelError(FoilError):

@@ -1,0 +1,164 @@
+"""`ask`: what a recipe or validator calls, and all that it sees of models, journal and money.
+
+    prompt -> Request -> journal? -----------------------------> reply -> parse -> answer
+                            | no                                  ^         | unreadable: a correction turn
+                            v                                     |
+                         budget -> model (with retries) -> journal
+
+Promise: a reply is durable before it is parsed; a request once answered is not sent again, in this run or a later one;
+equal requests of one partition are sent once, however many seeds ask at the same time.
+Price: hashing the request, one journal record; 0.1 ms of CPU or so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+from weakref import WeakValueDictionary
+
+from pydantic import BaseModel
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from engine.budget import Purse, Sum
+from engine.crash import crash_point
+from engine.errors import RETRYABLE, ModelError, RefusedRequestError, UnreadableReplyError, UsageError
+from engine.ids import canonical_json
+from engine.journal import Journal
+from engine.protocols import Answer, Model, Prompt
+from engine.topic import Call, Message, Reply, Request
+
+ATTEMPTS = 4
+_CHARACTERS_PER_TOKEN = 4
+_CORRECTION = (
+    "Your answer could not be read: {problem}. Answer the same task once more. "
+    "Write one JSON object and nothing before or after it. It must fit this JSON schema: {schema}"
+)
+
+
+class Desk:
+    """Where the seeds of one partition get their requests answered. `owner` names the worker that spends."""
+
+    def __init__(self, journal: Journal, purse: Purse, owner: str) -> None:
+        self._journal, self._purse, self._owner = journal, purse, owner
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def answer(self, model: Model, request: Request) -> Reply:
+        """The journalled reply, or a new one, durable. Raises ModelError, BudgetSpentError, JournalError."""
+        turn = self._turns.setdefault(request.id, asyncio.Lock())
+        async with turn:
+            return self._journal.get(request.id) or await self._paid(model, request)
+
+    async def _paid(self, model: Model, request: Request) -> Reply:
+        held = await self._purse.reserve(self._owner, _tokens(request))
+        spent = held
+        try:
+            reply = await self._sent(model, request)
+            spent = Sum(1, reply.prompt_tokens + reply.completion_tokens, reply.cost_usd)
+        except RefusedRequestError:
+            spent = Sum()
+            raise
+        finally:
+            await self._purse.settle(self._owner, held, spent)
+        return reply
+
+    async def _sent(self, model: Model, request: Request) -> Reply:
+        free = getattr(model, "free", False)
+        if not free:
+            self._journal.asked(request.id)
+        try:
+            reply = await _complete(model, request)
+        except RefusedRequestError:
+            self._journal.refused(request.id)
+            raise
+        crash_point("ask.answered")
+        if reply.request_id != request.id:
+            raise ModelError(
+                f"model {model.name!r} answered {reply.request_id!r} when asked {request.id!r}; mend the model"
+            )
+        await self._journal.put(reply, durable=not free)
+        return reply
+
+
+class Asker:
+    """The `ask` of one seed, an engine.protocols.Ask. `calls` are those made so far, in order."""
+
+    def __init__(
+        self, desk: Desk, models: Mapping[str, Model], parse: Callable[[str, type[Any]], Any], repair_attempts: int
+    ) -> None:
+        self._desk, self._models, self._parse, self._repairs = desk, models, parse, repair_attempts
+        self.calls: list[Call] = []
+
+    async def __call__(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> Answer:
+        model = self._model(role)
+        messages = prompt.messages
+        for repairs_left in range(self._repairs, -1, -1):
+            reply = await self._reply(model, prompt, messages, answer)
+            try:
+                parsed: Answer = self._parse(reply.text, answer)
+            except UnreadableReplyError as error:
+                if not repairs_left:
+                    raise
+                messages += _correction(reply, error, answer)
+            else:
+                return parsed
+        raise AssertionError("unreachable: the last turn returns or raises")
+
+    async def _reply(
+        self, model: Model, prompt: Prompt, messages: tuple[Message, ...], answer: type[BaseModel]
+    ) -> Reply:
+        params: Mapping[str, Any] = getattr(model, "params", {})
+        request = Request(model.name, messages, params, schema_of(answer), prompt.task, prompt.template, prompt.inputs)
+        reply = await self._desk.answer(model, request)
+        self.calls.append(_call(prompt, request, reply))
+        return reply
+
+    def _model(self, role: str) -> Model:
+        if role not in self._models:
+            raise UsageError(
+                f"no model has the role {role!r}; the job names {sorted(self._models)}: add it to `models`"
+            )
+        return self._models[role]
+
+
+@cache
+def schema_of(answer: type[BaseModel]) -> dict[str, Any]:
+    """The JSON schema of an answer type, made once."""
+    return answer.model_json_schema()
+
+
+@retry(
+    retry=retry_if_exception_type(RETRYABLE),
+    stop=stop_after_attempt(ATTEMPTS),
+    wait=wait_random_exponential(multiplier=0.25, max=10),
+    reraise=True,
+)
+async def _complete(model: Model, request: Request) -> Reply:
+    """The one place that asks a model again after it failed."""
+    return await model.complete(request)
+
+
+def _correction(reply: Reply, error: Exception, answer: type[BaseModel]) -> tuple[Message, Message]:
+    text = _CORRECTION.format(problem=error, schema=canonical_json(schema_of(answer)))
+    return Message("assistant", reply.text), Message("user", text)
+
+
+def _call(prompt: Prompt, request: Request, reply: Reply) -> Call:
+    return Call(
+        request_id=request.id,
+        task=prompt.task,
+        model=request.model,
+        template=prompt.template,
+        prompt_tokens=reply.prompt_tokens,
+        completion_tokens=reply.completion_tokens,
+        cost_usd=reply.cost_usd,
+        finish_reason=reply.finish_reason,
+        reply_text=reply.text,
+    )
+
+
+def _tokens(request: Request) -> int:
+    """What a request may use, by estimate: its characters, and the completion that its parameters allow."""
+    asked = sum(len(m.content) for m in request.messages) // _CHARACTERS_PER_TOKEN
+    return asked + int(request.params.get("max_tokens", 0))

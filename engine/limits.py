@@ -1,0 +1,60 @@
+"""How far a run goes, and where it runs: the job file's `limits` and `runtime`."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from engine.settings import Settings
+
+
+class BudgetSettings(Settings):
+    """What a run may spend in all, over every resume. An amount is reserved before its request is sent."""
+
+    calls: int | None = Field(default=None, ge=1, description="requests sent to models")
+    tokens: int | None = Field(default=None, ge=1, description="prompt and completion tokens together")
+    usd: float | None = Field(default=None, gt=0, description="US dollars")
+
+
+class Limits(Settings):
+    """How many seeds a run takes, how it cuts them, and when it stops."""
+
+    seeds: int | None = Field(
+        default=None, ge=1, description="take this many seeds of the corpus; all of them if absent"
+    )
+    partition_seeds: int = Field(
+        default=256, ge=1, description="seeds in a partition, the unit of commit and of resume"
+    )
+    accept: int | None = Field(
+        default=None, ge=1, description="stop after the partition that brings the accepted topics here"
+    )
+    budget: BudgetSettings = Field(
+        default=BudgetSettings(), description="what the run may spend; without limit if absent"
+    )
+
+
+class RuntimeSettings(Settings):
+    """Where the flow runs. `local` with no workers runs in this process, which cannot outlive a crashing validator."""
+
+    kind: Literal["local", "ray"] = Field(
+        default="local", description="processes of this machine, or actors of a Ray cluster"
+    )
+    window: int = Field(default=16, ge=1, description="seeds in flight in each worker")
+    workers: int = Field(default=0, ge=0, description="worker processes; 0 runs in this process")
+    seed_timeout_s: float = Field(default=600.0, gt=0, description="seconds that one seed may take; then it fails")
+    drain_s: float = Field(
+        default=8.0, ge=0, description="seconds that seeds in flight may still take after SIGINT or SIGTERM"
+    )
+    worker_memory_mb: int = Field(
+        default=0, ge=0, description="MiB of address space a worker may add to what its parts hold; 0 sets no limit"
+    )
+    ray_address: str = Field(
+        "", description="a running cluster; else RAY_ADDRESS, else a Ray of our own on this machine"
+    )
+
+    @model_validator(mode="after")
+    def _ray_has_workers(self) -> Self:
+        if self.kind == "ray" and self.workers == 0:
+            raise ValueError("kind: ray needs `workers` of at least 1; set it to the number of actors wanted")
+        return self
