@@ -13,23 +13,43 @@ import re
 from engine.ids import fraction_of
 
 _VERBS = frozenset(
-    """accumulate acquire activate add adjust advance aggregate align allocate allow alter append apply approximate arrange assert
-    assign attach average binarize bind block bracket broadcast build byte-compile calculate call cancel cast center change check
-    choose clamp classify clean clear clip clone close cluster collapse collect combine compare compile compress compute
-    concatenate configure connect construct convert convolve copy count create cut deactivate decide decode decompose decompress
-    decorate define delete deserialize detach detect determine differentiate disable discard discover display divide download draw
-    drop dump duplicate embed emit enable encode ensure enumerate erase escape estimate evaluate execute expand export extend extract
-    factorize fetch fill filter find fit flatten flip flush force form format fuse gather generate get give group guess handle
-    hash highlight identify implement import indicate infer initialize insert inspect install integrate interpolate invert invoke
-    iterate join launch learn limit list listen load localize locate look lower make map mark mask match mean measure merge minimize
-    modify move multiply normalize obtain open order pack pad parse partition perform permute pick pivot plot pop predict prepare
-    prepend pretty-print print process produce project prune push put quantize query raise randomize rank read rearrange receive
-    reconstruct record reduce register release reload remove rename render reorder repeat replace report represent request resample
-    rescale reset reshape resize resolve restore retrieve reverse roll rotate round run sample save scale scan scatter search seek
-    select send serialize set shift show shuffle shut simplify simulate skip slice smooth solve sort split squeeze stack standardize
-    start stop store strip subtract sum suppress swap synchronize take terminate tile tokenize train transfer transform translate
-    transpose traverse trim truncate try turn unpack unpivot update upload use validate verify visualize wait walk weight wrap
-    write yield zip""".split()
+    """accumulate acquire activate add adjust advance aggregate align allocate allow alter append apply approximate
+    arrange ask assemble assert assess assign assume attach audit augment authenticate authorize average await
+    backpropagate bake begin bin binarize bind blend boost bracket branch break broadcast browse buffer build bump
+    byte-compile calculate calibrate call cancel canonicalize capture carry cast catch center chain change check choose
+    chunk cite claim clamp classify clean clear clip clone close cluster coerce collapse collect combine commit compare
+    compile complete compose compress compute concat concatenate configure confirm conform connect consider constrain
+    construct consume continue contract contribute convert convolve copy correct correlate count create crop
+    cross-validate cumulate customize cut deactivate debug decide decode decompose decompress decorate deduce
+    deduplicate deepcopy defer define delay delegate delete demonstrate demote deploy derive describe deserialize
+    destroy detach detect determine diagonalize differentiate disable discard discover dispatch display dispose
+    distribute divide download draw drop dump duplicate edit eliminate embed emit emulate enable encapsulate encode
+    enforce enlarge enqueue enrich ensure enter enumerate equip erase escape establish estimate evaluate exchange
+    exclude execute exercise exhaust exit expand expire explain explore export expose express extend extract extrapolate
+    factorize fail fast-forward fetch fill filter find fit fix flatten flip flush fold form format forward freeze
+    fulfill fuse gather generate get give group guard guess halt handle hash help hide highlight hook identify ignore
+    implement import indicate induce infer inform inherit initialize inject inline insert inspect install instantiate
+    integrate intern interpolate interpret interrupt intersect introduce introspect invert invoke iterate join keep
+    launch learn leave lift limit link list listen load localize locate lock log look lower maintain make manage
+    manipulate map mark mask match measure merge migrate minimize mix modify monitor move multiplex multiply mutate
+    navigate negate nest normalise normalize notify observe obtain open optimize order organize overlay override
+    overwrite pack pad pair parse partition pass patch pause peek perform permute persist pick pivot place play plot
+    poll pop populate precompute predict preload prepare prepend preprocess present preserve pretty-print prevent print
+    process produce project promote prompt propagate protect provide prune publish pull push put quantize query quote
+    raise randomize rank reach read realign rearrange reattach rebuild recalculate receive reclaim recode recognise
+    recommend recompute reconstruct record recover rectify recv recycle redirect reduce refer refit reflect refresh
+    register reindex reinterpret reject relabel relate release reload remap remember remove rename render reorder
+    reorganize repack repair repeat replace reply report represent request require rerun resample rescale reserve reset
+    reshape resize resolve restore resume retain rethrow retrieve retry return reuse reveal reverse revert rewind
+    rewrite roll rollback rotate round route run sample sanitize save scale scan scatter scatter-add seal search seek
+    segment select send separate serialize set share shift shorten show shrink shuffle shut shutdown simplify simulate
+    skip slice smooth snap sniff solve sort spawn specify split spread squeeze stack standardize start stitch stop store
+    stratify stretch stringify strip subclass subsample substitute subtract sum summarize supply suppress surround swap
+    switch symmetrize synchronize synthesize tag take taper tell terminate test threshold tile toggle tokenise tokenize
+    trace track train transcode transfer transform translate transmit transpose trap traverse treat trigger trim
+    truncate try tune turn unbind unblock undo unflatten unfold unify uninstall unlock unmap unpack unpickle unpivot
+    unquote unregister unset unstack untar unwrap unzip update upgrade upload upsample urlencode use utilize validate
+    vary vectorize verify visualize vote wait walk warm warn weight whiten widen withdraw wrap write yield zip""".split()
 )
 
 _ORDERS = (
@@ -56,12 +76,16 @@ _RESULTS = (
 )
 _THINGS = (
     "{thing} in Python",
+    "python {thing}",
     "What should I use for {thing}?",
-    "Which library offers {thing}?",
-    "I am looking for {thing}",
-    "Where in Python do I find {thing}?",
-    "Is {thing} available anywhere in Python?",
+    "What is there for {thing}?",
     "What do I import for {thing}?",
+    "Need something for {thing}",
+)
+_NAMES = frozenset(
+    """airy bayesian bernoulli bessel beta cauchy chebyshev cholesky dirichlet euler fourier gauss gaussian hankel hermite hermitian
+    huber jacobi jensen kelvin kolmogorov laguerre laplace legendre lagrange mathieu pearson poisson python riemann student toeplitz
+    vandermonde voronoi weibull wiener unicode""".split()
 )
 _ARTICLE_THINGS = ("Is there {thing}?", "Does Python have {thing}?", "I am looking for {thing}", "Where do I find {thing}?")
 _SENTENCE_STARTERS = frozenset(
@@ -76,12 +100,13 @@ def question_of(summary: str, name: str) -> str:
     words = phrase.split()
     if not 3 <= len(words) <= _MAX_QUESTION_WORDS or re.search(r"[;:?!=]|\. |^\W", phrase):
         return ""
-    verb = base_verb(words[0])
+    verb = "" if words[1] == "of" else base_verb(words[0])
     rest = " ".join(words[1:])
     if verb in {"return", "get", "give", "obtain", "yield", "retrieve"} and re.match(r"(a|an|the|all|one)\b", rest, re.I):
         return _pick(_RESULTS, name).format(thing=rest)
     if verb == "return" or words[0].endswith(","):
         return ""
+    rest = rest.replace(" and returns ", " and return ")
     if verb:
         return _pick(_ORDERS, name).format(do=f"{verb} {rest}")
     return _noun_question(words, name)
@@ -91,14 +116,14 @@ def base_verb(word: str) -> str:
     """The verb with which an order begins, in its base form ("Computes" -> "compute"); "" if it is none."""
     lower = word.lower()
     forms = (lower, lower.removesuffix("s"), lower.removesuffix("es"), lower.removesuffix("ies") + "y")
-    return next((form for form in forms if form in _VERBS or form in {"return"}), "")
+    return next((form for form in forms if form in _VERBS), "")
 
 
 def _noun_question(words: list[str], name: str) -> str:
     first = words[0].lower()
     if first in _SENTENCE_STARTERS or re.search(r"\b(is|are|was|will|can|should|must|does)\b", " ".join(words[:6])):
         return ""
-    ordinary = words[0][1:].islower() or len(words[0]) == 1
+    ordinary = (words[0][1:].replace("-", "").islower() or len(words[0]) == 1) and first.split("-")[0] not in _NAMES
     thing = " ".join([first if ordinary else words[0], *words[1:]])
     return _pick(_ARTICLE_THINGS if first in {"a", "an"} else _THINGS, name).format(thing=thing)
 

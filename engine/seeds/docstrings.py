@@ -45,9 +45,17 @@ _CITATION = re.compile(r"\s?\[[\w.+-]{1,12}\]_")
 _STRONG = re.compile(r"(?<![\w*])\*{1,2}([A-Za-z][^*\n]*?)\*{1,2}(?![\w*])")
 _PROMPT = re.compile(r"^\s*(>>>|\.\.\. |\.\.\.$|In \[)")
 _BULLET = re.compile(r"^\s*([-*+•]|\d{1,2}[.)]|\(?[a-z0-9]\))\s+\S")
+_COLUMNS = re.compile(r"^\s*(={2,}\s+[= ]+|\+[-=+]+\+)$")
 _RULE = re.compile(r"^\s*[=+*~^_-][=+*~^_ -]{2,}$")
 _ARGUMENT = re.compile(r"^\s*\*{0,2}\w+(?:\s*\([^)]*\))?\s*:\s")
 _POINTER = re.compile(r"sphx_glr|(?i:^(?:read|see) (?:more|details?|further)?\s*(?:in |at )?(?:the |term )*(?:user guide|glossary))")
+_LATEX = (
+    (re.compile(r"\\(?:text|mathrm|mathbb|mathcal|mathbf|mathit|operatorname|boldsymbol|rm|bf|cal)\s*\{([^{}]*)\}"), r"\1"),
+    (re.compile(r"\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}"), r"(\1) / (\2)"),
+    (re.compile(r"\\(?:left|right|quad|qquad|displaystyle|begin\{\w+\*?\}|end\{\w+\*?\})(?![A-Za-z])|\\[,;!:\\]"), " "),
+    (re.compile(r"\\([A-Za-z]+)"), r"\1"),
+    (re.compile(r"([_^])\{(\w+)\}"), r"\1\2"),
+)
 _DOCTEST_FLAG = re.compile(r"\s*# ?(doctest|xdoctest)\s*:.*$")
 _SIGNATURE = re.compile(r"^[\w.]+\s?\([^()]*(?:\([^()]*\)[^()]*)*\)\s*(?:->\s*[^.]{1,100})?$")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[A-Z\"'(\[`*])")
@@ -82,12 +90,13 @@ def read_docstring(text: str) -> Docstring:
     deprecated = any(line.startswith(".. deprecated::") for line in lines)
     lines = list(_without_directives(_without_signatures(lines)))
     head, rest = _split_paragraph(lines)
-    first = sentences(" ".join(unmarked(line) for line in head))
+    first = sentences(unmarked(" ".join(" ".join(head).split())))
     if not first:
         return Docstring("", (), deprecated)
     rest = [" ".join(first[1:]), "", *rest]
     sections = tuple(section for section in _sections(rest) if _worth_keeping(section))
-    return Docstring(first[0], sections, deprecated or first[0].lower().startswith("deprecated"))
+    opening = [first[0], *(line for section in sections[:1] for line in section.lines)]
+    return Docstring(first[0], sections, deprecated or any(line.lower().startswith("deprecated") for line in opening))
 
 
 def sentences(text: str) -> list[str]:
@@ -106,7 +115,16 @@ def unmarked(line: str) -> str:
     line = _LINK.sub(r"\1", line)
     line = _QUOTES.sub(lambda m: m[1] or m[2], line)
     line = _STRONG.sub(r"\1", _CITATION.sub("", line))
-    return line.replace("\\ ", "").replace("\\*", "*").replace("\\_", "_")
+    line = line.replace("\\ ", "").replace("\\*", "*").replace("\\_", "_").replace(" 's ", "'s ")
+    return _plain_formula(line) if "\\" in line else line
+
+
+def _plain_formula(line: str) -> str:
+    """A line with LaTeX as one would type it: `\\frac{a}{b} \\in \\mathbb{R}` becomes `(a) / (b) in R`."""
+    indent = line[: _indent(line)]
+    for pattern, plain in _LATEX:
+        line = pattern.sub(plain, line)
+    return indent + " ".join(line.split())
 
 
 def is_code(line: str) -> bool:
@@ -206,20 +224,22 @@ def _reflowed(lines: list[str], style: str) -> Iterator[str]:
     """Joins the lines of each paragraph into one; code, output and list items keep lines of their own."""
     margin = min((_indent(line) for line in lines if line.strip()), default=0)
     literal_at = -1 if style == "literal" else None
-    in_example = False
+    in_example = in_table = False
     paragraph: list[str] = []
     for line in [*(line[margin:].rstrip() for line in lines), ""]:
         in_example = is_code(line) or (in_example and bool(line))
+        in_table = bool(_COLUMNS.match(line)) or (in_table and bool(line))
+        verbatim = in_example or in_table
         if literal_at is not None and line and _indent(line) <= literal_at:
             literal_at = None
-        if paragraph and (not line or in_example or _starts_item(line, paragraph, style)):
+        if paragraph and (not line or verbatim or _starts_item(line, paragraph, style)):
             text = _joined(paragraph)
             literal_at = _indent(paragraph[0]) if text.endswith("::") else literal_at
             yield from _shown(text, _indent(paragraph[0]))
             paragraph = []
-        if line and (in_example or (literal_at is not None and _indent(line) > literal_at)):
+        if line and (verbatim or (literal_at is not None and _indent(line) > literal_at)):
             code = _DOCTEST_FLAG.sub("", line)
-            if code.strip() not in {"", ">>>", "..."}:
+            if code.strip() not in {"", ">>>", "..."} and not _RULE.match(code):
                 yield code
         elif line and not _RULE.match(line):
             paragraph.append(line)

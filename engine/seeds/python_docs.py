@@ -8,13 +8,15 @@ skipped and named (`PythonDocsReader.absent`, and one log line).
 **Query**: the summary line, or for a share of the seeds a question built from it. A summary is passed over if it has
 fewer than four words, gives its object's code-like name away, or fits more than `_MAX_SAME` objects of one name.
 **Positives**: the rest of the object's documentation, at times a second passage with its examples, its source without
-the docstring, and *the same thing elsewhere*: an object of the same simple name (case and underscores aside) and of the
-same sort (class, or function and method) whose summary shares at least half of all content words with this one, words
-such as "array", "tensor" and "element" not counted. That is narrow on purpose: `numpy.sqrt` and `torch.sqrt` pass,
-`shutil.copy` and `numpy.copy` do not.
+the docstring, and *the same thing elsewhere*: an object of the same simple name (case and underscores aside), of the
+same sort (class, or function and method) and with the same qualifiers (`_QUALIFIERS`, in name or summary: sparse,
+masked, rolling ...), if the two summaries have enough of their content words in common: half for functions of two
+libraries, words such as "array", "tensor" and "element" not counted; three quarters where one is a method; all of them,
+"array" and the like included, within one library. Narrow on purpose: `numpy.sqrt` and `torch.sqrt` pass,
+`shutil.copy` and `numpy.copy`, `gzip.open` and `lzma.open` do not.
 **Hard negatives**: the passages nearest to the summary by BM25, one an object, without those that might be relevant
-after all: any object whose summary is as near as a positive's, one of the same name with a similar summary, owners and
-members of the object, and near-copies of a positive.
+after all: any object whose summary shares half of the content words, one of the same name with any word in common,
+owners and members of the object, and near-copies of a positive.
 
 Order: by a hash of the object's name, so that any first N seeds are a fair sample of all libraries.
 Price: the default libraries take about 25 s on one core and 700 MB; an object's texts stay in memory, its tree does not.
@@ -44,8 +46,8 @@ from engine.topic import Passage, Seed
 _LOG = logging.getLogger(__name__)
 
 _MIN_WORDS = 40
-_SAME, _DOUBTFUL, _NEAR_COPY = 0.5, 0.25, 0.8
-"""Shares of common content words: from which on two summaries mean the same, might mean it; two texts are one."""
+_SAME, _SAME_METHOD, _NEAR_COPY = 0.5, 0.75, 0.8
+"""Shares of common words from which on two summaries mean the same (the second if one is a method's), two texts are one."""
 _MAX_SAME = 4
 _BATCH = 256
 
@@ -73,6 +75,13 @@ _LIBRARY_WORDS = frozenset(
 )
 
 
+_QUALIFIERS = frozenset(
+    """sparse masked ma mask group groupby rolling expanding window weighted quantized chunked categorical interval period decimal
+    context distributed nested complex cuda xpu mtia mps cmath char string random""".split()
+)
+"""Words that make two objects of one name different things when only one of them has it."""
+
+
 class PythonDocsSettings(Settings):
     """Which libraries to read, and what a seed made from an object holds."""
 
@@ -92,18 +101,25 @@ class PythonDocsSettings(Settings):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """An object with its passages; `meaning` are the content words of its summary."""
+    """An object with its passages; `words` are the content words of its summary, `meaning` those not of every library."""
 
     name: str
     library: str
     kind: str
     summary: str
+    words: frozenset[str]
     meaning: frozenset[str]
     passages: tuple[Passage, ...]
 
     @property
     def simple_name(self) -> str:
+        """The last part of its name, case and underscores aside."""
         return self.name.rpartition(".")[2].replace("_", "").casefold()
+
+    @property
+    def qualifiers(self) -> frozenset[str]:
+        """What sets it apart from objects of the same name."""
+        return _QUALIFIERS & (self.words | set(self.name.casefold().split(".")))
 
 
 class PythonDocsReader:
@@ -160,7 +176,8 @@ class PythonDocsReader:
             passages = tuple(self._passages(item, document))
             if passages:
                 summary = document.summary.rstrip(".")
-                yield _Entry(item.name, item.library, item.kind, summary, meaning_of(summary), passages)
+                words = content_words(summary)
+                yield _Entry(item.name, item.library, item.kind, summary, words, words - _LIBRARY_WORDS, passages)
 
     def _passages(self, item: PythonObject, document: Docstring) -> Iterator[Passage]:
         """The documentation, one further passage of it that begins with examples or notes, and the source."""
@@ -206,10 +223,9 @@ def licence_of(library: str) -> str:
         return ""
 
 
-def meaning_of(summary: str) -> frozenset[str]:
-    """The content words of a summary, singular and lower-cased, without what every library says of everything."""
-    words = {_singular(word) for word in _WORD.findall(summary.lower())}
-    return frozenset(words - _STOP - _LIBRARY_WORDS)
+def content_words(text: str) -> frozenset[str]:
+    """The words of a text without function words, lower-cased, verbs and nouns without their final s."""
+    return frozenset(_singular(word) for word in _WORD.findall(text.lower()) if word not in _STOP)
 
 
 def _singular(word: str) -> str:
@@ -261,10 +277,10 @@ def _attributes(item: PythonObject, form: str) -> dict[str, str]:
 
 def answer_sentence(text: str, summary: str) -> str:
     """The sentence of the text that shares most content words with the summary, the first of equals; verbatim."""
-    meaning = meaning_of(summary)
+    meaning = content_words(summary) - _LIBRARY_WORDS
     prose = [line.strip() for line in text.splitlines() if not is_code(line) and not line.endswith(":")]
     found = [sentence for line in prose for sentence in sentences(line) if len(sentence.split()) >= 4]
-    return max(found, key=lambda sentence: len(meaning & meaning_of(sentence)), default="")
+    return max(found, key=lambda sentence: len(meaning & content_words(sentence)), default="")
 
 
 def _without_copies(entries: Sequence[_Entry]) -> Iterator[_Entry]:
@@ -290,10 +306,18 @@ def _same_things(entries: Sequence[_Entry]) -> list[list[int]]:
     same: list[list[int]] = [[] for _ in entries]
     for group in groups.values():
         for one in group:
-            same[one] = [
-                other for other in group if other != one and _shared(entries[one].meaning, entries[other].meaning) >= _SAME
-            ]
+            same[one] = [other for other in group if other != one and _same_thing(entries[one], entries[other])]
     return same
+
+
+def _same_thing(one: _Entry, other: _Entry) -> bool:
+    """Whether two objects of one name and sort do the same, by the rule of the module's docstring."""
+    if one.qualifiers != other.qualifiers:
+        return False
+    if one.library == other.library:
+        return one.words == other.words
+    needed = _SAME_METHOD if "method" in {one.kind, other.kind} else _SAME
+    return _shared(one.meaning, other.meaning) >= needed
 
 
 def _seeds_among(entries: Sequence[_Entry], same: Sequence[Sequence[int]]) -> list[int]:
@@ -342,8 +366,7 @@ def _negatives(
 def _perhaps_relevant(entry: _Entry, other: _Entry) -> bool:
     common = _shared(entry.meaning, other.meaning)
     kin = f"{other.name}.".startswith(f"{entry.name}.") or f"{entry.name}.".startswith(f"{other.name}.")
-    named_alike = entry.simple_name == other.simple_name
-    return kin or common >= _SAME or (named_alike and common >= _DOUBTFUL)
+    return kin or common >= _SAME or (common > 0 and entry.simple_name == other.simple_name)
 
 
 def _near_copy(passage: Passage, others: Sequence[Passage]) -> bool:

@@ -7,8 +7,9 @@ call with literal text (`add_docstr(torch.abs, "...")`, `add_newdoc("name", "...
 no Python source at all is asked of the live module: the compiled modules of the standard library, numpy and pyarrow,
 which this program has loaded or ships with anyhow (`COMPILED`).
 
-An object is public if a module without a leading underscore in its path defines it, or a package re-exports it; its
-name is then the shortest such path. Order: by name. Price: about 1.5 MB of source a second and core.
+An object is public if a module without a private part in its path defines it, or a package re-exports it; its name is
+then the shortest such path. The members of a private base class, and of a namespace like `pandas.Series.str`, belong to
+the public class that has them. Order: by name. Price: about 6 MB of source a second and core.
 """
 
 from __future__ import annotations
@@ -63,11 +64,14 @@ class PythonObject:
 
 @dataclass(slots=True)
 class _Module:
+    """One parsed file: `found` maps a name within the module to (kind, docstring, source)."""
+
     name: str
     is_package: bool
     doc: str = ""
     found: dict[str, tuple[str, str, str]] = field(default_factory=dict)
-    """Qualified name within the module -> (kind, docstring, source)."""
+    bases: dict[str, list[str]] = field(default_factory=dict)
+    namespaces: dict[str, dict[str, str]] = field(default_factory=dict)
     imports: dict[str, tuple[str, str]] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
     exported: frozenset[str] | None = None
@@ -176,11 +180,23 @@ def _read_definition(module: _Module, node: ast.stmt, owner: str, lines: list[st
     doc = ast.get_docstring(node, clean=False) or ""
     if isinstance(node, ast.ClassDef):
         module.found.setdefault(local, ("class", doc, ""))
+        module.bases[local] = [base.id for base in node.bases if isinstance(base, ast.Name)]
         for member in node.body:
             if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef):
                 _read_definition(module, member, local + ".", lines)
+            elif isinstance(member, ast.Assign):
+                _read_namespace(module.namespaces.setdefault(local, {}), member)
     else:
         module.found.setdefault(local, ("method" if owner else "function", doc, _source(node, lines) if doc else ""))
+
+
+def _read_namespace(namespaces: dict[str, str], node: ast.Assign) -> None:
+    """`str = Accessor("str", StringMethods)` in a class body: the methods of another class under a name of this one."""
+    call, target = node.value, node.targets[0]
+    if isinstance(call, ast.Call) and isinstance(target, ast.Name) and len(call.args) == 2:
+        name, held = call.args
+        if isinstance(name, ast.Constant) and name.value == target.id and isinstance(held, ast.Name):
+            namespaces[target.id] = held.id
 
 
 def _source(node: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[str]) -> str:
@@ -198,7 +214,7 @@ def _read_exports(module: _Module, node: ast.Assign | ast.AugAssign) -> None:
 
 
 def _is_public(path: str) -> bool:
-    return not any(part.startswith("_") for part in path.split("."))
+    return not any(part.startswith("_") or part == "core" for part in path.split("."))
 
 
 def _public_names(modules: Mapping[str, _Module]) -> dict[str, tuple[str, str]]:
@@ -214,12 +230,32 @@ def _public_names(modules: Mapping[str, _Module]) -> dict[str, tuple[str, str]]:
             public = f"{module.name}.{name}"
             rank = (public.count("."), module.name != home[0], len(public), public)
             best[home] = min(best.get(home, rank), rank)
-    names: dict[str, tuple[str, str]] = {}
-    for (home_module, local), rank in sorted(best.items()):
-        for member in modules[home_module].found:
-            if member == local or member.startswith(local + "."):
-                names.setdefault(rank[3] + member[len(local) :], (home_module, member))
-    return names
+    public_homes = frozenset(best)
+    owned: dict[tuple[str, str], str] = {}
+    for home, rank in sorted(best.items(), key=lambda item: item[1][3]):
+        owned.setdefault(home, rank[3])
+        for suffix, member in _members(home, modules, public_homes):
+            owned.setdefault(member, f"{rank[3]}.{suffix}")
+    return {public: definition for definition, public in owned.items()}
+
+
+def _members(
+    home: tuple[str, str], modules: Mapping[str, _Module], public_homes: frozenset[tuple[str, str]]
+) -> Iterator[tuple[str, tuple[str, str]]]:
+    """The members of a class with their names in it: its own, those of its namespaces, those of its private bases."""
+    where, local = home
+    module = modules[where]
+    for name in module.found:
+        if name.startswith(local + "."):
+            yield name[len(local) + 1 :], (where, name)
+    for name, held in module.namespaces.get(local, {}).items():
+        source = _resolve(where, held, modules, frozenset())
+        if source and source not in public_homes:
+            yield from ((f"{name}.{suffix}", member) for suffix, member in _members(source, modules, public_homes))
+    for base in module.bases.get(local, ()):
+        source = _resolve(where, base, modules, frozenset())
+        if source and source not in public_homes and source != home:
+            yield from _members(source, modules, public_homes)
 
 
 def _exposes(module: _Module, name: str, home: str) -> bool:
