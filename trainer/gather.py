@@ -1,0 +1,90 @@
+"""What workers tell each other in a step: vectors (with gradients), keys, and at the end the sum of the gradients.
+
+Each worker scores its own anchors against the columns of all; the backward pass of the gather returns to every worker
+the gradients that all of them have for its vectors. Summed over workers this is exactly the gradient of one process.
+Without a process group every function is the identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+def rank_and_workers() -> tuple[int, int]:
+    """This worker's rank and their number; (0, 1) outside a process group."""
+    return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+
+
+def gather_rows(rows: Tensor) -> Tensor:
+    """The rows of all workers, in the order of their ranks; differentiable."""
+    workers = rank_and_workers()[1]
+    if workers == 1:
+        return rows
+    gathered: Tensor = _GatherRows.apply(rows, _counts(len(rows), workers))  # type: ignore[no-untyped-call]
+    return gathered
+
+
+def gather_keys(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    """The rows of integer keys of all workers, in the order of their ranks, and where this worker's begin."""
+    rank, workers = rank_and_workers()
+    if workers == 1:
+        return keys, 0
+    return gather_rows(torch.from_numpy(keys)).numpy(), sum(_counts(len(keys), workers)[:rank])
+
+
+def sum_gradients(parameters: Iterable[Tensor]) -> None:
+    """Adds up the gradients of all workers, in one exchange; a parameter without one counts as zero."""
+    if rank_and_workers()[1] == 1:
+        return
+    targets = [parameter for parameter in parameters if parameter.requires_grad]
+    grads = [torch.zeros_like(t) if t.grad is None else t.grad for t in targets]
+    flat = torch.cat([grad.reshape(-1) for grad in grads])
+    dist.all_reduce(flat)
+    for target, part in zip(targets, torch.split(flat, [t.numel() for t in targets]), strict=True):
+        target.grad = part.view_as(target)
+
+
+def sum_scalar(value: float) -> float:
+    """The sum of one number over all workers."""
+    total = torch.tensor(value, dtype=torch.float64)
+    if rank_and_workers()[1] > 1:
+        dist.all_reduce(total)
+    return float(total)
+
+
+def barrier() -> None:
+    """Waits until every worker is here."""
+    if dist.is_initialized():
+        dist.barrier()
+
+
+def _counts(rows: int, workers: int) -> list[int]:
+    counts = [torch.zeros(1, dtype=torch.long) for _ in range(workers)]
+    dist.all_gather(counts, torch.tensor([rows]))
+    return [int(count) for count in counts]
+
+
+class _GatherRows(torch.autograd.Function):
+    """Forward: all_gather, padded to the longest. Backward: all_reduce of the whole, then this worker's slice."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, counts: list[int]) -> Tensor:
+        ctx.counts = counts
+        padded = rows.new_zeros((max(counts), *rows.shape[1:]))
+        padded[: len(rows)] = rows
+        parts = [torch.empty_like(padded) for _ in counts]
+        dist.all_gather(parts, padded)
+        return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        total = grads[0].contiguous().clone()
+        dist.all_reduce(total)
+        return torch.split(total, ctx.counts)[dist.get_rank()], None

@@ -1,0 +1,69 @@
+"""InF-Embed's contrastive losses: one engine over score blocks, of which every published loss is a configuration.
+
+For an anchor row i = (passage P, instruction I, query Q) with P relevant to (I, Q), s = cos / temperature, and
+    block P   other passages under (I, Q)              s(p_m ; iq_ii)
+    block I   other instructions with the query kept   s(p_i ; iq_ji)
+    block IQ  other (instruction, query) pairs         s(p_i ; iq_kk)
+    block Q   other queries with the instruction kept  s(p_i ; iq_ik)   (third term of eq. 6 as printed)
+`sum` adds one softmax loss per block (eqs. 6, 8-14); `multivariate` puts all blocks into one denominator (eqs. 7,
+15-21). Which cells of a block are negatives is decided by `collate.negatives`, from the keys of the texts, so a
+duplicate of the positive is never pushed away and equal negatives count once.
+
+Reference: Zhuang et al., InF-IR, arXiv 2505.21439, section 5.2 and appendix C. The printed equations count the
+positive once in every block, which leaves a floor of log(blocks) under the multivariate loss: `each_block`
+reproduces them, `once` (the default) does not have it. Relation: P alone is InfoNCE; P and IQ is its symmetric form.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from engine.settings import Settings
+
+Block = Literal["P", "I", "IQ", "Q"]
+
+
+class LossSettings(Settings):
+    """What an anchor is contrasted with, and how."""
+
+    blocks: tuple[Block, ...] = Field(
+        default=("P", "I"), min_length=1, description="what varies: passages, instructions, ..."
+    )
+    combine: Literal["multivariate", "sum"] = Field(
+        default="multivariate", description="one denominator, or one a block"
+    )
+    positive_counted: Literal["once", "each_block"] = Field(
+        default="once", description="in the multivariate denominator"
+    )
+    temperature: float = Field(default=0.05, gt=0, description="cosines are divided by it")
+
+
+def block_scores(anchors: Tensor, candidates: Tensor, temperature: float) -> Tensor:
+    """Cosines over temperature in single precision, outside autocast: [R, D] x [C, D] unit vectors -> [R, C].
+
+    In bfloat16 logits at temperature 0.01 would be steps of 0.4.
+    """
+    with torch.autocast(anchors.device.type, enabled=False):
+        return anchors.float() @ candidates.float().T / temperature
+
+
+def row_losses(positive: Tensor, blocks: Mapping[Block, tuple[Tensor, Tensor]], settings: LossSettings) -> Tensor:
+    """The loss of every anchor row, [R].
+
+    Args:
+        positive: s_ii, the logits of the rows' own cells, [R].
+        blocks: per block its logits, [R, C], and the mask of those that are negatives, [R, C] bool.
+        settings: `combine` and `positive_counted` are read here; the temperature is already in the logits.
+    """
+    own = positive.unsqueeze(1)
+    negatives = [blocks[name][0].masked_fill(~blocks[name][1], -torch.inf) for name in settings.blocks]
+    if settings.combine == "sum":
+        return torch.stack([torch.cat((own, block), 1).logsumexp(1) - positive for block in negatives]).sum(0)
+    bonus = math.log(len(negatives)) if settings.positive_counted == "each_block" else 0.0
+    return torch.cat((own + bonus, *negatives), 1).logsumexp(1) - positive

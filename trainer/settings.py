@@ -1,0 +1,61 @@
+"""What a training run is: every choice that changes the weights, and where the data is split."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from datasets_out.training_view import CACHED_PARTITIONS, SplitSettings
+from engine.settings import Settings
+from trainer.encoder import EncodeSettings
+from trainer.losses import LossSettings
+
+
+class RetentionSettings(Settings):
+    """How the base model's abilities are kept while instructions are learnt."""
+
+    plain_weight: float = Field(
+        default=1.0, ge=0, description="weight of anchors without an instruction, against 1 with one"
+    )
+    pull_queries: float = Field(default=0.0, ge=0, description="weight of 1 - cos(now, base) over bare queries")
+    pull_passages: float = Field(default=0.0, ge=0, description="weight of 1 - cos(now, base) over passages")
+    frozen_layers: int = Field(
+        default=0, ge=0, description="transformer layers, from the input up, that stay as they are"
+    )
+    frozen_embeddings: bool = Field(default=True, description="token, position and type embeddings stay as they are")
+    blends: tuple[float, ...] = Field(
+        default=(1.0,), description="shares of the trained weights to try on the dev split"
+    )
+    plain_loss_allowed: float = Field(default=1.0, ge=0, description="points of dev plain nDCG that a blend may lose")
+
+
+class ScheduleSettings(Settings):
+    """AdamW and its learning rate over the steps."""
+
+    steps: int = Field(default=150, ge=1, description="batches in all")
+    topics_per_batch: int = Field(default=24, ge=1, description="over all workers")
+    learning_rate: float = Field(default=5e-5, gt=0, description="at its peak")
+    warmup_steps: int = Field(default=15, ge=0, description="linear rise from zero")
+    decay: Literal["cosine", "linear"] = Field(default="cosine", description="fall to zero at the last step")
+    weight_decay: float = Field(default=0.01, ge=0, description="AdamW's, on matrices only")
+    clip_norm: float = Field(default=1.0, gt=0, description="norm to which gradients are cut")
+    seed: int = Field(default=0, ge=0, description="of the order of topics")
+    window_partitions: int = Field(default=32, ge=1, le=CACHED_PARTITIONS, description="partitions shuffled together")
+
+
+class TrainSettings(Settings):
+    """One training run."""
+
+    base: Path | None = Field(
+        default=None, description="directory of the model to start from; none = the packaged MiniLM"
+    )
+    template: str = Field(default="query_instruction", description="how instruction and query are joined")
+    split: SplitSettings = SplitSettings()
+    encode: EncodeSettings = EncodeSettings()
+    loss: LossSettings = LossSettings()
+    schedule: ScheduleSettings = ScheduleSettings()
+    retention: RetentionSettings = RetentionSettings()
+    checkpoint_steps: int = Field(default=100, ge=1, description="steps between two checkpoints")
+    workers: int = Field(default=0, ge=0, description="Ray Train workers; 0 = in this process")
