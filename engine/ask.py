@@ -23,7 +23,15 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from engine.budget import Purse, Sum
 from engine.crash import crash_point
-from engine.errors import RETRYABLE, ModelError, RefusedRequestError, UnreadableReplyError, UsageError
+from engine.errors import (
+    RETRYABLE,
+    STOPPING,
+    FoilError,
+    ModelError,
+    RefusedRequestError,
+    UnreadableReplyError,
+    UsageError,
+)
 from engine.ids import canonical_json
 from engine.journal import Journal
 from engine.protocols import Answer, Model, Prompt
@@ -38,17 +46,25 @@ _CORRECTION = (
 
 
 class Desk:
-    """Where the seeds of one partition get their requests answered. `owner` names the worker that spends."""
+    """Where the seeds of one partition get their requests answered. `owner` names the worker that spends.
+
+    `stopped` is the error that ends the run, so that no recipe can swallow it and go on.
+    """
 
     def __init__(self, journal: Journal, purse: Purse, owner: str) -> None:
         self._journal, self._purse, self._owner = journal, purse, owner
+        self.stopped: FoilError | None = None
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def answer(self, model: Model, request: Request) -> Reply:
         """The journalled reply, or a new one, durable. Raises ModelError, BudgetSpentError, JournalError."""
         turn = self._turns.setdefault(request.id, asyncio.Lock())
         async with turn:
-            return self._journal.get(request.id) or await self._paid(model, request)
+            try:
+                return self._journal.get(request.id) or await self._paid(model, request)
+            except STOPPING as error:
+                self.stopped = error
+                raise
 
     async def _paid(self, model: Model, request: Request) -> Reply:
         held = await self._purse.reserve(self._owner, _tokens(request))

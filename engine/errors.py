@@ -149,3 +149,6 @@ class Rejected(Exception):  # noqa: N818 - a decision, not an error
 
 RETRYABLE: tuple[type[Exception], ...] = (TransientModelError,)
 """The one truth about what is worth another attempt."""
+
+STOPPING: tuple[type[FoilError], ...] = (BudgetSpentError, JudgeUnreliableError, JournalError)
+"""The one truth about what ends a run early instead of failing one seed: the next seed would meet it too."""

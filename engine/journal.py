@@ -63,6 +63,14 @@ class Journal:
         self._append({"refused": request_id})
         self._close_question(request_id)
 
+    def begun(self, seed_id: str) -> None:
+        """Marks that work on a seed begins, for whoever must find out what ended this process."""
+        self._append({"begun": seed_id})
+
+    def ended(self, seed_id: str) -> None:
+        """Marks that work on a seed has ended."""
+        self._append({"ended": seed_id})
+
     async def put(self, reply: Reply, *, durable: bool = True) -> None:
         """Writes the reply; with `durable`, returns after an fsync that began later. Raises JournalError."""
         self._append({"reply": {name: getattr(reply, name) for name in Reply.__slots__}})
@@ -144,6 +152,17 @@ def possibly_paid_twice(folder: Path) -> int:
     Reads the last record of a segment that was closed, and the whole of one that was not.
     """
     return sum(map(_unanswered, folder.glob("*/*.log")))
+
+
+def suspects(folder: Path, partition: int) -> list[str]:
+    """The seeds that were begun and not ended in segments that were never closed: what ran when a process died."""
+    begun: dict[str, None] = {}
+    for path in sorted((folder / f"{partition:08d}").glob("*.log")):
+        bodies = list(_records(path))
+        if not bodies or "end" not in bodies[-1]:
+            ended = {body["ended"] for body in bodies if "ended" in body}
+            begun.update((body["begun"], None) for body in bodies if "begun" in body and body["begun"] not in ended)
+    return list(begun)
 
 
 def paid_replies(folder: Path, committed: Collection[int]) -> Iterator[Reply]:

@@ -1,0 +1,127 @@
+"""The boundary around one seed: what a recipe, validator or model raises ends here, as a marked topic.
+
+Promise: equal causes give equal rows (no memory address, no machine path in a detail), and a row that no shard can
+hold is replaced by one that can. Price: nothing where nothing goes wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from engine.errors import (
+    STOPPING,
+    ModelError,
+    RefusedRequestError,
+    Rejected,
+    TransientModelError,
+    UnreadableReplyError,
+    UnstorableTopicError,
+)
+from engine.ids import content_id
+from engine.topic import Call, Seed, Status, Topic, Verdict, topic_id
+
+T = TypeVar("T")
+_DETAIL_CHARACTERS = 2000
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_REASONS: dict[type[BaseException], str] = {
+    UnreadableReplyError: "unreadable_reply",
+    RefusedRequestError: "refused_request",
+    TransientModelError: "model_unavailable",
+    ModelError: "model_error",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a topic ended: its status, the reason code, and what a reader needs to understand it."""
+
+    status: Status
+    reason: str = ""
+    detail: str = ""
+
+
+async def guarded(work: Awaitable[T], who: str, until: float) -> T | Ending:
+    """The result of the work, or how it failed. `who` is `recipe NAME` or `validator NAME`; `until` is loop time.
+
+    The one place where every exception is caught; what ends the whole run (engine.errors.STOPPING) passes.
+    """
+    clock = asyncio.timeout_at(until)
+    try:
+        async with clock:
+            return await work
+    except STOPPING:
+        raise
+    except Rejected as decision:
+        return Ending("rejected", decision.reason, decision.detail)
+    except asyncio.CancelledError as error:
+        if (task := asyncio.current_task()) is None or task.cancelling():
+            raise
+        return _failure(error, who)
+    except Exception as error:  # noqa: BLE001 - whatever one seed raises must not reach another
+        if clock.expired():
+            return Ending("failed", "timeout", f"{who}: the seed took longer than `runtime.seed_timeout_s`")
+        return _failure(error, who)
+
+
+def _failure(error: BaseException, who: str) -> Ending:
+    kind = who.partition(" ")[0]
+    reason = next((code for cause, code in _REASONS.items() if isinstance(error, cause)), f"{kind}_error")
+    text = _ADDRESS.sub("", f"{who}: {type(error).__name__}: {error}")
+    return Ending("failed", reason, text[:_DETAIL_CHARACTERS])
+
+
+def blank(recipe: str, seed: Seed) -> Topic:
+    """The topic of a seed before anything was made of it."""
+    return Topic(
+        id=topic_id(recipe, seed),
+        seed_id=seed.id,
+        corpus=seed.corpus,
+        recipe=recipe,
+        query=seed.query,
+        licence=seed.licence,
+        redistributable=seed.redistributable,
+    )
+
+
+def marked(topic: Topic, verdicts: Sequence[Verdict], calls: Sequence[Call], failure: Ending | None = None) -> Topic:
+    """The topic with its verdicts, calls and status: failed if something failed, else rejected if a verdict rejects."""
+    rejecting = next((verdict for verdict in verdicts if verdict.outcome == "reject"), None)
+    ending = failure or (Ending("rejected", rejecting.reason, rejecting.evidence) if rejecting else Ending("accepted"))
+    return replace(
+        topic,
+        verdicts=tuple(verdicts),
+        calls=tuple(calls),
+        status=ending.status,
+        reason=ending.reason,
+        detail=ending.detail,
+    )
+
+
+def unstorable(topic: Topic, error: UnstorableTopicError, position: int) -> Topic:
+    """The row in place of a topic that no shard can hold, under an id of its own. Its calls stay, made storable.
+
+    Raises the error again if the topic is such a row already.
+    """
+    if topic.reason == "unstorable":
+        raise error
+    return Topic(
+        id=content_id("unstorable", _plain(topic.id), str(position)),
+        seed_id=_plain(topic.seed_id),
+        corpus=_plain(topic.corpus),
+        recipe=topic.recipe,
+        query=_plain(topic.query),
+        calls=tuple(replace(call, reply_text=_plain(call.reply_text)) for call in topic.calls),
+        status="failed",
+        reason="unstorable",
+        detail=_plain(error.problem)[:_DETAIL_CHARACTERS],
+        licence=_plain(topic.licence),
+        redistributable=topic.redistributable,
+    )
+
+
+def _plain(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
