@@ -1,4 +1,4 @@
-"""`foil`: checks that our packages are ours, runs one command, and turns every known error into words and an exit code."""
+"""`foil`: checks that our packages are ours, runs one command, turns every known error into words and an exit code."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def main() -> None:
     if misplaced := misplaced_rooms():
         shown = ", ".join(f"{room} (found at {where})" for room, where in misplaced.items())
         sys.exit(f"foil: another package shadows ours: {shown}; install foil-ir in an environment of its own")
-    from cluster.commands import app  # noqa: PLC0415 - after the check, or a shadowed package would fail first
-    from engine.errors import FoilError  # noqa: PLC0415
+    from cluster.commands import app
+    from engine.errors import FoilError
 
     try:
         app()

@@ -13,17 +13,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
+from engine.seeds.catalog import READERS
+from prompts.recipes.catalog import RECIPES
 from pydantic import ValidationError
+from validators.catalog import DEFAULT_VALIDATORS, VALIDATORS
 
 from cluster.catalog import MODELS
 from engine.errors import UsageError
-from engine.ids import canonical_json, sha256_hex
 from engine.limits import Limits, RuntimeSettings
-from engine.seeds.catalog import READERS
 from engine.settings import Settings
-from prompts.recipes.catalog import RECIPES
 from trainer.settings import EvaluateSettings, TrainSettings
-from validators.catalog import DEFAULT_VALIDATORS, VALIDATORS
 
 MAX_BYTES = 1_000_000
 MAX_NODES = 20_000
@@ -62,11 +61,6 @@ class Job:
         }
 
 
-def fingerprint_of(identity: Mapping[str, Any]) -> str:
-    """One hash for all that decides the rows of a run."""
-    return sha256_hex(canonical_json(identity))[:32]
-
-
 def load_job(path: Path, overrides: Sequence[str] = (), out: Path | None = None) -> Job:
     """Reads and checks a job file. Raises UsageError that lists every mistake with its place."""
     text = _read(path)
@@ -82,7 +76,9 @@ def _read(path: Path) -> str:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"job file {path} cannot be read: {error.strerror}; give the path of a YAML job file") from None
+        raise UsageError(
+            f"job file {path} cannot be read: {error.strerror}; give the path of a YAML job file"
+        ) from None
     if len(raw) > MAX_BYTES:
         raise UsageError(f"job file {path} has {len(raw):,} bytes; a job is one page, at most {MAX_BYTES:,} bytes")
     try:
@@ -169,7 +165,9 @@ class _Checker:
         limits = self._section(("limits",), document.get("limits", {}), Limits)
         runtime = self._section(("runtime",), document.get("runtime", {}), RuntimeSettings)
         train = self._section(("train",), document["train"], TrainSettings) if "train" in document else None
-        evaluate = self._section(("evaluate",), document["evaluate"], EvaluateSettings) if "evaluate" in document else None
+        evaluate = (
+            self._section(("evaluate",), document["evaluate"], EvaluateSettings) if "evaluate" in document else None
+        )
         out = self._out(document.get("out"))
         if self.mistakes or not (seeds and recipe and limits and runtime and out):
             raise UsageError("the job was refused:\n  " + "\n  ".join(self.mistakes))

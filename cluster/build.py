@@ -1,0 +1,64 @@
+"""The only constructor: turns a checked job into the concrete parts that the flow runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from engine.seeds.catalog import open_seeds
+from prompts.recipes.catalog import RECIPES
+from validators.catalog import SCREENS, VALIDATORS
+
+from cluster.catalog import MODELS
+from cluster.job import Job
+from datasets_out.commits import CommitLog
+from engine.ids import canonical_json, sha256_hex
+from engine.protocols import Parts, Screen, SeedReader, Validator
+from engine.settings import Settings
+from prompts.parse import parse_reply
+
+
+@dataclass(frozen=True, slots=True)
+class Plant:
+    """All that a run needs: what reads, what screens, how a worker gets its parts, and what the run is."""
+
+    reader: SeedReader
+    screens: tuple[Screen, ...]
+    build_parts: Callable[[], Parts]
+    identity: Mapping[str, Any]
+
+    @property
+    def fingerprint(self) -> str:
+        """One hash for all that decides the rows of a run."""
+        return sha256_hex(canonical_json(self.identity))[:32]
+
+
+def build_plant(job: Job) -> Plant:
+    """Builds the reader and the screens, and asks every part for its fingerprint."""
+    parts = build_parts(job)
+    screens = tuple(_made(VALIDATORS, one) for one in job.validators if _kind(one) in SCREENS)
+    marks = {part.name: part.fingerprint for part in (parts.recipe, *screens, *parts.validators)}
+    return Plant(open_seeds(job.seeds), screens, partial(build_parts, job), job.identity() | {"fingerprints": marks})
+
+
+def build_parts(job: Job) -> Parts:
+    """The parts of one worker process; the same job gives the same parts on every machine."""
+    validators: list[Validator] = [_made(VALIDATORS, one) for one in job.validators if _kind(one) not in SCREENS]
+    return Parts(
+        recipe=_made(RECIPES, job.recipe),
+        validators=tuple(sorted(validators, key=lambda validator: validator.cost)),
+        models={role: _made(MODELS, model) for role, model in job.models.items()},
+        parse=parse_reply,
+        store=CommitLog(job.out),
+        out=str(job.out),
+    )
+
+
+def _made(catalog: Mapping[str, tuple[type[Settings], Callable[[Any], Any]]], settings: Settings) -> Any:
+    return catalog[_kind(settings)][1](settings)
+
+
+def _kind(settings: Settings) -> str:
+    return str(getattr(settings, "kind"))  # noqa: B009 - every catalogued settings class has one

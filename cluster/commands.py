@@ -1,0 +1,210 @@
+"""The doors: `foil` and its commands. The one place that prints.
+
+Each command reads its arguments, calls one function of another room, and shows what came back: tables for a terminal,
+one JSON object with `--json`. Heavy libraries load only in the command that needs them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from engine.errors import CorruptDataError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Synthesise, verify and commit training data for instruction-following retrieval, and train on it. "
+    "Exit codes: 0 done, 1 error, 2 wrong usage, 3 some seeds failed, 4 budget spent, 5 judge unreliable, "
+    "6 damaged data, 7 query stopped, 8 commit failed, 9 model failed, 130/143 interrupted.",
+)
+seeds_app = typer.Typer(no_args_is_help=True, help="Look at corpora, and fetch the public ones.")
+app.add_typer(seeds_app, name="seeds")
+
+JobArgument = Annotated[Path, typer.Argument(help="The job file (YAML).")]
+OutArgument = Annotated[Path, typer.Argument(help="The folder of a run.")]
+SetOption = Annotated[list[str] | None, typer.Option("--set", help="Override one key: a.b=value. Repeatable.")]
+OutOption = Annotated[Path | None, typer.Option("--out", help="Override the job's `out` folder.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on the last line.")]
+
+
+def say(text: str) -> None:
+    """One line to the user; data goes to stdout, so words go to stderr."""
+    print(text, file=sys.stderr)
+
+
+def show(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
+    """A table on the terminal."""
+    table = Table(title=title, title_justify="left")
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*("" if cell is None else str(cell) for cell in row))
+    Console().print(table, markup=False)
+
+
+@app.command()
+def run(job: JobArgument, overrides: SetOption = None, out: OutOption = None, as_json: JsonOption = False) -> None:
+    """Run a job, or resume it where it stopped; a finished job is a no-op."""
+    from cluster.running import run_job
+
+    run_job(job, overrides or [], out, as_json=as_json)
+
+
+@app.command()
+def submit(
+    job: JobArgument,
+    address: Annotated[str, typer.Option(help="The Ray head's dashboard.")] = "http://127.0.0.1:8265",
+    overrides: SetOption = None,
+    wait: Annotated[bool, typer.Option(help="Wait for the end and print the job's log.")] = True,
+) -> None:
+    """Send a job to a running Ray head through Ray Jobs; the same job again resumes."""
+    from cluster.submit import submit_job
+
+    submit_job(job, address, overrides or [], wait=wait)
+
+
+@app.command()
+def status(out: OutArgument, as_json: JsonOption = False) -> None:
+    """How far a run is: planned, accepted, rejected, failed, calls, tokens, cost. Reads commit entries only."""
+    from cluster.running import show_status
+
+    show_status(out, as_json=as_json)
+
+
+@app.command()
+def sql(
+    out: OutArgument,
+    query: Annotated[str, typer.Argument(help="One SELECT over the views of the run.")] = "",
+    snapshot: Annotated[str | None, typer.Option(help="Ask a snapshot instead of all that is committed.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Rows as JSON.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Rows as CSV; formulas are made inert.")] = False,
+    parquet: Annotated[Path | None, typer.Option(help="Write the rows to this Parquet file.")] = None,
+    views: Annotated[bool, typer.Option(help="Print the views as SQL for your own duckdb.")] = False,
+    timeout_s: Annotated[float, typer.Option(help="Seconds that the query may take.")] = 60.0,
+    memory_mb: Annotated[int, typer.Option(help="MiB that the query may take.")] = 4096,
+) -> None:
+    """Ask a run in SQL: topics, intents, passages, judgments, verdicts, rejects, calls, triplets, runs."""
+    from datasets_out import answers
+    from datasets_out.query import run_sql
+    from datasets_out.views import views_script
+
+    if views:
+        print(views_script(out, snapshot))
+        return
+    table = run_sql(out, query, timeout_s=timeout_s, memory_bytes=memory_mb << 20, snapshot=snapshot)
+    if parquet:
+        answers.write_parquet(table, parquet)
+        say(f"{table.num_rows:,} rows are in {parquet}")
+    elif as_json:
+        print(answers.to_json(table))
+    elif as_csv:
+        print(answers.to_csv(table), end="")
+    else:
+        show(table.column_names, zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+@app.command()
+def why(
+    out: OutArgument,
+    record: Annotated[str, typer.Argument(help="The id of a topic, intent, passage, call or seed, or its beginning.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Where a record comes from: its seed, prompts, model, calls, judgments, verdicts and file."""
+    from datasets_out.why import lineage, render
+
+    tree = lineage(out, record)
+    print(json.dumps(tree, ensure_ascii=False, default=str) if as_json else render(tree))
+
+
+@app.command()
+def verify(out: OutArgument, as_json: JsonOption = False) -> None:
+    """Check every byte that was committed; any changed bit is found. Exit code 6 if there is damage."""
+    from datasets_out.verify import verify as find_damage
+
+    found = find_damage(out)
+    harm = [one for one in found if not one.harmless]
+    if as_json:
+        print(
+            json.dumps({"damage": [str(one) for one in harm], "harmless": [str(one) for one in found if one.harmless]})
+        )
+    for one in found:
+        say(str(one))
+    if harm:
+        raise CorruptDataError(f"{out} has {len(harm)} damaged files; restore them, or run the job into a new folder")
+    say(f"{out} holds what was committed, to the bit")
+
+
+@app.command()
+def snapshot(out: OutArgument, name: Annotated[str, typer.Argument(help="A new name.")]) -> None:
+    """Pin what is committed now under a name, with one digest."""
+    from datasets_out.snapshot import take_snapshot
+
+    taken = take_snapshot(out, name)
+    print(json.dumps({"name": name, "digest": taken.digest, "topics": taken.rows("topics")}))
+
+
+@app.command()
+def train(job: JobArgument, overrides: SetOption = None, out: OutOption = None, as_json: JsonOption = False) -> None:
+    """Train the job's embedder on its committed topics; resumes by itself. The model goes to OUT/model."""
+    from cluster.training import train_job
+
+    train_job(job, overrides or [], out, as_json=as_json)
+
+
+@app.command()
+def evaluate(job: JobArgument, overrides: SetOption = None, out: OutOption = None, as_json: JsonOption = False) -> None:
+    """Compare base and trained embedder on held-out topics, and on retrieval without instructions."""
+    from cluster.training import evaluate_job
+
+    evaluate_job(job, overrides or [], out, as_json=as_json)
+
+
+@seeds_app.command("preview")
+def preview(
+    job: JobArgument, overrides: SetOption = None, count: Annotated[int, typer.Option(help="Seeds.")] = 3
+) -> None:
+    """Show the first seeds of a job's corpus as the recipe will get them."""
+    from engine.seeds.catalog import open_seeds
+
+    from cluster.job import load_job
+
+    for seed in islice(open_seeds(load_job(job, overrides or []).seeds), count):
+        texts = [("+", p) for p in seed.positives] + [("-", p) for p in seed.negatives]
+        rows = [(mark, p.source_id, p.text[:300]) for mark, p in texts]
+        show(["", "source", "passage"], rows, f"{seed.id}: {seed.query}")
+
+
+@seeds_app.command("fetch")
+def fetch(
+    name: Annotated[str, typer.Argument(help="The corpus; `list` shows them.")],
+    to: Annotated[Path, typer.Option(help="The folder to put it in.")] = Path("seeds"),
+) -> None:
+    """Bring a public corpus at its pinned revision, with checksums; says what has to be brought by hand."""
+    from cluster.fetching import fetch_corpus
+
+    fetch_corpus(name, to)
+
+
+@app.command()
+def doctor() -> None:
+    """What this machine can do: the rooms of Foil, the libraries, the disk."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    names = ["foil-ir", "ray", "duckdb", "pyarrow", "torch", "transformers", "sentence-transformers", "openai", "vllm"]
+    rows = []
+    for name in names:
+        try:
+            rows.append((name, version(name)))
+        except PackageNotFoundError:
+            rows.append((name, "absent"))
+    show(["library", "version"], rows)

@@ -1,0 +1,89 @@
+"""`foil train` and `foil evaluate`: pin the data, train on it, and set the trained embedder beside its base."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from cluster.job import Job, load_job
+from datasets_out.snapshot import load_snapshot, take_snapshot
+from datasets_out.training_view import TrainingView
+from engine.errors import UsageError
+from trainer.evaluate import Difference, compare_models
+from trainer.fit import Progress, train
+from trainer.settings import EvaluateSettings, TrainSettings
+
+_WORDS = {
+    "both_views": "both-views pair accuracy",
+    "should_fall": "p-MRR of passages that should fall",
+    "should_stay": "p-MRR of passages that should stay",
+    "net": "net p-MRR (fall - stay)",
+    "instructed_ndcg": "nDCG@10 with instructions",
+    "plain_ndcg": "nDCG@10 without instructions, held-out pool",
+    "plain_rr": "MRR without instructions, held-out pool",
+    "rerank_ndcg": "nDCG@10 without instructions, DL19 re-ranked",
+}
+
+
+def train_job(path: Path, overrides: Sequence[str], out: Path | None, *, as_json: bool) -> None:
+    """Trains on a snapshot of all that is committed; the same snapshot and settings find the model done."""
+    job = load_job(path, overrides, out)
+    settings, view = _settings(path, job), _pinned(job)
+    _tell_view(view)
+    command = shlex.join(["foil", "train", str(path), *(part for one in overrides for part in ("--set", one))])
+    if settings.workers:
+        from trainer.fit_ray import train_on_ray
+
+        trained = train_on_ray(settings, job.out, view.snapshot, job.out, command)
+    else:
+        trained = train(settings, view, job.out, command, _tell_step)
+    if as_json:
+        print(json.dumps({"model": str(trained.model), **trained.facts}))
+    print(f"the model is in {trained.model}; load it with sentence_transformers.SentenceTransformer", file=sys.stderr)
+
+
+def evaluate_job(path: Path, overrides: Sequence[str], out: Path | None, *, as_json: bool) -> None:
+    """Prints base against trained on held-out topics, and keeps the numbers in OUT/evaluation.json."""
+    from cluster.commands import show
+
+    job = load_job(path, overrides, out)
+    settings, view = _settings(path, job), _pinned(job)
+    found = compare_models(settings, job.evaluate or EvaluateSettings(), view, job.out / "model")
+    (job.out / "evaluation.json").write_text(json.dumps([asdict(one) for one in found], indent=1))
+    show(["in points", "n", "base", "trained", "difference", "95 % interval"], map(_row, found))
+    if as_json:
+        print(json.dumps({one.measure: asdict(one) for one in found}))
+
+
+def _settings(path: Path, job: Job) -> TrainSettings:
+    if job.train is None:
+        raise UsageError(f"{path} has no `train` section; add one, `train: {{}}` takes every default")
+    return job.train
+
+
+def _pinned(job: Job) -> TrainingView:
+    """The committed topics under a snapshot that is named after its own digest."""
+    assert job.train is not None
+    name = f"train-{load_snapshot(job.out, None).digest[:12]}"
+    return TrainingView(take_snapshot(job.out, name), job.train.split)
+
+
+def _tell_view(view: TrainingView) -> None:
+    for split, facts in view.facts.items():
+        counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in facts.items())
+        print(f"{split}: {counts}", file=sys.stderr)
+
+
+def _tell_step(state: Progress) -> None:
+    if state.step % 10 == 0 or state.step == state.steps:
+        print(f"step {state.step}/{state.steps}  loss {state.loss:.3f}  {state.seconds:.2f} s a step", file=sys.stderr)
+
+
+def _row(one: Difference) -> tuple[str, ...]:
+    shown = f"[{one.low:+.1f}, {one.high:+.1f}]"
+    words = _WORDS.get(one.measure, one.measure)
+    return (words, str(one.queries), f"{one.base:.1f}", f"{one.trained:.1f}", f"{one.difference:+.1f}", shown)
