@@ -1,0 +1,106 @@
+r"""Cuts generated text at its first newline: a model that goes on after the line it was asked for adds noise.
+
+The rule of InF-IR (appendix B.1), which applies it to synthetic instructions and queries. White space before the first
+line does not count as a line. What is cut off stays as the evidence of an `edit` verdict.
+
+Promise: the topic stays whole: ids that follow from the text are made anew and every judgment follows. Only what was
+generated is cut: never the seed's own query, nor a passage of the corpus.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from pydantic import Field
+
+from engine.ids import canonical_json
+from engine.protocols import Ask
+from engine.settings import Settings
+from engine.topic import Intent, Passage, Topic, Verdict, intent_id, passage_id
+from validators.verdicts import EVIDENCE_CHARS, fingerprint, passed, rejected, shown
+
+_SEEDS_OWN = ("seed_positive", "seed_negative")
+
+
+class NewlineTruncationSettings(Settings):
+    """Which generated fields are one line by rights."""
+
+    kind: Literal["newline_truncation"] = "newline_truncation"
+    instructions: bool = Field(True, description="cut instructions")
+    queries: bool = Field(True, description="cut queries other than the seed's own")
+    passages: bool = Field(False, description="cut generated passages; code and lists need their newlines")
+
+
+class NewlineTruncation:
+    """Cuts, marks, and keeps the ids true."""
+
+    name = "newline_truncation"
+    cost = 0
+
+    def __init__(self, settings: NewlineTruncationSettings) -> None:
+        self._settings = settings
+        self.fingerprint = fingerprint(settings, version=1)
+
+    async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:  # noqa: ARG002
+        """The topic with one-line texts; rejected where two texts become one by the cut."""
+        intents = {old.id: self._cut_intent(topic, old) for old in topic.intents}
+        passages = {old.id: self._cut_passage(old) for old in topic.passages}
+        verdicts = [*self._edits(topic.intents, intents), *self._edits(topic.passages, passages)]
+        if not verdicts:
+            return topic, passed(self.name)
+        ids = {old: new.id for old, new in (*intents.items(), *passages.items())}
+        clashes = [new for new, count in Counter(ids.values()).items() if count > 1]
+        if clashes:
+            return topic, [rejected(self.name, "topic", "cut_to_the_same", f"several texts become {clashes[0]}")]
+        return _repointed(topic, intents, passages, ids), verdicts
+
+    def _cut_intent(self, topic: Topic, old: Intent) -> Intent:
+        instruction = _first_line(old.instruction) if self._settings.instructions else old.instruction
+        query = _first_line(old.query) if self._settings.queries and old.query != topic.query else old.query
+        if (instruction, query) == (old.instruction, old.query):
+            return old
+        return replace(old, instruction=instruction, query=query, id=intent_id(topic.id, instruction, query))
+
+    def _cut_passage(self, old: Passage) -> Passage:
+        text = _first_line(old.text) if self._settings.passages and old.role not in _SEEDS_OWN else old.text
+        if text == old.text:
+            return old
+        return replace(old, text=text, id=passage_id(old.title, text), edited_from=old.edited_from or old.id)
+
+    def _edits(self, old: Sequence[Intent | Passage], new: Mapping[str, Intent | Passage]) -> Iterator[Verdict]:
+        for before in old:
+            after = new[before.id]
+            for field in ("instruction", "query", "text"):
+                whole, kept = getattr(before, field, ""), getattr(after, field, "")
+                if whole != kept:
+                    cut = shown(whole.lstrip()[len(kept) :], 3 * EVIDENCE_CHARS)
+                    evidence = canonical_json({"cut": cut, "field": field, "was": before.id})
+                    yield Verdict(self.name, after.id, "edit", "newline_cut", evidence)
+
+
+def _first_line(text: str) -> str:
+    """The text up to its first newline, if it has one past its leading white space."""
+    return text.strip().partition("\n")[0].rstrip() if "\n" in text else text
+
+
+def _repointed(
+    topic: Topic, intents: Mapping[str, Intent], passages: Mapping[str, Passage], ids: Mapping[str, str]
+) -> Topic:
+    """The topic with the new parts, and everything that named an old id naming the new one."""
+    return replace(
+        topic,
+        intents=tuple(intents.values()),
+        passages=tuple(replace(p, edited_from=_origin(p, ids)) for p in passages.values()),
+        judgments=tuple(
+            replace(j, intent_id=ids[j.intent_id], passage_id=ids[j.passage_id]) for j in topic.judgments
+        ),
+    )
+
+
+def _origin(passage: Passage, ids: Mapping[str, str]) -> str:
+    """The present id of what the passage is an edit of; of a passage cut here, that is the text before the cut."""
+    present = ids.get(passage.edited_from, passage.edited_from)
+    return passage.edited_from if present == passage.id else present

@@ -1,0 +1,122 @@
+"""The first check: is this topic a well-formed value at all? Everything after it may rely on that.
+
+Promise: each fault is a verdict of its own that names the part and shows the value. Looks at the topic alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Literal, TypeVar
+
+from pydantic import Field
+
+from engine.protocols import Ask
+from engine.settings import Settings
+from engine.topic import Topic, Verdict, intent_id, passage_id
+from validators.verdicts import fingerprint, passed, rejected, shown
+
+_CONTROL = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff]")  # white space is none; nor is C1, common in web text
+
+Value = TypeVar("Value", bound=Hashable)
+Fault = tuple[str, str, str]
+"""Scope, reason, evidence."""
+
+
+class ShapeSettings(Settings):
+    """Bounds that no sound topic passes."""
+
+    kind: Literal["shape"] = "shape"
+    max_instruction_chars: int = Field(5_000, gt=0, description="longest instruction")
+    max_query_chars: int = Field(20_000, gt=0, description="longest query; problem statements are queries too")
+    max_passage_chars: int = Field(200_000, gt=0, description="longest passage; source files are passages too")
+    positive_for_every_intent: bool = Field(True, description="whether each intent needs a relevant passage")
+
+
+class Shape:
+    """Ids resolve and follow from the content, judgments are +1 or -1 and one a pair, texts are present and bounded."""
+
+    name = "shape"
+    cost = 0
+
+    def __init__(self, settings: ShapeSettings) -> None:
+        self._settings = settings
+        self.fingerprint = fingerprint(settings, version=1)
+
+    async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:  # noqa: ARG002
+        """The topic as it was, and a verdict for each fault."""
+        faults = (*_identity(topic), *_judgments(topic), *_balance(topic, self._settings), *self._texts(topic))
+        return topic, [rejected(self.name, *fault) for fault in faults] or passed(self.name)
+
+    def _texts(self, topic: Topic) -> Iterator[Fault]:
+        bounds = self._settings
+        yield from _text("topic", "query", topic.query, bounds.max_query_chars)
+        for intent in topic.intents:
+            yield from _text(intent.id, "query", intent.query, bounds.max_query_chars)
+            if intent.role != "original":
+                yield from _text(intent.id, "instruction", intent.instruction, bounds.max_instruction_chars)
+            elif intent.instruction:
+                yield intent.id, "instruction_of_original", f"an original intent has none: {shown(intent.instruction)!r}"
+        for passage in topic.passages:
+            yield from _text(passage.id, "text", passage.text, bounds.max_passage_chars)
+            if passage.title:
+                yield from _text(passage.id, "title", passage.title, bounds.max_passage_chars)
+
+
+def _text(scope: str, field: str, text: str, most: int) -> Iterator[Fault]:
+    if not text.strip():
+        yield scope, "empty_text", f"{field} is {text!r}"
+    if len(text) > most:
+        yield scope, "long_text", f"{field} has {len(text)} characters, at most {most} are allowed: {shown(text, 80)!r}"
+    control = _CONTROL.search(text)
+    if control:
+        near = text[max(0, control.start() - 20) : control.start() + 20]
+        yield scope, "control_character", f"{field} has {control[0]!r} at character {control.start()}: {near!r}"
+
+
+def _identity(topic: Topic) -> Iterator[Fault]:
+    """Ids are unique and follow from the content."""
+    for kind, ids in (("intents", [i.id for i in topic.intents]), ("passages", [p.id for p in topic.passages])):
+        if not ids:
+            yield "topic", "nothing_to_judge", f"the topic has no {kind}"
+        yield from ((one, "double_id", f"{count} {kind} have this id") for one, count in _more_than_once(ids))
+    for intent in topic.intents:
+        due = intent_id(topic.id, intent.instruction, intent.query)
+        if intent.id != due:
+            yield intent.id, "foreign_id", f"the intent's content gives the id {due}"
+    for passage in topic.passages:
+        due = passage_id(passage.title, passage.text)
+        if passage.id != due:
+            yield passage.id, "foreign_id", f"the passage's content gives the id {due}"
+
+
+def _judgments(topic: Topic) -> Iterator[Fault]:
+    """Judgments name intents and passages of this topic, say +1 or -1, and stand once a pair."""
+    intents, passages = {i.id for i in topic.intents}, {p.id for p in topic.passages}
+    for judgment in topic.judgments:
+        pair = f"intent {judgment.intent_id}, passage {judgment.passage_id}"
+        if judgment.intent_id not in intents or judgment.passage_id not in passages:
+            yield "topic", "unresolved_id", f"judged but not in the topic: {pair}"
+        if judgment.relevance not in {-1, 1}:
+            yield judgment.intent_id, "relevance", f"{judgment.relevance!r} is neither 1 nor -1: {pair}"
+    pairs = [(judgment.intent_id, judgment.passage_id) for judgment in topic.judgments]
+    for (intent, passage), count in _more_than_once(pairs):
+        yield intent, "double_judgment", f"passage {passage} is judged {count} times"
+
+
+def _balance(topic: Topic, settings: ShapeSettings) -> Iterator[Fault]:
+    """Somewhere a passage is relevant and somewhere one is not; each intent has what it is promised."""
+    said = {judgment.relevance for judgment in topic.judgments}
+    for relevance in {-1, 1} - said:
+        yield "topic", "one_sided", f"no judgment of the topic is {relevance:+d}"
+    wanted = {1} if settings.positive_for_every_intent else {-1, 1}
+    served = {judgment.intent_id for judgment in topic.judgments if judgment.relevance in wanted}
+    for intent in topic.intents:
+        if intent.id not in served:
+            missing = "relevant" if settings.positive_for_every_intent else "judged"
+            yield intent.id, "unserved_intent", f"the {intent.role} intent has no {missing} passage"
+
+
+def _more_than_once(values: Iterable[Value]) -> Iterator[tuple[Value, int]]:
+    return ((value, count) for value, count in Counter(values).items() if count > 1)
