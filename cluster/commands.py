@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -134,11 +135,9 @@ def verify(out: OutArgument, as_json: JsonOption = False) -> None:
     found = find_damage(out)
     harm = [one for one in found if not one.harmless]
     if as_json:
-        print(
-            json.dumps({"damage": [str(one) for one in harm], "harmless": [str(one) for one in found if one.harmless]})
-        )
+        print(json.dumps({"damaged": len(harm), "found": [asdict(one) for one in found]}))
     for one in found:
-        say(str(one))
+        say(f"{'harmless' if one.harmless else 'DAMAGED'}  {one.kind}  {one.path}: {one.detail}")
     if harm:
         raise CorruptDataError(f"{out} has {len(harm)} damaged files; restore them, or run the job into a new folder")
     say(f"{out} holds what was committed, to the bit")

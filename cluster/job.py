@@ -164,10 +164,8 @@ class _Checker:
         validators = self._validators(document.get("validators"))
         limits = self._section(("limits",), document.get("limits", {}), Limits)
         runtime = self._section(("runtime",), document.get("runtime", {}), RuntimeSettings)
-        train = self._section(("train",), document["train"], TrainSettings) if "train" in document else None
-        evaluate = (
-            self._section(("evaluate",), document["evaluate"], EvaluateSettings) if "evaluate" in document else None
-        )
+        train = self._optional("train", document, TrainSettings)
+        evaluate = self._optional("evaluate", document, EvaluateSettings)
         out = self._out(document.get("out"))
         if self.mistakes or not (seeds and recipe and limits and runtime and out):
             raise UsageError("the job was refused:\n  " + "\n  ".join(self.mistakes))
@@ -218,6 +216,9 @@ class _Checker:
                 self._mistake(place, f"kind {kind!r} is not known; use one of {', '.join(sorted(catalog))}")
             return None
         return self._section(place, value, catalog[kind][0])
+
+    def _optional(self, key: str, document: Mapping[str, Any], settings: type[Section]) -> Section | None:
+        return self._section((key,), document[key], settings) if key in document else None
 
     def _section(self, place: Place, value: Any, settings: type[Section]) -> Section | None:
         if not isinstance(value, dict):

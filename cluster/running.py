@@ -95,7 +95,8 @@ def _line(state: Progress) -> str:
     return (
         f"{state.seconds:6.0f} s  {seeds.total():,}/{planned} seeds: {seeds['accepted']:,} accepted, "
         f"{seeds['rejected']:,} rejected, {seeds['failed']:,} failed; {state.in_flight} in flight, "
-        f"{state.topics_per_s:,.0f} topics/s, {_tokens(state.counts):,} tokens, ${state.counts.cost_usd:.2f}{_eta(state)}"
+        f"{state.topics_per_s:,.0f} topics/s, {_tokens(state.counts):,} tokens, ${state.counts.cost_usd:.2f}"
+        f"{_eta(state)}"
     )
 
 

@@ -1,4 +1,4 @@
-"""`foil submit`: the same job through Ray Jobs. The job's id follows from what it is, so a second submission resumes."""
+"""`foil submit`: the same job through Ray Jobs. The run's state is in its `out`, so a second submission resumes."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ def submit_job(path: Path, address: str, overrides: Sequence[str], *, wait: bool
     """
     job = load_job(path, overrides)
     if job.runtime.kind != "ray":
-        raise UsageError(
-            f"{path}: runtime.kind is {job.runtime.kind!r}; a submitted job needs kind: ray and workers: N"
-        )
+        raise UsageError(f"{path}: runtime.kind is {job.runtime.kind!r}; to submit it set kind: ray and workers: N")
     home = Path.cwd()
     inside = path.resolve()
     if not inside.is_relative_to(home):
