@@ -1,0 +1,99 @@
+"""TREC collections: Robust04 and its kin (Core17, Robust05), CACM, Cranfield: topics, qrels and documents as seeds.
+
+The documents of Robust04 (TREC disks 4 and 5 without the Congressional Record) are licensed by NIST and brought by
+hand; topics and judgments are free (`foil seeds fetch robust04`).
+The passage is the document's text with its headline as title; `max_words` cuts longer ones, and marks them `cut_words`.
+Price: see `engine.seeds.judged`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from engine.errors import SeedFormatError, UsageError
+from engine.seeds.files import streams
+from engine.seeds.judged import JudgedReader, JudgedSettings, Qrels, Query, read_qrels
+from engine.seeds.trec import blocks, document_topics, documents, topics
+from engine.topic import Passage
+
+
+class Robust04Settings(JudgedSettings):
+    """Where a TREC collection lies, and what of it is used."""
+
+    kind: Literal["robust04"]
+    corpus: str = Field("robust04", min_length=1, description="Name of the corpus.")
+    licence: str = Field("TREC disks 4 and 5: NIST agreement; texts may not be passed on", description="Licence of the texts.")
+    redistributable: bool = Field(False, description="Whether the texts may be exported to others.")
+    topics: Path = Field(description="File of topics.")
+    qrels: tuple[Path, ...] = Field(min_length=1, description="Files of relevance judgments.")
+    documents: Path = Field(description="File, folder or tar archive of documents, plain, .gz or .Z.")
+    query: Literal["title", "description"] = Field(
+        "title", description="The part of the topic that is the query; the other one where a topic lacks it."
+    )
+    topic_ids: Literal["number", "position"] = Field(
+        "number", description="Whether the qrels name a topic by its <num> or by its place in the file (Cranfield), from 1."
+    )
+    max_words: int | None = Field(None, ge=1, description="Words after which a passage is cut; none by default.")
+
+
+class Robust04Reader(JudgedReader):
+    """Seeds of a TREC collection."""
+
+    def __init__(self, settings: Robust04Settings) -> None:
+        super().__init__(settings)
+        self._settings = settings
+
+    def qrels(self) -> Qrels:
+        qrels = read_qrels(self._settings.qrels, self._settings.max_row_bytes)
+        if self._settings.topic_ids == "number":
+            self._refuse_positions(qrels)
+        return qrels
+
+    def queries(self) -> Iterator[Query | SeedFormatError]:
+        for position, query in enumerate(self._topics(), start=1):
+            if isinstance(query, SeedFormatError):
+                yield query
+            else:
+                name = str(position) if self._settings.topic_ids == "position" else query.id
+                yield replace(query, id=name, text=self._query_text(query))
+
+    def documents(self) -> Iterator[Passage]:
+        for document in documents(self._settings.documents, self._settings.max_row_bytes):
+            if not isinstance(document, SeedFormatError):
+                yield _cut(document, self._settings.max_words)
+            elif self._settings.on_error == "refuse":
+                raise document
+            else:
+                self.skipped += 1
+
+    def _topics(self) -> Iterator[Query | SeedFormatError]:
+        path, limit = self._settings.topics, self._settings.max_row_bytes
+        tagged = any(True for stream in streams(path) for _ in blocks(stream, "top", limit))
+        return topics(path, limit) if tagged else document_topics(path, limit)
+
+    def _query_text(self, query: Query) -> str:
+        first, second = ("title", "description") if self._settings.query == "title" else ("description", "title")
+        return query.attributes.get(first) or query.attributes[second]
+
+    def _refuse_positions(self, qrels: Qrels) -> None:
+        numbers = {query.id for query in self._topics() if isinstance(query, Query)}
+        places = {str(place) for place in range(1, len(numbers) + 1)}
+        strangers = qrels.keys() - numbers
+        if strangers and qrels.keys() <= places:
+            raise UsageError(
+                f"the qrels judge {len(strangers)} topics that {self._settings.topics} does not number (e.g. "
+                f"{min(strangers)!r}), and all lie between 1 and {len(numbers)}: they name topics by position; "
+                "set `topic_ids: position`"
+            )
+
+
+def _cut(document: Passage, max_words: int | None) -> Passage:
+    if max_words is None or len(document.text.split()) <= max_words:
+        return document
+    text = " ".join(document.text.split()[:max_words])
+    return Passage(text, document.role, document.title, document.source_id, attributes={"cut_words": str(max_words)})
