@@ -1,0 +1,188 @@
+"""Prompts from templates: files of this package, rendered in a sandbox in which a value is always text, never template.
+
+    load("verifiable/topic").render(query=..., ...) -> Prompt
+
+A template is a Jinja2 file with a line `=== system ===` or `=== user ===` before each message. Only a small part of the
+language is allowed (`_NODES`, `_FILTERS`, `_TESTS`): variables, their fields, `if`, `for`. There is no call, no
+arithmetic, no macro, no import, and an inner loop runs over a field of the outer loop's variable, so the work is linear
+in the inputs and needs no clock. A value that is not given, or given and not used, is an error. About 50 microseconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import jinja2
+from jinja2 import nodes
+from jinja2.meta import find_undeclared_variables
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from engine.errors import UsageError
+from engine.ids import sha256_hex
+from engine.protocols import Prompt
+from engine.topic import Message
+
+TEMPLATES = Path(__file__).parent / "templates"
+MAX_SOURCE = 64_000
+MAX_NODES = 600
+MAX_DEPTH = 16
+MAX_RENDERED = 512_000
+"""Limits of a template: characters of source, nodes and depth of its syntax tree, characters of all its messages."""
+
+_NODES: tuple[type[nodes.Node], ...] = (
+    nodes.Template, nodes.Output, nodes.TemplateData, nodes.Name, nodes.Const, nodes.Getattr, nodes.Getitem, nodes.For,
+    nodes.If, nodes.Compare, nodes.Operand, nodes.And, nodes.Or, nodes.Not, nodes.Filter, nodes.Test, nodes.CondExpr,
+)  # fmt: skip
+_FILTERS = frozenset({"join", "length", "lower", "upper", "trim", "first", "last"})
+_TESTS = frozenset({"defined", "none", "string", "number", "mapping"})
+_NAME = re.compile(r"[a-z0-9_]+(?:/[a-z0-9_]+)*")
+_MARKER = re.compile(r"^=== (system|user|assistant) ===\n", re.MULTILINE)
+Role = Literal["system", "user", "assistant"]
+
+
+def _environment() -> ImmutableSandboxedEnvironment:
+    environment = ImmutableSandboxedEnvironment(
+        undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True, cache_size=0
+    )
+    environment.globals.clear()
+    environment.filters = {name: environment.filters[name] for name in _FILTERS}
+    environment.tests = {name: environment.tests[name] for name in _TESTS}
+    return environment
+
+
+_ENVIRONMENT = _environment()
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A checked template. `name` is its path without ending, `digest` the hash of its source."""
+
+    name: str
+    digest: str
+    variables: frozenset[str]
+    parts: tuple[tuple[Role, jinja2.Template], ...]
+
+    def render(self, **inputs: Any) -> Prompt:
+        """The prompt with these inputs; they must be exactly the template's variables."""
+        if inputs.keys() != self.variables:
+            missing, unused = self.variables - inputs.keys(), inputs.keys() - self.variables
+            raise UsageError(
+                f"template {self.name}: missing inputs {sorted(missing)}, unused inputs {sorted(unused)}; "
+                "give every variable that the template names, and no other"
+            )
+        room = MAX_RENDERED
+        messages = []
+        for role, part in self.parts:
+            text = self._text(part, inputs, room)
+            room -= len(text)
+            messages.append(Message(role, text))
+        return Prompt(self.name.replace("/", "."), f"{self.name}@{self.digest}", tuple(messages), inputs)
+
+    def _text(self, part: jinja2.Template, inputs: dict[str, Any], room: int) -> str:
+        pieces = []
+        try:
+            for piece in part.generate(inputs):
+                room -= len(piece)
+                if room < 0:
+                    raise UsageError(
+                        f"template {self.name} renders more than {MAX_RENDERED} characters; give it shorter inputs"
+                    )
+                pieces.append(piece)
+        except jinja2.TemplateError as error:
+            raise UsageError(f"template {self.name}: {error.message}; mend the template or its inputs") from error
+        return "".join(pieces).strip("\n")
+
+
+@lru_cache(maxsize=64)
+def load(name: str, folder: Path = TEMPLATES) -> Template:
+    """The template `name` (such as `verifiable/topic`) of a folder, checked; UsageError where it may not be used."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"template name {name!r} is not like `recipe/task` in lower case; no dots, no leading slash")
+    path = folder / f"{name}.j2"
+    if not path.is_file():
+        raise UsageError(f"there is no template {path}; the name is its path under {folder} without `.j2`")
+    return compile_template(name, path.read_text(encoding="utf-8"))
+
+
+def compile_template(name: str, source: str) -> Template:
+    """A template from its source, which must be trusted to be a template: text of a corpus never belongs here."""
+    if len(source) > MAX_SOURCE:
+        raise _refused(name, f"it has {len(source)} characters, more than {MAX_SOURCE}")
+    before, *rest = _MARKER.split(source)
+    if before.strip() or not rest:
+        raise _refused(name, "it must open with a line `=== system ===` or `=== user ===`")
+    variables: set[str] = set()
+    parts = []
+    for role, text in zip(rest[::2], rest[1::2], strict=True):
+        try:
+            tree = _ENVIRONMENT.parse(text)
+            _check(name, tree)
+            variables |= find_undeclared_variables(tree)
+            parts.append((cast("Role", role), _ENVIRONMENT.from_string(text)))
+        except jinja2.TemplateSyntaxError as error:
+            raise _refused(name, f"line {error.lineno} of its {role} message: {error.message}") from error
+    return Template(name, sha256_hex(source)[:12], frozenset(variables), tuple(parts))
+
+
+def _refused(name: str, why: str) -> UsageError:
+    return UsageError(f"template {name} is refused: {why}; use variables, their fields, `if` and `for` alone")
+
+
+def _check(name: str, tree: nodes.Template) -> None:
+    count = 0
+    for node, depth, loops in _walk(tree, 0, ()):
+        count += 1
+        if count > MAX_NODES or depth > MAX_DEPTH:
+            raise _refused(name, f"it has more than {MAX_NODES} parts or is nested deeper than {MAX_DEPTH}")
+        why = _forbidden(node, loops)
+        if why:
+            raise _refused(name, f"line {node.lineno} has {why}")
+
+
+def _walk(node: nodes.Node, depth: int, loops: tuple[nodes.For, ...]) -> Iterator[tuple[nodes.Node, int, tuple[nodes.For, ...]]]:
+    yield node, depth, loops
+    if depth > MAX_DEPTH:
+        return
+    inside = (*loops, node) if isinstance(node, nodes.For) else loops
+    for child in node.iter_child_nodes():
+        yield from _walk(child, depth + 1, inside)
+
+
+def _forbidden(node: nodes.Node, loops: tuple[nodes.For, ...]) -> str:
+    """What is wrong with a node, or ""."""
+    if type(node) not in _NODES:
+        return f"a {type(node).__name__}, which is not allowed"
+    if isinstance(node, nodes.Getattr) and node.attr.startswith("_"):
+        return f"the private field {node.attr!r}"
+    if isinstance(node, nodes.Getitem):
+        key = node.arg.value if isinstance(node.arg, nodes.Const) else None
+        if key is None or (isinstance(key, str) and key.startswith("_")):
+            return "an index that is not a plain constant"
+    if isinstance(node, nodes.Filter) and (node.name not in _FILTERS or node.node is None):
+        return f"the filter {node.name!r}; allowed are {', '.join(sorted(_FILTERS))}"
+    if isinstance(node, nodes.Test) and node.name not in _TESTS:
+        return f"the test {node.name!r}; allowed are {', '.join(sorted(_TESTS))}"
+    if isinstance(node, nodes.For):
+        return _forbidden_loop(node, loops)
+    return ""
+
+
+def _forbidden_loop(loop: nodes.For, loops: tuple[nodes.For, ...]) -> str:
+    if loop.recursive or not isinstance(loop.target, nodes.Name):
+        return "a recursive loop or one over several variables"
+    if loops:
+        outer = loops[-1].target
+        source = loop.iter
+        if not (
+            isinstance(source, nodes.Getattr)
+            and isinstance(source.node, nodes.Name)
+            and isinstance(outer, nodes.Name)
+            and source.node.name == outer.name
+        ):
+            return "an inner loop that does not run over a field of the outer loop's variable"
+    return ""
