@@ -36,17 +36,14 @@ class ConstraintCheck:
 
     async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:  # noqa: ARG002
         """The topic as it was, and a verdict for each judgment that its constraints contradict."""
-        constraints = {intent.id: constraints_of(intent) for intent in topic.intents}
-        intents = {intent.id: intent for intent in topic.intents}
         passages = {passage.id: passage for passage in topic.passages}
-        wrong = [
-            rejected(self.name, judgment.intent_id, *fault)
-            for judgment in topic.judgments
-            if constraints[judgment.intent_id]
-            for fault in _faults(
-                intents[judgment.intent_id], constraints[judgment.intent_id], passages[judgment.passage_id], judgment
-            )
-        ]
+        wrong = []
+        for intent in topic.intents:
+            constraints = constraints_of(intent)
+            judged = [j for j in topic.judgments if j.intent_id == intent.id and j.passage_id in passages]
+            for judgment in judged if constraints else ():
+                faults = _faults(intent, constraints, passages[judgment.passage_id], judgment)
+                wrong += [rejected(self.name, intent.id, *fault) for fault in faults]
         return topic, wrong or passed(self.name)
 
 

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from engine.errors import UsageError
+from engine.errors import SeedFormatError, UsageError
+from engine.seeds.trec import topics
 from engine.settings import Settings
 from validators.ngram_index import Item
 
-_TOPIC = re.compile(r"<top>(.*?)</top>", re.DOTALL | re.IGNORECASE)
-_NUMBER = re.compile(r"<num>\s*(?:Number:)?\s*(\S+)", re.IGNORECASE)
-_PART = re.compile(r"<(title|desc|narr)>\s*(?:Topic:|Description:|Narrative:)?([^<]*)", re.IGNORECASE)
+_TOPIC_PARTS = ("title", "description", "narrative")
+_TOPIC_BYTES = 1 << 20
 
 
 class EvaluationSet(Settings):
@@ -33,9 +32,21 @@ class EvaluationSet(Settings):
         description="jsonl: one object a line; tsv: id, tab, text; trec: <top> topics; text: one string a line"
     )
     fields: tuple[str, ...] = Field(
-        (), description="jsonl: the keys to read (needed); trec: some of title, desc, narr (default all)"
+        (), description="jsonl: the keys to read; trec: some of title, description, narrative (default all)"
     )
     id_field: str = Field("", description="jsonl: the key of the record's id; default: the line number")
+
+    @model_validator(mode="after")
+    def _fits_format(self) -> EvaluationSet:
+        if self.format == "jsonl" and not self.fields:
+            raise ValueError("a jsonl set needs `fields`; name the keys to read, e.g. [question]")
+        if self.format == "trec" and not set(self.fields) <= set(_TOPIC_PARTS):
+            raise ValueError(f"a trec set has the fields {', '.join(_TOPIC_PARTS)}, not {', '.join(self.fields)}")
+        if self.format in {"tsv", "text"} and self.fields:
+            raise ValueError(f"a {self.format} set has no `fields`; leave them out")
+        if self.id_field and self.format != "jsonl":
+            raise ValueError(f"a {self.format} set has no `id_field`; leave it out")
+        return self
 
     def digest(self) -> str:
         """sha256 over these settings, save the path, and the file's bytes."""
@@ -72,7 +83,9 @@ def _lines(of: EvaluationSet) -> Iterator[tuple[int, str]]:
 
 
 def _broken(of: EvaluationSet, line: int, expected: str, found: str) -> UsageError:
-    return UsageError(f"{of.path}:{line}: evaluation set {of.name!r} expects {expected}, found {found[:120]!r}; mend it")
+    return UsageError(
+        f"{of.path}:{line}: evaluation set {of.name!r} expects {expected}, found {found[:120]!r}; mend it"
+    )
 
 
 def _read_text(of: EvaluationSet) -> Iterator[tuple[str, str]]:
@@ -89,8 +102,6 @@ def _read_tsv(of: EvaluationSet) -> Iterator[tuple[str, str]]:
 
 
 def _read_jsonl(of: EvaluationSet) -> Iterator[tuple[str, str]]:
-    if not of.fields:
-        raise UsageError(f"evaluation set {of.name!r} is jsonl without `fields`; name the keys to read, e.g. [question]")
     for number, line in _lines(of):
         try:
             record = json.loads(line)
@@ -114,15 +125,12 @@ def _value(of: EvaluationSet, number: int, record: dict[str, Any], field: str) -
 
 
 def _read_trec(of: EvaluationSet) -> Iterator[tuple[str, str]]:
-    wanted = of.fields or ("title", "desc", "narr")
-    content = "\n".join(line for _, line in _lines(of))
-    for topic in _TOPIC.findall(content):
-        number = _NUMBER.search(topic)
-        if number is None:
-            raise _broken(of, 1, "a <num> in every <top>", topic.strip())
-        for part, text in _PART.findall(topic):
-            if part.lower() in wanted and text.strip():
-                yield number[1], text.strip()
+    for topic in topics(_opened(of.path), _TOPIC_BYTES):
+        if isinstance(topic, SeedFormatError):
+            raise _broken(of, topic.line, topic.expected, topic.found)
+        for part in of.fields or _TOPIC_PARTS:
+            if part in topic.attributes:
+                yield topic.id, topic.attributes[part]
 
 
 _READ = {"text": _read_text, "tsv": _read_tsv, "jsonl": _read_jsonl, "trec": _read_trec}

@@ -1,4 +1,4 @@
-"""Does an instruction give the answer away? Then the instruction alone finds the passage, and following it is not learnt.
+"""Does an instruction give the answer away? Then it alone finds the passage, and following instructions is not learnt.
 
 An instruction may say what the wanted passage is like; it may not be that passage, nor its name. A *leak* is one of:
 
@@ -8,12 +8,13 @@ An instruction may say what the wanted passage is like; it may not be that passa
 - `names_source`: it holds the passage's title or its id in the corpus.
 
 What is *not* a leak: words that the query holds already (they give nothing new), and the terms that a verifiable
-constraint names ("mentions the Treaty of Versailles"). Naming a term is what such a constraint is for: it is true of every
-passage with the term, and whoever asks can know it beforehand. So runs inside the query or inside a constraint's value
-do not count towards a shared run, unless that value is itself as long as a sentence. The known answer is no such term:
-who names it needs no search. Answers of one short word or number ("3", "yes") occur by chance and are not looked for.
+constraint names ("mentions the Treaty of Versailles"). Naming a term is what such a constraint is for: it is true of
+every passage with the term, and whoever asks can know it beforehand. So a shared run that lies inside the query or
+inside a constraint's value does not count, unless that value is itself as long as a sentence. The known answer is no
+such term: who names it needs no search. Answers of one short word or number ("3", "yes") occur by chance and are not
+looked for.
 
-Promise: each leak is a verdict with the words that leak and the passage. Looks at the topic alone; about 20 us an intent.
+Promise: each leak is a verdict with the words that leak and the passage. Looks at the topic alone.
 """
 
 from __future__ import annotations
@@ -60,13 +61,11 @@ class Leaks:
 
     async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:  # noqa: ARG002
         """The topic as it was, and a verdict for each way in which an intent leaks."""
-        passages = {passage.id: passage for passage in topic.passages}
         verdicts = []
         for intent in topic.intents:
             if intent.instruction:
-                relevant = [
-                    passages[j.passage_id] for j in topic.judgments if j.intent_id == intent.id and j.relevance > 0
-                ]
+                wanted = {j.passage_id for j in topic.judgments if j.intent_id == intent.id and j.relevance > 0}
+                relevant = [passage for passage in topic.passages if passage.id in wanted]
                 leaks = {reason: (evidence, score) for reason, evidence, score in self._leaks(intent, relevant, topic)}
                 verdicts += [rejected(self.name, intent.id, reason, *said) for reason, said in leaks.items()]
         return topic, verdicts or passed(self.name)
@@ -111,19 +110,24 @@ class _Known:
 def _answers_in(instruction: Words, query: Words, attributes: Mapping[str, str]) -> Iterator[Leak]:
     for key in _ANSWERS:
         answer = _words(attributes.get(key, ""))
-        if len(answer) > 1 or any(len(word) >= _LONE_ANSWER_CHARS for word in answer):
-            if _fenced(answer) in _fenced(instruction) and _fenced(answer) not in _fenced(query):
-                yield "quotes_answer", f"the seed's {key} is {_shown(answer)!r}", 1.0
+        telling = len(answer) > 1 or any(len(word) >= _LONE_ANSWER_CHARS for word in answer)
+        if telling and _adds(instruction, answer, query):
+            yield "quotes_answer", f"the seed's {key} is {_shown(answer)!r}", 1.0
 
 
 def _names_in(intent: Intent, instruction: Words, query: Words, passage: Passage) -> Iterator[Leak]:
     title = _words(passage.title)
-    if len(title) > 1 and _fenced(title) in _fenced(instruction) and _fenced(title) not in _fenced(query):
+    if len(title) > 1 and _adds(instruction, title, query):
         yield "names_source", f"the title of passage {passage.id} is {_shown(title)!r}", 1.0
     source = _words(passage.source_id)
-    if len(passage.source_id) >= _SOURCE_ID_CHARS and passage.source_id in intent.instruction:
-        if _fenced(source) in _fenced(instruction) and _fenced(source) not in _fenced(query):
-            yield "names_source", f"passage {passage.id} is {passage.source_id!r} in its corpus", 1.0
+    literal = len(passage.source_id) >= _SOURCE_ID_CHARS and passage.source_id in intent.instruction
+    if literal and _adds(instruction, source, query):
+        yield "names_source", f"passage {passage.id} is {passage.source_id!r} in its corpus", 1.0
+
+
+def _adds(instruction: Words, words: Words, query: Words) -> bool:
+    """Whether the instruction has these words in a row, and the query has not."""
+    return _fenced(words) in _fenced(instruction) and _fenced(words) not in _fenced(query)
 
 
 def _shared_runs(left: Words, right: Words, least: int) -> Iterator[Words]:

@@ -51,7 +51,7 @@ class NewlineTruncation:
         verdicts = [*self._edits(topic.intents, intents), *self._edits(topic.passages, passages)]
         if not verdicts:
             return topic, passed(self.name)
-        ids = {old: new.id for old, new in (*intents.items(), *passages.items())}
+        ids = {old: new.id for old, new in intents.items()} | {old: new.id for old, new in passages.items()}
         clashes = [new for new, count in Counter(ids.values()).items() if count > 1]
         if clashes:
             return topic, [rejected(self.name, "topic", "cut_to_the_same", f"several texts become {clashes[0]}")]
@@ -94,9 +94,7 @@ def _repointed(
         topic,
         intents=tuple(intents.values()),
         passages=tuple(replace(p, edited_from=_origin(p, ids)) for p in passages.values()),
-        judgments=tuple(
-            replace(j, intent_id=ids[j.intent_id], passage_id=ids[j.passage_id]) for j in topic.judgments
-        ),
+        judgments=tuple(replace(j, intent_id=ids[j.intent_id], passage_id=ids[j.passage_id]) for j in topic.judgments),
     )
 
 

@@ -248,7 +248,8 @@ def _item_runs(batch: Batch, longest: int) -> Hashes:
     count = _runs_in(batch.counts, longest)
     rows = np.repeat(np.minimum(batch.counts, longest) - 1, count)
     runs = hash_runs(batch.hashes, len(batch.hashes), longest)
-    return runs[rows, np.repeat(batch.first, count) + ranges(count)]
+    chosen: Hashes = runs[rows, np.repeat(batch.first, count) + ranges(count)]
+    return chosen
 
 
 def _packed(strings: Sequence[bytes]) -> tuple[NDArray[np.uint8], Places]:
@@ -264,7 +265,7 @@ def _filter(hashes: Hashes) -> NDArray[np.uint8]:
 
 
 def _byte(hashes: Hashes, size: int) -> Hashes:
-    return np.right_shift(hashes, np.uint64(65 - size.bit_length()))
+    return hashes >> np.uint64(65 - size.bit_length())
 
 
 def _bit(hashes: Hashes) -> NDArray[np.uint8]:

@@ -57,7 +57,11 @@ class Shape:
             if intent.role != "original":
                 yield from _text(intent.id, "instruction", intent.instruction, bounds.max_instruction_chars)
             elif intent.instruction:
-                yield intent.id, "instruction_of_original", f"an original intent has none: {shown(intent.instruction)!r}"
+                yield (
+                    intent.id,
+                    "instruction_of_original",
+                    f"an original intent has none: {shown(intent.instruction)!r}",
+                )
         for passage in topic.passages:
             yield from _text(passage.id, "text", passage.text, bounds.max_passage_chars)
             if passage.title:

@@ -1,4 +1,4 @@
-"""How validators speak: verdicts with short reasons and evidence of bounded length, and what names a validator's rules."""
+"""How validators speak: verdicts with short reasons and evidence of bounded length, and one spelling of their rules."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def rejected(validator: str, scope: str, reason: str, evidence: str, score: floa
 
 
 def fingerprint(settings: Settings, version: int, **facts: str) -> str:
-    """One spelling for a validator's rules: its settings, the version of its code, and facts such as an index digest."""
+    """A validator's rules in one spelling: its settings, its code's version, and facts such as an index digest."""
     return canonical_json({**settings.model_dump(mode="json"), "version": version, **facts})

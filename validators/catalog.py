@@ -1,0 +1,55 @@
+"""The validators that a job can name, and how the named ones become a chain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from engine.protocols import Screen, Validator
+from engine.settings import Settings
+from validators.constraint_check import ConstraintCheck, ConstraintCheckSettings
+from validators.contamination import Contamination, ContaminationSettings
+from validators.duplicates import Duplicates, DuplicatesSettings
+from validators.leak import Leaks, LeakSettings
+from validators.newline_truncation import NewlineTruncation, NewlineTruncationSettings
+from validators.shape import Shape, ShapeSettings
+
+VALIDATORS: dict[str, tuple[type[Settings], Callable[[Any], Validator | Screen]]] = {
+    "shape": (ShapeSettings, Shape),
+    "newline_truncation": (NewlineTruncationSettings, NewlineTruncation),
+    "leak": (LeakSettings, Leaks),
+    "constraint_check": (ConstraintCheckSettings, ConstraintCheck),
+    "duplicates": (DuplicatesSettings, Duplicates),
+    "contamination": (ContaminationSettings, Contamination),
+}
+
+SCREENS = ("duplicates",)
+"""The kinds above that see seeds and not topics."""
+
+DEFAULT_VALIDATORS = ("shape", "newline_truncation", "leak", "constraint_check", "duplicates")
+"""What a job gets that names none."""
+
+
+def validators_of(chosen: Sequence[Settings]) -> tuple[Validator, ...]:
+    """The chain over topics, cheap to dear; of equal cost in the order given."""
+    built = [_built(settings) for settings in chosen if _kind(settings) not in SCREENS]
+    return tuple(sorted(built, key=lambda validator: validator.cost))
+
+
+def screens_of(chosen: Sequence[Settings]) -> tuple[Screen, ...]:
+    """What sees the seeds first, in the order given: the screens, and for contamination its check of the query."""
+    screens = []
+    for settings in chosen:
+        if isinstance(settings, ContaminationSettings):
+            screens.append(Contamination(settings).screen)
+        elif _kind(settings) in SCREENS:
+            screens.append(_built(settings))
+    return tuple(screens)
+
+
+def _built(settings: Settings) -> Any:
+    return VALIDATORS[_kind(settings)][1](settings)
+
+
+def _kind(settings: Settings) -> str:
+    return str(settings.model_dump()["kind"])
