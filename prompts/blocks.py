@@ -49,13 +49,17 @@ class Cut:
 
 
 _SENTENCE_END = re.compile(r"[.!?][\"')\]”]*(\s+)(?=[A-Z0-9\"'(\[“•])")
-_ABBREVIATION = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Adm|Gen|Col|Lt|Jr|Sr|vs|No|Fig|Eq|approx|etc|al|e\.g|i\.e|cf|U\.S|[A-Z]))$|^\d+$")
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Adm|Gen|Col|Lt|Jr|Sr|vs|No|Fig|Eq|approx|etc|al|e\.g|i\.e|cf|U\.S|[A-Z]))$|^\d+$"
+)
 _UNDERLINED = re.compile(r"^([A-Z][\w &/-]{2,40})\n[ \t]*[-=~^]{3,}[ \t]*$", re.MULTILINE)
 _COLON_HEAD = re.compile(
     r"^(?:Args|Arguments|Parameters|Keyword args|Keyword Arguments|Returns?|Raises|Yields|Examples?|Notes?|See [Aa]lso|"
     r"References?|Attributes|Warnings?|Inputs?|Outputs?|Shape):?:$"
 )
-_ENTRY_SECTIONS = re.compile(r"^(?:Other )?(?:Param|Arg|Keyword|Return|Raise|Yield|Attribute|See|Method|Input|Output|Shape)", re.IGNORECASE)
+_ENTRY_SECTIONS = re.compile(
+    r"^(?:Other )?(?:Param|Arg|Keyword|Return|Raise|Yield|Attribute|See|Method|Input|Output|Shape)", re.IGNORECASE
+)
 
 
 def _sentences(text: str) -> list[tuple[str, str]]:
@@ -128,7 +132,9 @@ def _source(text: str) -> list[Block]:
 
 def _are_steps(lines: Sequence[str]) -> bool:
     """Whether each line stands for itself (a worked solution, a list), as against prose wrapped at a margin."""
-    ends = sum(line.rstrip().endswith((".", "!", "?", ":", ";")) or any(c.isdigit() for c in line[-8:]) for line in lines)
+    ends = sum(
+        line.rstrip().endswith((".", "!", "?", ":", ";")) or any(c.isdigit() for c in line[-8:]) for line in lines
+    )
     starts = sum(line.lstrip()[:1].isupper() or not line.lstrip()[:1].isalpha() for line in lines)
     return 2 * ends >= len(lines) and 3 * starts >= 2 * len(lines)
 
@@ -160,9 +166,14 @@ def cut(name: str, passage: Passage, query: str = "", answer: str = "") -> Cut:
     short = [_shortened(b.text) for b in raw]
     core = _core([b.text for b in raw], query, answer) if query else frozenset[int]()
     blocks = tuple(
-        replace(b, label=f"{name}.{i + 1}", text=s, core=i in core) for i, (b, s) in enumerate(zip(raw, short, strict=True))
+        replace(b, label=f"{name}.{i + 1}", text=s, core=i in core)
+        for i, (b, s) in enumerate(zip(raw, short, strict=True))
     )
-    whole = len(text) == len(passage.text) and len(raw) < MAX_BLOCKS and all(len(s) == len(b.text) for b, s in zip(raw, short, strict=True))
+    whole = (
+        len(text) == len(passage.text)
+        and len(raw) < MAX_BLOCKS
+        and all(len(s) == len(b.text) for b, s in zip(raw, short, strict=True))
+    )
     return Cut(name, passage, blocks, whole)
 
 
@@ -172,9 +183,14 @@ _ASKS_AMOUNT = re.compile(
     r"|\b(?:cost|price|salary|average|population|temperature|number|calories|phone|wage|rate|age)\b",
     re.IGNORECASE,
 )
-_AMOUNT = re.compile(r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|year|month|week|day|hour|minute|dozen|hundred)s?\b", re.IGNORECASE)
+_AMOUNT = re.compile(
+    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|year|month|week|day|hour|minute|dozen|hundred)s?\b",
+    re.IGNORECASE,
+)
 _ASKS_MEANING = re.compile(r"\b(?:what (?:is|are|does)|define|definition|meaning)\b", re.IGNORECASE)
-_MEANING = re.compile(r"\b(?:is|are) (?:an?|the|defined|called|when)\b|\brefers? to\b|\bmeans?\b|\bstands? for\b", re.IGNORECASE)
+_MEANING = re.compile(
+    r"\b(?:is|are) (?:an?|the|defined|called|when)\b|\brefers? to\b|\bmeans?\b|\bstands? for\b", re.IGNORECASE
+)
 _FINAL = re.compile(r"^#### |\banswer(?: is|:)", re.IGNORECASE)
 
 

@@ -245,7 +245,9 @@ def _language(name: str) -> str:
 
 
 _CALL = re.compile(r"(?<![\w.])([A-Za-z_][\w.]*)\(")
-_NOT_CALLS = frozenset("if for while switch return catch def class print range len int str self super and or not in".split())
+_NOT_CALLS = frozenset(
+    "if for while switch return catch def class print range len int str self super and or not in".split()
+)
 
 
 def _calls(text: str) -> Iterable[tuple[str, int]]:
@@ -328,7 +330,10 @@ def _offer_approaches(text: str, attributes: Attributes) -> Iterable[str]:
 
 
 _SECTION_PATTERNS = {
-    name: (rf"^[ \t]*(?:#+ )?(?:{spelling})(?::[ \t]*$|[ \t]*\n[ \t]*[-=~^]{{3,}}[ \t]*$)", spelling.rstrip("?s").lower())
+    name: (
+        rf"^[ \t]*(?:#+ )?(?:{spelling})(?::[ \t]*$|[ \t]*\n[ \t]*[-=~^]{{3,}}[ \t]*$)",
+        spelling.rstrip("?s").lower(),
+    )
     for name, spelling in {
         "parameters": "Parameters|Other Parameters|Args|Arguments|Keyword args|Keyword Arguments",
         "returns": "Returns?",
@@ -354,7 +359,8 @@ _UNITS = {
         "mm|cm|km|met|mile|feet|foot|ft|inch|yard",
     ),
     "weight": (
-        r"\d[\d.,/]*[ -]?(?:mg|grams?|kg|kilograms?|lbs?|pounds?|ounces?|oz|tons?)\b", "mg|gram|kg|lb|pound|ounce|oz|ton"
+        r"\d[\d.,/]*[ -]?(?:mg|grams?|kg|kilograms?|lbs?|pounds?|ounces?|oz|tons?)\b",
+        "mg|gram|kg|lb|pound|ounce|oz|ton",
     ),
     "temperature": (r"\d[\d.,]* ?(?:°|º|degrees?\b)", "°|º|degree"),
     "volume": (
@@ -371,13 +377,17 @@ _OPERATIONS = {
     "division": (r"\d\s*/\s*\$?\d|÷|\\frac|\b[Dd]ivid", "/|÷|frac|divid"),
 }
 _EXAMPLE = r"\b(?:for example|for instance|such as|e\.g\.)|\bexamples?\b|^[ \t]*>>> "
-_CAVEAT = r"\b(?:however|caution|warnings?|careful(?:ly)?|unless|beware|except(?:ion)?s?|limitations?|note that|although)\b"
+_CAVEAT = (
+    r"\b(?:however|caution|warnings?|careful(?:ly)?|unless|beware|except(?:ion)?s?|limitations?|note that|although)\b"
+)
 _REASON = r"\b(?:because|due to|caused by|causes?|reasons?|therefore|hence|thus|as a result|in order to)\b"
 _COMPARISON = (
     r"\b(?:compared?|comparison|unlike|whereas|in contrast|similar to|equivalent to|rather than|instead of"
     r"|differ(?:s|ent|ence|ences)?|than)\b"
 )
-_DEFINITION_OF = r"\b(?:is|are) (?:defined as|called)\b|\brefers? to\b|\bmeans\b|\bdefinition\b|\bknown as\b|\bstands? for\b"
+_DEFINITION_OF = (
+    r"\b(?:is|are) (?:defined as|called)\b|\brefers? to\b|\bmeans\b|\bdefinition\b|\bknown as\b|\bstands? for\b"
+)
 _ADVICE = r"\bshould\b|\brecommend|\badvis|\bit is best\b|\bconsider using\b|\bprefer(?:able|ably|red)?\b"
 _ELSEWHERE = r"https?://|\bwww\.|\bsee also\b|\bet al\b|^[ \t]*\.\. \[\w+\]|\[\d+\]_|\bclick here\b"
 _LIST_ITEM = r"[ \t]*(?:[-*•+]|\d{1,2}[.)]) \S"
@@ -406,9 +416,19 @@ FAMILIES: Mapping[str, Family] = {
         _family("money", "fact", _by_pattern(_MONEY, "$|€|£|dollar|euro|cents|usd|sterling")),
         _family("measure", "fact", _by_patterns(_UNITS)),
         _family("example", "manner", _by_pattern(_EXAMPLE, "example|instance|such as|e.g.|>>>")),
-        _family("caveat", "manner", _by_pattern(_CAVEAT, "however|caution|warning|careful|unless|beware|except|limit|note|although")),
-        _family("reason", "manner", _by_pattern(_REASON, "cause|due to|reason|therefore|hence|thus|as a result|in order")),
-        _family("comparison", "manner", _by_pattern(_COMPARISON, "compar|unlike|whereas|contrast|similar|equivalent|than|instead|differ")),
+        _family(
+            "caveat",
+            "manner",
+            _by_pattern(_CAVEAT, "however|caution|warning|careful|unless|beware|except|limit|note|although"),
+        ),
+        _family(
+            "reason", "manner", _by_pattern(_REASON, "cause|due to|reason|therefore|hence|thus|as a result|in order")
+        ),
+        _family(
+            "comparison",
+            "manner",
+            _by_pattern(_COMPARISON, "compar|unlike|whereas|contrast|similar|equivalent|than|instead|differ"),
+        ),
         _family("reader", "manner", _by_pattern(r"\byou(?:r|rs|rself)?\b", "you")),
         _family("definition", "manner", _by_pattern(_DEFINITION_OF, "defin|called|refer|means|known|stand")),
         _family("advice", "manner", _by_pattern(_ADVICE, "should|recommend|advis|best|consider|prefer")),
@@ -435,7 +455,11 @@ FAMILIES: Mapping[str, Family] = {
         _family("operation", "mathematics", _by_patterns(_OPERATIONS)),
         _family("decimals", "mathematics", _by_pattern(r"(?<![\w.])\d+\.\d+(?![\w.]\d)", ".")),
         _family("unknown", "mathematics", _by_pattern(_UNKNOWN, "", re.MULTILINE)),
-        _family("total", "mathematics", _by_pattern(r"\b(?:total|altogether|in all|combined|sum)\b", "total|altog|in all|combined|sum")),
+        _family(
+            "total",
+            "mathematics",
+            _by_pattern(r"\b(?:total|altogether|in all|combined|sum)\b", "total|altog|in all|combined|sum"),
+        ),
         _family("arithmetic", "mathematics", _by_pattern(r"\d[ ]*[-+*/×x][ ]*[$(]?\d[^=\n]{0,60}=", "=")),
         _family("answer_line", "mathematics", _by_pattern(r"^#### |\b(?:final )?answer is\b|^answer:", "####|answer")),
     )

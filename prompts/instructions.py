@@ -144,14 +144,12 @@ def _joined(phrases: Sequence[str], word: str) -> str:
 def _sentence(rng: Random, frames: Sequence[str], constraints: Sequence[Constraint], noun: str, word: str) -> str:
     """A frame filled with one wording of each constraint, joined by `word`."""
     phrases = [c.render(int(rng.random() * 1000)) for c in constraints]
-    frame = pick(rng, frames)
+    frame = _with_noun(pick(rng, frames), noun)
     if "{base}" in frame:
-        said = frame.replace("{base}", _joined(phrases, word))
-    elif "{third}" in frame:
-        said = frame.replace("{third}", _joined([third_person(p) for p in phrases], word))
-    else:
-        said = frame.replace("{plural}", _joined([plural(p) for p in phrases], word))
-    return _with_noun(said, noun)
+        return frame.replace("{base}", _joined(phrases, word))
+    if "{third}" in frame:
+        return frame.replace("{third}", _joined([third_person(p) for p in phrases], word))
+    return frame.replace("{plural}", _joined([plural(p) for p in phrases], word))
 
 
 def _with_noun(text: str, noun: str) -> str:

@@ -26,7 +26,9 @@ _FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 def parse_reply(text: str, answer: type[A]) -> A:
     """The reply as an `answer`. UnreadableReplyError says what is wrong with the likeliest candidate."""
     if len(text) > MAX_REPLY:
-        raise UnreadableReplyError(f"the reply has {len(text)} characters, more than {MAX_REPLY}; ask for a shorter one")
+        raise UnreadableReplyError(
+            f"the reply has {len(text)} characters, more than {MAX_REPLY}; ask for a shorter one"
+        )
     first: ValidationError | None = None
     for candidate in _candidates(text):
         try:
@@ -35,10 +37,14 @@ def parse_reply(text: str, answer: type[A]) -> A:
             first = first or error
     if first is None:
         shown = text if len(text) <= 120 else text[:117] + "..."
-        raise UnreadableReplyError(f"the reply holds no JSON object: {shown!r}; answer with one object of the given schema")
+        raise UnreadableReplyError(
+            f"the reply holds no JSON object: {shown!r}; answer with one object of the given schema"
+        )
     problem = first.errors(include_url=False, include_context=False, include_input=False)[0]
     where = ".".join(map(str, problem["loc"])) or "the object"
-    raise UnreadableReplyError(f"the reply does not fit {answer.__name__}: {where}: {problem['msg']}; mend that field") from first
+    raise UnreadableReplyError(
+        f"the reply does not fit {answer.__name__}: {where}: {problem['msg']}; mend that field"
+    ) from first
 
 
 def _candidates(text: str) -> Iterator[str]:

@@ -144,7 +144,9 @@ def _check(name: str, tree: nodes.Template) -> None:
             raise _refused(name, f"line {node.lineno} has {why}")
 
 
-def _walk(node: nodes.Node, depth: int, loops: tuple[nodes.For, ...]) -> Iterator[tuple[nodes.Node, int, tuple[nodes.For, ...]]]:
+def _walk(
+    node: nodes.Node, depth: int, loops: tuple[nodes.For, ...]
+) -> Iterator[tuple[nodes.Node, int, tuple[nodes.For, ...]]]:
     yield node, depth, loops
     if depth > MAX_DEPTH:
         return

@@ -703,7 +703,7 @@ def shown(family: str, value: str) -> str:
 
 
 def third_person(phrase: str) -> str:
-    """"mention X" -> "mentions X"; "not mention X" -> "does not mention X"."""
+    """ "mention X" -> "mentions X"; "not mention X" -> "does not mention X"."""
     verb, _, rest = phrase.partition(" ")
     if verb == "not":
         return f"does {phrase}"
@@ -719,7 +719,7 @@ def third_person(phrase: str) -> str:
 
 
 def plural(phrase: str) -> str:
-    """"be short" -> "are short"; "not mention X" -> "do not mention X"."""
+    """ "be short" -> "are short"; "not mention X" -> "do not mention X"."""
     if phrase.startswith("not "):
         return f"do {phrase}"
     return "are " + phrase[3:] if phrase.startswith("be ") else phrase

@@ -1,0 +1,15 @@
+"""The recipes that a job file can name. To add one: write its file, and add its line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from engine.protocols import Recipe
+from engine.settings import Settings
+from prompts.recipes.verifiable import Verifiable, VerifiableSettings
+
+RECIPES: Mapping[str, tuple[type[Settings], Callable[[Any], Recipe]]] = {
+    "verifiable": (VerifiableSettings, Verifiable),
+}
+"""kind -> (its settings, what builds it)."""

@@ -1,0 +1,259 @@
+"""The recipe `verifiable`: topics whose every judgment can be checked, from a seed's own passages.
+
+    seed --cut into blocks--> prompt --ask once--> two views, three instructions, another query --checked--> Topic
+
+The two views both answer the query. Under the instruction I the first wins, under the reversed or dual instruction I'
+the second (Dual-View's two rows); a poisoned instruction and a poisoned query give InF-IR's three rows. Whatever the
+model, `Constraint.holds` has the last word: a reply whose constraints do not hold as claimed is rejected.
+About 1 ms a topic with the rule writer on passages of 100 words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from engine.errors import Rejected, UsageError
+from engine.ids import canonical_json, sha256_hex
+from engine.protocols import Ask
+from engine.settings import Settings
+from engine.topic import Intent, IntentRole, Judgment, Passage, PassageRole, Seed, Topic, intent_id, topic_id
+from prompts.blocks import cut
+from prompts.constraints import Constraint, all_hold, body, dump_constraints
+from prompts.families import FAMILIES, folded
+from prompts.instructions import LENGTHS, STYLES
+from prompts.render import load
+from prompts.topic_answer import Blocks, Instruction, OtherQuery, TopicAnswer, View
+
+VERSION = "1"
+"""Raised when the same seed, settings and template would give other topics."""
+
+WEIGHTS: Mapping[str, float] = {
+    "mentions": 1.0, "names": 1.5, "discusses": 1.0,
+    "number": 1.0, "year": 3.0, "percentage": 3.0, "money": 3.0, "measure": 3.0,
+    "example": 3.0, "caveat": 3.0, "reason": 3.0, "comparison": 2.0, "reader": 2.0, "definition": 2.5, "advice": 3.0,
+    "further_reading": 2.0, "quotation": 1.5, "question": 1.5,
+    "list": 1.0, "at_most_words": 0.2, "at_least_words": 0.2,
+    "code_sample": 2.5, "source": 2.0, "section": 3.0, "parameter": 2.5, "raises": 3.0, "version": 3.0,
+    "language": 4.0, "approach": 2.0, "uses": 1.0, "comments": 1.5, "complexity": 3.0, "library": 2.0,
+    "at_most_steps": 0.5, "at_least_steps": 0.5, "operation": 2.0, "decimals": 1.5, "unknown": 3.0, "total": 2.0,
+    "arithmetic": 1.0, "answer_line": 1.0,
+}  # fmt: skip
+"""How soon a family is tried. What few passages offer weighs more, so that no family takes over where there is a choice."""
+
+_MAX_POSITIVES = 5
+
+
+class VerifiableSettings(Settings):
+    """How topics are drawn. All shares are of topics, drawn by the hash of the seed."""
+
+    kind: Literal["verifiable"] = "verifiable"
+    dual_share: float = Field(
+        default=0.6, ge=0, le=1, description="how often the other view has a demand of its own, instead of the opposite"
+    )
+    denied_share: float = Field(
+        default=0.4, ge=0, le=1, description="how often the instruction says what must not be there"
+    )
+    constraint_weights: tuple[float, float, float] = Field(
+        default=(5.0, 3.5, 1.5),
+        description="how often an instruction has one, two, three constraints, relative to each other",
+    )
+    length_weights: tuple[float, float, float, float] = Field(
+        default=(1.0, 1.0, 1.0, 1.0), description="how often short, medium, long, very long, relative to each other"
+    )
+    family_weights: Mapping[str, float] = Field(
+        default={}, description="overrides of how soon a constraint family is tried; 0 leaves a family out"
+    )
+    view_chars: int = Field(
+        default=800, ge=200, le=6000, description="characters of an edited view, about four a word piece"
+    )
+    negatives: int = Field(
+        default=3, ge=0, description="seed negatives kept in the topic; up to twice as many are looked at"
+    )
+
+    @field_validator("family_weights")
+    @classmethod
+    def _known(cls, weights: Mapping[str, float]) -> Mapping[str, float]:
+        wrong = [name for name, weight in weights.items() if name not in FAMILIES or weight < 0]
+        if wrong:
+            raise ValueError(
+                f"{wrong[0]!r} is no constraint family with a weight of 0 or more; use {', '.join(FAMILIES)}"
+            )
+        return weights
+
+
+class Verifiable:
+    """Implements `engine.protocols.Recipe`. Rejected with `no_positive`, `empty_query`, what the writer refuses with
+    (`one_block`, `no_contrast`), or, for a reply that claims what is not so, `bad_view`, `bad_constraint`,
+    `constraint_not_held`, `value_not_named`, `same_instruction`, `same_passage`, `other_answers`."""
+
+    name = "verifiable"
+
+    def __init__(self, settings: VerifiableSettings) -> None:
+        self._settings = settings
+        self._template = load("verifiable/topic")
+        self._weights = {f: w for f, w in ({**WEIGHTS, **settings.family_weights}).items() if w > 0}
+        self.fingerprint = sha256_hex(
+            canonical_json([VERSION, self._template.digest, settings.model_dump(mode="json")])
+        )
+
+    async def __call__(self, seed: Seed, ask: Ask) -> Sequence[Topic]:
+        if not seed.query.strip():
+            raise Rejected("empty_query", seed.id)
+        if not seed.positives:
+            raise Rejected("no_positive", seed.id)
+        answers = seed.attributes.get("answer", ""), seed.attributes.get("answer_sentence", "")
+        positives = [
+            cut(f"P{i + 1}", p, seed.query, p.attributes.get("answer_sentence") or answers[0] or answers[1])
+            for i, p in enumerate(_distinct(seed.positives)[:_MAX_POSITIVES])
+        ]
+        negatives = [
+            cut(f"N{i + 1}", p, p.attributes.get("query") or p.title or seed.query)
+            for i, p in enumerate(_distinct(seed.negatives)[: 2 * self._settings.negatives])
+        ]
+        drawn = self._draw(seed)
+        prompt = self._template.render(query=seed.query, positives=positives, negatives=negatives, **drawn)
+        answer = await ask(prompt, TopicAnswer)
+        if answer.refusal:
+            raise Rejected(answer.refusal, f"no two views of {len(positives)} positive passage(s) can be told apart")
+        return [_Build(seed, answer, Blocks([*positives, *negatives]), drawn).topic(self._settings.negatives)]
+
+    def _draw(self, seed: Seed) -> Mapping[str, Any]:
+        """Everything that varies between topics, from the hash of the seed alone."""
+        rng = Random(int(sha256_hex(f"verifiable\x1f{seed.corpus}\x1f{seed.id}")[:16], 16))
+        order = sorted(self._weights, key=lambda f: -(rng.random() ** (1.0 / self._weights[f])))
+        return {
+            "count": _drawn(rng, (1, 2, 3), self._settings.constraint_weights),
+            "length": _drawn(rng, LENGTHS, self._settings.length_weights),
+            "style": _drawn(rng, STYLES, (1.0, 1.0, 1.0, 1.0)),
+            "dual": rng.random() < self._settings.dual_share,
+            "denied": rng.random() < self._settings.denied_share,
+            "view_chars": self._settings.view_chars,
+            "families": tuple(order),
+            "variation": int(rng.random() * 2**32),
+        }
+
+
+def _drawn(rng: Random, options: Sequence[Any], weights: Sequence[float]) -> Any:
+    return rng.choices(options, weights)[0]
+
+
+def _distinct(passages: Sequence[Passage]) -> list[Passage]:
+    """Passages with text, each text once."""
+    return list({p.id: p for p in passages if p.text.strip()}.values())
+
+
+class _Build:
+    """A topic from an answer, every claim checked."""
+
+    def __init__(self, seed: Seed, answer: TopicAnswer, blocks: Blocks, drawn: Mapping[str, Any]) -> None:
+        self._seed, self._answer, self._blocks, self._drawn = seed, answer, blocks, drawn
+        self._id = topic_id("verifiable", seed)
+        self._intents: dict[str, Intent] = {}
+        self._judgments: list[Judgment] = []
+
+    def topic(self, negatives: int) -> Topic:
+        answer = self._answer
+        if not (answer.first and answer.second and answer.instruction and answer.reverse and answer.poison):
+            raise Rejected("bad_view", "the answer lacks a view or an instruction")
+        d_plus = self._positive(answer.first, "seed_positive")
+        d_minus = self._positive(answer.second, "instruction_negative")
+        if d_plus.text == d_minus.text:
+            raise Rejected("same_passage", "the two views have the same text")
+        demand = _checked(answer.instruction, d_plus, d_minus)
+        reverse = _checked(answer.reverse, d_minus, d_plus)
+        _checked(answer.poison, d_minus, d_plus)
+        p2 = self._negative(answer.other, demand, d_plus) if answer.other else None
+        taken = {p.id for p in (d_plus, d_minus, p2) if p}
+        others = [p for p in _distinct(self._seed.negatives) if p.id not in taken][
+            : max(0, negatives - (p2 is not None))
+        ]
+
+        original = self._intent("original", None, self._seed.query)
+        for passage, relevance in ((d_plus, 1), (d_minus, 1), (p2, -1), *((p, -1) for p in others)):
+            if passage is not None:
+                self._judge(original, passage, relevance, "construction" if passage.edited_from else "seed")
+        opposed = {c.negate() for c in demand} >= set(reverse)
+        instructed = self._intent("instructed", answer.instruction, self._seed.query)
+        turned = self._intent("reversed" if opposed else "dual", answer.reverse, self._seed.query)
+        poisoned = self._intent("poisoned_instruction", answer.poison, self._seed.query)
+        for intent, sign in ((instructed, 1), (turned, -1), (poisoned, -1)):
+            self._judge(intent, d_plus, sign, "rule")
+            self._judge(intent, d_minus, -sign, "rule")
+        if p2 is not None and answer.other is not None:
+            elsewhere = self._intent("poisoned_query", answer.instruction, answer.other.query)
+            self._judge(elsewhere, p2, 1, "construction")
+            self._judge(elsewhere, d_plus, -1, "construction")
+        return self._finished([d_plus, d_minus, *([p2] if p2 else []), *others], p2 is not None)
+
+    def _finished(self, passages: Sequence[Passage], has_other: bool) -> Topic:
+        seed = self._seed
+        if len({p.id for p in passages}) < len(passages) or len(self._intents) < 4 + has_other:
+            raise Rejected("same_instruction", "two of the instructions, or two of the passages, are the same")
+        return Topic(
+            id=self._id,
+            seed_id=seed.id,
+            corpus=seed.corpus,
+            recipe="verifiable",
+            query=seed.query,
+            intents=tuple(self._intents.values()),
+            passages=tuple(passages),
+            judgments=tuple(self._judgments),
+            licence=seed.licence,
+            redistributable=seed.redistributable,
+            attributes={"rows": "dual_view,inf_ir" if has_other else "dual_view"},
+        )
+
+    def _positive(self, view: View, role: PassageRole) -> Passage:
+        """A view of a positive that keeps all of its answering blocks."""
+        owner = self._blocks.owner(view)
+        missing = [b.label for b in owner.blocks if b.core and b.label not in view.blocks]
+        if not owner.name.startswith("P") or missing:
+            raise Rejected(
+                "bad_view", f"a view of {owner.name} lacks the answering block {(missing or ['of a positive'])[0]}"
+            )
+        return self._blocks.passage(view, role)
+
+    def _negative(self, other: OtherQuery, demand: Sequence[Constraint], d_plus: Passage) -> Passage:
+        """A view of a negative that obeys the instruction; its query is none that d+ or the seed's query answers."""
+        owner = self._blocks.owner(other.view)
+        if not owner.name.startswith("N"):
+            raise Rejected("bad_view", f"the other query's passage is a view of {owner.name}, not of a negative")
+        if folded(other.query) in (folded(self._seed.query), "") or folded(other.query) in folded(body(d_plus)):
+            raise Rejected("other_answers", f"the other query {other.query!r} is the seed's, or stands in d+")
+        passage = self._blocks.passage(other.view, "query_negative")
+        if not all_hold(demand, passage):
+            raise Rejected("constraint_not_held", "the other query's passage does not obey the instruction")
+        return passage
+
+    def _intent(self, role: IntentRole, instruction: Instruction | None, query: str) -> Intent:
+        wording = instruction.wording if instruction else ""
+        attributes = {}
+        if instruction:
+            attributes = {"constraints": dump_constraints([d.constraint() for d in instruction.constraints])}
+            if role != "poisoned_instruction":
+                attributes |= {"length_format": self._drawn["length"], "style": self._drawn["style"]}
+        intent = Intent(intent_id(self._id, wording, query), role, wording, query, attributes)
+        self._intents[intent.id] = intent
+        return intent
+
+    def _judge(self, intent: Intent, passage: Passage, relevance: int, judge: str) -> None:
+        self._judgments.append(Judgment(intent.id, passage.id, relevance, judge))
+
+
+def _checked(instruction: Instruction, holds: Passage, fails: Passage) -> tuple[Constraint, ...]:
+    """The instruction's constraints, which must all hold of one passage, and not all of the other."""
+    try:
+        constraints = tuple(demand.constraint() for demand in instruction.constraints)
+    except UsageError as error:
+        raise Rejected("bad_constraint", str(error)) from error
+    if not all_hold(constraints, holds) or all_hold(constraints, fails):
+        raise Rejected("constraint_not_held", dump_constraints(constraints))
+    wording = folded(instruction.wording)
+    unnamed = [c.value for c in constraints if FAMILIES[c.family].free and folded(c.value) not in wording]
+    if unnamed:
+        raise Rejected("value_not_named", f"the instruction does not name {unnamed[0]!r}")
+    return constraints
