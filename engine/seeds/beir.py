@@ -6,15 +6,15 @@ A query's `metadata` become the seed's attributes. Price: see `engine.seeds.judg
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from engine.errors import SeedFormatError, UsageError
 from engine.seeds.judged import JudgedReader, JudgedSettings, Qrels, Query, read_qrels
-from engine.seeds.rows import ENDINGS, Row, rows
+from engine.seeds.rows import ENDINGS, Row, attributes_of, rows
 from engine.topic import Passage
 
 
@@ -74,7 +74,9 @@ class BeirReader(JudgedReader):
         for candidate in candidates:
             if candidate.exists():
                 return candidate
-        raise UsageError(f"no {name}.jsonl, .tsv or .parquet in {self._settings.path}; a BEIR folder holds corpus, queries, qrels")
+        raise UsageError(
+            f"no {name}.jsonl, .tsv or .parquet in {self._settings.path}; a BEIR folder holds corpus, queries, qrels"
+        )
 
 
 def _query(row: Row) -> Query:
@@ -87,14 +89,3 @@ def _document(row: Row) -> Passage:
     if not isinstance(text, str) or not isinstance(title, str):
         raise row.bad("texts under 'text' and 'title'", {"text": text, "title": title})
     return Passage(text.strip(), "seed_positive", title=title.strip(), source_id=row.name("_id"))
-
-
-def attributes_of(values: Mapping[str, Any]) -> dict[str, str]:
-    """Texts, numbers and lists of texts as attributes; anything else, and what is empty, is left out."""
-    found: dict[str, str] = {}
-    for key, value in values.items():
-        if isinstance(value, list) and all(isinstance(item, str) for item in value):
-            value = "\n".join(value)  # noqa: PLW2901
-        if isinstance(value, str | int | float) and str(value).strip():
-            found[str(key)] = str(value)
-    return found

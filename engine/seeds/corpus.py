@@ -1,4 +1,4 @@
-"""What every reader does around its own format: passing over bad records, unique ids, and hard negatives where none are.
+"""What every reader does around its own format: passing over bad records, unique ids, hard negatives where none are.
 
     drafts() (the seeds as the corpus gives them) -> unique ids -> topped up with negatives -> seeds
     candidates() (a sample of the corpus) -> NegativePool (BM25) ----^
@@ -35,8 +35,12 @@ class CorpusSettings(Settings):
     corpus: str = Field(min_length=1, description="Name of the corpus; seed ids are unique within it.")
     licence: str = Field(description="Licence of the texts, stored with every topic.")
     redistributable: bool = Field(description="Whether the texts may be exported to others.")
-    on_error: Literal["refuse", "skip"] = Field("refuse", description="What a bad record does: end the run, or be counted.")
-    negatives: int = Field(5, ge=0, description="Negatives that a seed has at least: the corpus's own, then BM25's nearest.")
+    on_error: Literal["refuse", "skip"] = Field(
+        "refuse", description="What a bad record does: end the run, or be counted."
+    )
+    negatives: int = Field(
+        5, ge=0, description="Negatives that a seed has at least: the corpus's own, then BM25's nearest."
+    )
     pool_passages: int = Field(
         100_000, ge=1, description="Passages of the corpus, sampled evenly, among which BM25 looks for negatives."
     )
@@ -67,8 +71,9 @@ def make_seed(
     name: str,
     query: str,
     positives: Iterable[Passage],
-    negatives: Iterable[Passage] = (),
-    attributes: Mapping[str, str] | None = None,
+    negatives: Iterable[Passage],
+    *,
+    attributes: Mapping[str, str],
 ) -> Seed:
     """A seed in which no passage stands twice; a text that is relevant under another name is no negative."""
     relevant = {passage.id: passage for passage in positives}
@@ -81,7 +86,7 @@ def make_seed(
         negatives=tuple(other.values()),
         licence=corpus.licence,
         redistributable=corpus.redistributable,
-        attributes=attributes or {},
+        attributes=attributes,
     )
 
 
@@ -166,7 +171,9 @@ class NegativePool:
         lacking = [draft for draft in drafts if len(draft.seed.negatives) < wanted]
         banned = [self._banned(draft) for draft in lacking]
         near = self._index.nearest([draft.seed.query for draft in lacking], wanted, banned)
-        mined = {draft.seed.id: self._with(draft.seed, found, wanted) for draft, found in zip(lacking, near, strict=True)}
+        mined = {
+            draft.seed.id: self._with(draft.seed, found, wanted) for draft, found in zip(lacking, near, strict=True)
+        }
         return [mined.get(draft.seed.id, draft.seed) for draft in drafts]
 
     def _banned(self, draft: Draft) -> set[int]:

@@ -34,7 +34,9 @@ class JudgedSettings(CorpusSettings):
         1, ge=1, description="The lowest grade that counts as relevant; grades between 0 and it are used neither way."
     )
     judged: int = Field(
-        10, ge=1, description="Relevant documents that a seed takes at most, best grade first, and non-relevant ones likewise."
+        10,
+        ge=1,
+        description="Relevant documents that a seed takes at most, best grade first, and non-relevant ones likewise.",
     )
 
 
@@ -110,7 +112,9 @@ class JudgedReader(CorpusReader):
     ) -> Draft:
         relevant, other = picks.get(query.id, ([], []))
         negatives = (replace(passage, role="seed_negative") for passage in _present(other, texts))
-        seed = make_seed(self._judged, query.id, query.text, _present(relevant, texts), negatives, query.attributes)
+        seed = make_seed(
+            self._judged, query.id, query.text, _present(relevant, texts), negatives, attributes=query.attributes
+        )
         answers = frozenset(document for document, grade in qrels.get(query.id, {}).items() if grade > 0)
         return Draft(seed, answers, query.path, query.line)
 

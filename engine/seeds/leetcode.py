@@ -4,9 +4,9 @@
 
 The query is the statement; each solution is a positive whose attributes name language, tags, approach and variant, so
 the same problem in another language or by another approach is the passage that an instruction can tell apart.
-`more_solutions` joins a second file of solutions by id or slug (walkccc's solutions have no statements).
+A row without a statement holds further solutions of the problem with its id or slug, in the same or another file.
 Mined negatives are solutions of problems whose statements BM25 puts nearest.
-Price: problems stream; `more_solutions` is held in memory.
+Price: problems stream; rows without a statement are held in memory, and the files are read twice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pydantic import Field
 
 from engine.errors import SeedFormatError
 from engine.seeds.corpus import Candidate, CorpusReader, CorpusSettings, Draft, make_seed
-from engine.seeds.rows import Row, rows
+from engine.seeds.rows import Record, Row, rows
 from engine.topic import Passage
 
 
@@ -28,10 +28,11 @@ class LeetcodeSettings(CorpusSettings):
 
     kind: Literal["leetcode"]
     corpus: str = Field("leetcode", min_length=1, description="Name of the corpus.")
-    licence: str = Field("LeetCode statements: terms of service; texts may not be passed on", description="Licence of the texts.")
+    licence: str = Field(
+        "LeetCode statements: terms of service; texts may not be passed on", description="Licence of the texts."
+    )
     redistributable: bool = Field(False, description="Whether the texts may be exported to others.")
     path: Path = Field(description="File or folder of problems: jsonl, JSON array or Parquet.")
-    more_solutions: Path | None = Field(None, description="File of further solutions, joined by id or slug.")
 
 
 class LeetcodeReader(CorpusReader):
@@ -42,32 +43,38 @@ class LeetcodeReader(CorpusReader):
         self._settings = settings
 
     def drafts(self) -> Iterator[Draft]:
-        more = self._more_solutions()
-        records = rows(self._settings.path, self._settings.max_row_bytes)
-        return self.parsed(records, lambda row: self._draft(row, more))
+        further = self._further_solutions()
+        problems = (row for row in self._rows() if isinstance(row, SeedFormatError) or "statement" in row.value)
+        yield from self.parsed(problems, lambda row: self._draft(row, further.pop(_name(row), [])))
+        orphans = [row.bad("a problem of this id with a statement", name) for name, row in _each(further)]
+        yield from self.parsed(orphans, lambda row: self._draft(row, []))
 
     def candidates(self) -> Iterator[Candidate]:
         for draft in type(self)(self._settings).drafts():
             if draft.seed.positives:
                 yield Candidate(draft.seed.id, draft.seed.query, draft.seed.positives)
 
-    def _more_solutions(self) -> dict[str, Row]:
-        if self._settings.more_solutions is None:
-            return {}
-        found: dict[str, Row] = {}
-        for row in rows(self._settings.more_solutions, self._settings.max_row_bytes):
-            if isinstance(row, SeedFormatError):
-                raise row
-            found[_name(row)] = row
+    def _rows(self) -> Iterator[Record]:
+        return rows(self._settings.path, self._settings.max_row_bytes)
+
+    def _further_solutions(self) -> dict[str, list[Row]]:
+        found: dict[str, list[Row]] = {}
+        for row in self._rows():
+            if isinstance(row, Row) and "statement" not in row.value:
+                found.setdefault(str(row.value.get("id", row.value.get("slug"))), []).append(row)
         return found
 
-    def _draft(self, row: Row, more: dict[str, Row]) -> Draft:
-        name = _name(row)
-        solutions = _solutions(row) + (_solutions(more[name]) if name in more else [])
-        query = row.text("statement")
-        attributes = {"title": row.text("title"), **_facts(row), **(_facts(more[name]) if name in more else {})}
-        seed = make_seed(self._settings, name, query, solutions, (), attributes)
-        return Draft(seed, frozenset({name}), row.path, row.line)
+    def _draft(self, row: Row, further: list[Row]) -> Draft:
+        sources = [row, *further]
+        solutions = [solution for source in sources for solution in _solutions(source)]
+        facts = {key: value for source in sources for key, value in _facts(source).items()}
+        attributes = {"title": row.text("title"), **facts}
+        seed = make_seed(self._settings, _name(row), row.text("statement"), solutions, (), attributes=attributes)
+        return Draft(seed, frozenset({seed.id}), row.path, row.line)
+
+
+def _each(further: dict[str, list[Row]]) -> Iterator[tuple[str, Row]]:
+    return ((name, row) for name, found in further.items() for row in found)
 
 
 def _name(row: Row) -> str:
@@ -92,7 +99,7 @@ def _solutions(row: Row) -> list[Passage]:
             raise row.bad("a solution with 'language' and 'code'", item)
         attributes = {"language": part.text("language").lower(), **facts}
         attributes |= {"approach": approach} if approach else {}
-        attributes |= {"variant": item["variant"]} if item.get("variant") else {}
+        attributes |= {"variant": str(item["variant"])} if item.get("variant") else {}
         found.append(Passage(part.text("code"), "seed_positive", title=row.text("title"), attributes=attributes))
     return found
 

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
 from engine.seeds.corpus import Candidate, CorpusReader, CorpusSettings, Draft, make_seed
-from engine.seeds.rows import Row, rows
+from engine.seeds.rows import Row, place_in, rows
 from engine.topic import Passage, PassageRole
 
 _CALCULATOR = re.compile(r"<<[^<>]*>>")
@@ -65,13 +65,10 @@ class MetamathReader(CorpusReader):
         attributes["original_question"] = original if original != query else ""
         attributes["type"] = row.text("type") if "type" in row.value else ""
         known = {key: value for key, value in attributes.items() if value}
-        seed = make_seed(self._settings, self._name(row), query, positives, negatives, known)
+        seed = make_seed(
+            self._settings, place_in(self._settings.path, row), query, positives, negatives, attributes=known
+        )
         return Draft(seed, frozenset({original}), row.path, row.line)
-
-    def _name(self, row: Row) -> str:
-        root = self._settings.path
-        inside = PurePath(row.path).relative_to(root) if root.is_dir() else PurePath(root.name)
-        return f"{inside.as_posix()}:{row.line}"
 
 
 def _solutions(row: Row) -> tuple[list[Passage], list[Passage], str]:

@@ -22,12 +22,11 @@ from pydantic import Field, model_validator
 
 from engine.errors import SeedFormatError
 from engine.protocols import SeedReader
-from engine.seeds.beir import attributes_of
 from engine.seeds.corpus import Candidate, CorpusReader, Draft, make_seed
 from engine.seeds.files import Line, lines, streams
 from engine.seeds.judged import JudgedReader, JudgedSettings, Qrels, Query, read_qrels
-from engine.seeds.rows import Row, rows
-from engine.topic import Passage, PassageRole
+from engine.seeds.rows import Row, attributes_of, rows
+from engine.topic import Passage
 
 NO_ANSWER = "No Answer Present."
 
@@ -52,7 +51,7 @@ class MsmarcoSettings(JudgedSettings):
         return self
 
 
-def MsmarcoReader(settings: MsmarcoSettings) -> SeedReader:  # noqa: N802 - reads as the class that it chooses
+def msmarco_reader(settings: MsmarcoSettings) -> SeedReader:
     """The reader for the form that the settings name."""
     return MsmarcoRows(settings) if settings.path is not None else MsmarcoCollection(settings)
 
@@ -116,8 +115,7 @@ class MsmarcoRows(CorpusReader):
     def candidates(self) -> Iterator[Candidate]:
         for draft in type(self)(self._settings).drafts():
             for passage in (*draft.seed.positives, *draft.seed.negatives):
-                as_found = replace(passage, role="seed_positive")
-                yield Candidate(passage.source_id or passage.id, passage.text, (as_found,))
+                yield Candidate(passage.source_id or passage.id, f"{passage.title}\n{passage.text}", (passage,))
 
     def _draft(self, row: Row) -> Draft:
         passages, graded = _row_passages(row), self._settings.relevant_from
@@ -126,7 +124,9 @@ class MsmarcoRows(CorpusReader):
         attributes.update(attributes_of({"answer": answers}))
         positives = [replace(p, role="seed_positive") for p, grade in passages if grade >= graded]
         negatives = [p for p, grade in passages if grade <= 0]
-        seed = make_seed(self._settings, row.name("query_id"), row.text("query"), positives, negatives, attributes)
+        seed = make_seed(
+            self._settings, row.name("query_id"), row.text("query"), positives, negatives, attributes=attributes
+        )
         return Draft(seed, frozenset(p.source_id or p.id for p, grade in passages if grade > 0), row.path, row.line)
 
     def _merged(self, same: list[Draft]) -> Draft:
@@ -137,7 +137,7 @@ class MsmarcoRows(CorpusReader):
             first.query,
             (passage for draft in same for passage in draft.seed.positives),
             (passage for draft in same for passage in draft.seed.negatives),
-            first.attributes,
+            attributes=first.attributes,
         )
         return replace(same[0], seed=seed, answers=frozenset().union(*(draft.answers for draft in same)))
 
@@ -172,7 +172,7 @@ def _question_answering(row: Row) -> list[tuple[Passage, int]]:
             raise row.bad("'passage_text', and 'is_selected' as 0 or 1, in each passage", item)
         if item["passage_text"].strip():
             attributes = attributes_of({"url": item.get("url")})
-            found.append((Passage(item["passage_text"], _role(item["is_selected"]), attributes=attributes), item["is_selected"]))
+            found.append((Passage(item["passage_text"], "seed_negative", attributes=attributes), item["is_selected"]))
     return found
 
 
@@ -188,7 +188,3 @@ def _grade(row: Row, item: dict[str, Any], default: int) -> int:
     if isinstance(grade, bool) or not isinstance(grade, int):
         raise row.bad("a whole number under 'rel'", grade)
     return grade
-
-
-def _role(grade: int) -> PassageRole:
-    return "seed_positive" if grade > 0 else "seed_negative"

@@ -27,7 +27,9 @@ class Robust04Settings(JudgedSettings):
 
     kind: Literal["robust04"]
     corpus: str = Field("robust04", min_length=1, description="Name of the corpus.")
-    licence: str = Field("TREC disks 4 and 5: NIST agreement; texts may not be passed on", description="Licence of the texts.")
+    licence: str = Field(
+        "TREC disks 4 and 5: NIST agreement; texts may not be passed on", description="Licence of the texts."
+    )
     redistributable: bool = Field(False, description="Whether the texts may be exported to others.")
     topics: Path = Field(description="File of topics.")
     qrels: tuple[Path, ...] = Field(min_length=1, description="Files of relevance judgments.")
@@ -36,7 +38,8 @@ class Robust04Settings(JudgedSettings):
         "title", description="The part of the topic that is the query; the other one where a topic lacks it."
     )
     topic_ids: Literal["number", "position"] = Field(
-        "number", description="Whether the qrels name a topic by its <num> or by its place in the file (Cranfield), from 1."
+        "number",
+        description="Whether the qrels name a topic by its <num> or by its place in the file (Cranfield), from 1.",
     )
     max_words: int | None = Field(None, ge=1, description="Words after which a passage is cut; none by default.")
 

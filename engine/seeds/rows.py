@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pyarrow as pa
@@ -68,6 +68,23 @@ class Row:
 Record = Row | SeedFormatError
 
 
+def place_in(root: Path, row: Row) -> str:
+    """A name for a row without an id: its file within `root`, and its line or row there."""
+    inside = PurePath(row.path).relative_to(root) if root.is_dir() else PurePath(root.name)
+    return f"{inside.as_posix()}:{row.line}"
+
+
+def attributes_of(values: Mapping[str, Any]) -> dict[str, str]:
+    """Texts, numbers and lists of texts as attributes; anything else, and what is empty, is left out."""
+    found: dict[str, str] = {}
+    for key, value in values.items():
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+            value = "\n".join(value)  # noqa: PLW2901
+        if isinstance(value, str | int | float) and str(value).strip():
+            found[str(key)] = str(value)
+    return found
+
+
 def rows(path: Path, max_row_bytes: int) -> Iterator[Record]:
     """Every record under `path`: a file, or all files of a tree whose names end as a row format does."""
     for file in files_under(path):
@@ -77,7 +94,9 @@ def rows(path: Path, max_row_bytes: int) -> Iterator[Record]:
             for stream in streams(file):
                 yield from stream_rows(stream, max_row_bytes)
         elif path.is_file():
-            raise UsageError(f"cannot tell the format of {path} by its name; expected one of {', '.join(ENDINGS)}, or .gz of it")
+            raise UsageError(
+                f"cannot tell the format of {path} by its name; expected one of {', '.join(ENDINGS)}, or .gz of it"
+            )
 
 
 def stream_rows(stream: Stream, max_row_bytes: int) -> Iterator[Record]:
@@ -102,7 +121,9 @@ def jsonl_rows(stream: Stream, max_row_bytes: int) -> Iterator[Record]:
     """One JSON object a line; blank lines are passed over."""
     for line in lines(stream, max_row_bytes):
         if line.raw is None:
-            yield SeedFormatError(line.name, line.number, f"a record of at most {max_row_bytes:,} bytes", "a longer line")
+            yield SeedFormatError(
+                line.name, line.number, f"a record of at most {max_row_bytes:,} bytes", "a longer line"
+            )
         elif line.raw.strip():
             yield _decoded(line.name, line.number, line.raw)
 
@@ -129,8 +150,8 @@ def _row(path: str, number: int, value: Any) -> Record:
 
 
 def array_rows(stream: Stream, max_row_bytes: int) -> Iterator[Record]:
-    """The objects of one JSON array, decoded as they arrive. Bad JSON ends the array: no line tells where it goes on."""
-    text = io.TextIOWrapper(stream.data, encoding="utf-8-sig")  # type: ignore[type-var]
+    """The objects of one JSON array, decoded as they arrive. Bad JSON ends the run: nothing tells where it goes on."""
+    text = io.TextIOWrapper(stream.data, encoding="utf-8-sig")
     buffer, at, number = _more(stream, text, 0), 0, 0
     if not buffer.lstrip().startswith("["):
         yield SeedFormatError(stream.name, 1, "a JSON array of objects (one object a line is .jsonl)", buffer[:120])
@@ -172,7 +193,7 @@ def _more(stream: Stream, text: io.TextIOWrapper, number: int) -> str:
 def delimited_rows(stream: Stream, max_row_bytes: int, delimiter: str) -> Iterator[Record]:
     """Rows under a header line, quoted as CSV does; the line is the last one that the record spans."""
     csv.field_size_limit(max_row_bytes)
-    reader = csv.reader(_text_lines(stream, max_row_bytes), delimiter=delimiter, strict=True)
+    reader = csv.reader(_TextLines(stream, max_row_bytes), delimiter=delimiter, strict=True)
     header = next(reader, [])
     if len(set(header)) != len(header):
         raise SeedFormatError(stream.name, 1, "a header of distinct column names", delimiter.join(header))
@@ -187,7 +208,9 @@ def delimited_rows(stream: Stream, max_row_bytes: int, delimiter: str) -> Iterat
         if len(fields) == len(header):
             yield Row(stream.name, reader.line_num, dict(zip(header, fields, strict=True)))
         elif fields:
-            yield SeedFormatError(stream.name, reader.line_num, f"{len(header)} fields as in the header", f"{len(fields)} fields")
+            yield SeedFormatError(
+                stream.name, reader.line_num, f"{len(header)} fields as in the header", f"{len(fields)} fields"
+            )
 
 
 class _TextLines(Iterator[str]):
@@ -203,12 +226,8 @@ class _TextLines(Iterator[str]):
         return line.raw.decode("utf-8") + "\n"
 
 
-def _text_lines(stream: Stream, max_bytes: int) -> Iterator[str]:
-    return _TextLines(stream, max_bytes)
-
-
 def parquet_rows(file: Path, max_row_bytes: int) -> Iterator[Record]:
-    """Rows of a Parquet file, a small batch at a time: what its footer says of sizes does not bound what it decodes to."""
+    """Rows of a Parquet file, a small batch at a time: its footer does not bound what it decodes to."""
     try:
         with pq.ParquetFile(file) as parquet:
             number = 0

@@ -75,7 +75,9 @@ def blocks(stream: Stream, tag: str, max_bytes: int) -> Iterator[Block]:
                 size += len(piece)
                 parts += [piece] if size <= max_bytes else []
             if closes and parts:
-                yield Block(stream.name, start, "".join(parts), "" if size <= max_bytes else f"at most {max_bytes:,} bytes")
+                yield Block(
+                    stream.name, start, "".join(parts), "" if size <= max_bytes else f"at most {max_bytes:,} bytes"
+                )
                 parts = []
     if parts:
         yield Block(stream.name, start, "".join(parts), f"</{tag}> before the end of the file")

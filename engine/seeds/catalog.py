@@ -1,0 +1,35 @@
+"""Every kind of seed corpus that a job can name. A new one is one file and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from engine.errors import UsageError
+from engine.protocols import SeedReader
+from engine.seeds.beir import BeirReader, BeirSettings
+from engine.seeds.leetcode import LeetcodeReader, LeetcodeSettings
+from engine.seeds.metamath import MetamathReader, MetamathSettings
+from engine.seeds.msmarco import MsmarcoSettings, msmarco_reader
+from engine.seeds.python_docs import PythonDocsReader, PythonDocsSettings
+from engine.seeds.robust04 import Robust04Reader, Robust04Settings
+from engine.seeds.table import TableReader, TableSettings
+from engine.settings import Settings
+
+READERS: dict[str, tuple[type[Settings], Callable[[Any], SeedReader]]] = {
+    "beir": (BeirSettings, BeirReader),
+    "leetcode": (LeetcodeSettings, LeetcodeReader),
+    "metamath": (MetamathSettings, MetamathReader),
+    "msmarco": (MsmarcoSettings, msmarco_reader),
+    "python_docs": (PythonDocsSettings, PythonDocsReader),
+    "robust04": (Robust04Settings, Robust04Reader),
+    "table": (TableSettings, TableReader),
+}
+
+
+def open_seeds(settings: Settings) -> SeedReader:
+    """The reader that the settings belong to."""
+    for settings_class, reader in READERS.values():
+        if isinstance(settings, settings_class):
+            return reader(settings)
+    raise UsageError(f"no reader takes {type(settings).__name__}; `kind` of `seeds` is one of {', '.join(READERS)}")
