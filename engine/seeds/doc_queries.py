@@ -12,44 +12,52 @@ import re
 
 from engine.ids import fraction_of
 
-_VERBS = frozenset(
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text, as one writes a closed list of them."""
+    return frozenset(text.split())
+
+
+_VERBS = word_set(
     """accumulate acquire activate add adjust advance aggregate align allocate allow alter append apply approximate
     arrange ask assemble assert assess assign assume attach audit augment authenticate authorize average await
     backpropagate bake begin bin binarize bind blend boost bracket branch break broadcast browse buffer build bump
-    byte-compile calculate calibrate call cancel canonicalize capture carry cast catch center chain change check choose
-    chunk cite claim clamp classify clean clear clip clone close cluster coerce collapse collect combine commit compare
-    compile complete compose compress compute concat concatenate configure confirm conform connect consider constrain
-    construct consume continue contract contribute convert convolve copy correct correlate count create crop
-    cross-validate cumulate customize cut deactivate debug decide decode decompose decompress decorate deduce
-    deduplicate deepcopy defer define delay delegate delete demonstrate demote deploy derive describe deserialize
-    destroy detach detect determine diagonalize differentiate disable discard discover dispatch display dispose
-    distribute divide download draw drop dump duplicate edit eliminate embed emit emulate enable encapsulate encode
-    enforce enlarge enqueue enrich ensure enter enumerate equip erase escape establish estimate evaluate exchange
-    exclude execute exercise exhaust exit expand expire explain explore export expose express extend extract extrapolate
-    factorize fail fast-forward fetch fill filter find fit fix flatten flip flush fold form format forward freeze
-    fulfill fuse gather generate get give group guard guess halt handle hash help hide highlight hook identify ignore
-    implement import indicate induce infer inform inherit initialize inject inline insert inspect install instantiate
-    integrate intern interpolate interpret interrupt intersect introduce introspect invert invoke iterate join keep
-    launch learn leave lift limit link list listen load localize locate lock log look lower maintain make manage
-    manipulate map mark mask match measure merge migrate minimize mix modify monitor move multiplex multiply mutate
-    navigate negate nest normalise normalize notify observe obtain open optimize order organize overlay override
-    overwrite pack pad pair parse partition pass patch pause peek perform permute persist pick pivot place play plot
-    poll pop populate precompute predict preload prepare prepend preprocess present preserve pretty-print prevent print
-    process produce project promote prompt propagate protect provide prune publish pull push put quantize query quote
-    raise randomize rank reach read realign rearrange reattach rebuild recalculate receive reclaim recode recognise
-    recommend recompute reconstruct record recover rectify recv recycle redirect reduce refer refit reflect refresh
-    register reindex reinterpret reject relabel relate release reload remap remember remove rename render reorder
-    reorganize repack repair repeat replace reply report represent request require rerun resample rescale reserve reset
-    reshape resize resolve restore resume retain rethrow retrieve retry return reuse reveal reverse revert rewind
-    rewrite roll rollback rotate round route run sample sanitize save scale scan scatter scatter-add seal search seek
-    segment select send separate serialize set share shift shorten show shrink shuffle shut shutdown simplify simulate
-    skip slice smooth snap sniff solve sort spawn specify split spread squeeze stack standardize start stitch stop store
-    stratify stretch stringify strip subclass subsample substitute subtract sum summarize supply suppress surround swap
-    switch symmetrize synchronize synthesize tag take taper tell terminate test threshold tile toggle tokenise tokenize
-    trace track train transcode transfer transform translate transmit transpose trap traverse treat trigger trim
-    truncate try tune turn unbind unblock undo unflatten unfold unify uninstall unlock unmap unpack unpickle unpivot
-    unquote unregister unset unstack untar unwrap unzip update upgrade upload upsample urlencode use utilize validate
-    vary vectorize verify visualize vote wait walk warm warn weight whiten widen withdraw wrap write yield zip""".split()
+    byte-compile calculate calibrate call cancel canonicalize capture carry cast catch center chain change check
+    choose chunk cite claim clamp classify clean clear clip clone close cluster coerce collapse collect combine
+    commit compare compile complete compose compress compute concat concatenate configure confirm conform connect
+    consider constrain construct consume continue contract contribute convert convolve copy correct correlate count
+    create crop cross-validate cumulate customize cut deactivate debug decide decode decompose decompress decorate
+    deduce deduplicate deepcopy defer define delay delegate delete demonstrate demote deploy derive describe
+    deserialize destroy detach detect determine diagonalize differentiate disable discard discover dispatch display
+    dispose distribute divide download draw drop dump duplicate edit eliminate embed emit emulate enable encapsulate
+    encode enforce enlarge enqueue enrich ensure enter enumerate equip erase escape establish estimate evaluate
+    exchange exclude execute exercise exhaust exit expand expire explain explore export expose express extend
+    extract extrapolate factorize fail fast-forward fetch fill filter find fit fix flatten flip flush fold form
+    format forward freeze fulfill fuse gather generate get give group guard guess halt handle hash help hide
+    highlight hook identify ignore implement import indicate induce infer inform inherit initialize inject inline
+    insert inspect install instantiate integrate intern interpolate interpret interrupt intersect introduce
+    introspect invert invoke iterate join keep launch learn leave lift limit link list listen load localize locate
+    lock log look lower maintain make manage manipulate map mark mask match measure merge migrate minimize mix
+    modify monitor move multiplex multiply mutate navigate negate nest normalise normalize notify observe obtain
+    open optimize order organize overlay override overwrite pack pad pair parse partition pass patch pause peek
+    perform permute persist pickle pick pivot place play plot poll pop populate precompute predict preload prepare
+    prepend preprocess present preserve pretty-print prevent print process produce project promote prompt propagate
+    protect provide prune publish pull push put quantize query quote raise randomize rank reach read realign
+    rearrange reattach rebuild recalculate receive reclaim recode recognise recommend recompute reconstruct record
+    recover rectify recv recycle redirect reduce refer refit reflect refresh register reindex reinterpret reject
+    relabel relate release reload remap remember remove rename render reorder reorganize repack repair repeat
+    replace reply report represent request require rerun resample rescale reseed reserve reset reshape resize
+    resolve restore resume retain rethrow retrieve retry return reuse reveal reverse revert rewind rewrite roll
+    rollback rotate round route run sample sanitize save scale scan scatter scatter-add seal search seek segment
+    select send separate serialize set share shift shorten show shrink shuffle shut shutdown simplify simulate skip
+    slice smooth snap sniff solve sort spawn specify split spread squeeze stack standardize start stitch stop store
+    stratify stretch stringify strip subclass subsample substitute subtract sum summarize supply suppress surround
+    swap switch symmetrize synchronize synthesize tag take taper tell terminate test threshold tile toggle tokenise
+    tokenize trace track train transcode transfer transform translate transmit transpose trap traverse treat trigger
+    trim truncate try tune turn unbind unblock undo unflatten unfold unify uninstall unlock unmap unpack unpickle
+    unpivot unquote unregister unset unstack untar unwrap unzip update upgrade upload upsample urlencode use utilize
+    validate vary vectorize verify visualize vote wait walk warm warn weight whiten widen withdraw wrap write yield
+    zip"""
 )
 
 _ORDERS = (
@@ -82,15 +90,28 @@ _THINGS = (
     "What do I import for {thing}?",
     "Need something for {thing}",
 )
-_NAMES = frozenset(
-    """airy bayesian bernoulli bessel beta cauchy chebyshev cholesky dirichlet euler fourier gauss gaussian hankel hermite hermitian
-    huber jacobi jensen kelvin kolmogorov laguerre laplace legendre lagrange mathieu pearson poisson python riemann student toeplitz
-    vandermonde voronoi weibull wiener unicode""".split()
+_NAMES = word_set(
+    """airy bayesian bernoulli bessel beta cauchy chebyshev cholesky dirichlet euler fourier gauss gaussian hankel
+    hermite hermitian huber jacobi jensen kelvin kolmogorov laguerre laplace legendre lagrange mathieu pearson
+    poisson python riemann student toeplitz vandermonde voronoi weibull wiener unicode"""
 )
-_ARTICLE_THINGS = ("Is there {thing}?", "Does Python have {thing}?", "I am looking for {thing}", "Where do I find {thing}?")
-_SENTENCE_STARTERS = frozenset(
-    "this these that if for when given only see note as in on by with like once unless it you each any no true false".split()
+_ARTICLE_THINGS = (
+    "Is there {thing}?",
+    "Does Python have {thing}?",
+    "I am looking for {thing}",
+    "Where do I find {thing}?",
 )
+_SENTENCE_STARTERS = word_set(
+    """this these that if for when given only see note as in on by with like once unless it you each any no true
+    false similar options"""
+)
+_DETERMINERS = word_set("the a an this these each all every any and or to into from")
+_KIND_OF_OBJECT = re.compile(
+    r"(class|function|context[ -]manager|decorator|iterator|iterable|generator|exception|wrapper|container|classifier"
+    r"|estimator|transformer|factory|client|server|handler|interface|helper|mixin|base class|implementation)\b",
+    re.IGNORECASE,
+)
+_GIVING = word_set("return get give obtain yield retrieve")
 _MAX_QUESTION_WORDS = 22
 
 
@@ -101,15 +122,12 @@ def question_of(summary: str, name: str) -> str:
     if not 3 <= len(words) <= _MAX_QUESTION_WORDS or re.search(r"[;:?!=]|\. |^\W", phrase):
         return ""
     verb = "" if words[1] == "of" else base_verb(words[0])
-    rest = " ".join(words[1:])
-    if verb in {"return", "get", "give", "obtain", "yield", "retrieve"} and re.match(r"(a|an|the|all|one)\b", rest, re.I):
+    rest = " ".join(words[1:]).replace(" and returns ", " and return ")
+    if verb in _GIVING and words[1].lower() in {"a", "an", "the", "all", "one"}:
         return _pick(_RESULTS, name).format(thing=rest)
     if verb == "return" or words[0].endswith(","):
         return ""
-    rest = rest.replace(" and returns ", " and return ")
-    if verb:
-        return _pick(_ORDERS, name).format(do=f"{verb} {rest}")
-    return _noun_question(words, name)
+    return _pick(_ORDERS, name).format(do=f"{verb} {rest}") if verb else _noun_question(words, name)
 
 
 def base_verb(word: str) -> str:
@@ -121,11 +139,17 @@ def base_verb(word: str) -> str:
 
 def _noun_question(words: list[str], name: str) -> str:
     first = words[0].lower()
-    if first in _SENTENCE_STARTERS or re.search(r"\b(is|are|was|will|can|should|must|does)\b", " ".join(words[:6])):
+    if (
+        first in _SENTENCE_STARTERS
+        or words[1] in _DETERMINERS
+        or re.search(r"\b(is|are|was|will|can|should|must|does)\b", " ".join(words[:6]))
+    ):
         return ""
     ordinary = (words[0][1:].replace("-", "").islower() or len(words[0]) == 1) and first.split("-")[0] not in _NAMES
     thing = " ".join([first if ordinary else words[0], *words[1:]])
-    return _pick(_ARTICLE_THINGS if first in {"a", "an"} else _THINGS, name).format(thing=thing)
+    if _KIND_OF_OBJECT.match(thing):
+        thing = f"{'an' if thing[0].lower() in 'aeiou' else 'a'} {thing}"
+    return _pick(_ARTICLE_THINGS if thing.startswith(("a ", "an ")) else _THINGS, name).format(thing=thing)
 
 
 def _pick(wordings: tuple[str, ...], name: str) -> str:

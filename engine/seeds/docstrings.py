@@ -14,30 +14,41 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-_DROPPED_SECTIONS = frozenset(
-    ["see also", "references", "methods", "author", "authors", "copyright", "license", "todo", "history", "contents",
-     "links", "link", "credits", "index", "bibliography", "version"]
-)  # fmt: skip
-_ADMONITIONS = frozenset(["note", "warning", "tip", "important", "caution", "attention", "hint", "danger"])
-_KEPT_DIRECTIVES = frozenset(
-    ["math", "code", "code-block", "sourcecode", "testcode", "doctest", "ipython", "parsed-literal", "plot", "highlight",
-     "topic", "admonition", "container", "jupyter-execute", "testoutput"]
-)  # fmt: skip
+_DROPPED_SECTION = re.compile(
+    "see also|references|bibliography|methods|authors?|copyright|license|todo|history|contents|links?|credits|index",
+    re.IGNORECASE,
+)
+_ADMONITION = re.compile("note|warning|tip|important|caution|attention|hint|danger")
+_KEPT_DIRECTIVE = re.compile(
+    "math|code|code-block|sourcecode|testcode|testoutput|doctest|ipython|parsed-literal|plot|highlight|topic|admonition"
+    "|container|jupyter-execute"
+)
 _HEADINGS = {
-    "args": "Parameters", "arguments": "Parameters", "params": "Parameters", "parameters": "Parameters",
-    "keyword args": "Keyword arguments", "keyword arguments": "Keyword arguments", "kwargs": "Keyword arguments",
-    "returns": "Returns", "return": "Returns", "return value": "Returns", "yields": "Yields", "raises": "Raises",
-    "example": "Examples", "examples": "Examples", "example usage": "Examples", "usage": "Usage", "note": "Notes",
-    "notes": "Notes", "warning": "Warnings", "warnings": "Warnings", "attributes": "Attributes", "shape": "Shape",
-    "inputs": "Inputs", "outputs": "Outputs", "see also": "See also", "references": "References", "reference": "References",
-    "see": "See also",
-}  # fmt: skip
+    "Parameters": ["args", "arguments", "params", "parameters"],
+    "Keyword arguments": ["keyword args", "keyword arguments", "kwargs"],
+    "Returns": ["returns", "return", "return value"],
+    "Yields": ["yields"],
+    "Raises": ["raises"],
+    "Examples": ["example", "examples", "example usage"],
+    "Usage": ["usage"],
+    "Notes": ["note", "notes"],
+    "Warnings": ["warning", "warnings"],
+    "Attributes": ["attributes"],
+    "Shape": ["shape"],
+    "Inputs": ["inputs"],
+    "Outputs": ["outputs"],
+    "See also": ["see", "see also"],
+    "References": ["reference", "references"],
+}
+_HEADING_OF = {spelling: heading for heading, spellings in _HEADINGS.items() for spelling in spellings}
 
 _UNDERLINE = re.compile(r"^([-=~^*#\"'+])\1{2,}\s*$")
 _LABEL = re.compile(r"^([A-Z][A-Za-z]+(?: [A-Za-z]+)?)\s*::?\s*$")
 _DIRECTIVE = re.compile(r"^(\s*)\.\.\s+([A-Za-z][\w:-]*?)\s*::\s*(.*)$")
 _OPTION = re.compile(r"^\s+:[\w-]+:(\s.*)?$")
-_FIELD = re.compile(r"^\s*:(param|parameter|arg|type|return|returns|rtype|raises|raise|keyword|key)\b\s*([^:]*):\s*(.*)$")
+_FIELD = re.compile(
+    r"^\s*:(param|parameter|arg|type|return|returns|rtype|raises|raise|keyword|key)\b\s*([^:]*):\s*(.*)$"
+)
 _ROLE = re.compile(r":[\w+.-]+(?::[\w+.-]+)*:`([^`]+)`")
 _LINK = re.compile(r"`([^`<]+?)\s*<[^`>]+>`_{0,2}")
 _QUOTES = re.compile(r"``(.+?)``|`([^`\n]+)`_{0,2}")
@@ -48,18 +59,22 @@ _BULLET = re.compile(r"^\s*([-*+•]|\d{1,2}[.)]|\(?[a-z0-9]\))\s+\S")
 _COLUMNS = re.compile(r"^\s*(={2,}\s+[= ]+|\+[-=+]+\+)$")
 _RULE = re.compile(r"^\s*[=+*~^_-][=+*~^_ -]{2,}$")
 _ARGUMENT = re.compile(r"^\s*\*{0,2}\w+(?:\s*\([^)]*\))?\s*:\s")
-_POINTER = re.compile(r"sphx_glr|(?i:^(?:read|see) (?:more|details?|further)?\s*(?:in |at )?(?:the |term )*(?:user guide|glossary))")
+_POINTER = re.compile(
+    r"sphx_glr|(?i:^(?:read|see) (?:more|details?|further)?\s*(?:in |at )?(?:the |term )*(?:user guide|glossary))"
+)
 _LATEX = (
-    (re.compile(r"\\(?:text|mathrm|mathbb|mathcal|mathbf|mathit|operatorname|boldsymbol|rm|bf|cal)\s*\{([^{}]*)\}"), r"\1"),
+    (re.compile(r"\\(?:text|math[a-z]+|operatorname|boldsymbol|rm|bf|cal)\s*\{([^{}]*)\}"), r"\1"),
     (re.compile(r"\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}"), r"(\1) / (\2)"),
     (re.compile(r"\\(?:left|right|quad|qquad|displaystyle|begin\{\w+\*?\}|end\{\w+\*?\})(?![A-Za-z])|\\[,;!:\\]"), " "),
-    (re.compile(r"\\([A-Za-z]+)"), r"\1"),
+    (re.compile(r"\\([A-Za-z]+)"), r" \1 "),
     (re.compile(r"([_^])\{(\w+)\}"), r"\1\2"),
 )
 _DOCTEST_FLAG = re.compile(r"\s*# ?(doctest|xdoctest)\s*:.*$")
 _SIGNATURE = re.compile(r"^[\w.]+\s?\([^()]*(?:\([^()]*\)[^()]*)*\)\s*(?:->\s*[^.]{1,100})?$")
-_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[A-Z\"'(\[`*])")
-_ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|vs|cf|etc|resp|approx|incl|w\.r\.t|a\.k\.a|Eq|Eqs|Fig|Ref|Sec|No|al|[A-Z]))\.$")
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[A-Z\"'(\[`*]|[a-z_]+[.(_])")
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:e\.g|i\.e|vs|cf|etc|resp|approx|incl|w\.r\.t|a\.k\.a|Eq|Eqs|Fig|Ref|Sec|No|al|[A-Z]))\.$"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +148,7 @@ def is_code(line: str) -> bool:
 
 
 def _target(role: str) -> str:
-    shown = role.split("<")[0].strip() if "<" in role and role.endswith(">") else role
+    shown = role.partition("<")[0].strip() if role.endswith(">") else role
     return shown[1:].rsplit(".", 1)[-1] if shown.startswith("~") else shown.lstrip("!")
 
 
@@ -168,9 +183,9 @@ def _without_directives(lines: list[str]) -> Iterator[str]:
         options = False
         directive = _DIRECTIVE.match(line)
         name = directive[2].lower() if directive else ""
-        if name in _ADMONITIONS and directive:
+        if directive and _ADMONITION.fullmatch(name):
             yield f"{directive[1]}{name.capitalize()}: {directive[3]}".rstrip()
-        elif name in _KEPT_DIRECTIVES and directive:
+        elif directive and _KEPT_DIRECTIVE.fullmatch(name):
             options = True
             shown = directive[3] if name in {"math", "admonition", "topic"} else ""
             yield f"{directive[1]}{shown}".rstrip()
@@ -209,7 +224,7 @@ def _heading_at(lines: list[str], at: int) -> tuple[str, str, int] | None:
     if line and not line.startswith(" ") and _UNDERLINE.match(below) and not _UNDERLINE.match(line):
         return _heading(line), "numpydoc", at + 2
     label = _LABEL.match(line)
-    if label and label[1].lower() in _HEADINGS:
+    if label and label[1].lower() in _HEADING_OF:
         literal = line.endswith("::") or label[1].lower() == "usage"
         return _heading(label[1]), "literal" if literal else "google", at + 1
     return None
@@ -217,7 +232,7 @@ def _heading_at(lines: list[str], at: int) -> tuple[str, str, int] | None:
 
 def _heading(text: str) -> str:
     text = unmarked(text.strip()).rstrip(":")
-    return _HEADINGS.get(text.lower(), text)
+    return _HEADING_OF.get(text.lower(), text)
 
 
 def _reflowed(lines: list[str], style: str) -> Iterator[str]:
@@ -271,11 +286,13 @@ def _starts_item(line: str, paragraph: list[str], style: str) -> bool:
         return True
     if indent > _indent(last):
         return style == "numpydoc" and len(paragraph) == 1 and not _BULLET.match(first)
+    if style == "numpydoc" and not indent and " : " in line:
+        return True
     return style == "google" and bool(_ARGUMENT.match(line)) and indent == _indent(first)
 
 
 def _worth_keeping(section: Section) -> bool:
-    return bool(section.lines) and section.heading.lower() not in _DROPPED_SECTIONS
+    return bool(section.lines) and not _DROPPED_SECTION.fullmatch(section.heading)
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +350,7 @@ def _items(lines: tuple[str, ...], max_words: int) -> Iterator[list[str]]:
     """The lines in groups that belong together: each unindented line with the indented ones below it."""
     item: list[str] = []
     for line in lines:
-        below = line.startswith(" ") or line.startswith("...")
+        below = line.startswith((" ", "..."))
         if item and (not below or sum(len(part.split()) for part in item) > max_words // 2):
             yield item
             item = []

@@ -28,27 +28,118 @@ from types import ModuleType
 STDLIB = "stdlib"
 
 COMPILED: Mapping[str, tuple[str, ...]] = {
-    STDLIB: ("builtins", "math", "cmath", "itertools", "functools", "collections", "operator", "time", "array", "struct",
-             "re", "io", "os", "select", "socket", "sqlite3", "ssl", "threading", "unicodedata", "zlib", "gc", "sys",
-             "signal", "weakref", "hashlib", "mmap"),
+    STDLIB: (
+        "builtins",
+        "math",
+        "cmath",
+        "itertools",
+        "functools",
+        "collections",
+        "operator",
+        "time",
+        "array",
+        "struct",
+        "re",
+        "io",
+        "os",
+        "select",
+        "socket",
+        "sqlite3",
+        "ssl",
+        "threading",
+        "unicodedata",
+        "zlib",
+        "gc",
+        "sys",
+        "signal",
+        "weakref",
+        "hashlib",
+        "mmap",
+    ),
     "numpy": ("numpy", "numpy.random", "numpy.strings"),
-    "pyarrow": ("pyarrow", "pyarrow.compute", "pyarrow.dataset", "pyarrow.fs", "pyarrow.csv", "pyarrow.json",
-                "pyarrow.acero"),
-}  # fmt: skip
+    "pyarrow": (
+        "pyarrow",
+        "pyarrow.compute",
+        "pyarrow.dataset",
+        "pyarrow.fs",
+        "pyarrow.csv",
+        "pyarrow.json",
+        "pyarrow.acero",
+    ),
+}
 """Per library the modules whose compiled objects have docstrings and no Python source."""
 
 _SKIPPED_FOLDERS = frozenset(
-    ["tests", "test", "testing", "_testing", "site-packages", "idlelib", "lib2to3", "turtledemo", "distutils", "encodings",
-     "ensurepip", "pydoc_data", "_vendor", "_pyinstaller", "externals", "array_api_compat", "array_api_extra", "f2py",
-     "conftest", "__pycache__", "lib-dynload", "tkinter", "msilib", "setup", "__main__", "asyncore", "antigravity",
-     "this", "config"]
-)  # fmt: skip
+    [
+        "tests",
+        "test",
+        "testing",
+        "_testing",
+        "site-packages",
+        "idlelib",
+        "lib2to3",
+        "turtledemo",
+        "distutils",
+        "encodings",
+        "ensurepip",
+        "pydoc_data",
+        "_vendor",
+        "_pyinstaller",
+        "externals",
+        "array_api_compat",
+        "array_api_extra",
+        "f2py",
+        "conftest",
+        "__pycache__",
+        "lib-dynload",
+        "tkinter",
+        "msilib",
+        "setup",
+        "__main__",
+        "asyncore",
+        "antigravity",
+        "this",
+        "config",
+        "estimator_checks",
+    ]
+)
 _SKIPPED_TORCH = frozenset(
-    ["_inductor", "_dynamo", "onnx", "_refs", "_prims", "_prims_common", "_decomp", "_functorch", "_export", "fx", "ao",
-     "_subclasses", "_higher_order_ops", "benchmark", "_meta_registrations", "_numpy", "_lazy", "_logging", "_native",
-     "_strobelight", "_dispatch", "_C", "_C_flatbuffer", "contrib", "quantization", "cpp_extension", "hipify", "model_dump",
-     "nativert", "numa", "_internal"]
-)  # fmt: skip
+    [
+        "_inductor",
+        "_dynamo",
+        "onnx",
+        "_refs",
+        "_prims",
+        "_prims_common",
+        "_decomp",
+        "_functorch",
+        "_export",
+        "fx",
+        "ao",
+        "_subclasses",
+        "_higher_order_ops",
+        "benchmark",
+        "_meta_registrations",
+        "_numpy",
+        "_lazy",
+        "_logging",
+        "_native",
+        "_strobelight",
+        "_dispatch",
+        "_C",
+        "_C_flatbuffer",
+        "contrib",
+        "quantization",
+        "cpp_extension",
+        "hipify",
+        "model_dump",
+        "nativert",
+        "numa",
+        "_internal",
+        "flight_recorder",
+        "bundled_inputs",
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +190,9 @@ def read_objects(library: str) -> list[PythonObject] | None:
             objects.setdefault(module.name, PythonObject(module.name, library, "module", module.doc))
     for attached in _attached(library, files):
         objects.setdefault(attached.name, attached)
+    seen: set[int] = set()
     for name in COMPILED.get(library, ()):
-        for compiled in _compiled(importlib.import_module(name), library):
+        for compiled in _compiled(importlib.import_module(name), library, seen):
             objects.setdefault(compiled.name, compiled)
     return [objects[name] for name in sorted(objects)]
 
@@ -186,8 +278,8 @@ def _read_definition(module: _Module, node: ast.stmt, owner: str, lines: list[st
                 _read_definition(module, member, local + ".", lines)
             elif isinstance(member, ast.Assign):
                 _read_namespace(module.namespaces.setdefault(local, {}), member)
-    else:
-        module.found.setdefault(local, ("method" if owner else "function", doc, _source(node, lines) if doc else ""))
+    elif not module.found.get(local, ("", "", ""))[1]:
+        module.found[local] = ("method" if owner else "function", doc, _source(node, lines) if doc else "")
 
 
 def _read_namespace(namespaces: dict[str, str], node: ast.Assign) -> None:
@@ -262,7 +354,7 @@ def _exposes(module: _Module, name: str, home: str) -> bool:
     """Whether this module offers the name, rather than using it."""
     if module.name == home:
         return True
-    kin = module.name.split(".")[0] == home.split(".")[0] or home.startswith("_")
+    kin = module.name.split(".")[0] == home.split(".", maxsplit=1)[0] or home.startswith("_")
     return kin and (module.is_package or name in (module.exported or ()) or home in module.stars)
 
 
@@ -305,7 +397,11 @@ def _attached(library: str, files: list[tuple[str, Path]]) -> Iterator[PythonObj
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
         shared = _shared_fragments(tree)
         for node in ast.walk(tree):
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name):
+            if (
+                isinstance(node, ast.Assign)
+                and isinstance(node.value, ast.Call)
+                and isinstance(node.targets[0], ast.Name)
+            ):
                 yield from _attachment(node.value, f"{name}.{node.targets[0].id}", package, library, shared)
             elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
                 yield from _attachment(node.value, "", package, library, shared)
@@ -322,7 +418,7 @@ def _attachment(
         public, kind = assigned, "function"
     elif isinstance(target, ast.Constant):
         owner = f"{library}.Tensor" if function == "add_docstr_all" else package
-        public, kind = f"{owner}.{target.value}", "method" if function == "add_docstr_all" else "function"
+        public, kind = f"{owner}.{target.value!s}", "method" if function == "add_docstr_all" else "function"
     else:
         public, kind = ast.unparse(target), "function"
     if doc and public.startswith(library + ".") and _is_public(public):
@@ -361,14 +457,15 @@ def _shared_fragments(tree: ast.Module) -> dict[str, str]:
     return fragments
 
 
-def _compiled(module: ModuleType, library: str) -> Iterator[PythonObject]:
-    """The public objects of a live module that are its own, with the methods of its classes."""
+def _compiled(module: ModuleType, library: str, seen: set[int]) -> Iterator[PythonObject]:
+    """The public objects of a live module, its own and not `seen` (by `id`), with the methods of its classes."""
     top = module.__name__.split(".")[0]
     for name in sorted(vars(module)):
         value = vars(module)[name]
         home = getattr(value, "__module__", None) or module.__name__
-        if name.startswith("_") or home.split(".")[0].lstrip("_") != top.lstrip("_") or isinstance(value, ModuleType):
+        if name.startswith("_") or home.split(".")[0].lstrip("_") != top.lstrip("_") or id(value) in seen:
             continue
+        seen.add(id(value))
         public = name if top == "builtins" else f"{module.__name__}.{name}"
         if isinstance(value, type):
             yield PythonObject(public, library, "class", value.__doc__ or "")
