@@ -14,7 +14,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +65,17 @@ class Counts:
         for name in ("calls", "prompt_tokens", "completion_tokens", "cost_usd"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
+    def plain(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {name: dict(value) if isinstance(value, Counter) else value for name, value in _fields(self)}
+
 
 def counts_of(entry: Mapping[str, Any]) -> Counts:
     """The counts in a commit entry."""
     found = entry["counts"]
-    tallies = (Counter(found[name]) for name in ("seeds", "topics", "reasons"))
-    return Counts(*tallies, found["calls"], found["prompt_tokens"], found["completion_tokens"], found["cost_usd"])
+    seeds, topics, reasons = (Counter(found[name]) for name in ("seeds", "topics", "reasons"))
+    spent = found["calls"], found["prompt_tokens"], found["completion_tokens"], found["cost_usd"]
+    return Counts(seeds, topics, reasons, *spent)
 
 
 def total(parts: Iterable[Counts]) -> Counts:
@@ -129,7 +134,7 @@ def _unaccepted(counts: Counts) -> int:
     return counts.topics.total() - counts.topics["accepted"]
 
 
-class Session:
+class SessionFile:
     """The file of one session, put over itself as the run goes on; the last one stays after a kill."""
 
     def __init__(self, out: Path) -> None:
@@ -140,8 +145,13 @@ class Session:
     def note(self, state: Progress | Summary) -> None:
         """Writes the state; not synced, since it only informs."""
         staged = self._path.with_suffix(".tmp")
-        staged.write_text(json.dumps({"pid": os.getpid(), **asdict(state)}))
+        facts = {name: value.plain() if isinstance(value, Counts) else value for name, value in _fields(state)}
+        staged.write_text(json.dumps({"pid": os.getpid(), **facts}))
         staged.replace(self._path)
+
+
+def _fields(state: Any) -> list[tuple[str, Any]]:
+    return [(f.name, getattr(state, f.name)) for f in fields(state)]
 
 
 def status(store: Store, out: Path) -> dict[str, Any]:

@@ -1,0 +1,159 @@
+"""Small real parts for the tests of the machine: a reader, a recipe, validators, a model that keeps its own bill."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from datasets_out.commits import CommitLog
+from datasets_out.snapshot import load_snapshot
+from engine.errors import Rejected, TransientModelError, UnreadableReplyError
+from engine.protocols import Partition, Parts, Prompt
+from engine.topic import Intent, Judgment, Message, Passage, Reply, Seed, Topic, Verdict, intent_id, topic_id
+
+
+class Line(BaseModel):
+    """What the model of these tests answers."""
+
+    text: str
+
+
+def parse(text: str, answer: type[Any]) -> Any:
+    try:
+        return answer.model_validate_json(text)
+    except ValidationError as error:
+        raise UnreadableReplyError(f"not a {answer.__name__}: {error.error_count()} mistakes") from error
+
+
+def seed(number: int, *, query: str = "") -> Seed:
+    return Seed(f"s{number:06d}", "letters", query or f"query {number}", (Passage(f"answer {number}", "seed_positive"),))
+
+
+@dataclass
+class Numbers:
+    """A corpus of `count` seeds; `reads` counts how often the stream was opened. `traps` are seeds' queries."""
+
+    count: int
+    traps: dict[int, str] = field(default_factory=dict)
+    skipped: int = 0
+    reads: int = 0
+
+    def __iter__(self) -> Iterator[Seed]:
+        self.reads += 1
+        return (seed(i, query=self.traps.get(i, "")) for i in range(self.count))
+
+
+@dataclass
+class Echo:
+    """Answers after up to `delay_s`, and notes each answer that it was paid for in the file `bill`."""
+
+    bill: Path | None = None
+    delay_s: float = 0.0
+    name: str = "echo"
+    free: bool = False
+
+    async def complete(self, request: Any) -> Reply:
+        text = request.messages[-1].content
+        await asyncio.sleep(self.delay_s * random.random())
+        if self.bill is not None:
+            with self.bill.open("a") as file:
+                file.write(request.id + "\n")
+        body = Line(text=hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]).model_dump_json()
+        return Reply(request.id, body, self.name, prompt_tokens=len(text), completion_tokens=8, cost_usd=0.001)
+
+
+class OneTopic:
+    """A recipe of `asks` questions a seed; the query may be a trap: reject, raise, refuse."""
+
+    name = "one"
+    fingerprint = "1"
+
+    def __init__(self, asks: int = 1) -> None:
+        self.asks = asks
+
+    async def __call__(self, seed: Seed, ask: Any) -> list[Topic]:
+        lines = [await ask(prompt_for(seed, i), Line) for i in range(self.asks)]
+        if seed.query == "reject":
+            raise Rejected("unsuitable", "it says so")
+        if seed.query == "raise":
+            raise ValueError(f"a broken recipe, {object()!r}")
+        return [topic_of(seed, " ".join(line.text for line in lines))]
+
+
+def prompt_for(seed: Seed, i: int = 0) -> Prompt:
+    return Prompt("one.line", "one@0", (Message("user", f"{seed.id} {seed.query} {i}"),))
+
+
+def topic_of(seed: Seed, text: str = "") -> Topic:
+    topic = topic_id("one", seed)
+    intent = Intent(intent_id(topic, text, seed.query), "instructed", text, seed.query)
+    judgment = Judgment(intent.id, seed.positives[0].id, 1, "seed")
+    return Topic(topic, seed.id, seed.corpus, "one", seed.query, (intent,), seed.positives, (judgment,))
+
+
+class Traps:
+    """A validator that passes all but its traps: hang, exit, kill, hog, shout (raises), vanish (leaks a cancel)."""
+
+    name = "traps"
+    cost = 0
+    fingerprint = "1"
+
+    async def __call__(self, topic: Topic, ask: Any) -> tuple[Topic, list[Verdict]]:
+        match topic.query:
+            case "hang":
+                time.sleep(3600)
+            case "exit":
+                os._exit(7)
+            case "hog":
+                bytearray(2 << 30)
+            case "shout":
+                raise RuntimeError("the validator broke")
+            case "vanish":
+                raise asyncio.CancelledError
+            case "sleep":
+                await asyncio.sleep(3600)
+            case "refuse":
+                return topic, [Verdict(self.name, "topic", "reject", "refused", "because of its query")]
+        return topic, [Verdict(self.name, "topic", "pass")]
+
+
+def build(out: Path, *, model: Echo, asks: int = 1, validators: tuple[Any, ...] = (Traps(),), repairs: int = 1) -> Parts:
+    return Parts(OneTopic(asks), validators, {"writer": model}, parse, CommitLog(out), str(out), repairs)
+
+
+def opened(out: Path) -> Path:
+    CommitLog(out).open("job", {"job": "test"})
+    return out
+
+
+def builder(out: Path, **settings: Any) -> Any:
+    """A picklable builder of parts over a run that is opened."""
+    settings.setdefault("model", Echo())
+    return partial(build, opened(out), **settings)
+
+
+def digest(out: Path) -> str:
+    return load_snapshot(out, None).digest
+
+
+def topics(out: Path) -> list[Topic]:
+    """Every committed topic, in order."""
+    import pyarrow.parquet as pq
+
+    from datasets_out.schema import TABLES, from_tables
+
+    found = []
+    for entry in CommitLog(out).entries():
+        found += from_tables({table: pq.read_table(out / entry.files[table].path) for table in TABLES})
+    return found
