@@ -31,7 +31,10 @@ from engine.topic import Seed, Topic, Verdict
 from validators import word_runs
 from validators.evaluation_sets import EvaluationSet
 from validators.ngram_index import Hit, NgramIndex
-from validators.verdicts import fingerprint, passed, rejected, shown
+from validators.verdicts import passed, rejected, shown
+
+VERSION = 1
+"""Changes when the same hits would be judged otherwise."""
 
 
 class ContaminationSettings(Settings):
@@ -62,8 +65,7 @@ class Contamination:
         self._settings = settings
         self.digest = index_digest(settings)
         self.index = open_index(settings)
-        shape = settings.model_copy(update={"sets": (), "cache": None})
-        self.fingerprint = fingerprint(shape, version=1, index=self.digest)
+        self.fingerprint = _fingerprint(settings, self.digest)
 
     async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:  # noqa: ARG002
         """The topic as it was, and a verdict for each hit; a text that stands in several places is reported once."""
@@ -112,6 +114,13 @@ class ContaminationScreen:
     def __call__(self, seed: Seed) -> Verdict | None:
         """A rejecting verdict, or None."""
         return self._of.of_query(seed.query)
+
+
+def _fingerprint(settings: ContaminationSettings, digest: str) -> str:
+    """What enters every commit entry: the sets by name, the index by digest, and the least words that count."""
+    names = [one.name for one in settings.sets]
+    least = {"passage_words": settings.passage_words, "query_words": settings.query_words}
+    return canonical_json({"index": digest, "sets": names, "version": VERSION, **least})
 
 
 def index_digest(settings: ContaminationSettings) -> str:

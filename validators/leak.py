@@ -4,7 +4,7 @@ An instruction may say what the wanted passage is like; it may not be that passa
 
 - `quotes_passage`: it shares a run of words with a passage relevant to it that is long enough to be a sentence of it;
 - `repeats_passage`: shorter shared runs make up most of the instruction;
-- `quotes_answer`: it holds the answer that the seed's corpus knows (attributes `answer`, `answer_sentence`);
+- `quotes_answer`: it holds the answer that the corpus knows (`answer`, `answer_sentence` of the topic or passage);
 - `names_source`: it holds the passage's title or its id in the corpus.
 
 What is *not* a leak: words that the query holds already (they give nothing new), and the terms that a verifiable
@@ -72,9 +72,10 @@ class Leaks:
 
     def _leaks(self, intent: Intent, relevant: Sequence[Passage], topic: Topic) -> Iterator[Leak]:
         instruction, query = _words(intent.instruction), _words(intent.query)
-        yield from _answers_in(instruction, query, topic.attributes)
         known = _Known([query, *self._terms(intent)])
+        yield from _answers_in(instruction, query, topic.attributes)
         for passage in relevant:
+            yield from _answers_in(instruction, query, passage.attributes)
             yield from _names_in(intent, instruction, query, passage)
             yield from self._shared(instruction, passage, known)
 
@@ -112,7 +113,7 @@ def _answers_in(instruction: Words, query: Words, attributes: Mapping[str, str])
         answer = _words(attributes.get(key, ""))
         telling = len(answer) > 1 or any(len(word) >= _LONE_ANSWER_CHARS for word in answer)
         if telling and _adds(instruction, answer, query):
-            yield "quotes_answer", f"the seed's {key} is {_shown(answer)!r}", 1.0
+            yield "quotes_answer", f"the {key} is {_shown(answer)!r}", 1.0
 
 
 def _names_in(intent: Intent, instruction: Words, query: Words, passage: Passage) -> Iterator[Leak]:

@@ -90,12 +90,12 @@ def _repointed(
     topic: Topic, intents: Mapping[str, Intent], passages: Mapping[str, Passage], ids: Mapping[str, str]
 ) -> Topic:
     """The topic with the new parts, and everything that named an old id naming the new one."""
-    return replace(
-        topic,
-        intents=tuple(intents.values()),
-        passages=tuple(replace(p, edited_from=_origin(p, ids)) for p in passages.values()),
-        judgments=tuple(replace(j, intent_id=ids[j.intent_id], passage_id=ids[j.passage_id]) for j in topic.judgments),
+    judgments = (
+        replace(j, intent_id=ids.get(j.intent_id, j.intent_id), passage_id=ids.get(j.passage_id, j.passage_id))
+        for j in topic.judgments
     )
+    origins = (replace(passage, edited_from=_origin(passage, ids)) for passage in passages.values())
+    return replace(topic, intents=tuple(intents.values()), passages=tuple(origins), judgments=tuple(judgments))
 
 
 def _origin(passage: Passage, ids: Mapping[str, str]) -> str:

@@ -25,6 +25,6 @@ def rejected(validator: str, scope: str, reason: str, evidence: str, score: floa
     return Verdict(validator, scope, "reject", reason, shown(evidence, 4 * EVIDENCE_CHARS), score)
 
 
-def fingerprint(settings: Settings, version: int, **facts: str) -> str:
-    """A validator's rules in one spelling: its settings, its code's version, and facts such as an index digest."""
-    return canonical_json({**settings.model_dump(mode="json"), "version": version, **facts})
+def fingerprint(settings: Settings, version: int) -> str:
+    """A validator's rules in one spelling: its settings and the version of its code."""
+    return canonical_json({**settings.model_dump(mode="json"), "version": version})
