@@ -36,15 +36,17 @@ class CorpusSettings(Settings):
     licence: str = Field(description="Licence of the texts, stored with every topic.")
     redistributable: bool = Field(description="Whether the texts may be exported to others.")
     on_error: Literal["refuse", "skip"] = Field(
-        "refuse", description="What a bad record does: end the run, or be counted."
+        default="refuse", description="What a bad record does: end the run, or be counted."
     )
     negatives: int = Field(
-        5, ge=0, description="Negatives that a seed has at least: the corpus's own, then BM25's nearest."
+        default=5, ge=0, description="Negatives that a seed has at least: the corpus's own, then BM25's nearest."
     )
     pool_passages: int = Field(
-        100_000, ge=1, description="Passages of the corpus, sampled evenly, among which BM25 looks for negatives."
+        default=100_000,
+        ge=1,
+        description="Passages of the corpus, sampled evenly, among which BM25 looks for negatives.",
     )
-    max_row_bytes: int = Field(8 << 20, ge=1, description="Bytes that one decoded record may have.")
+    max_row_bytes: int = Field(default=8 << 20, ge=1, description="Bytes that one decoded record may have.")
 
 
 @dataclass(frozen=True, slots=True)

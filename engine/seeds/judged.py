@@ -31,10 +31,12 @@ class JudgedSettings(CorpusSettings):
     """What the settings of test collections share."""
 
     relevant_from: int = Field(
-        1, ge=1, description="The lowest grade that counts as relevant; grades between 0 and it are used neither way."
+        default=1,
+        ge=1,
+        description="The lowest grade that counts as relevant; grades between 0 and it are used neither way.",
     )
     judged: int = Field(
-        10,
+        default=10,
         ge=1,
         description="Relevant documents that a seed takes at most, best grade first, and non-relevant ones likewise.",
     )

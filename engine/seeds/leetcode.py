@@ -27,11 +27,11 @@ class LeetcodeSettings(CorpusSettings):
     """Where problems and solutions lie."""
 
     kind: Literal["leetcode"]
-    corpus: str = Field("leetcode", min_length=1, description="Name of the corpus.")
+    corpus: str = Field(default="leetcode", min_length=1, description="Name of the corpus.")
     licence: str = Field(
-        "LeetCode statements: terms of service; texts may not be passed on", description="Licence of the texts."
+        default="LeetCode statements: terms of service; texts may not be passed on", description="Licence of the texts."
     )
-    redistributable: bool = Field(False, description="Whether the texts may be exported to others.")
+    redistributable: bool = Field(default=False, description="Whether the texts may be exported to others.")
     path: Path = Field(description="File or folder of problems: jsonl, JSON array or Parquet.")
 
 

@@ -26,22 +26,24 @@ class Robust04Settings(JudgedSettings):
     """Where a TREC collection lies, and what of it is used."""
 
     kind: Literal["robust04"]
-    corpus: str = Field("robust04", min_length=1, description="Name of the corpus.")
+    corpus: str = Field(default="robust04", min_length=1, description="Name of the corpus.")
     licence: str = Field(
-        "TREC disks 4 and 5: NIST agreement; texts may not be passed on", description="Licence of the texts."
+        default="TREC disks 4 and 5: NIST agreement; texts may not be passed on", description="Licence of the texts."
     )
-    redistributable: bool = Field(False, description="Whether the texts may be exported to others.")
+    redistributable: bool = Field(default=False, description="Whether the texts may be exported to others.")
     topics: Path = Field(description="File of topics.")
     qrels: tuple[Path, ...] = Field(min_length=1, description="Files of relevance judgments.")
     documents: Path = Field(description="File, folder or tar archive of documents, plain, .gz or .Z.")
     query: Literal["title", "description"] = Field(
-        "title", description="The part of the topic that is the query; the other one where a topic lacks it."
+        default="title", description="The part of the topic that is the query; the other one where a topic lacks it."
     )
     topic_ids: Literal["number", "position"] = Field(
-        "number",
+        default="number",
         description="Whether the qrels name a topic by its <num> or by its place in the file (Cranfield), from 1.",
     )
-    max_words: int | None = Field(None, ge=1, description="Words after which a passage is cut; none by default.")
+    max_words: int | None = Field(
+        default=None, ge=1, description="Words after which a passage is cut; none by default."
+    )
 
 
 class Robust04Reader(JudgedReader):

@@ -26,8 +26,8 @@ class Columns(Settings):
 
     query: str = Field(description="Column of the query.")
     positives: str = Field(description="Column of the relevant passages.")
-    id: str = Field("", description="Column of the query's id; empty names rows by file and place.")
-    negatives: str = Field("", description="Column of the non-relevant passages; empty where there is none.")
+    id: str = Field(default="", description="Column of the query's id; empty names rows by file and place.")
+    negatives: str = Field(default="", description="Column of the non-relevant passages; empty where there is none.")
     attributes: dict[str, str] = Field(default_factory=dict, description="Attributes of the seed: name -> column.")
 
 
@@ -35,8 +35,8 @@ class TableSettings(CorpusSettings):
     """Where the table lies, and what its columns mean."""
 
     kind: Literal["table"]
-    licence: str = Field("unknown", description="Licence of the texts.")
-    redistributable: bool = Field(False, description="Whether the texts may be exported to others.")
+    licence: str = Field(default="unknown", description="Licence of the texts.")
+    redistributable: bool = Field(default=False, description="Whether the texts may be exported to others.")
     path: Path = Field(description="File or folder of rows: jsonl, JSON array, Parquet, CSV or TSV.")
     columns: Columns = Field(description="Which column holds what.")
 

@@ -1,0 +1,284 @@
+"""Brings public corpora to this machine: pinned, checked, resumed where a connection broke.
+
+    CORPORA[name] -> fetch(corpus, folder) -> folder/FILE..., folder/fetched.json
+
+Promise: a file under its final name is whole. Its sha256 is the one of the catalog where that knows it; otherwise the
+first fetch records it in `fetched.json`, and every later one must find the same. Nothing is run, unpacked or trusted.
+What may not be handed out is not fetched; the corpus then says how to come by it.
+Price: each file is read once more after it arrived, for its checksum.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import Field
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+
+from engine.errors import CorruptDataError, FoilError, UsageError
+from engine.settings import Settings
+
+LOCK = "fetched.json"
+CHUNK_BYTES = 1 << 20
+WORTH_A_RETRY = {408, 429, 500, 502, 503, 504}
+
+Progress = Callable[[str, int, int | None], None]
+"""Told, as bytes arrive: the file's name, the bytes here so far, and the bytes in all where the server says."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """One file: where it is put within the folder, where it comes from, and its sha256 where it is known."""
+
+    name: str
+    url: str
+    sha256: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PublicCorpus:
+    """What can be fetched of a corpus, under which licence, and what has to be brought by hand."""
+
+    name: str
+    licence: str
+    files: tuple[RemoteFile, ...] = ()
+    by_hand: str = ""
+
+
+class FetchSettings(Settings):
+    """How patient a fetch is."""
+
+    timeout_s: float = Field(
+        default=60.0, gt=0, description="Seconds without a byte after which a connection counts as broken."
+    )
+    attempts: int = Field(default=5, ge=1, description="Attempts at a file; each goes on where the last one broke.")
+    backoff_s: float = Field(
+        default=1.0, ge=0, description="Seconds before the second attempt; doubled before each further one."
+    )
+
+
+def _hub(repo: str, revision: str, *names: str) -> tuple[RemoteFile, ...]:
+    base = f"https://huggingface.co/datasets/{repo}/resolve/{revision}"
+    return tuple(RemoteFile(name, f"{base}/{name}") for name in names)
+
+
+_GSM8K = "https://raw.githubusercontent.com/openai/grade-school-math/3101c7d5072418e28b9008a6636bde82a006892c"
+_MSMARCO = ("microsoft/ms_marco", "a47ee7aae8d7d466ba15f9f0bfac3b3681087b3a")
+_MSMARCO_LICENCE = "MS MARCO: non-commercial research purposes only, https://microsoft.github.io/msmarco/"
+
+CORPORA: dict[str, PublicCorpus] = {
+    corpus.name: corpus
+    for corpus in (
+        PublicCorpus(
+            "msmarco",
+            _MSMARCO_LICENCE,
+            _hub(*_MSMARCO, *(f"v2.1/train-{part:05d}-of-00007.parquet" for part in range(7))),
+        ),
+        PublicCorpus("msmarco-validation", _MSMARCO_LICENCE, _hub(*_MSMARCO, "v2.1/validation-00000-of-00001.parquet")),
+        PublicCorpus(
+            "metamath",
+            "MIT",
+            _hub("meta-math/MetaMathQA", "aa4f34d3d2d3231299b5b03d9b3e5a20da45aa18", "MetaMathQA-395K.json"),
+        ),
+        PublicCorpus(
+            "gsm8k",
+            "MIT",
+            (
+                RemoteFile(
+                    "train.jsonl",
+                    f"{_GSM8K}/grade_school_math/data/train.jsonl",
+                    "17f347dc51477c50d4efb83959dbb7c56297aba886e5544ee2aaed3024813465",
+                ),
+                RemoteFile(
+                    "test.jsonl",
+                    f"{_GSM8K}/grade_school_math/data/test.jsonl",
+                    "3730d312f6e3440559ace48831e51066acaca737f6eabec99bccb9e4b3c39d14",
+                ),
+            ),
+        ),
+        PublicCorpus(
+            "scifact",
+            "see https://github.com/allenai/scifact/blob/master/LICENSE.md",
+            _hub(
+                "mteb/scifact",
+                "0228b52cf27578f30900b9e5271d331663a030d7",
+                "corpus.jsonl",
+                "queries.jsonl",
+                "qrels/train.jsonl",
+                "qrels/test.jsonl",
+            ),
+        ),
+        PublicCorpus(
+            "robust04",
+            "topics and judgments: free (NIST, https://trec.nist.gov/data/robust.html)",
+            (
+                RemoteFile("topics.robust04.gz", "https://trec.nist.gov/data/robust/04.testset.gz"),
+                RemoteFile("qrels.robust2004.txt", "https://trec.nist.gov/data/robust/qrels.robust2004.txt"),
+            ),
+            "The documents (TREC disks 4 and 5 without the Congressional Record) are licensed: sign NIST's agreement "
+            "at https://trec.nist.gov/data/cd45/ and set `documents` to the folder that NIST sends; its .Z files are "
+            "read as they are.",
+        ),
+        PublicCorpus(
+            "leetcode",
+            "problem statements: LeetCode's terms of service",
+            by_hand="LeetCode's statements may not be handed out. Bring rows of your own with the keys id, title, "
+            "statement and solutions (each with language and code), and set `path` of `seeds: {kind: leetcode}` to them.",
+        ),
+    )
+}
+
+
+def public_corpus(name: str) -> PublicCorpus:
+    """The corpus of that name."""
+    if name not in CORPORA:
+        raise UsageError(f"no public corpus is called {name!r}; there are {', '.join(sorted(CORPORA))}")
+    return CORPORA[name]
+
+
+def fetch(
+    corpus: PublicCorpus, folder: Path, on_progress: Progress, settings: FetchSettings | None = None
+) -> list[Path]:
+    """Puts the corpus's files into the folder, those already there and unchanged left as they are; returns their paths.
+
+    Raises UsageError for a corpus of which nothing may be fetched, FoilError where the network fails, CorruptDataError
+    where bytes are not what they should be.
+    """
+    if not corpus.files:
+        raise UsageError(f"nothing of {corpus.name!r} can be fetched. {corpus.by_hand}")
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = _read_lock(folder)
+    for remote in corpus.files:
+        lock[remote.name] = _fetch_file(
+            remote, folder, lock.get(remote.name, {}), on_progress, settings or FetchSettings()
+        )
+        _write_lock(folder, lock)
+    return [folder / remote.name for remote in corpus.files]
+
+
+def _fetch_file(
+    remote: RemoteFile, folder: Path, known: dict[str, Any], on_progress: Progress, settings: FetchSettings
+) -> dict[str, Any]:
+    """Brings one file, or finds it unchanged; returns its entry in the lock."""
+    target = folder / remote.name
+    same_source = known.get("url") == remote.url
+    expected = remote.sha256 or (known.get("sha256", "") if same_source else "")
+    if target.exists():
+        if not expected:
+            raise UsageError(
+                f"{target} is there, but was not fetched from {remote.url}; move it away, or use it as it is"
+            )
+        return _checked(target, remote, expected)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f"{target.name}.{hashlib.sha256(remote.url.encode()).hexdigest()[:8]}.part")
+    _download(remote, part, on_progress, settings)
+    try:
+        entry = _checked(part, remote, expected)
+    except CorruptDataError:
+        part.unlink()
+        raise
+    part.replace(target)
+    return entry
+
+
+def _checked(file: Path, remote: RemoteFile, expected: str) -> dict[str, Any]:
+    with file.open("rb") as data:
+        found = hashlib.file_digest(data, "sha256").hexdigest()
+    if expected and found != expected:
+        raise CorruptDataError(
+            f"{file} has sha256 {found}, expected {expected} ({remote.url}); delete the file and fetch it again"
+        )
+    return {"url": remote.url, "bytes": file.stat().st_size, "sha256": found}
+
+
+class _BrokenConnectionError(Exception):
+    """The connection failed or ended early; the next attempt goes on from there."""
+
+
+def _download(remote: RemoteFile, part: Path, on_progress: Progress, settings: FetchSettings) -> None:
+    if urlsplit(remote.url).scheme not in {"https", "http"}:
+        raise UsageError(f"{remote.url} is neither https nor http; only those are fetched")
+    retrying = Retrying(
+        stop=stop_after_attempt(settings.attempts),
+        wait=wait_exponential(multiplier=settings.backoff_s),
+        retry=retry_if_exception_type(_BrokenConnectionError),
+        reraise=True,
+    )
+    try:
+        retrying(_attempt, remote, part, on_progress, settings.timeout_s)
+    except _BrokenConnectionError as error:
+        here = part.stat().st_size if part.exists() else 0
+        raise FoilError(
+            f"{remote.url} could not be fetched in {settings.attempts} attempts ({error}); {here:,} bytes are kept. "
+            f"Check the network (HTTPS_PROXY is honoured) and fetch again to go on, or bring the file to {part.parent} by hand"
+        ) from error
+
+
+def _attempt(remote: RemoteFile, part: Path, on_progress: Progress, timeout_s: float) -> None:
+    """One connection: appends to the part what it lacks. Raises _BrokenConnectionError where another may help."""
+    here = part.stat().st_size if part.exists() else 0
+    headers = {"Range": f"bytes={here}-"} if here else {}
+    request = urllib.request.Request(remote.url, headers=headers)  # noqa: S310 - the scheme is checked above
+    try:
+        with urllib.request.urlopen(request, timeout=timeout_s) as response:  # noqa: S310
+            _append(response, part, here, remote.name, on_progress)
+    except urllib.error.HTTPError as error:
+        _explain(error, remote, part, here)
+    except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
+        raise _BrokenConnectionError(str(getattr(error, "reason", error))) from error
+
+
+def _append(response: http.client.HTTPResponse, part: Path, here: int, name: str, on_progress: Progress) -> None:
+    goes_on = response.status == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {here}-")
+    start = here if goes_on else 0
+    length = response.headers.get("Content-Length")
+    total = start + int(length) if length is not None else None
+    with part.open("ab" if goes_on else "wb") as file:
+        while chunk := response.read(CHUNK_BYTES):
+            file.write(chunk)
+            on_progress(name, file.tell(), total)
+        file.flush()
+        os.fsync(file.fileno())
+        if total is not None and file.tell() != total:
+            raise http.client.HTTPException(f"the connection ended after {file.tell():,} of {total:,} bytes")
+
+
+def _explain(error: urllib.error.HTTPError, remote: RemoteFile, part: Path, here: int) -> None:
+    """What an HTTP status means: the part is whole (416), another attempt may help, or the file is not to be had."""
+    if error.code == 416:
+        if error.headers.get("Content-Range") == f"bytes */{here}":
+            return
+        part.unlink()
+        raise _BrokenConnectionError("the part here is longer than the file; starting anew") from error
+    if error.code in WORTH_A_RETRY:
+        raise _BrokenConnectionError(f"status {error.code}") from error
+    raise FoilError(
+        f"{remote.url} answers with status {error.code} ({error.reason}); look whether it moved or needs an account, "
+        f"and bring the file to {part.parent} by hand"
+    ) from error
+
+
+def _read_lock(folder: Path) -> dict[str, dict[str, Any]]:
+    path = folder / LOCK
+    if not path.exists():
+        return {}
+    try:
+        return dict(json.loads(path.read_text("utf-8")))
+    except ValueError as error:
+        raise CorruptDataError(f"{path} is not JSON ({error}); delete it to take the files anew") from error
+
+
+def _write_lock(folder: Path, lock: dict[str, dict[str, Any]]) -> None:
+    draft = folder / f"{LOCK}.part"
+    draft.write_text(json.dumps(lock, indent=1, sort_keys=True) + "\n", "utf-8")
+    draft.replace(folder / LOCK)
