@@ -16,9 +16,9 @@ from sentence_transformers import SentenceTransformer
 
 from datasets_out.training_view import Group
 from trainer.checkpoint import blend, put_weights, weights
-from trainer.evaluate import EvaluateSettings, evaluate, means
+from trainer.evaluate import evaluate, means
 from trainer.fusion import Template
-from trainer.settings import RetentionSettings
+from trainer.settings import EvaluateSettings, RetentionSettings
 
 
 @dataclass(frozen=True, slots=True)

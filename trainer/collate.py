@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from datasets_out.training_view import Group
 from trainer.fusion import Template
-from trainer.losses import Block
+from trainer.settings import Block
 
 K = TypeVar("K")
 Bools = NDArray[np.bool_]
@@ -37,12 +37,11 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """`anchors`, [R, 2]: (pair, passage) indices of the relevant cells. `bare`, [N]: the pairs with no instruction."""
+    """Unique texts, and the relevant cells as `anchors`, [R, 2]: indices of (pair, passage)."""
 
     passages: tuple[str, ...]
     pairs: tuple[str, ...]
     anchors: Ints
-    bare: Bools
     keys: Keys
 
 
@@ -68,15 +67,13 @@ def collate(groups: Sequence[Group], template: Template) -> Batch:
             pairs.setdefault(pair, template.fuse(*intent))
         anchors.update(dict.fromkeys((rows[i], columns[j]) for i, j in np.argwhere(group.relevance > 0)))
     pair_at, passage_at = _positions(pairs), _positions(passages)
-    pair_keys = np.array(list(pairs), dtype=np.int64).reshape(-1, 2)
     return Batch(
         passages=tuple(passages.values()),
         pairs=tuple(pairs.values()),
         anchors=np.array([(pair_at[r], passage_at[c]) for r, c in anchors], dtype=np.int64).reshape(-1, 2),
-        bare=pair_keys[:, 0] == 0,
         keys=Keys(
             np.array(list(passages), dtype=np.int64),
-            pair_keys,
+            np.array(list(pairs), dtype=np.int64).reshape(-1, 2),
             np.array([(*r, c) for r, c in anchors], dtype=np.int64).reshape(-1, 3),
         ),
     )

@@ -11,33 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from pydantic import Field
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from transformers.utils import logging as transformers_logging
 
 from engine.errors import UsageError
-from engine.settings import Settings
-
-
-class EncodeSettings(Settings):
-    """How texts are cut and computed."""
-
-    max_tokens: int = Field(default=160, ge=2, description="longer texts lose their end")
-    micro_batch_tokens: int = Field(default=4096, ge=1, description="padded tokens that go through the model at once")
-    precision: Literal["float32", "bfloat16"] = Field(
-        default="bfloat16", description="of the forward pass; vectors are float32"
-    )
+from trainer.settings import EncodeSettings
 
 
 def load_encoder(path: Path) -> SentenceTransformer:
     """The model in a local directory, dropout off; nothing is downloaded."""
     if not (path / "config.json").is_file():
         raise UsageError(f"{path} holds no model (no config.json); give the directory of a saved model")
-    transformers_logging.disable_progress_bar()
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     return SentenceTransformer(str(path), device="cpu", local_files_only=True).eval()
 
 

@@ -25,39 +25,20 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
 from sentence_transformers import SentenceTransformer
 
 from datasets_out.training_view import Group
 from engine.errors import UsageError
-from engine.settings import Settings
 from trainer.collate import key_of
-from trainer.encoder import EncodeSettings, encode
+from trainer.encoder import encode
 from trainer.fusion import Template
 from trainer.metrics_instruction import both_views, rank_change
 from trainer.metrics_ranking import evaluate_run, ndcg, read_qrels
+from trainer.settings import EncodeSettings, EvaluateSettings, RerankSettings
 
 Floats = NDArray[np.float32]
 Scores = dict[str, dict[str, float]]
 """measure -> query or topic -> value in [-1, 1]."""
-
-
-class RerankSettings(Settings):
-    """Candidate lists with their texts (the JSON of rank_llm) and TREC judgments."""
-
-    hits: Path = Field(description="JSON: [{query, hits: [{qid, docid, content}]}]")
-    qrels: Path = Field(description="TREC qrels")
-
-
-class EvaluateSettings(Settings):
-    """What is measured, and how finely."""
-
-    encode: EncodeSettings = EncodeSettings(max_tokens=256, micro_batch_tokens=16384)
-    cutoff: int = Field(default=10, ge=1, description="ranks that nDCG looks at")
-    rerank: RerankSettings | None = Field(
-        default=None, description="a collection that the training data does not reach"
-    )
-    resamples: int = Field(default=2000, ge=100, description="of the paired bootstrap")
 
 
 @dataclass(frozen=True, slots=True)

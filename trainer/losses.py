@@ -18,30 +18,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
-from engine.settings import Settings
-
-Block = Literal["P", "I", "IQ", "Q"]
-
-
-class LossSettings(Settings):
-    """What an anchor is contrasted with, and how."""
-
-    blocks: tuple[Block, ...] = Field(
-        default=("P", "I"), min_length=1, description="what varies: passages, instructions, ..."
-    )
-    combine: Literal["multivariate", "sum"] = Field(
-        default="multivariate", description="one denominator, or one a block"
-    )
-    positive_counted: Literal["once", "each_block"] = Field(
-        default="once", description="in the multivariate denominator"
-    )
-    temperature: float = Field(default=0.05, gt=0, description="cosines are divided by it")
+from trainer.settings import Block, LossSettings
 
 
 def block_scores(anchors: Tensor, candidates: Tensor, temperature: float) -> Tensor:

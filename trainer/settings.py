@@ -1,4 +1,7 @@
-"""What a training run is: every choice that changes the weights, and where the data is split."""
+"""What a training run is and what is measured of it: every choice that changes the weights or a number.
+
+No model library is imported here, so that a job file is checked in a moment.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,33 @@ from pydantic import Field
 
 from datasets_out.training_view import CACHED_PARTITIONS, SplitSettings
 from engine.settings import Settings
-from trainer.encoder import EncodeSettings
-from trainer.losses import LossSettings
+
+Block = Literal["P", "I", "IQ", "Q"]
+
+
+class EncodeSettings(Settings):
+    """How texts are cut and computed."""
+
+    max_tokens: int = Field(default=160, ge=2, description="longer texts lose their end")
+    micro_batch_tokens: int = Field(default=4096, ge=1, description="padded tokens that go through the model at once")
+    precision: Literal["float32", "bfloat16"] = Field(
+        default="bfloat16", description="of the forward pass; vectors are float32"
+    )
+
+
+class LossSettings(Settings):
+    """What an anchor is contrasted with, and how."""
+
+    blocks: tuple[Block, ...] = Field(
+        default=("P", "I"), min_length=1, description="what varies: passages, instructions, ..."
+    )
+    combine: Literal["multivariate", "sum"] = Field(
+        default="multivariate", description="one denominator, or one a block"
+    )
+    positive_counted: Literal["once", "each_block"] = Field(
+        default="once", description="in the multivariate denominator"
+    )
+    temperature: float = Field(default=0.05, gt=0, description="cosines are divided by it")
 
 
 class RetentionSettings(Settings):
@@ -59,3 +87,21 @@ class TrainSettings(Settings):
     retention: RetentionSettings = RetentionSettings()
     checkpoint_steps: int = Field(default=100, ge=1, description="steps between two checkpoints")
     workers: int = Field(default=0, ge=0, description="Ray Train workers; 0 = in this process")
+
+
+class RerankSettings(Settings):
+    """Candidate lists with their texts (the JSON of rank_llm) and TREC judgments."""
+
+    hits: Path = Field(description="JSON: [{query, hits: [{qid, docid, content}]}]")
+    qrels: Path = Field(description="TREC qrels")
+
+
+class EvaluateSettings(Settings):
+    """What is measured, and how finely."""
+
+    encode: EncodeSettings = EncodeSettings(max_tokens=256, micro_batch_tokens=16384)
+    cutoff: int = Field(default=10, ge=1, description="ranks that nDCG looks at")
+    rerank: RerankSettings | None = Field(
+        default=None, description="a collection that the training data does not reach"
+    )
+    resamples: int = Field(default=2000, ge=100, description="of the paired bootstrap")
