@@ -1,0 +1,85 @@
+"""Crash drills of the commit log: kill -9 at random moments (R1), at every named point (R2), and races (R9)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from check_history import Findings, History, check
+from drill_commits import JOB, crash_points, planned, topics_of, write
+
+from datasets_out.commits import CommitLog, Entry
+from datasets_out.snapshot import load_snapshot
+
+DRILL = Path(__file__).with_name("drill_commits.py")
+
+
+def run_drill(kind: str, folder: Path, count: int, seed: int) -> list[dict[str, Any]]:
+    """One dict a dataset. A subprocess, so that forks copy no thread of the test runner."""
+    command = [sys.executable, str(DRILL), kind, str(folder), str(count), str(seed)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{kind} drill with seed {seed} failed:\n{done.stderr}"
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def expected(entry: Entry):
+    return topics_of(entry.partition, entry.facts["variant"])
+
+
+def judge(dataset: dict[str, Any]) -> Findings:
+    acks = Path(dataset["acks"])
+    acked = {int(line) for line in acks.read_text().split()} if acks.exists() else set()
+    history = History(planned(dataset["partitions"]), acked, finished=True, expected=expected)
+    return check(history, Path(dataset["out"]))
+
+
+def digest(out: Path) -> str:
+    return load_snapshot(out, None).digest
+
+
+def kill_drill(folder: Path, kills: int, seed: int) -> None:
+    datasets = run_drill("kills", folder, kills, seed)
+    for dataset in datasets:
+        assert judge(dataset) == Findings(), f"seed {seed}, dataset {dataset}"
+    assert sum(dataset["kills"] for dataset in datasets) == kills
+    assert len(datasets) > kills // 200
+
+
+def test_two_hundred_kills_of_two_writers_lose_double_and_spoil_nothing(tmp_path):
+    kill_drill(tmp_path, 200, seed=20261121)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_ten_thousand_kills_of_two_writers_lose_double_and_spoil_nothing(tmp_path):
+    for batch in range(10):
+        kill_drill(tmp_path / str(batch), 1000, seed=batch)
+
+
+def test_a_death_at_every_passage_of_every_crash_point_ends_in_the_same_dataset(tmp_path):
+    write(tmp_path / "whole", 2, 0, tmp_path / "acks")
+    datasets = run_drill("points", tmp_path / "drill", 2, seed=7)
+    deaths = Counter(dataset["point"] for dataset in datasets if dataset["kills"])
+    for dataset in datasets:
+        assert judge(dataset) == Findings(), dataset
+        if "True" not in dataset["out"]:
+            assert digest(Path(dataset["out"])) == digest(tmp_path / "whole"), dataset
+    assert sorted(deaths) == crash_points()
+    assert deaths["put.linked"] > 2 * 7
+
+
+@pytest.mark.parametrize("races", [40, pytest.param(200, marks=pytest.mark.long)])
+def test_racing_writers_of_one_job_agree_and_of_two_jobs_one_is_refused(tmp_path, races):
+    reference = CommitLog(tmp_path / "whole")
+    reference.open("drill", JOB)
+    for partition in range(3):
+        reference.commit(partition, topics_of(partition), {"variant": 0})
+    for race in run_drill("races", tmp_path / "drill", races, seed=3):
+        assert race["codes"] == ([0, 0] if race["same"] else [0, 2]), race
+        assert judge(race) == Findings(), race
+        assert digest(Path(race["out"])) == digest(reference.out), race
