@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from engine.seeds.catalog import open_seeds
-from prompts.recipes.catalog import RECIPES
-from validators.catalog import SCREENS, VALIDATORS
-
 from cluster.catalog import MODELS
 from cluster.job import Job
 from datasets_out.commits import CommitLog
 from engine.ids import canonical_json, sha256_hex
-from engine.protocols import Parts, Screen, SeedReader, Validator
+from engine.protocols import Parts, Screen, SeedReader
+from engine.seeds.catalog import open_seeds
 from engine.settings import Settings
 from prompts.parse import parse_reply
+from prompts.recipes.catalog import RECIPES
+from validators.catalog import screens_of, validators_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +36,16 @@ class Plant:
 
 def build_plant(job: Job) -> Plant:
     """Builds the reader and the screens, and asks every part for its fingerprint."""
-    parts = build_parts(job)
-    screens = tuple(_made(VALIDATORS, one) for one in job.validators if _kind(one) in SCREENS)
+    parts, screens = build_parts(job), screens_of(job.validators)
     marks = {part.name: part.fingerprint for part in (parts.recipe, *screens, *parts.validators)}
     return Plant(open_seeds(job.seeds), screens, partial(build_parts, job), job.identity() | {"fingerprints": marks})
 
 
 def build_parts(job: Job) -> Parts:
     """The parts of one worker process; the same job gives the same parts on every machine."""
-    validators: list[Validator] = [_made(VALIDATORS, one) for one in job.validators if _kind(one) not in SCREENS]
     return Parts(
         recipe=_made(RECIPES, job.recipe),
-        validators=tuple(sorted(validators, key=lambda validator: validator.cost)),
+        validators=validators_of(job.validators),
         models={role: _made(MODELS, model) for role, model in job.models.items()},
         parse=parse_reply,
         store=CommitLog(job.out),
