@@ -11,7 +11,7 @@ from cluster.catalog import MODELS
 from cluster.job import Job
 from datasets_out.commits import CommitLog
 from engine.ids import canonical_json, sha256_hex
-from engine.protocols import Parts, Screen, SeedReader
+from engine.protocols import Parts, Recipe, Screen, SeedReader, Validator
 from engine.seeds.catalog import open_seeds
 from engine.settings import Settings
 from prompts.parse import parse_reply
@@ -37,7 +37,8 @@ class Plant:
 def build_plant(job: Job) -> Plant:
     """Builds the reader and the screens, and asks every part for its fingerprint."""
     parts, screens = build_parts(job), screens_of(job.validators)
-    marks = {part.name: part.fingerprint for part in (parts.recipe, *screens, *parts.validators)}
+    named: list[Recipe | Screen | Validator] = [parts.recipe, *screens, *parts.validators]
+    marks = {part.name: part.fingerprint for part in named}
     return Plant(open_seeds(job.seeds), screens, partial(build_parts, job), job.identity() | {"fingerprints": marks})
 
 

