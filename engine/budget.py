@@ -42,7 +42,7 @@ class Budget:
     """The one purse of a run; `spent` is what earlier runs on the same `out` have paid."""
 
     def __init__(self, limits: BudgetSettings, spent: Sum = Sum()) -> None:
-        self._limits, self._spent = limits, spent
+        self._limits, self.spent = limits, spent
         self._reserved = Sum()
         self._held: Counter[tuple[str, Sum]] = Counter()
         self._dearest = 0.0
@@ -64,7 +64,7 @@ class Budget:
         async with self._returned:
             self._held[owner, held] -= 1
             self._reserved -= held
-            self._spent += spent
+            self.spent += spent
             self._dearest = max(self._dearest, spent.usd)
             self._returned.notify_all()
 
@@ -75,9 +75,9 @@ class Budget:
                 await self.settle(owner, held, held)
 
     def _over(self, wanted: Sum) -> str:
-        total = self._spent + self._reserved + wanted
+        total = self.spent + self._reserved + wanted
         for name in ("calls", "tokens", "usd"):
-            limit, used = getattr(self._limits, name), getattr(self._spent, name)
+            limit, used = getattr(self._limits, name), getattr(self.spent, name)
             if limit is not None and getattr(total, name) > limit:
                 return (
                     f"{used:.6g} of {limit:.6g} {name} are used, and the next request needs {getattr(wanted, name):.6g}"

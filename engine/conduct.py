@@ -15,8 +15,10 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Protocol
 
 from engine.budget import Budget, Sum
 from engine.course import Course, cut
@@ -29,9 +31,13 @@ from engine.protocols import Parts, Screen, SeedReader
 from engine.supervise import Supervisor, Worker
 
 OnProgress = Callable[[Progress], None]
-Hire = Callable[[Budget], Awaitable[Worker]]
-"""Starts a worker that is ready, or raises WorkerDiedError."""
 _TICK_S = 0.5
+
+
+class HireFor(Protocol):
+    """A Hire (engine.supervise) that is told the run's budget."""
+
+    def __call__(self, budget: Budget, *, apart: bool) -> Awaitable[Worker]: ...
 
 
 class InterruptedRunError(FoilError):
@@ -53,7 +59,7 @@ class Work:
     runtime: RuntimeSettings
 
 
-def conduct(work: Work, on_progress: OnProgress, hire: Hire) -> Summary:
+def conduct(work: Work, on_progress: OnProgress, hire: HireFor) -> Summary:
     """Runs a job to its end, or as far as it gets.
 
     A FoilError that stops it is told in the summary; anything else is raised, after complete partitions are committed.
@@ -73,12 +79,12 @@ class _Session:
         self._course = Course(cut(work.reader, work.screens, work.limits), standing, work.limits)
         self._plan = work.parts.store.plan()
 
-    async def run(self, hire: Hire) -> Summary:
+    async def run(self, hire: HireFor) -> Summary:
         work = self._work
         if self._complete():
             return self._summary(workers_lost=0)
         budget = Budget(work.limits.budget, self._spent())
-        supervisor = Supervisor(self._course, lambda: hire(budget), self._journal, work.limits, work.runtime)
+        supervisor = Supervisor(self._course, partial(hire, budget), self._journal, work.limits, work.runtime)
         file = SessionFile(Path(work.parts.out))
         ticking = asyncio.create_task(self._tick(supervisor, file))
         try:

@@ -107,6 +107,9 @@ class Flow:
         """Starts no more seeds; partitions of which every seed is in flight are still completed."""
         self._stop = self._stop or DrainedError("the run is stopping; run it again to go on")
 
+    async def close(self) -> None:
+        """Nothing to end: this worker is the process itself."""
+
     def _begin(self, partition: Partition, condemned: Mapping[str, Ending]) -> _Making:
         journal = Journal(Path(self._parts.out) / "journal", partition.index, f"{os.getpid()}-{secrets.token_hex(6)}")
         making = _Making(partition, condemned, journal, Desk(journal, self._purse, self._owner))

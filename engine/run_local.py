@@ -1,32 +1,42 @@
 """The run on one machine: in this process, or over child processes that may die.
 
-Promise: the same shards either way. `workers: 0` costs nothing and dies with its first os._exit or hang in C;
-`workers: N` survives both: see engine.supervise. Price of a worker: one interpreter with its own parts.
+Promise: the same shards either way. `workers: 0` costs nothing and shares the fate of its validators; `workers: N`
+survives a child that exits, is killed, hangs or runs out of memory (engine.supervise). A child ends with its parent.
+Price of a worker: one interpreter with its own parts, a second or so to start.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import multiprocessing
+import os
+import secrets
+import signal
+import threading
 from collections.abc import Callable, Sequence
+from functools import partial
+from multiprocessing.connection import Connection
 
-from engine.budget import Budget
+from engine.budget import Budget, Purse
 from engine.conduct import OnProgress, Work, conduct
 from engine.flow import Flow
-from engine.limits import Limits, RuntimeSettings
+from engine.guard import limit_memory, watch_over
+from engine.limits import BudgetSettings, Limits, RuntimeSettings
 from engine.progress import Summary
 from engine.protocols import Parts, Screen, SeedReader
+from engine.remote import RemotePurse, RemoteWorker
+from engine.wire import Wire
 
-
-class InProcess(Flow):
-    """A worker that is this process."""
-
-    async def close(self) -> None:
-        """Nothing to end."""
+LOG = logging.getLogger(__name__)
+_SPAWN = multiprocessing.get_context("spawn")
+BuildParts = Callable[[], Parts]
 
 
 def run(  # noqa: PLR0917 - the parts of a run, in the order of the flow
     reader: SeedReader,
     screens: Sequence[Screen],
-    build_parts: Callable[[], Parts],
+    build_parts: BuildParts,
     limits: Limits,
     runtime: RuntimeSettings,
     on_progress: OnProgress,
@@ -34,7 +44,65 @@ def run(  # noqa: PLR0917 - the parts of a run, in the order of the flow
     """Runs or resumes a job; see engine.conduct.conduct. `build_parts` must be picklable where there are workers."""
     parts = build_parts()
 
-    async def hire(budget: Budget) -> InProcess:
-        return InProcess(parts, runtime, budget, "this process", marks=False)
+    async def hire(budget: Budget, *, apart: bool) -> Flow | RemoteWorker:
+        if runtime.workers or apart:
+            return await _child(build_parts, limits, runtime, budget)
+        return Flow(parts, runtime, budget, "this process", marks=False)
 
     return conduct(Work(reader, screens, parts, limits, runtime), on_progress, hire)
+
+
+async def _child(build_parts: BuildParts, limits: Limits, runtime: RuntimeSettings, budget: Budget) -> RemoteWorker:
+    """A child process whose parts are built. Raises WorkerDiedError, or what building them raised."""
+    owner = f"child {secrets.token_hex(4)}"
+    ours, theirs = _SPAWN.Pipe()
+    process = _SPAWN.Process(target=_live, args=(theirs, build_parts, limits, runtime, owner), name=owner, daemon=True)
+    process.start()
+    theirs.close()
+    purse = asyncio.get_running_loop().create_future()
+    purse.set_result(budget)
+    ending = threading.Event()
+
+    def report() -> None:
+        process.join(1.0)
+        if not ending.is_set():
+            LOG.warning("%s (pid %s) ended with exit code %s", owner, process.pid, process.exitcode)
+
+    wire = Wire(ours, purse, on_lost=report)
+
+    async def end() -> None:
+        ending.set()
+        process.kill()
+        await asyncio.to_thread(process.join)
+        wire.close()
+        await budget.forfeit(owner)
+
+    worker = RemoteWorker(wire.call, end)
+    try:
+        await worker.live()
+    except BaseException:
+        await end()
+        raise
+    return worker
+
+
+def _live(pipe: Connection, build_parts: BuildParts, limits: Limits, runtime: RuntimeSettings, owner: str) -> None:
+    """The life of a child. Signals are its parent's business; when the parent is gone, so is the child."""
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, signal.SIG_IGN)
+    asyncio.run(_serve(pipe, build_parts, limits, runtime, owner))
+
+
+async def _serve(
+    pipe: Connection, build_parts: BuildParts, limits: Limits, runtime: RuntimeSettings, owner: str
+) -> None:
+    async def build() -> Flow:
+        purse: Purse = Budget(BudgetSettings()) if limits.budget == BudgetSettings() else RemotePurse(wire.call)
+        flow = Flow(build_parts(), runtime, purse, owner, marks=True)
+        limit_memory(runtime.worker_memory_mb)
+        return flow
+
+    building = asyncio.create_task(build())
+    wire = Wire(pipe, building, on_lost=partial(os._exit, 0))
+    await asyncio.wait([building])
+    await watch_over(runtime.seed_timeout_s)

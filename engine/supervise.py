@@ -16,7 +16,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -32,6 +33,7 @@ from engine.topic import Seed
 
 LOG = logging.getLogger(__name__)
 _DEATHS_ALONE = 2
+_DEATHS_AT_START = 5
 _DEATHS_OF_PARTITION = 8
 _ANSWER_S = 0.5
 
@@ -51,19 +53,37 @@ class Worker(Protocol):
     async def close(self) -> None: ...
 
 
+class Hire(Protocol):
+    """Starts a worker whose parts are built, or raises WorkerDiedError. `apart`: it only tries suspects."""
+
+    def __call__(self, *, apart: bool) -> Awaitable[Worker]: ...
+
+
 class Seat:
     """The place of one worker: filled when it is first needed, and filled again when its worker dies."""
 
-    def __init__(self, hire: Callable[[], Awaitable[Worker]]) -> None:
-        self._hire, self._filling = hire, asyncio.Lock()
+    def __init__(self, hire: Hire, *, apart: bool = False) -> None:
+        self._hire, self._apart, self._filling = hire, apart, asyncio.Lock()
         self._worker: Worker | None = None
+        self._said = (0, Counts())
         self.lost = 0
 
     async def worker(self) -> Worker:
         async with self._filling:
             if self._worker is None:
-                self._worker = await self._hire()
+                self._worker = await self._hired()
             return self._worker
+
+    async def _hired(self) -> Worker:
+        for _ in range(_DEATHS_AT_START):
+            try:
+                return await self._hire(apart=self._apart)
+            except WorkerDiedError as death:
+                LOG.warning("a worker did not come up: %s", death)
+                self.lost += 1
+        raise FoilError(
+            f"{_DEATHS_AT_START} workers died while they started; look into their messages, and their memory"
+        )
 
     async def bury(self, worker: Worker) -> None:
         """Clears the seat of this worker, unless that was done already."""
@@ -71,6 +91,14 @@ class Seat:
             self._worker = None
             self.lost += 1
             await worker.close()
+
+    async def live(self) -> tuple[int, Counts]:
+        """What the worker says of itself; what it said last, where it is too busy to answer."""
+        if self._worker is None:
+            return 0, Counts()
+        with suppress(TimeoutError, WorkerDiedError):
+            self._said = await asyncio.wait_for(self._worker.live(), _ANSWER_S)
+        return self._said
 
     def here(self) -> list[Worker]:
         return [self._worker] if self._worker else []
@@ -82,7 +110,7 @@ class Supervisor:
     def __init__(
         self,
         course: Course,
-        hire: Callable[[], Awaitable[Worker]],
+        hire: Hire,
         journal: Path,
         limits: Limits,
         runtime: RuntimeSettings,
@@ -90,7 +118,7 @@ class Supervisor:
         self._course, self._journal, self._runtime = course, journal, runtime
         self._seats = [Seat(hire) for _ in range(max(1, runtime.workers))]
         self._slots = 1 + -(-runtime.window // limits.partition_seeds)
-        self._apart, self._trying = Seat(hire), asyncio.Lock()
+        self._apart, self._trying = Seat(hire, apart=True), asyncio.Lock()
 
     async def run(self) -> None:
         """Returns when every partition is committed, or when the course is over and its last seeds have had their time.
@@ -113,10 +141,8 @@ class Supervisor:
                 await worker.close()
 
     async def live(self) -> tuple[int, Counts]:
-        """Seeds in flight and counts not yet committed, as far as the workers answer in time."""
-        asked = [asyncio.create_task(worker.live()) for worker in self._workers()]
-        done = (await asyncio.wait(asked, timeout=_ANSWER_S))[0] if asked else set()
-        answers = [task.result() for task in done if not task.exception()]
+        """Seeds in flight and counts not yet committed, over all workers."""
+        answers = await asyncio.gather(*(seat.live() for seat in self._seats))
         return sum(seeds for seeds, _ in answers), total(counts for _, counts in answers)
 
     def lost(self) -> int:

@@ -1,0 +1,37 @@
+"""What a worker process does about itself, so that its parent need not guess: a hang ends it, and so does greed.
+
+Promise: a worker whose event loop stands still for too long (a hang in a validator, in Python or in C, even one that
+never lets go of the interpreter) writes where it stands to stderr and exits; memory beyond the limit is a MemoryError
+of the seed that wanted it. Price: one timer a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import resource
+import sys
+from pathlib import Path
+
+_TICK_S = 1.0
+
+
+async def watch_over(seconds: float) -> None:
+    """Runs until cancelled; ends the process if the event loop does not come round for this long."""
+    try:
+        while True:
+            faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__ or sys.stderr)
+            await asyncio.sleep(min(_TICK_S, seconds / 4))
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def limit_memory(mb: int) -> None:
+    """Lets this process have this many MiB of private memory more than it has now (Linux); 0 sets no limit.
+
+    Files that are mapped for reading, such as a shared index, do not count.
+    """
+    if mb:
+        pages = int(Path("/proc/self/statm").read_text().split()[5])
+        limit = pages * resource.getpagesize() + (mb << 20)
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.getrlimit(resource.RLIMIT_DATA)[1]))
