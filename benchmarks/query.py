@@ -1,0 +1,162 @@
+"""How long curators' SQL takes over a million topics: the answer alone, and the whole command with its process.
+
+    python benchmarks/query.py [--quick] [--json] [--data FOLDER]
+
+One partition of topics is made, and copied with fresh ids until there are enough; files and commit entries are written
+by the product's own code. `ratio_budget` is the slowest plain GROUP BY against the 2 s that it may take (under 1 is
+good); `ratio_walls` is the same query in DuckDB's own Parquet reader without any protection, against ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from datasets_out.commits import CommitLog, Entry, FileFact, count
+from datasets_out.query import run_sql
+from datasets_out.schema import SCHEMA_VERSION, to_tables
+from datasets_out.views import views_script
+from datasets_out.writer import encode, seal
+from engine.ids import content_id, sha256_hex
+from engine.topic import INTENT_ROLES, PASSAGE_ROLES, Call, Intent, Judgment, Passage, Topic, Verdict, intent_id
+
+PARTITION_TOPICS = 2000
+BUDGET_S = 2.0
+PLAIN = {
+    "topics by status": "SELECT status, reason, count(*) FROM topics GROUP BY ALL",
+    "intents by role": "SELECT role, count(*), avg(length(instruction)) FROM intents GROUP BY ALL",
+    "passages by role": "SELECT role, count(*) FROM passages GROUP BY ALL",
+    "judgments by judge": "SELECT judge, relevance, count(*) FROM judgments GROUP BY ALL",
+    "verdicts by validator": "SELECT validator, outcome, reason, count(*) FROM verdicts GROUP BY ALL",
+    "calls by model": "SELECT model, sum(prompt_tokens), sum(cost_usd) FROM calls GROUP BY ALL",
+    "rejects by validator": "SELECT validator, reason, count(*) FROM rejects GROUP BY ALL",
+}
+JOINS = {
+    "triplets by role": "SELECT intent_role, count(*) FROM triplets GROUP BY ALL",
+    "one topic's triplets": "SELECT intent_role, positive, negative FROM triplets WHERE topic_id = '{topic}'",
+    "longest passages": "SELECT passage_id, length(text) AS n FROM passages ORDER BY n DESC LIMIT 5",
+}
+
+
+def topics(rng: random.Random) -> Iterator[Topic]:
+    words = [content_id(str(i))[: rng.randint(3, 9)] for i in range(5000)]
+
+    def text(length: int) -> str:
+        return " ".join(rng.choices(words, k=length))
+
+    for number in range(PARTITION_TOPICS):
+        name = content_id("bench", str(number))
+        query = text(8)
+        intents = tuple(
+            Intent(intent_id(name, str(i), query), role, text(25) if i else "", query)
+            for i, role in enumerate(INTENT_ROLES[:5])
+        )
+        passages = tuple(Passage(text(90), role, attributes={"library": "any"}) for role in PASSAGE_ROLES[:5])
+        yield Topic(
+            id=name, seed_id=f"seed-{number}", corpus="bench", recipe="verifiable", query=query,
+            intents=intents, passages=passages,
+            judgments=tuple(
+                Judgment(intent.id, passages[(i + j) % 5].id, 1 if j == 0 else -1, "construction")
+                for i, intent in enumerate(intents) for j in range(2)
+            ),
+            verdicts=(
+                *(Verdict(validator, "topic", "pass") for validator in ("shape", "constraint_check", "contamination")),
+                Verdict("leak", "topic", "pass" if number % 8 else "reject", "" if number % 8 else "leak"),
+            ),
+            calls=(Call(content_id(name), "verifiable.topic", "rule_writer", "t@1", 200, 100, 0.0, "stop", text(100)),),
+            status="accepted" if number % 8 else "rejected", reason="" if number % 8 else "leak",
+        )  # fmt: skip
+
+
+def build(out: Path, partitions: int) -> None:
+    log = CommitLog(out)
+    log.open("bench", {"recipe": "bench"})
+    made = list(topics(random.Random(7)))
+    counts = count(made)
+    first = to_tables(made, 0)
+    for partition in range(partitions):
+        if (out / f"commits/{partition:08d}.json").exists():
+            continue
+        files = {}
+        for table, rows in first.items():
+            blob = encode(renamed(rows, partition))
+            fact = FileFact(f"data/{table}/part-{partition:08d}.parquet", rows.num_rows, len(blob), sha256_hex(blob))
+            (out / fact.path).write_bytes(blob)
+            files[table] = fact
+        entry = Entry(partition, "bench", SCHEMA_VERSION, files, counts, {})
+        (out / f"commits/{partition:08d}.json").write_bytes(seal(asdict(entry)))
+
+
+def renamed(rows: pa.Table, partition: int) -> pa.Table:
+    """The rows with ids of their own: topics and intents are of one partition, passages may recur."""
+    for name in {"topic_id", "intent_id"} & set(rows.column_names):
+        column = rows.schema.get_field_index(name)
+        fresh = pc.utf8_replace_slice(rows.column(name), 0, 6, f"{partition:06x}")
+        rows = rows.set_column(column, rows.schema.field(name), fresh)
+    number = pa.repeat(pa.scalar(partition, pa.int32()), rows.num_rows)
+    return rows.set_column(rows.schema.get_field_index("partition"), rows.schema.field("partition"), number)
+
+
+def seconds(work: object, repeats: int) -> float:
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()  # type: ignore[operator]
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def measure(out: Path, repeats: int) -> dict[str, dict[str, float]]:
+    plain = duckdb.connect()
+    plain.execute(views_script(out))
+    topic = run_sql(out, "SELECT min(topic_id) AS id FROM topics WHERE status = 'accepted'")["id"][0].as_py()
+    idle = seconds(lambda: run_sql(out, "SELECT 1"), repeats)
+    result = {"SELECT 1": {"command_s": idle, "query_s": 0.0, "unprotected_s": 0.0}}
+    for name, template in (PLAIN | JOINS).items():
+        sql = template.format(topic=topic)
+        command = seconds(lambda sql=sql: run_sql(out, sql), repeats)  # type: ignore[misc]
+        bare = seconds(lambda sql=sql: plain.execute(sql).fetchall(), repeats)  # type: ignore[misc]
+        result[name] = {"command_s": command, "query_s": max(0.0, command - idle), "unprotected_s": bare}
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="100,000 topics instead of 1,000,000; under 60 s")
+    parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
+    parser.add_argument("--data", type=Path, help="folder that keeps the data between runs (default: a temporary one)")
+    options = parser.parse_args()
+    partitions = 50 if options.quick else 500
+    with tempfile.TemporaryDirectory() as temporary:
+        out = options.data or Path(temporary)
+        build(out, partitions)
+        rows = measure(out, 3)
+    for name, row in rows.items():
+        print(f"{name:24} " + "  ".join(f"{key} {value:7.3f}" for key, value in row.items()))
+    slowest = max(rows[name]["query_s"] for name in PLAIN)
+    summary = {
+        "topics": partitions * PARTITION_TOPICS,
+        "partitions": partitions,
+        "slowest_group_by_s": slowest,
+        "start_s": rows["SELECT 1"]["command_s"],
+        "ratio_budget": slowest / BUDGET_S,
+        "ratio_walls": sum(rows[n]["query_s"] for n in PLAIN) / sum(rows[n]["unprotected_s"] for n in PLAIN),
+        "seconds": rows,
+    }
+    if options.json:
+        print(json.dumps(summary))
+
+
+if __name__ == "__main__":
+    main()

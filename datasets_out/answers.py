@@ -1,0 +1,59 @@
+"""A query's answer as other programs take it: JSON, CSV and Parquet.
+
+Promise: nothing in an answer runs as a spreadsheet formula, and no file is ever replaced. Price: JSON and CSV hold the
+answer as text in memory.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.errors import UsageError
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def to_json(table: pa.Table) -> str:
+    """A JSON list with one object a row. What JSON lacks (times, bytes, decimals) is written as text."""
+    return json.dumps(_rows(table), ensure_ascii=False, default=_plain)
+
+
+def to_csv(table: pa.Table) -> str:
+    """RFC 4180 text. A text cell that a spreadsheet would run as a formula (=, +, -, @ first) gets a quote in front."""
+    sink = io.StringIO(newline="")
+    writer = csv.writer(sink)
+    writer.writerow(map(_inert, table.column_names))
+    writer.writerows([_inert(value) for value in row.values()] for row in _rows(table))
+    return sink.getvalue()
+
+
+def write_parquet(table: pa.Table, path: Path) -> None:
+    """The table as a new Parquet file. Raises UsageError rather than replace a file."""
+    try:
+        with Path(path).open("xb") as sink:
+            pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}; give the path of a new file") from error
+
+
+def _rows(table: pa.Table) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = table.to_pylist(maps_as_pydicts="lossy")
+    return rows
+
+
+def _inert(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=_plain)
+    return "'" + text if text.startswith(_FORMULA) else text
+
+
+def _plain(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)
