@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from engine.topic import Passage
-from prompts.families import is_source
+from prompts.families import FAMILIES, Kind, code_lines
 from prompts.phrases import COMMON
 
 MAX_TEXT = 6000
 """Characters of a passage that are looked at; what lies beyond is not offered for views."""
 MAX_BLOCKS = 24
+_EXAMPLE = 160
 MAX_BLOCK = 420
 """Characters of one block; a longer one is offered shortened, at the end of a line or sentence."""
 
@@ -45,21 +46,24 @@ class Cut:
     passage: Passage
     blocks: tuple[Block, ...]
     whole: bool
-    """Whether the blocks together are the whole passage."""
+    """Whether the blocks together are the whole passage, or all but a tenth of it."""
+    kind: Kind = "text"
 
 
 _SENTENCE_END = re.compile(r"[.!?][\"')\]”]*(\s+)(?=[A-Z0-9\"'(\[“•])")
 _ABBREVIATION = re.compile(
     r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Adm|Gen|Col|Lt|Jr|Sr|vs|No|Fig|Eq|approx|etc|al|e\.g|i\.e|cf|U\.S|[A-Z]))$|^\d+$"
 )
-_UNDERLINED = re.compile(r"^([A-Z][\w &/-]{2,40})\n[ \t]*[-=~^]{3,}[ \t]*$", re.MULTILINE)
+_RULE = re.compile(r"[ \t]*[-=~^]{3,}[ \t]*")
 _COLON_HEAD = re.compile(
-    r"^(?:Args|Arguments|Parameters|Keyword args|Keyword Arguments|Returns?|Raises|Yields|Examples?|Notes?|See [Aa]lso|"
-    r"References?|Attributes|Warnings?|Inputs?|Outputs?|Shape):?:$"
+    r"(?:Args|Arguments|(?:Other )?Parameters|Keyword [Aa]rg(?:ument)?s|Returns?|Raises|Yields|Examples?|Notes?|See [Aa]lso|"
+    r"References?|Attributes|Methods|Warnings?|Inputs?|Outputs?|Shape):"
 )
 _ENTRY_SECTIONS = re.compile(
-    r"^(?:Other )?(?:Param|Arg|Keyword|Return|Raise|Yield|Attribute|See|Method|Input|Output|Shape)", re.IGNORECASE
+    r"(?:Other )?(?:Param|Arg|Keyword|Return|Raise|Yield|Attribute|See|Method|Input|Output|Shape)", re.IGNORECASE
 )
+_ITEM = re.compile(r"[ \t]*(?:[-*•+]|\d{1,2}[.)]) \S")
+_PROSE_LINE = re.compile(r"[A-Z][\w'`,()-]*(?: [\w'`,().=-]+){3,}[^>]*[.:,]$")
 
 
 def _sentences(text: str) -> list[tuple[str, str]]:
@@ -78,56 +82,79 @@ def _sentences(text: str) -> list[tuple[str, str]]:
     return pieces
 
 
-def _entries(lines: Sequence[str]) -> list[str]:
-    """Groups of lines, each opened by a line at the smallest indentation."""
-    base = min(len(line) - len(line.lstrip()) for line in lines if line.strip())
-    groups: list[list[str]] = []
-    for line in lines:
-        if not groups or (len(line) - len(line.lstrip()) == base and line.strip()):
-            groups.append([])
-        groups[-1].append(line)
-    return ["\n".join(group) for group in groups]
+class _Document:
+    """Documentation, line by line: sections, their entries, paragraphs, list items, examples."""
 
+    def __init__(self, text: str) -> None:
+        self.blocks: list[Block] = []
+        self._lines: list[str] = []
+        self._mode = "prose"
+        self._header, self._base = "", 0
+        self._paragraph, self._gap = 0, "\n"
+        lines = text.split("\n")
+        for i, line in enumerate(lines):
+            self._line(line, lines[i + 1] if i + 1 < len(lines) else "")
+        self._flush()
 
-def _head(paragraph: str) -> tuple[str, str]:
-    """(header line or lines, what follows it) where the paragraph opens a section; else ("", paragraph)."""
-    underlined = _UNDERLINED.match(paragraph)
-    if underlined:
-        return underlined.group(), paragraph[underlined.end() :].lstrip("\n")
-    first, _, rest = paragraph.partition("\n")
-    return (first, rest) if _COLON_HEAD.match(first) else ("", paragraph)
-
-
-def _document(text: str) -> list[Block]:
-    """Documentation: sections, their entries, paragraphs, examples."""
-    blocks: list[Block] = []
-    header = ""
-    for number, paragraph in enumerate(re.split(r"\n(?:[ \t]*\n)+", text)):
-        head, rest = _head(paragraph)
-        header = head or header
-        if not rest.strip():
-            continue
-        lines = rest.splitlines()
-        if not head and header and blocks and blocks[-1].header == header and _continues(lines[0], blocks[-1].text):
-            blocks[-1] = replace(blocks[-1], text=f"{blocks[-1].text}\n\n{rest}")
-        elif header and _ENTRY_SECTIONS.match(header):
-            blocks += [Block("", entry, "\n", header, number) for entry in _entries(lines)]
-        elif lines[0].lstrip().startswith((">>>", "..", "* ", "- ", "#")) or lines[0].startswith((" ", "\t")):
-            blocks.append(Block("", rest, "\n\n", header, number))
+    def _line(self, line: str, following: str) -> None:
+        stripped = line.strip()
+        indent = len(line) - len(line.lstrip())
+        if not stripped:
+            self._flush()
+            self._gap, self._paragraph = "\n\n", self._paragraph + 1
+        elif _RULE.fullmatch(line) and self._header.endswith("\n"):
+            self._header += line
+        elif _COLON_HEAD.fullmatch(stripped) or (
+            _RULE.fullmatch(following) and len(following.strip()) <= len(stripped) + 3
+        ):
+            self._flush()
+            self._header = line if stripped.endswith(":") else line + "\n"
+            self._base = -1
+            self._paragraph += 1
+        elif self._opens(stripped, indent):
+            self._flush()
+            self._mode = self._mode_of(stripped, indent)
+            self._lines = [line]
         else:
-            blocks += [Block("", sentence, gap or "\n\n", header, number) for gap, sentence in _sentences(rest)]
-    return blocks
+            self._lines.append(line)
 
+    def _opens(self, stripped: str, indent: int) -> bool:
+        """Whether a line begins a new block."""
+        if not self._lines:
+            return True
+        if self._in_entries():
+            return indent <= self._base
+        if self._mode == "code":
+            fresh = stripped.startswith(">>>") and sum(map(len, self._lines)) > _EXAMPLE
+            return fresh or bool(_PROSE_LINE.fullmatch(stripped))
+        return self._mode_of(stripped, indent) != "prose" or self._mode == "item"
 
-def _continues(line: str, previous: str) -> bool:
-    """Whether an indented line goes on with the previous entry rather than opening a new one."""
-    indent = len(line) - len(line.lstrip())
-    return indent > len(previous) - len(previous.lstrip()) and not line.lstrip().startswith(">>>")
+    def _mode_of(self, stripped: str, indent: int) -> str:
+        if self._in_entries():
+            self._base = indent if self._base < 0 else self._base
+            return "entry"
+        if stripped.startswith((">>>", "..")) or indent >= 4:
+            return "code"
+        return "item" if _ITEM.match(stripped) else "prose"
 
+    def _in_entries(self) -> bool:
+        return bool(self._header) and bool(_ENTRY_SECTIONS.match(self._header.strip()))
 
-def _source(text: str) -> list[Block]:
-    """Code in stretches that blank lines part."""
-    return [Block("", part, "\n\n", "", n) for n, part in enumerate(re.split(r"\n(?:[ \t]*\n)+", text)) if part.strip()]
+    def _flush(self) -> None:
+        """Ends the block at hand; one that a blank line parts from its entry goes on with it if it is indented deeper."""
+        if not self._lines:
+            return
+        text = "\n".join(self._lines)
+        last = self.blocks[-1] if self.blocks else None
+        deeper = len(text) - len(text.lstrip()) > max(self._base, 0)
+        if self._in_entries() and deeper and last is not None and last.header == self._header:
+            self.blocks[-1] = replace(last, text=f"{last.text}{self._gap}{text}")
+        elif self._mode == "prose":
+            for gap, sentence in _sentences(text):
+                self.blocks.append(Block("", sentence, gap or self._gap, self._header, self._paragraph))
+        else:
+            self.blocks.append(Block("", text, self._gap, self._header, self._paragraph))
+        self._lines, self._mode, self._gap = [], "prose", "\n"
 
 
 def _are_steps(lines: Sequence[str]) -> bool:
@@ -139,15 +166,37 @@ def _are_steps(lines: Sequence[str]) -> bool:
     return 2 * ends >= len(lines) and 3 * starts >= 2 * len(lines)
 
 
-def _pieces(text: str) -> list[Block]:
-    if is_source(text):
-        return _source(text)
-    if re.search(r"\n[ \t]*\n|\n[ \t]*[-=~]{3,}\n|^>>> ", text):
-        return _document(text)
+def kind_of(passage: Passage) -> Kind:
+    """What sort of text a passage is: which constraints make sense for it, and how it may be cut."""
+    form = passage.attributes.get("form", "")
+    if form in ("source", "documentation"):
+        return "code" if form == "source" else "documentation"
+    text = passage.text[:1500]
+    if code_lines(text) * 4 >= text.count("\n") + 1:
+        return "code"
+    if "library" in passage.attributes or "\n>>> " in text or text.startswith(">>> "):
+        return "documentation"
+    return "mathematics" if FAMILIES["arithmetic"].find(text, {}, "") >= 0 else "text"
+
+
+def _pieces(text: str, kind: Kind) -> list[Block]:
+    """The blocks of a text. Code is one block, since no part of it could be left out."""
+    if kind == "code":
+        return [Block("", text)]
     lines = [line for line in text.splitlines() if line.strip()]
+    if kind == "documentation" or "\n\n" in text:
+        return [b for b in _Document(text).blocks if kind != "text" or _says_something(b.text)]
     if len(lines) > 1 and _are_steps(lines):
         return [Block("", line, "\n", "", 0) for line in lines]
     return [Block("", sentence, gap or " ", "", 0) for gap, sentence in _sentences(text)]
+
+
+def _says_something(text: str) -> bool:
+    """Whether a paragraph is more than a date line, a row of numbers or a signature."""
+    return len(_LONG_WORD.findall(text)) >= 4
+
+
+_LONG_WORD = re.compile(r"[A-Za-z]{4,}")
 
 
 def _shortened(text: str) -> str:
@@ -161,20 +210,18 @@ def _shortened(text: str) -> str:
 
 def cut(name: str, passage: Passage, query: str = "", answer: str = "") -> Cut:
     """The passage in blocks, those that answer the query marked as core (needs the query; `answer` helps if known)."""
-    text = passage.text[:MAX_TEXT]
-    raw = [b for b in _pieces(text) if b.text.strip()][:MAX_BLOCKS]
-    short = [_shortened(b.text) for b in raw]
-    core = _core([b.text for b in raw], query, answer) if query else frozenset[int]()
+    text, kind = passage.text[:MAX_TEXT], kind_of(passage)
+    found = [b for b in _pieces(text, kind) if b.text.strip()]
+    raw = found[:MAX_BLOCKS]
+    short = [b.text if kind == "code" else _shortened(b.text) for b in raw]
+    core = _core([b.text for b in raw], query, answer, kind) if query else frozenset[int]()
     blocks = tuple(
         replace(b, label=f"{name}.{i + 1}", text=s, core=i in core)
         for i, (b, s) in enumerate(zip(raw, short, strict=True))
     )
-    whole = (
-        len(text) == len(passage.text)
-        and len(raw) < MAX_BLOCKS
-        and all(len(s) == len(b.text) for b, s in zip(raw, short, strict=True))
-    )
-    return Cut(name, passage, blocks, whole)
+    letters = sum(len(b.text) for b in blocks)
+    whole = len(text) == len(passage.text) and len(found) == len(raw) and letters * 10 >= len("".join(text.split())) * 9
+    return Cut(name, passage, blocks, whole, kind)
 
 
 _WORD = re.compile(r"[A-Za-z][\w'-]+|\d+")
@@ -199,7 +246,7 @@ def stems(text: str) -> frozenset[str]:
     return frozenset(w[:5] for w in map(str.lower, _WORD.findall(text)) if w not in COMMON and len(w) > 2)
 
 
-def _core(texts: Sequence[str], query: str, answer: str) -> frozenset[int]:
+def _core(texts: Sequence[str], query: str, answer: str, kind: Kind) -> frozenset[int]:
     """The blocks that answer: the one with the known answer, or the last two of a worked solution, or the best match.
 
     In a text of five blocks or more the better neighbour of the best match stays too: an answer often leans on the
@@ -209,17 +256,17 @@ def _core(texts: Sequence[str], query: str, answer: str) -> frozenset[int]:
         return frozenset(range(len(texts)))
     if _FINAL.search(texts[-1]):
         return frozenset({len(texts) - 1, len(texts) - 2})
-    if answer:
-        given = next((i for i, text in enumerate(texts) if answer in text), None)
-        if given is not None:
-            return frozenset({given})
+    always = frozenset({0}) if kind == "documentation" else frozenset[int]()
+    given = next((i for i, text in enumerate(texts) if answer in text), None) if answer else None
+    if given is not None:
+        return always | {given}
     scores = _match(texts, query)
     best = max(range(len(texts)), key=lambda i: (scores[i], -i))
     kept = {best}
     if len(texts) >= 5:
         beside = [i for i in (best - 1, best + 1) if 0 <= i < len(texts)]
         kept.add(max(beside, key=lambda i: (scores[i], -i)))
-    return frozenset(kept)
+    return always | kept
 
 
 def _match(texts: Sequence[str], query: str) -> list[float]:
@@ -255,6 +302,7 @@ def _owner(block: Block) -> str:
 
 
 def _break(previous: Block, block: Block) -> str:
-    """White space between blocks that were no neighbours: prose flows on, everything else starts a paragraph."""
-    flows = "\n" not in previous.gap and "\n" not in block.gap and not block.header and not previous.header
-    return " " if flows else "\n\n"
+    """White space between blocks that were no neighbours: prose flows on, entries take a line, the rest a paragraph."""
+    if "\n\n" in previous.gap or "\n\n" in block.gap:
+        return "\n\n"
+    return "\n" if "\n" in previous.gap + block.gap or block.header != previous.header else " "

@@ -17,6 +17,7 @@ from prompts.phrases import phrases_of
 from prompts.wordings import AFFIRMED, DENIED, SHOWN
 
 Group = Literal["content", "fact", "manner", "form", "documentation", "code", "mathematics"]
+Kind = Literal["text", "documentation", "code", "mathematics"]
 Attributes = Mapping[str, str]
 Finder = Callable[[str, Attributes, str], int]
 Offerer = Callable[[str, Attributes], Iterable[str]]
@@ -253,7 +254,7 @@ _NOT_CALLS = frozenset(
 def _calls(text: str) -> Iterable[tuple[str, int]]:
     for found in _CALL.finditer(text):
         name = found.group(1).rsplit(".", 1)[-1]
-        if len(name) > 3 and name not in _NOT_CALLS:
+        if len(name) > 3 and name not in _NOT_CALLS and not _ERROR.fullmatch(name):
             yield name, found.start(1)
 
 
@@ -314,6 +315,11 @@ _SOURCE = re.compile(
 def is_source(text: str) -> bool:
     """Whether the text has lines of program code outside an interactive session."""
     return bool(_SOURCE.search(text))
+
+
+def code_lines(text: str) -> int:
+    """How many lines look like program code outside an interactive session."""
+    return sum(1 for _ in _SOURCE.finditer(text))
 
 
 def _find_approach(text: str, attributes: Attributes, value: str) -> int:
@@ -397,6 +403,34 @@ _COMMENT = r"^[ \t]*(?:#(?!include|define|###)|//|/\*)[ !*]?\S|\S  # \S|; +// \S
 _UNKNOWN = (
     r"\b[Ll]et \$?[A-Za-z]\b(?: (?:be|represent|denote|stand)|\$| ?=)|(?<![\w'])[A-Za-z] ?= ?\$?\d|\b\d+[a-zA-Z] ?[=+-]"
 )
+_DATE = (
+    r"\b(?:January|February|March|April|June|July|August|September|October|November|December|Sunday|Monday|Tuesday|Wednesday"
+    r"|Thursday|Friday|Saturday)s?\b|\bMay \d|\b(?:Jan|Feb|Aug|Sept?|Oct|Nov|Dec)\.? \d"
+)
+_HISTORY = (
+    r"\b(?:histor(?:y|ic|ical|ically)|origin(?:s|ated|ally)?|founded|invented|invention|discovered|established|ancient|centur(?:y|ies)"
+    r"|began|dates? back|introduced|first used|traditional(?:ly)?)\b"
+)
+_PROCESS = r"\b(?:steps?|first,|firstly|next,|then,?|finally|procedure|process(?:es)?|instructions?|repeat)\b"
+_BENEFIT = r"\b(?:benefi(?:t|ts|cial)|advantag\w+|helps?|helpful|improv\w+|useful|effective(?:ly)?|convenient|easier)\b"
+_RISK = (
+    r"\b(?:risks?|danger\w*|harm\w*|damag\w+|side effects?|diseases?|injur\w+|infections?|pain\w*|symptoms?|fail(?:s|ed|ures?)?"
+    r"|deaths?|die[sd]?|problems?|attack\w*|poison\w*|toxic)\b"
+)
+_PLACE = (
+    r"\b(?:located|location|situated|cit(?:y|ies)|county|countr(?:y|ies)|region|regions|north(?:ern)?|south(?:ern)?|east(?:ern)?"
+    r"|west(?:ern)?|United States|U\.S\.|America|Europe|Africa|Asia|Australia|China|India|England|Canada|California|Texas|New York|Florida)\b"
+)
+_ATTRIBUTION = r"\b(?:according to|said|says|stud(?:y|ies)|research(?:ers)?|experts?|scientists?|reports?|reported|survey|found that|argued?)\b"
+_UNCERTAINTY = r"\b(?:may|might|could|possibl[ey]|probabl[ey]|perhaps|likely|potential(?:ly)?|seems?|appears?)\b"
+_SUPERLATIVE = r"\b(?:most|least|best|worst|largest|biggest|smallest|highest|lowest|longest|oldest|greatest|fastest|main|primary)\b"
+_KINDS = r"\b(?:types?|kinds?|categor(?:y|ies)|parts?|components?|consists? of|classified|divided into|forms?|varieties|species|stages?)\b"
+_PURPOSE = r"\bused (?:to|for|as|in|by)\b|\bpurposes?\b|\bserves? (?:to|as)\b|\bdesigned (?:to|for)\b|\bin order to\b|\bfunctions? (?:is|as|of)\b"
+_DEFAULT = r"\bdefaults?\b|\bif (?:omitted|not (?:given|specified|provided))\b"
+_PERFORMANCE = r"\b(?:performance|faster|fastest|slow(?:er|ly)?|speed|efficien\w+|memory|overhead|expensive|optimi[sz]\w+|parallel\w*)\b"
+_SHAPE = r"\b(?:shapes?|ndim|\w*dimension\w*|[1-4]-?D|axis|axes)\b"
+_DATA_TYPE = r"\b(?:dtypes?|data types?|float(?:32|64)?|int(?:32|64|egers?)?|bool(?:ean)?|complex|strings?|types?)\b"
+_MISSING = r"\b(?:None|NaNs?|nan|null|NA|NaT|missing|empty)\b"
 _MONEY = r"[$€£] ?\d|\b\d[\d.,]* ?(?:dollars?|euros?|cents|USD|pounds sterling)\b"
 
 
@@ -435,6 +469,54 @@ FAMILIES: Mapping[str, Family] = {
         _family("further_reading", "manner", _by_pattern(_ELSEWHERE, "http|www.|see also|et al|.. [|]_|click here")),
         _family("quotation", "manner", _by_pattern(r"[\"“][A-Za-z][^\"“”\n]{2,80}[\"”]", '"|“')),
         _family("question", "manner", _by_pattern(r"\w\?(?=\s|$|[\"”)])", "?")),
+        _family("date", "fact", _by_pattern(_DATE, "", re.MULTILINE)),
+        _family("figure", "fact", _by_pattern(r"(?<![\w.])\d")),
+        _family(
+            "history",
+            "content",
+            _by_pattern(_HISTORY, "histor|origin|found|invent|discov|establ|ancient|centur|began|dat|intro|first|trad"),
+        ),
+        _family("process", "manner", _by_pattern(_PROCESS, "step|first|next|then|final|proce|instruction|repeat")),
+        _family(
+            "benefit", "content", _by_pattern(_BENEFIT, "benefi|advantag|help|improv|useful|effective|conven|easier")
+        ),
+        _family(
+            "risk",
+            "content",
+            _by_pattern(
+                _RISK,
+                "risk|dang|harm|damag|side|diseas|injur|infec|pain|sympt|fail|death|die|probl|attack|poison|toxic",
+            ),
+        ),
+        _family("place", "content", _by_pattern(_PLACE, "", re.MULTILINE)),
+        _family(
+            "attribution",
+            "manner",
+            _by_pattern(_ATTRIBUTION, "accord|sa|stud|research|expert|scien|report|survey|found|argue"),
+        ),
+        _family(
+            "uncertainty",
+            "manner",
+            _by_pattern(_UNCERTAINTY, "may|might|could|possib|probab|perhaps|likely|potential|seem|appear"),
+        ),
+        _family("superlative", "manner", _by_pattern(_SUPERLATIVE, "st|main|primary")),
+        _family(
+            "kinds",
+            "content",
+            _by_pattern(_KINDS, "type|kind|categ|part|compon|consist|class|divid|form|variet|species|stage"),
+        ),
+        _family("purpose", "content", _by_pattern(_PURPOSE, "used|purpose|serve|designed|order|function")),
+        _family("default", "documentation", _by_pattern(_DEFAULT, "default|if omitted|if not")),
+        _family(
+            "performance",
+            "documentation",
+            _by_pattern(_PERFORMANCE, "perform|fast|slow|speed|effic|memory|overhead|expens|optim|parallel"),
+        ),
+        _family("shape", "documentation", _by_pattern(_SHAPE, "shape|ndim|dimen|1|2|3|4|axis|axes")),
+        _family("data_type", "documentation", _by_pattern(_DATA_TYPE, "type|float|int|bool|complex|string")),
+        _family(
+            "missing_values", "documentation", _by_pattern(_MISSING, "none|nan|null|na|missing|empty", re.MULTILINE)
+        ),
         _family("list", "form", _by_pattern(_LIST, "\n")),
         _family("at_most_words", "form", _by_count(_count_words, _WORD_BOUNDS, at_least=False), free=True),
         _family("at_least_words", "form", _by_count(_count_words, _WORD_BOUNDS, at_least=True), free=True),
@@ -464,3 +546,21 @@ FAMILIES: Mapping[str, Family] = {
         _family("answer_line", "mathematics", _by_pattern(r"^#### |\b(?:final )?answer is\b|^answer:", "####|answer")),
     )
 }
+
+_EVERYWHERE = "list at_most_words at_least_words"
+_PROSE = (
+    "mentions names discusses number percentage example caveat reason comparison reader definition advice further_reading quotation"
+    " question figure process benefit attribution uncertainty superlative kinds purpose"
+)
+OF_KIND: Mapping[Kind, frozenset[str]] = {
+    kind: frozenset(f"{names} {_EVERYWHERE}".split())
+    for kind, names in {
+        "text": f"{_PROSE} year money measure date history risk place total",
+        "documentation": f"{_PROSE} code_sample source section parameter raises version uses complexity library default"
+        " performance shape data_type missing_values",
+        "code": "language approach uses comments complexity library source raises",
+        "mathematics": "mentions names discusses number percentage money measure reason superlative at_most_steps at_least_steps"
+        " operation decimals unknown total arithmetic answer_line",
+    }.items()
+}
+"""The families that say something sensible of each kind of text."""

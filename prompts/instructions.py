@@ -12,17 +12,18 @@ from random import Random
 from typing import Literal
 
 from prompts.constraints import Constraint
+from prompts.families import Kind
 from prompts.wordings import plural, third_person
 
 Length = Literal["short", "medium", "long", "very_long"]
 Style = Literal["plain", "negation", "background", "persona"]
-Kind = Literal["text", "code", "mathematics"]
 LENGTHS: tuple[Length, ...] = ("short", "medium", "long", "very_long")
 STYLES: tuple[Style, ...] = ("plain", "negation", "background", "persona")
 
 _NOUNS: Mapping[Kind, tuple[str, ...]] = {
     "text": ("passage", "document", "text"),
-    "code": ("passage", "page", "answer", "document"),
+    "documentation": ("passage", "page", "document", "entry"),
+    "code": ("solution", "implementation", "passage", "piece of code"),
     "mathematics": ("solution", "answer", "passage"),
 }
 _DEMANDS = (
@@ -84,7 +85,7 @@ _BACKGROUNDS: Mapping[Kind, tuple[str, ...]] = {
         "An earlier draft was sent back because its sources did not fit the purpose.",
         "The material will be part of a leaflet, so what it does and does not contain matters.",
     ),
-    "code": (
+    "documentation": (
         "Our project keeps a collection of reference material, sorted by what each entry contains.",
         "I am tidying up the notes that our team uses when reviewing code.",
         "Several pages describe the same functionality, and they do not cover the same ground.",
@@ -92,6 +93,15 @@ _BACKGROUNDS: Mapping[Kind, tuple[str, ...]] = {
         "We are moving parts of an older program to a new one, and one detail is still open.",
         "The overview is clear to me, and what remains is one particular aspect.",
         "A colleague asked about this yesterday, and the usual page did not help.",
+    ),
+    "code": (
+        "Our project keeps a collection of solutions, sorted by how they work.",
+        "I am tidying up the examples that our team uses in code reviews.",
+        "There are many ways to solve this, and I have seen a few of them already.",
+        "The code that this goes into has grown for years and follows fixed conventions.",
+        "We are moving parts of an older program to a new one.",
+        "A colleague solved this yesterday in a way that does not suit us.",
+        "The task itself is clear to me.",
     ),
     "mathematics": (
         "I am collecting worked solutions for a set of exercises.",
@@ -112,7 +122,7 @@ _PERSONAS: Mapping[Kind, tuple[str, ...]] = {
         "As an editor of a reference work, I compare sources every day.",
         "I am a curious layperson who reads about this in the evenings.",
     ),
-    "code": (
+    "documentation": (
         "I am a developer who maintains a library used by many others.",
         "As a data scientist, I look such things up several times a day.",
         "I teach programming to beginners and prepare the next lesson.",
@@ -120,6 +130,14 @@ _PERSONAS: Mapping[Kind, tuple[str, ...]] = {
         "As a reviewer, I want to check one thing before I approve a change.",
         "I am new to this language and am learning step by step.",
         "I write tests for a living and need precise sources.",
+    ),
+    "code": (
+        "I am preparing for a programming interview.",
+        "I teach programming to beginners and prepare the next lesson.",
+        "As a reviewer, I compare solutions to the same task.",
+        "I am new to this language and am learning step by step.",
+        "I maintain a collection of algorithms.",
+        "As a developer, I want to put this into an existing program.",
     ),
     "mathematics": (
         "I teach mathematics at a primary school.",

@@ -68,27 +68,40 @@ class Phrases:
     repeated: tuple[str, ...]
 
 
+_BEFORE_VERB = frozenset(
+    "to can could will would may might must should not don't doesn't cannot they we you i he she it who that which and".split()
+)
+_NO_NOUN = ("ed", "ing", "ive", "ous", "able", "ible", "ful", "less", "ize", "ise")
+
+
 def _is_content(word: str) -> bool:
     low = word.lower()
     return len(word) > 2 and low not in COMMON and not low.endswith("ly") and word[0].isalpha() and "'" not in word
 
 
-def _runs(text: str) -> list[tuple[bool, list[str]]]:
-    """Runs of content words, each with whether it stands at the start of a sentence or line."""
-    runs: list[tuple[bool, list[str]]] = []
+def _is_noun_like(word: str) -> bool:
+    """A guess from the ending, for words that stand alone or last."""
+    return not word.endswith(_NO_NOUN)
+
+
+def _runs(text: str) -> list[tuple[bool, bool, list[str]]]:
+    """Runs of content words: whether at the start of a sentence or line, whether a verb may come first, the words."""
+    runs: list[tuple[bool, bool, list[str]]] = []
     run: list[str] = []
     opening = run_opening = True
+    before = run_before = ""
     for token in _TOKEN.findall(text):
         if _is_content(token):
             if not run:
-                run_opening = opening
+                run_opening, run_before = opening, before
             run.append(token)
         elif run:
-            runs.append((run_opening, run))
+            runs.append((run_opening, run_before in _BEFORE_VERB, run))
             run = []
-        opening = token in ".!?\n:;-*#>|" if len(token) == 1 and not token.isalnum() else False
+        opening = token in ".!?\n:;-*#>|"
+        before = token.lower()
     if run:
-        runs.append((run_opening, run))
+        runs.append((run_opening, run_before in _BEFORE_VERB, run))
     return runs
 
 
@@ -110,16 +123,27 @@ def phrases_of(text: str) -> Phrases:
     terms: dict[str, None] = {}
     names: dict[str, None] = {}
     counts: dict[str, int] = {}
-    for opening, run in _runs(text):
+    for opening, after_auxiliary, run in _runs(text):
         name = _names_of(opening, run)
         if name:
             names[name] = None
         words = [w for w in run if not any(c in _ODD for c in w)]
-        if 1 <= len(words) <= _MAX_WORDS and len(words) == len(run) and (len(words) > 1 or len(words[0]) > 4):
-            term = " ".join(words)
-            terms[term if name else term.lower()] = None
         for word in words:
             low = word.lower()
-            if len(low) > 4:
+            if len(low) > 4 and _is_noun_like(low):
                 counts[low] = counts.get(low, 0) + 1
+        if len(words) == len(run):
+            term = _term(words[1:] if after_auxiliary and not words[0][0].isupper() else words)
+            if term:
+                terms[term if name else term.lower()] = None
     return Phrases(tuple(terms), tuple(names), tuple(w for w, n in counts.items() if n > 1))
+
+
+def _term(words: list[str]) -> str:
+    """The run as a noun phrase: without a participle at either end; "" where nothing telling is left."""
+    while words and not _is_noun_like(words[-1]):
+        words = words[:-1]
+    if len(words) > 1 and words[0].endswith("ing"):
+        words = words[1:]
+    fits = 1 <= len(words) <= _MAX_WORDS and (len(words) > 1 or len(words[0]) > 4)
+    return " ".join(words) if fits else ""

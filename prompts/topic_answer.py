@@ -51,7 +51,7 @@ class Instruction(_Answer):
 class OtherQuery(_Answer):
     """Another query, and a view of a negative that answers it and obeys the instruction."""
 
-    query: str = Field(min_length=1, max_length=600)
+    query: str = Field(min_length=1, max_length=4000)
     view: View
 
 

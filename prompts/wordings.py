@@ -161,6 +161,125 @@ AFFIRMED: Mapping[str, tuple[str, ...]] = {
             raise a question in its text
             include a sentence that ends in a question mark
             use a question""",
+        "date": """
+            name a month or a day of the week
+            give a date with its month
+            mention a month
+            place something in a particular month or on a weekday
+            state on which day or in which month something happens
+            contain a calendar date""",
+        "history": """
+            tell something of the history or origin
+            say how or when it began
+            go back to its beginnings
+            speak of its past
+            mention who invented, founded or first did it
+            include some historical background""",
+        "process": """
+            describe steps in their order
+            walk through a process
+            say what comes first and what follows
+            explain how to go about it step by step
+            give instructions in sequence
+            describe a procedure""",
+        "benefit": """
+            mention a benefit or advantage
+            say what it is good for
+            name something that speaks for it
+            point out how it helps
+            speak of its advantages
+            describe an improvement that it brings""",
+        "risk": """
+            mention a risk or danger
+            speak of harm, damage or side effects
+            name a problem that it can cause
+            point out what can go wrong
+            describe a disease, injury or failure
+            say something about dangers""",
+        "place": """
+            say where it is found or located
+            mention a city, state, country or region
+            give a location
+            speak of a place
+            tell the reader where something is
+            contain a geographical detail""",
+        "attribution": """
+            say who said or found it
+            attribute a statement to someone
+            refer to a study, a report or an expert
+            name the source of a claim
+            report what somebody says
+            back a statement by research or authority""",
+        "uncertainty": """
+            express uncertainty
+            say that something may or might be so
+            speak of possibilities rather than certainties
+            hedge what it says
+            describe something as possible or probable
+            leave something open""",
+        "superlative": """
+            single something out as the most, the best or the largest
+            contain a superlative
+            say what is most important or most common
+            name an extreme
+            rank something above all others
+            speak of the highest, the lowest or the like""",
+        "kinds": """
+            distinguish several kinds or types
+            name the parts that it consists of
+            list different kinds
+            divide the subject into types or parts
+            say which kinds there are
+            speak of categories or components""",
+        "purpose": """
+            say what it is used for
+            state a purpose
+            explain what it serves for
+            mention its use
+            tell the reader what one does with it
+            speak of its function""",
+        "figure": """
+            give a number
+            contain at least one figure
+            state something in numbers
+            include numerical detail
+            put a number on something
+            be concrete by giving a figure""",
+        "default": """
+            mention a default
+            say what happens by default
+            state the default value
+            tell the reader what is assumed if nothing is given
+            speak of default behaviour
+            give the default setting""",
+        "performance": """
+            say something about speed or memory
+            speak of performance
+            mention efficiency
+            tell the reader what is fast or slow
+            discuss how costly it is to run
+            deal with computing time or memory use""",
+        "shape": """
+            speak of shapes or dimensions of arrays
+            state the shape or number of dimensions
+            mention axes or dimensions
+            say what shape the data have
+            describe the dimensions involved
+            deal with array shapes""",
+        "data_type": """
+            mention data types
+            say which type of data is expected or produced
+            speak of types such as float or integer
+            state the data type
+            name the type of a value
+            deal with dtypes or types of values""",
+        "missing_values": """
+            say how missing or invalid values are treated
+            mention None, NaN or empty input
+            deal with missing data
+            speak of null or absent values
+            tell the reader what happens with empty or missing values
+            cover the case of missing values""",
         "list": """
             be laid out as a list
             set its points out as bullet points or numbered items
@@ -476,6 +595,91 @@ DENIED: Mapping[str, tuple[str, ...]] = {
             consist of statements only
             avoid question marks
             leave out any question""",
+        "date": """
+            do without months and weekdays
+            leave out calendar dates
+            name no month
+            be free of dates""",
+        "history": """
+            leave the history aside
+            do without historical background
+            say nothing of origins or the past
+            stay with the present""",
+        "process": """
+            do without step-by-step instructions
+            leave out any procedure
+            describe no sequence of steps
+            be free of instructions in sequence""",
+        "benefit": """
+            leave benefits aside
+            do without praise of advantages
+            name no benefit
+            say nothing of advantages""",
+        "risk": """
+            leave out risks and dangers
+            say nothing of harm or damage
+            be free of talk about dangers
+            do without risks and side effects""",
+        "place": """
+            leave out locations
+            name no place
+            do without geographical detail
+            say nothing of where it is""",
+        "attribution": """
+            cite nobody
+            do without studies and experts
+            state things without naming who said them
+            leave out who found or said it""",
+        "uncertainty": """
+            speak in certainties
+            be free of "may" and "might"
+            do without hedging
+            leave nothing open""",
+        "superlative": """
+            do without superlatives
+            name no extreme
+            rank nothing above all else
+            be free of superlatives""",
+        "kinds": """
+            leave out kinds and types
+            make no distinction of kinds
+            do without a division into parts or types
+            be free of categories""",
+        "purpose": """
+            leave the purpose aside
+            say nothing of what it is used for
+            do without a statement of purpose
+            be silent on its use""",
+        "figure": """
+            do without numbers
+            be free of figures
+            give no number
+            leave out numerical detail""",
+        "default": """
+            leave out defaults
+            do without default values
+            say nothing of default behaviour
+            be free of defaults""",
+        "performance": """
+            leave performance aside
+            say nothing of speed or memory
+            do without remarks on efficiency
+            be free of performance talk""",
+        "shape": """
+            leave shapes and dimensions aside
+            say nothing of array dimensions
+            do without shapes
+            be free of talk about axes and dimensions""",
+        "data_type": """
+            leave data types aside
+            say nothing of types of values
+            do without data types
+            be free of talk about dtypes""",
+        "missing_values": """
+            leave missing values aside
+            say nothing of None, NaN or empty input
+            do without missing values
+            be free of talk about absent values""",
         "list": """
             be written as running prose
             read as continuous text
@@ -697,8 +901,10 @@ def shown(family: str, value: str) -> str:
         return SHOWN[family][value]
     if family == "year":
         return f"the year {value}" if value else YEAR_WITHOUT_VALUE
-    if family in {"uses", "parameter"}:
+    if family in {"uses", "parameter", "raises"}:
         return f"`{value}`"
+    if family in {"mentions", "discusses"} and value.islower() and not value.endswith("s"):
+        return f'"{value}"'
     return value
 
 
@@ -706,7 +912,7 @@ def third_person(phrase: str) -> str:
     """ "mention X" -> "mentions X"; "not mention X" -> "does not mention X"."""
     verb, _, rest = phrase.partition(" ")
     if verb == "not":
-        return f"does {phrase}"
+        return "is not " + rest[3:] if rest.startswith("be ") else f"does {phrase}"
     if verb in _IRREGULAR:
         bent = _IRREGULAR[verb]
     elif verb.endswith(("s", "sh", "ch", "x", "z")):
@@ -721,5 +927,5 @@ def third_person(phrase: str) -> str:
 def plural(phrase: str) -> str:
     """ "be short" -> "are short"; "not mention X" -> "do not mention X"."""
     if phrase.startswith("not "):
-        return f"do {phrase}"
+        return "are not " + phrase[7:] if phrase.startswith("not be ") else f"do {phrase}"
     return "are " + phrase[3:] if phrase.startswith("be ") else phrase

@@ -36,9 +36,12 @@ WEIGHTS: Mapping[str, float] = {
     "number": 1.0, "year": 3.0, "percentage": 3.0, "money": 3.0, "measure": 3.0,
     "example": 3.0, "caveat": 3.0, "reason": 3.0, "comparison": 2.0, "reader": 2.0, "definition": 2.5, "advice": 3.0,
     "further_reading": 2.0, "quotation": 1.5, "question": 1.5,
+    "date": 3.0, "figure": 1.5, "history": 2.5, "process": 2.5, "benefit": 2.5, "risk": 2.5, "place": 2.5, "attribution": 2.5,
+    "uncertainty": 2.0, "superlative": 2.0, "kinds": 2.0, "purpose": 2.5, "default": 2.5, "performance": 3.0, "shape": 2.0,
+    "data_type": 1.5, "missing_values": 3.0,
     "list": 1.0, "at_most_words": 0.2, "at_least_words": 0.2,
     "code_sample": 2.5, "source": 2.0, "section": 3.0, "parameter": 2.5, "raises": 3.0, "version": 3.0,
-    "language": 4.0, "approach": 2.0, "uses": 1.0, "comments": 1.5, "complexity": 3.0, "library": 2.0,
+    "language": 2.0, "approach": 2.0, "uses": 1.0, "comments": 1.5, "complexity": 3.0, "library": 2.0,
     "at_most_steps": 0.5, "at_least_steps": 0.5, "operation": 2.0, "decimals": 1.5, "unknown": 3.0, "total": 2.0,
     "arithmetic": 1.0, "answer_line": 1.0,
 }  # fmt: skip
@@ -107,7 +110,7 @@ class Verifiable:
             raise Rejected("no_positive", seed.id)
         answers = seed.attributes.get("answer", ""), seed.attributes.get("answer_sentence", "")
         positives = [
-            cut(f"P{i + 1}", p, seed.query, p.attributes.get("answer_sentence") or answers[0] or answers[1])
+            cut(f"P{i + 1}", p, seed.query, p.attributes.get("answer_sentence") or answers[1] or answers[0])
             for i, p in enumerate(_distinct(seed.positives)[:_MAX_POSITIVES])
         ]
         negatives = [
