@@ -21,7 +21,7 @@ from engine.topic import Passage
 class BeirSettings(JudgedSettings):
     """Where a BEIR data set lies, and which split is read."""
 
-    kind: Literal["beir"]
+    kind: Literal["beir"] = "beir"
     corpus: str = Field(default="beir", min_length=1, description="Name of the corpus.")
     licence: str = Field(default="unknown", description="Licence of the texts.")
     redistributable: bool = Field(default=False, description="Whether the texts may be exported to others.")

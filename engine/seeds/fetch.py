@@ -133,7 +133,7 @@ CORPORA: dict[str, PublicCorpus] = {
             "leetcode",
             "problem statements: LeetCode's terms of service",
             by_hand="LeetCode's statements may not be handed out. Bring rows of your own with the keys id, title, "
-            "statement and solutions (each with language and code), and set `path` of `seeds: {kind: leetcode}` to them.",
+            "statement and solutions (each with language and code), and set `path` of `seeds` to them.",
         ),
     )
 }
@@ -220,7 +220,8 @@ def _download(remote: RemoteFile, part: Path, on_progress: Progress, settings: F
         here = part.stat().st_size if part.exists() else 0
         raise FoilError(
             f"{remote.url} could not be fetched in {settings.attempts} attempts ({error}); {here:,} bytes are kept. "
-            f"Check the network (HTTPS_PROXY is honoured) and fetch again to go on, or bring the file to {part.parent} by hand"
+            f"Check the network (HTTPS_PROXY is honoured) and fetch again to go on, or bring the file to {part.parent} "
+            "by hand"
         ) from error
 
 

@@ -14,8 +14,9 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from engine.errors import SeedFormatError, UsageError
 from engine.ids import fraction_of
@@ -24,6 +25,10 @@ from engine.seeds.files import Line, lines, streams
 from engine.topic import Passage
 
 Qrels = dict[str, dict[str, int]]
+Paths = Annotated[
+    tuple[Path, ...], BeforeValidator(lambda given: given if isinstance(given, list | tuple) else (given,))
+]
+"""One path or several."""
 QREL = "a judgment: topic, iteration, document, grade; or query, document, grade"
 
 

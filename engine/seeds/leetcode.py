@@ -26,7 +26,7 @@ from engine.topic import Passage
 class LeetcodeSettings(CorpusSettings):
     """Where problems and solutions lie."""
 
-    kind: Literal["leetcode"]
+    kind: Literal["leetcode"] = "leetcode"
     corpus: str = Field(default="leetcode", min_length=1, description="Name of the corpus.")
     licence: str = Field(
         default="LeetCode statements: terms of service; texts may not be passed on", description="Licence of the texts."

@@ -34,7 +34,7 @@ _NUMBER_NOISE = re.compile(r"[\s,$]")
 class MetamathSettings(CorpusSettings):
     """Where the rows lie."""
 
-    kind: Literal["metamath"]
+    kind: Literal["metamath"] = "metamath"
     corpus: str = Field(default="metamath", min_length=1, description="Name of the corpus.")
     licence: str = Field(default="MIT", description="Licence of the texts.")
     redistributable: bool = Field(default=True, description="Whether the texts may be exported to others.")

@@ -24,7 +24,7 @@ from engine.errors import SeedFormatError
 from engine.protocols import SeedReader
 from engine.seeds.corpus import Candidate, CorpusReader, Draft, make_seed
 from engine.seeds.files import Line, lines, streams
-from engine.seeds.judged import JudgedReader, JudgedSettings, Qrels, Query, read_qrels
+from engine.seeds.judged import JudgedReader, JudgedSettings, Paths, Qrels, Query, read_qrels
 from engine.seeds.rows import Row, attributes_of, rows
 from engine.topic import Passage
 
@@ -34,14 +34,14 @@ NO_ANSWER = "No Answer Present."
 class MsmarcoSettings(JudgedSettings):
     """Either `path` (rows), or `collection`, `queries` and `qrels` together."""
 
-    kind: Literal["msmarco"]
+    kind: Literal["msmarco"] = "msmarco"
     corpus: str = Field(default="msmarco", min_length=1, description="Name of the corpus.")
     licence: str = Field(default="MS MARCO: non-commercial research purposes only", description="Licence of the texts.")
     redistributable: bool = Field(default=False, description="Whether the texts may be exported to others.")
     path: Path | None = Field(default=None, description="File or folder of rows: jsonl, JSON array or Parquet.")
     collection: Path | None = Field(default=None, description="Passages, one a line: id, tab, text.")
     queries: Path | None = Field(default=None, description="Queries, one a line: id, tab, text.")
-    qrels: tuple[Path, ...] = Field(default=(), description="Files of relevance judgments.")
+    qrels: Paths = Field(default=(), description="Files of relevance judgments.")
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:

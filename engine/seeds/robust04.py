@@ -17,7 +17,7 @@ from pydantic import Field
 
 from engine.errors import SeedFormatError, UsageError
 from engine.seeds.files import streams
-from engine.seeds.judged import JudgedReader, JudgedSettings, Qrels, Query, read_qrels
+from engine.seeds.judged import JudgedReader, JudgedSettings, Paths, Qrels, Query, read_qrels
 from engine.seeds.trec import blocks, document_topics, documents, topics
 from engine.topic import Passage
 
@@ -25,14 +25,14 @@ from engine.topic import Passage
 class Robust04Settings(JudgedSettings):
     """Where a TREC collection lies, and what of it is used."""
 
-    kind: Literal["robust04"]
+    kind: Literal["robust04"] = "robust04"
     corpus: str = Field(default="robust04", min_length=1, description="Name of the corpus.")
     licence: str = Field(
         default="TREC disks 4 and 5: NIST agreement; texts may not be passed on", description="Licence of the texts."
     )
     redistributable: bool = Field(default=False, description="Whether the texts may be exported to others.")
     topics: Path = Field(description="File of topics.")
-    qrels: tuple[Path, ...] = Field(min_length=1, description="Files of relevance judgments.")
+    qrels: Paths = Field(min_length=1, description="Files of relevance judgments.")
     documents: Path = Field(description="File, folder or tar archive of documents, plain, .gz or .Z.")
     query: Literal["title", "description"] = Field(
         default="title", description="The part of the topic that is the query; the other one where a topic lacks it."

@@ -34,7 +34,7 @@ class Columns(Settings):
 class TableSettings(CorpusSettings):
     """Where the table lies, and what its columns mean."""
 
-    kind: Literal["table"]
+    kind: Literal["table"] = "table"
     licence: str = Field(default="unknown", description="Licence of the texts.")
     redistributable: bool = Field(default=False, description="Whether the texts may be exported to others.")
     path: Path = Field(description="File or folder of rows: jsonl, JSON array, Parquet, CSV or TSV.")
