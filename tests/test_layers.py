@@ -21,7 +21,7 @@ FENCES = {
     "vllm": set(),
     "torch": {"trainer"},
     "transformers": {"trainer"},
-    "sentence_transformers": set(),
+    "sentence_transformers": {"trainer"},
 }
 
 
