@@ -26,8 +26,8 @@ VALIDATORS: dict[str, tuple[type[Settings], Callable[[Any], Validator | Screen]]
 SCREENS = ("duplicates",)
 """The kinds above that see seeds and not topics."""
 
-DEFAULT_VALIDATORS = ("shape", "newline_truncation", "leak", "constraint_check", "duplicates")
-"""What a job gets that names none."""
+DEFAULT_VALIDATORS = ("shape", "leak", "constraint_check", "duplicates")
+"""What a job gets that names none. `newline_truncation` is for other writers: the rule writer means its paragraphs."""
 
 
 def validators_of(chosen: Sequence[Settings]) -> tuple[Validator, ...]:

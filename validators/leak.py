@@ -9,8 +9,8 @@ An instruction may say what the wanted passage is like; it may not be that passa
 
 What is *not* a leak: words that the query holds already (they give nothing new), and the terms that a verifiable
 constraint names ("mentions the Treaty of Versailles"). Naming a term is what such a constraint is for: it is true of
-every passage with the term, and whoever asks can know it beforehand. So a shared run that lies inside the query or
-inside a constraint's value does not count, unless that value is itself as long as a sentence. The known answer is no
+every passage with the term, and whoever asks can know it beforehand. So of a shared run only those words count that do
+not repeat the query or a constraint's value, unless that value is itself as long as a sentence. The known answer is no
 such term: who names it needs no search. Answers of one short word or number ("3", "yes") occur by chance and are not
 looked for.
 
@@ -44,7 +44,7 @@ class LeakSettings(Settings):
     """How much an instruction may have in common with what it asks for."""
 
     kind: Literal["leak"] = "leak"
-    sentence_words: int = Field(8, ge=3, description="words in a row that are a quotation")
+    sentence_words: int = Field(8, ge=3, description="new words in a row that are a quotation")
     phrase_words: int = Field(4, ge=2, description="words in a row that count as repeated")
     repeated_share: float = Field(0.5, gt=0, le=1, description="share of the instruction's words that may be repeated")
 
@@ -72,40 +72,32 @@ class Leaks:
 
     def _leaks(self, intent: Intent, relevant: Sequence[Passage], topic: Topic) -> Iterator[Leak]:
         instruction, query = _words(intent.instruction), _words(intent.query)
-        known = _Known([query, *self._terms(intent)])
+        given = self._given(instruction, query, intent)
         yield from _answers_in(instruction, query, topic.attributes)
         for passage in relevant:
             yield from _answers_in(instruction, query, passage.attributes)
             yield from _names_in(intent, instruction, query, passage)
-            yield from self._shared(instruction, passage, known)
+            yield from self._shared(instruction, given, passage)
 
-    def _terms(self, intent: Intent) -> Iterator[Words]:
-        """What the instruction's constraints name, save what is as long as a sentence."""
-        terms = (_words(constraint.value) for constraint in constraints_of(intent))
-        return (term for term in terms if len(term) < self._settings.sentence_words)
+    def _given(self, instruction: Words, query: Words, intent: Intent) -> set[int]:
+        """The places in the instruction where it repeats the query, or names what a constraint is about."""
+        spans = list(_shared_runs(instruction, query, min(self._settings.phrase_words, len(query))))
+        for term in (_words(constraint.value) for constraint in constraints_of(intent)):
+            if len(term) < self._settings.sentence_words:
+                spans += _shared_runs(instruction, term, len(term))
+        return {place for span in spans for place in span}
 
-    def _shared(self, instruction: Words, passage: Passage, known: _Known) -> Iterator[Leak]:
-        text = _words(passage.text)
-        runs = [run for run in _shared_runs(instruction, text, self._settings.phrase_words) if not known.holds(run)]
+    def _shared(self, instruction: Words, given: set[int], passage: Passage) -> Iterator[Leak]:
+        runs = list(_shared_runs(instruction, _words(passage.text), self._settings.phrase_words))
+        new = [sum(place not in given for place in run) for run in runs]
         if not runs:
             return
-        longest, repeated = max(runs, key=len), sum(map(len, runs)) / len(instruction)
-        evidence = f"passage {passage.id} has {_shown(longest)!r}"
-        if len(longest) >= self._settings.sentence_words:
-            yield "quotes_passage", evidence, float(len(longest))
-        elif repeated > self._settings.repeated_share:
-            yield "repeats_passage", evidence, round(repeated, 4)
-
-
-class _Known:
-    """Word sequences that may be repeated freely."""
-
-    def __init__(self, texts: Sequence[Words]) -> None:
-        self._texts = [_fenced(text) for text in texts]
-
-    def holds(self, run: Words) -> bool:
-        """Whether one of them has the whole run."""
-        return any(_fenced(run) in text for text in self._texts)
+        most, share = max(zip(new, runs, strict=True), key=lambda one: one[0]), sum(new) / len(instruction)
+        evidence = f"passage {passage.id} has {_shown(instruction[most[1].start : most[1].stop])!r}"
+        if most[0] >= self._settings.sentence_words:
+            yield "quotes_passage", evidence, float(most[0])
+        elif share > self._settings.repeated_share:
+            yield "repeats_passage", evidence, round(share, 4)
 
 
 def _answers_in(instruction: Words, query: Words, attributes: Mapping[str, str]) -> Iterator[Leak]:
@@ -131,18 +123,18 @@ def _adds(instruction: Words, words: Words, query: Words) -> bool:
     return _fenced(words) in _fenced(instruction) and _fenced(words) not in _fenced(query)
 
 
-def _shared_runs(left: Words, right: Words, least: int) -> Iterator[Words]:
-    """The longest runs of `left`, none inside another, of at least `least` words that `right` has too, in order."""
-    grams = {tuple(right[i : i + least]) for i in range(len(right) - least + 1)}
+def _shared_runs(left: Words, right: Words, least: int) -> Iterator[range]:
+    """Where in `left` stand the longest runs of `least` words or more that `right` has too; in order, apart."""
+    grams = {tuple(right[i : i + least]) for i in range(len(right) - least + 1)} if least else set()
     whole, at = _fenced(right), 0
-    while at + least <= len(left):
+    while at + least <= len(left) and grams:
         end = at + least
         if tuple(left[at:end]) not in grams:
             at += 1
             continue
         while end < len(left) and _fenced(left[at : end + 1]) in whole:
             end += 1
-        yield left[at:end]
+        yield range(at, end)
         at = end
 
 

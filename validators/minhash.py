@@ -64,10 +64,12 @@ class Sketcher:
         return sketch
 
 
-def similarity(left: Hashes, right: Hashes) -> float:
-    """The estimated Jaccard similarity of two sketches' shingle sets, in [0, 1]."""
-    equal = np.mean(left[:_BANDS].view(np.uint8) == right[:_BANDS].view(np.uint8))
-    return max(0.0, float((equal - 1 / 256) / (1 - 1 / 256)))
+def similarities(sketch: Hashes, others: Hashes) -> NDArray[np.float64]:
+    """[M]: the estimated Jaccard similarity of the sketch's shingle set and those of `others` [M, 13], in [0, 1]."""
+    columns = np.ascontiguousarray(others[:, :_BANDS]).view(np.uint8)
+    equal = np.mean(columns == sketch[:_BANDS].view(np.uint8), axis=1)
+    estimated: NDArray[np.float64] = np.maximum(0.0, (equal - 1 / 256) / (1 - 1 / 256))
+    return estimated
 
 
 class SketchStore:
@@ -86,17 +88,19 @@ class SketchStore:
     def meet(self, sketch: Hashes, least: float) -> Match | None:
         """The kept text most like this one, if their similarity is at least `least`; else keeps this one."""
         met, slots, known = self._walk(sketch)
-        matches = (self._match(number, sketch) for number in sorted(set(met)))
-        best = max(matches, key=lambda match: (match.exact, match.similarity), default=None)
-        if best and (best.exact or best.similarity >= least):
+        best = self._best(sorted(set(met)), sketch) if met else None
+        if best and best.similarity >= least:
             return best
         self._keep(sketch, slots, known < _SAME_KEY)
         return None
 
-    def _match(self, number: int, sketch: Hashes) -> Match:
-        kept = self._sketches[number]
-        exact = bool(kept[-1] == sketch[-1])
-        return Match(number, 1.0 if exact else similarity(kept, sketch), exact)
+    def _best(self, numbers: list[int], sketch: Hashes) -> Match:
+        """The exact repeat among them, or else the most similar; of equals the earliest."""
+        others = self._sketches[numbers]
+        exact = others[:, -1] == sketch[-1]
+        alike = similarities(sketch, others)
+        row = int(np.argmax(alike + exact))
+        return Match(numbers[row], 1.0 if exact[row] else float(alike[row]), bool(exact[row]))
 
     def _walk(self, sketch: Hashes) -> tuple[list[int], Places, Places]:
         """The texts that share a key with the sketch; a column's empty slot after them, and how many they are there."""

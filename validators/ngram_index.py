@@ -142,6 +142,8 @@ class NgramIndex:
         words that more than 32 items share, the first 32 items are seen.
         """
         hits: list[Hit] = []
+        if not self.hashes.size:
+            return hits
         begin = 0
         for raws in batches(map(normalise, texts)):
             batch = read_batch(raws)
