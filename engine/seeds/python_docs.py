@@ -37,7 +37,7 @@ from engine.topic import Passage, Seed
 
 _LOG = logging.getLogger(__name__)
 
-_MIN_WORDS = 40
+_MIN_WORDS = 32
 _BATCH = 256
 
 _PERMISSIVE = frozenset(["PSF-2.0", "BSD-3-Clause", "BSD-2-Clause", "Apache-2.0", "MIT", "ISC", "0BSD", "CC0-1.0"])

@@ -4,10 +4,10 @@
 
 **The same thing**: objects of one simple name (case and underscores aside), of one sort (class, or function and
 method) and of the same qualifiers (`_QUALIFIERS`, in name or summary: sparse, masked, rolling ...), if their summaries
-have enough content words in common: half of all for functions of two libraries, words such as "array", "tensor" and
-"element" not counted; three quarters where one is a method; all of them, "array" and the like included, within one
-library. Narrow on purpose: `numpy.sqrt` and `torch.sqrt` pass, `shutil.copy` and `numpy.copy`, `gzip.open` and
-`lzma.open` do not.
+have enough content words in common, words such as "array", "tensor" and "element" not counted: half of all; three
+quarters where one is a method; a fifth for functions of two array libraries, which name the same mathematics alike.
+Within one library all words, "array" and the like included. Narrow on purpose: `numpy.sqrt` and `torch.sqrt` pass,
+`shutil.copy` and `numpy.copy`, `gzip.open` and `lzma.open` do not.
 **Surely something else**: neither its summary shares half of the content words, nor does it have the same simple name
 and any word in common, nor is it owner or member of the object, nor a near-copy of a positive.
 
@@ -25,24 +25,29 @@ from engine.seeds.bm25 import Bm25Index
 from engine.seeds.doc_queries import word_set
 from engine.topic import Passage
 
-SAME, SAME_METHOD, NEAR_COPY = 0.5, 0.75, 0.8
-"""Shares of common words from which on two summaries mean the same (the second: one a method's), two texts are one."""
+SAME, SAME_METHOD, SAME_MATHEMATICS = 0.5, 0.75, 0.21
+"""Shares of common content words from which on summaries mean the same: of functions, methods, array functions."""
+NEAR_COPY = 0.8
+"""Share of common words from which on two texts are one."""
 MAX_SAME = 4
 """An object with more namesakes of one meaning than this is not what a query can ask for."""
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*|\d+")
 _STOP = word_set(
     """a an the of in on to for from by with at as and or is are be been that this these those it its into over given
-    each all any one which whose whether if when not no using used use via based such other than then between per along"""
+    each all any one which whose whether if when not no using used use via based such other than then between per
+    along"""
 )
 _LIBRARY_WORDS = word_set(
     """return compute calculate get array tensor element wise elementwise input output new value object function python
     numpy torch pandas scipy pyarrow arrow x y s dataframe sery series index ndarray matrix like specified provided axis
     dimension current create construct make perform apply evaluate self obj instance argument"""
 )
+_ARRAY_LIBRARIES = word_set("numpy scipy torch pyarrow")
 _QUALIFIERS = word_set(
     """sparse masked ma mask group groupby rolling expanding window weighted quantized chunked categorical interval
-    period decimal context distributed nested complex cuda xpu mtia mps cmath char string random"""
+    period decimal context distributed nested complex cuda xpu mtia mps cmath char string random cluster
+    interpolative matlib tensorboard hub jvm npy"""
 )
 """Words that make two objects of one name different things when only one of them has it."""
 
@@ -149,8 +154,11 @@ def same_thing(one: Entry, other: Entry) -> bool:
         return False
     if one.library == other.library:
         return one.words == other.words
-    needed = SAME_METHOD if "method" in {one.kind, other.kind} else SAME
-    return _shared(meaning(one.words), meaning(other.words)) >= needed
+    common = _shared(meaning(one.words), meaning(other.words))
+    if "method" in {one.kind, other.kind}:
+        return common >= SAME_METHOD
+    mathematics = one.kind == "function" and {one.library, other.library} <= _ARRAY_LIBRARIES
+    return common >= (SAME_MATHEMATICS if mathematics else SAME)
 
 
 def _perhaps_relevant(entry: Entry, other: Entry) -> bool:
