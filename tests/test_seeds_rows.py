@@ -85,7 +85,7 @@ def test_a_bad_csv_record_is_named_and_the_next_one_still_read(tmp_path: Path) -
 
 def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,a\n1,2\n")
-    with pytest.raises(SeedFormatError, match="a header of distinct column names"):
+    with pytest.raises(UsageError, match="a header of distinct column names"):
         values(tmp_path / "t.csv")
 
 
@@ -111,7 +111,7 @@ def test_a_json_array_is_read_across_any_chunk_border(
 )
 def test_a_broken_json_array_ends_with_its_place(tmp_path: Path, text: str, expected: str) -> None:
     (tmp_path / "t.json").write_text(text)
-    with pytest.raises(SeedFormatError, match=expected):
+    with pytest.raises(UsageError, match=expected):
         values(tmp_path / "t.json")
 
 

@@ -10,6 +10,7 @@ looks for negatives).
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,7 @@ Paths = Annotated[
     tuple[Path, ...], BeforeValidator(lambda given: given if isinstance(given, list | tuple) else (given,))
 ]
 """One path or several."""
+_GRADE = re.compile(r"-?\d+")
 QREL = "a judgment: topic, iteration, document, grade; or query, document, grade"
 
 
@@ -145,15 +147,12 @@ def read_qrels(paths: Iterable[Path], max_row_bytes: int) -> Qrels:
 
 
 def _judge(qrels: Qrels, line: Line) -> None:
-    text = (line.raw or b"?").decode("utf-8", "replace")
+    text = "a line that is too long" if line.raw is None else line.raw.decode("utf-8", "replace")
     fields = text.split()
     if not fields or (line.number == 1 and fields[-1] == "score"):
         return
-    try:
-        query, document, grade = fields[0], fields[-2], int(fields[-1])
-    except (IndexError, ValueError) as error:
-        raise SeedFormatError(line.name, line.number, QREL, text) from error
-    if len(fields) not in (3, 4):
-        raise SeedFormatError(line.name, line.number, QREL, text)
-    grades = qrels.setdefault(query, {})
-    grades[document] = max(grade, grades.get(document, grade))
+    grade = fields[-1] if len(fields) in {3, 4} else ""
+    if not _GRADE.fullmatch(grade):
+        raise UsageError(f"{line.name}:{line.number}: expected {QREL}, found {text[:120]!r}; mend the line")
+    grades = qrels.setdefault(fields[0], {})
+    grades[fields[-2]] = max(int(grade), grades.get(fields[-2], int(grade)))

@@ -168,7 +168,7 @@ def array_rows(stream: Stream, max_row_bytes: int) -> Iterator[Record]:
             more = _more(stream, text, number) if len(buffer) - at <= max_row_bytes else ""
             if not more:
                 expected = f"a JSON object of at most {max_row_bytes:,} bytes ({error})"
-                raise SeedFormatError(stream.name, number + 1, expected, buffer[at : at + 120]) from error
+                raise _hopeless(stream, number + 1, expected, buffer[at : at + 120]) from error
             buffer, at = buffer[at:] + more, 0
             continue
         number, at = number + 1, end
@@ -187,7 +187,12 @@ def _more(stream: Stream, text: io.TextIOWrapper, number: int) -> str:
     except DAMAGE as error:
         raise damaged(stream.name, f"after item {number}: {error}") from error
     except UnicodeDecodeError as error:
-        raise SeedFormatError(stream.name, number + 1, "UTF-8 text", str(error)) from error
+        raise _hopeless(stream, number + 1, "UTF-8 text", str(error)) from error
+
+
+def _hopeless(stream: Stream, place: int, expected: str, found: str) -> UsageError:
+    """The error after which the rest of the file cannot be read, so that skipping is no cure."""
+    return UsageError(f"{stream.name}:{place}: expected {expected}, found {found!r}; mend the file")
 
 
 def delimited_rows(stream: Stream, max_row_bytes: int, delimiter: str) -> Iterator[Record]:
@@ -196,7 +201,7 @@ def delimited_rows(stream: Stream, max_row_bytes: int, delimiter: str) -> Iterat
     reader = csv.reader(_TextLines(stream, max_row_bytes), delimiter=delimiter, strict=True)
     header = next(reader, [])
     if len(set(header)) != len(header):
-        raise SeedFormatError(stream.name, 1, "a header of distinct column names", delimiter.join(header))
+        raise _hopeless(stream, 1, "a header of distinct column names", delimiter.join(header))
     while True:
         try:
             fields = next(reader)

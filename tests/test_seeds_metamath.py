@@ -1,0 +1,126 @@
+"""Mathematics: what counts as a right solution, what the answer is, and whose solutions may be negatives."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.errors import SeedFormatError
+from engine.seeds.metamath import MetamathReader, MetamathSettings
+from engine.topic import Seed
+
+GSM8K = {
+    "question": "Ada packs 4 crates of 6 jars. How many jars?",
+    "answer": "Ada packs 4*6 = <<4*6=24>>24 jars.\n#### 24",
+}
+
+
+def seeds(folder: Path, *rows: object, **settings: Any) -> list[Seed]:
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return list(MetamathReader(MetamathSettings(path=folder / "rows.jsonl", **{"negatives": 0, **settings})))
+
+
+def test_calculator_notes_go_and_the_answer_is_named(tmp_path: Path) -> None:
+    (seed,) = seeds(tmp_path, GSM8K)
+    assert (seed.id, seed.query) == ("rows.jsonl:1", GSM8K["question"])
+    assert [p.text for p in seed.positives] == ["Ada packs 4*6 = 24 jars.\n#### 24"]
+    assert dict(seed.attributes) == {"answer": "24", "answer_sentence": "#### 24"}
+    assert seed.attributes["answer_sentence"] in seed.positives[0].text
+
+
+def test_a_metamathqa_row_names_its_type_its_origin_and_its_last_answer(tmp_path: Path) -> None:
+    row = {
+        "type": "GSM_Rephrased",
+        "query": "How many jars are in Ada's 4 crates of 6?",
+        "original_question": GSM8K["question"],
+        "response": "4 * 6 = 24.\n#### 24\nThe answer is: 24",
+    }
+    (seed,) = seeds(tmp_path, row)
+    assert dict(seed.attributes) == {
+        "answer": "24",
+        "answer_sentence": "The answer is: 24",
+        "original_question": GSM8K["question"],
+        "type": "GSM_Rephrased",
+    }
+    assert [p.text for p in seed.positives] == [row["response"]]
+
+
+def test_sampled_solutions_are_positives_or_negatives_as_they_are_right_or_wrong(tmp_path: Path) -> None:
+    row = {
+        "question": GSM8K["question"],
+        "ground_truth": "4*6 = <<4*6=24>>24\nA: 24",
+        "small": {"is_correct": False, "solution": "4+6 = 10\nA: 10"},
+        "large": {"is_correct": True, "solution": "6+6+6+6 = 24\nA: 24"},
+    }
+    (seed,) = seeds(tmp_path, row)
+    assert [(p.text, p.role, dict(p.attributes)) for p in (*seed.positives, *seed.negatives)] == [
+        ("4*6 = 24\nA: 24", "seed_positive", {}),
+        ("6+6+6+6 = 24\nA: 24", "seed_positive", {"model": "large"}),
+        ("4+6 = 10\nA: 10", "seed_negative", {"model": "small"}),
+    ]
+    assert seed.attributes["answer"] == "24"
+
+
+@pytest.mark.parametrize(
+    ("solution", "right"),
+    [
+        ({"inv_question_pred_answer": "So x is 80,000.", "pred_inv_answer_cleaned": "80000"}, True),
+        ({"inv_question_pred_answer": "So x is 8.", "pred_inv_answer_cleaned": "8"}, False),
+        ({"output": "\nThe value of x is 80,000.\n#### 80,000\nThe answer is: 80,000"}, True),
+        ({"output": "The value of x is 8.\n#### 8"}, False),
+        ({"output": "I do not know."}, False),
+    ],
+)
+def test_a_backward_solution_is_relevant_only_where_it_reaches_the_answer(
+    tmp_path: Path, solution: dict[str, str], right: bool
+) -> None:
+    row = {"question": "What is x?", "answer": "80000", "original_question": "A house costs $80,000.", **solution}
+    (seed,) = seeds(tmp_path, row)
+    assert (len(seed.positives), len(seed.negatives)) == ((1, 0) if right else (0, 1))
+    assert seed.attributes["original_question"] == "A house costs $80,000."
+
+
+def test_a_question_of_the_same_origin_gives_no_negative(tmp_path: Path) -> None:
+    rows = [
+        {
+            "query": f"jars in crates, asked {way}",
+            "original_question": origin,
+            "response": f"It is {n}.\nThe answer is: {n}",
+        }
+        for n, (way, origin) in enumerate([("plainly", "A"), ("twice", "A"), ("by Bo", "B")])
+    ]
+    first, second, third = seeds(tmp_path, *rows, negatives=5)
+    assert [p.text[:8] for p in first.negatives] == ["It is 2."]
+    assert [p.text[:8] for p in second.negatives] == ["It is 2."]
+    assert len(third.negatives) == 1  # one passage an origin, so that near questions vary
+    assert third.negatives[0].text[:8] in {"It is 0.", "It is 1."}
+
+
+def test_rows_of_a_tree_are_named_by_file_and_line(tmp_path: Path) -> None:
+    for name in ("test.jsonl", "more/train.jsonl"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(json.dumps(GSM8K) + "\n")
+    reader = MetamathReader(MetamathSettings(path=tmp_path, negatives=0))
+    assert [seed.id for seed in reader] == ["more/train.jsonl:1", "test.jsonl:1"]
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ({"question": "Q"}, "a text under 'answer'"),
+        ({"question": "Q", "answer": "24"}, "a solution that ends with `#### answer`"),
+        ({"answer": "It is 24.\n#### 24"}, "a text under 'question'"),
+        (
+            {"question": "Q", "ground_truth": "A: 1", "m": {"solution": "A: 1"}},
+            "true or false under 'is_correct' of 'm'",
+        ),
+        ({"query": "Q", "response": ""}, "a text under 'response'"),
+    ],
+)
+def test_a_row_that_is_neither_is_refused(tmp_path: Path, row: dict[str, Any], expected: str) -> None:
+    with pytest.raises(SeedFormatError, match=f"rows.jsonl:2: expected {expected}"):
+        seeds(tmp_path, GSM8K, row)
+    assert len(seeds(tmp_path, GSM8K, row, on_error="skip")) == 1
