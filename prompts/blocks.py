@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from engine.topic import Passage
 from prompts.families import FAMILIES, Kind, code_lines
@@ -49,8 +50,22 @@ class Cut:
     """Whether the blocks together are the whole passage, or all but a tenth of it."""
     kind: Kind = "text"
 
+    @property
+    def listing(self) -> str:
+        """The labelled blocks as a prompt shows them, core blocks starred."""
+        return "\n".join(
+            f"{b.label}{'*' if b.core else ''}: {f'({b.header.strip()}) ' if b.header else ''}{b.text}"
+            for b in self.blocks
+        )
 
-_SENTENCE_END = re.compile(r"[.!?][\"')\]”]*(\s+)(?=[A-Z0-9\"'(\[“•])")
+    @property
+    def facts(self) -> str:
+        """The title and the attributes that constraints look at, as a prompt shows them."""
+        shown = {k: self.passage.attributes.get(k, "") for k in ("form", "language", "library", "query")}
+        return " | ".join([self.passage.title, *(f"{k}: {v}" for k, v in shown.items() if v)])
+
+
+_SENTENCE_END = re.compile(r"[.!?][\"')\]”]*(\s+)(?=[A-Z0-9\"'(\[“•])|(?<=\s)\.(\s+)(?=\w)")
 _ABBREVIATION = re.compile(
     r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Adm|Gen|Col|Lt|Jr|Sr|vs|No|Fig|Eq|approx|etc|al|e\.g|i\.e|cf|U\.S|[A-Z]))$|^\d+$"
 )
@@ -71,10 +86,11 @@ def _sentences(text: str) -> list[tuple[str, str]]:
     pieces: list[tuple[str, str]] = []
     start, gap = 0, ""
     for end in _SENTENCE_END.finditer(text):
-        if end.start(1) - start < 25 or _ABBREVIATION.search(text[max(start, end.start() - 7) : end.start()]):
+        group = end.lastindex or 1
+        if end.start(group) - start < 25 or _ABBREVIATION.search(text[max(start, end.start() - 7) : end.start()]):
             continue
-        pieces.append((gap, text[start : end.start(1)]))
-        start, gap = end.end(), end.group(1)
+        pieces.append((gap, text[start : end.start(group)]))
+        start, gap = end.end(), end.group(group)
     pieces.append((gap, text[start:]))
     if len(pieces) > 1 and len(pieces[-1][1]) < 25:
         gap, tail = pieces.pop()
@@ -166,13 +182,17 @@ def _are_steps(lines: Sequence[str]) -> bool:
     return 2 * ends >= len(lines) and 3 * starts >= 2 * len(lines)
 
 
+_SPOKEN = frozenset({"", "en", "english"})
+
+
 def kind_of(passage: Passage) -> Kind:
     """What sort of text a passage is: which constraints make sense for it, and how it may be cut."""
     form = passage.attributes.get("form", "")
     if form in ("source", "documentation"):
         return "code" if form == "source" else "documentation"
     text = passage.text[:1500]
-    if code_lines(text) * 4 >= text.count("\n") + 1:
+    lines = code_lines(text)
+    if lines * 4 >= text.count("\n") + 1 or (lines > 1 and passage.attributes.get("language", "") not in _SPOKEN):
         return "code"
     if "library" in passage.attributes or "\n>>> " in text or text.startswith(">>> "):
         return "documentation"
@@ -211,7 +231,7 @@ def _shortened(text: str) -> str:
 def cut(name: str, passage: Passage, query: str = "", answer: str = "") -> Cut:
     """The passage in blocks, those that answer the query marked as core (needs the query; `answer` helps if known)."""
     text, kind = passage.text[:MAX_TEXT], kind_of(passage)
-    found = [b for b in _pieces(text, kind) if b.text.strip()]
+    found = [b for b in _pieces(text, kind) if b.text.strip()] or [Block("", text)]
     raw = found[:MAX_BLOCKS]
     short = [b.text if kind == "code" else _shortened(b.text) for b in raw]
     core = _core([b.text for b in raw], query, answer, kind) if query else frozenset[int]()
@@ -241,6 +261,7 @@ _MEANING = re.compile(
 _FINAL = re.compile(r"^#### |\banswer(?: is|:)", re.IGNORECASE)
 
 
+@lru_cache(maxsize=256)
 def stems(text: str) -> frozenset[str]:
     """The text's content words by their first five letters: enough to see that two texts speak of the same thing."""
     return frozenset(w[:5] for w in map(str.lower, _WORD.findall(text)) if w not in COMMON and len(w) > 2)

@@ -26,6 +26,8 @@ _WHOLE = 1200
 _TRIES = 4
 _LIST_RANK = 6
 _LONGEST_LOAN = 300
+NO_LOANS = frozenset({"code", "mathematics"})
+_FORMAL = frozenset({"at_most_words", "at_least_words", "at_most_steps", "at_least_steps"})
 _PHRASES = frozenset({"mentions", "names", "discusses"})
 _FIGURES = frozenset({"number", "year"})
 T = TypeVar("T")
@@ -62,7 +64,7 @@ class PairFinder:
         dual: bool,
     ) -> None:
         self._positives, self._negatives = positives, negatives
-        self._families: Mapping[Kind, list[str]] = {k: [f for f in families if f in of] for k, of in OF_KIND.items()}
+        self._families: Mapping[Kind, list[str]] = {k: _fitting(families, of) for k, of in OF_KIND.items()}
         self._room, self._rng, self._dual = room, rng, dual
         self._query_stems = stems(query)
         self.blocks = Blocks([*positives, *negatives])
@@ -162,7 +164,7 @@ class PairFinder:
 
     def _with_loans(self, cut: Cut) -> Iterator[Pair]:
         """The passage with a borrowed sentence, beside the passage as it is or with another such."""
-        if cut.kind == "code":
+        if cut.kind in NO_LOANS:
             return
         free = _free(cut)
         plain = self._opening(cut)
@@ -178,7 +180,7 @@ class PairFinder:
 
     def _loans(self, cut: Cut) -> list[Block]:
         """A short block of each of three negatives of the same kind of text."""
-        alike = [n for n in self._negatives if n.kind == cut.kind != "code"]
+        alike = [n for n in self._negatives if n.kind == cut.kind and n.kind not in NO_LOANS]
         return [b for n in self.shuffled(alike)[:3] for b in self.shuffled(n.blocks)[:1] if len(b.text) < _LONGEST_LOAN]
 
     # --- what parts them ---
@@ -213,6 +215,12 @@ class PairFinder:
         """Whether the other passage has none of the phrase's words, and the phrase is more than the query's subject."""
         own = stems(phrase)
         return bool(own) and not own & stems(body(other)) and not own <= self._query_stems
+
+
+def _fitting(families: Sequence[str], kind: frozenset[str]) -> list[str]:
+    """The families of a kind of text, in order; bounds on length only where they come early, else they fill every gap."""
+    fitting = [f for f in families if f in kind]
+    return [f for i, f in enumerate(fitting) if f not in _FORMAL or i < len(fitting) // 2]
 
 
 def _free(cut: Cut) -> list[Block]:

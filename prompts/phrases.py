@@ -71,6 +71,25 @@ class Phrases:
 _BEFORE_VERB = frozenset(
     "to can could will would may might must should not don't doesn't cannot they we you i he she it who that which and".split()
 )
+_ARTICLES = frozenset("the a an of its his her this their our my".split())
+_NOUN_ENDINGS = (
+    "tion",
+    "sion",
+    "ment",
+    "ity",
+    "ness",
+    "ance",
+    "ence",
+    "ism",
+    "ist",
+    "ship",
+    "ure",
+    "logy",
+    "phy",
+    "ers",
+    "ors",
+    "ings",
+)
 _NO_NOUN = ("ed", "ing", "ive", "ous", "able", "ible", "ful", "less", "ize", "ise")
 
 
@@ -84,24 +103,30 @@ def _is_noun_like(word: str) -> bool:
     return not word.endswith(_NO_NOUN)
 
 
-def _runs(text: str) -> list[tuple[bool, bool, list[str]]]:
-    """Runs of content words: whether at the start of a sentence or line, whether a verb may come first, the words."""
-    runs: list[tuple[bool, bool, list[str]]] = []
-    run: list[str] = []
-    opening = run_opening = True
-    before = run_before = ""
+@dataclass(slots=True)
+class _Run:
+    """Content words in a row. `opening`: at the start of a sentence or line; `before`, `after`: the tokens beside it."""
+
+    words: list[str]
+    opening: bool
+    before: str
+    after: str = ""
+
+
+def _runs(text: str) -> list[_Run]:
+    runs: list[_Run] = []
+    run: _Run | None = None
+    before = "\n"
     for token in _TOKEN.findall(text):
         if _is_content(token):
-            if not run:
-                run_opening, run_before = opening, before
-            run.append(token)
-        elif run:
-            runs.append((run_opening, run_before in _BEFORE_VERB, run))
-            run = []
-        opening = token in ".!?\n:;-*#>|"
+            if run is None:
+                run = _Run([], before in ".!?\n:;-*#>|", before)
+                runs.append(run)
+            run.words.append(token)
+        elif run is not None:
+            run.after = token
+            run = None
         before = token.lower()
-    if run:
-        runs.append((run_opening, run_before in _BEFORE_VERB, run))
     return runs
 
 
@@ -123,27 +148,38 @@ def phrases_of(text: str) -> Phrases:
     terms: dict[str, None] = {}
     names: dict[str, None] = {}
     counts: dict[str, int] = {}
-    for opening, after_auxiliary, run in _runs(text):
-        name = _names_of(opening, run)
+    for run in _runs(text):
+        name = _names_of(run.opening, run.words)
         if name:
             names[name] = None
-        words = [w for w in run if not any(c in _ODD for c in w)]
+        words = [w for w in run.words if not any(c in _ODD for c in w)]
         for word in words:
             low = word.lower()
             if len(low) > 4 and _is_noun_like(low):
                 counts[low] = counts.get(low, 0) + 1
-        if len(words) == len(run):
-            term = _term(words[1:] if after_auxiliary and not words[0][0].isupper() else words)
-            if term:
-                terms[term if name else term.lower()] = None
+        term = _term(run) if len(words) == len(run.words) else ""
+        if term:
+            terms[term if name else term.lower()] = None
     return Phrases(tuple(terms), tuple(names), tuple(w for w, n in counts.items() if n > 1))
 
 
-def _term(words: list[str]) -> str:
-    """The run as a noun phrase: without a participle at either end; "" where nothing telling is left."""
+def _term(run: _Run) -> str:
+    """The run as a noun phrase: without a verb or participle at either end; "" where nothing telling is left."""
+    words = run.words
+    if run.before in _BEFORE_VERB and not words[0][0].isupper():
+        words = words[1:]
     while words and not _is_noun_like(words[-1]):
         words = words[:-1]
     if len(words) > 1 and words[0].endswith("ing"):
         words = words[1:]
-    fits = 1 <= len(words) <= _MAX_WORDS and (len(words) > 1 or len(words[0]) > 4)
-    return " ".join(words) if fits else ""
+    if not 1 <= len(words) <= _MAX_WORDS or (len(words) == 1 and not _stands_alone(words[0], run)):
+        return ""
+    return " ".join(words)
+
+
+def _stands_alone(word: str, run: _Run) -> bool:
+    """Whether a single word is surely a noun: by its ending, by its capital, or between an article and a break."""
+    if len(word) < 5:
+        return False
+    articled = run.before in _ARTICLES and run.after != "," and len(run.words) == 1
+    return articled or word.endswith(_NOUN_ENDINGS) or (word[0].isupper() and not run.opening)

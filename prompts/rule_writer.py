@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 
 from engine.errors import RefusedRequestError
 from engine.topic import Passage, Reply, Request
-from prompts.blocks import Block, Cut, stems
+from prompts.blocks import Cut, stems
 from prompts.constraints import Constraint, all_hold, body
 from prompts.families import FAMILIES, Kind
 from prompts.instructions import LENGTHS, STYLES, Length, Style, compose, pick
-from prompts.pairs import VISIBLE, Pair, PairFinder
+from prompts.pairs import NO_LOANS, VISIBLE, Pair, PairFinder
 from prompts.topic_answer import Demand, Instruction, OtherQuery, TopicAnswer
 
 T = TypeVar("T")
@@ -88,6 +88,9 @@ class _TopicWriter:
             instruction, reverse, poison = mine, theirs[: self._count], theirs[-1:]
             if self._denied:
                 instruction, reverse, poison = _denials(reverse), _denials(mine), _denials(mine[-1:])
+            elif self._count > 1 and self._rng.random() < 0.5:
+                instruction = [*mine[: self._count - 1], *_denials(theirs[:1])]
+                reverse = [*theirs[: self._count - 1], *_denials(mine[:1])]
         else:
             instruction, reverse, poison = mine, _denials(mine), theirs[:1] or _denials(mine[:1])
             if self._denied:
@@ -118,16 +121,17 @@ class _TopicWriter:
         added = [b for b in kept if not b.core]
         for loan in ([], added):
             for cut in self._negatives:
-                if loan and (cut.kind != pair.kinds[0] or cut.kind == "code"):
+                if loan and (cut.kind != pair.kinds[0] or cut.kind in NO_LOANS):
                     continue
                 view = self._finder.view(cut, [b for b in cut.blocks if not b.core], loan)
-                if all_hold(constraints, self._finder.blocks.passage(view, "query_negative")):
-                    query = self._query_for(cut, pair.d_plus)
+                passage = self._finder.blocks.passage(view, "query_negative")
+                if all_hold(constraints, passage):
+                    query = self._query_for(passage, cut, pair.d_plus)
                     if query:
                         return OtherQuery(query=query, view=view)
         return None
 
-    def _query_for(self, cut: Cut, d_plus: Passage) -> str:
+    def _query_for(self, passage: Passage, cut: Cut, d_plus: Passage) -> str:
         """What the negative answers and d+ does not: its own query if known, its title, or what it speaks of."""
         known = cut.passage.attributes.get("query", "")
         if known:
@@ -135,16 +139,16 @@ class _TopicWriter:
         title = " ".join(cut.passage.title.split())
         if title and title.lower() not in body(d_plus).lower():
             return title if " " in title else f"what is {title} for"
-        phrases = self._phrases(cut.blocks, body(d_plus))
+        phrases = self._phrases(passage.text[:VISIBLE], body(d_plus))
         if not phrases:
             return ""
         frame = pick(self._rng, _ONE_PHRASE if len(phrases) < 2 else _TWO_PHRASES)
         return frame.replace("{a}", phrases[0]).replace("{b}", phrases[-1])
 
-    def _phrases(self, blocks: Sequence[Block], known: str) -> list[str]:
-        """Up to two telling phrases of the blocks, none of whose words the known text has."""
+    def _phrases(self, text: str, known: str) -> list[str]:
+        """Up to two telling phrases of the text, none of whose words the known text has."""
         seen = stems(known)
-        offered = FAMILIES["mentions"].offer("\n".join(b.text for b in blocks)[:VISIBLE], {})
+        offered = FAMILIES["mentions"].offer(text, {})
         news = [p for p in offered if stems(p) and not stems(p) & seen]
         chosen: list[str] = []
         for phrase in sorted(self._finder.shuffled(news), key=lambda p: " " not in p):

@@ -40,7 +40,7 @@ AFFIRMED: Mapping[str, tuple[str, ...]] = {
             come back to {x} more than once
             speak of {x} repeatedly
             dwell on {x}
-            keep {x} in view""",
+            give room to {x}""",
         "number": """
             give the figure {x}
             contain the number {x}
@@ -228,7 +228,7 @@ AFFIRMED: Mapping[str, tuple[str, ...]] = {
             distinguish several kinds or types
             name the parts that it consists of
             list different kinds
-            divide the subject into types or parts
+            divide the subject into types or components
             say which kinds there are
             speak of categories or components""",
         "purpose": """
@@ -275,7 +275,7 @@ AFFIRMED: Mapping[str, tuple[str, ...]] = {
             deal with dtypes or types of values""",
         "missing_values": """
             say how missing or invalid values are treated
-            mention None, NaN or empty input
+            mention NaN or empty input
             deal with missing data
             speak of null or absent values
             tell the reader what happens with empty or missing values
@@ -677,7 +677,7 @@ DENIED: Mapping[str, tuple[str, ...]] = {
             be free of talk about dtypes""",
         "missing_values": """
             leave missing values aside
-            say nothing of None, NaN or empty input
+            say nothing of NaN or empty input
             do without missing values
             be free of talk about absent values""",
         "list": """

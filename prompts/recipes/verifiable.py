@@ -33,16 +33,16 @@ VERSION = "1"
 
 WEIGHTS: Mapping[str, float] = {
     "mentions": 1.0, "names": 1.5, "discusses": 1.0,
-    "number": 1.0, "year": 3.0, "percentage": 3.0, "money": 3.0, "measure": 3.0,
+    "number": 0.6, "year": 3.0, "percentage": 3.0, "money": 3.0, "measure": 3.0,
     "example": 3.0, "caveat": 3.0, "reason": 3.0, "comparison": 2.0, "reader": 2.0, "definition": 2.5, "advice": 3.0,
     "further_reading": 2.0, "quotation": 1.5, "question": 1.5,
     "date": 3.0, "figure": 1.5, "history": 2.5, "process": 2.5, "benefit": 2.5, "risk": 2.5, "place": 2.5, "attribution": 2.5,
     "uncertainty": 2.0, "superlative": 2.0, "kinds": 2.0, "purpose": 2.5, "default": 2.5, "performance": 3.0, "shape": 2.0,
     "data_type": 1.5, "missing_values": 3.0,
-    "list": 1.0, "at_most_words": 0.2, "at_least_words": 0.2,
+    "list": 0.5, "at_most_words": 0.2, "at_least_words": 0.2,
     "code_sample": 2.5, "source": 2.0, "section": 3.0, "parameter": 2.5, "raises": 3.0, "version": 3.0,
-    "language": 2.0, "approach": 2.0, "uses": 1.0, "comments": 1.5, "complexity": 3.0, "library": 2.0,
-    "at_most_steps": 0.5, "at_least_steps": 0.5, "operation": 2.0, "decimals": 1.5, "unknown": 3.0, "total": 2.0,
+    "language": 0.7, "approach": 3.0, "uses": 1.5, "comments": 3.0, "complexity": 3.0, "library": 2.0,
+    "at_most_steps": 0.5, "at_least_steps": 0.5, "operation": 0.8, "decimals": 1.5, "unknown": 3.0, "total": 2.5,
     "arithmetic": 1.0, "answer_line": 1.0,
 }  # fmt: skip
 """How soon a family is tried. What few passages offer weighs more, so that no family takes over where there is a choice."""
@@ -58,7 +58,7 @@ class VerifiableSettings(Settings):
         default=0.6, ge=0, le=1, description="how often the other view has a demand of its own, instead of the opposite"
     )
     denied_share: float = Field(
-        default=0.4, ge=0, le=1, description="how often the instruction says what must not be there"
+        default=0.3, ge=0, le=1, description="how often two demands of their own both say what must not be there"
     )
     constraint_weights: tuple[float, float, float] = Field(
         default=(5.0, 3.5, 1.5),
@@ -73,9 +73,7 @@ class VerifiableSettings(Settings):
     view_chars: int = Field(
         default=800, ge=200, le=6000, description="characters of an edited view, about four a word piece"
     )
-    negatives: int = Field(
-        default=3, ge=0, description="seed negatives kept in the topic; up to twice as many are looked at"
-    )
+    negatives: int = Field(default=3, ge=0, description="seed negatives kept in the topic; one more is looked at")
 
     @field_validator("family_weights")
     @classmethod
@@ -114,8 +112,8 @@ class Verifiable:
             for i, p in enumerate(_distinct(seed.positives)[:_MAX_POSITIVES])
         ]
         negatives = [
-            cut(f"N{i + 1}", p, p.attributes.get("query") or p.title or seed.query)
-            for i, p in enumerate(_distinct(seed.negatives)[: 2 * self._settings.negatives])
+            cut(f"N{i + 1}", p, p.attributes.get("query") or p.title)
+            for i, p in enumerate(_distinct(seed.negatives)[: self._settings.negatives + 1])
         ]
         drawn = self._draw(seed)
         prompt = self._template.render(query=seed.query, positives=positives, negatives=negatives, **drawn)
@@ -128,12 +126,13 @@ class Verifiable:
         """Everything that varies between topics, from the hash of the seed alone."""
         rng = Random(int(sha256_hex(f"verifiable\x1f{seed.corpus}\x1f{seed.id}")[:16], 16))
         order = sorted(self._weights, key=lambda f: -(rng.random() ** (1.0 / self._weights[f])))
+        dual = rng.random() < self._settings.dual_share
         return {
             "count": _drawn(rng, (1, 2, 3), self._settings.constraint_weights),
             "length": _drawn(rng, LENGTHS, self._settings.length_weights),
             "style": _drawn(rng, STYLES, (1.0, 1.0, 1.0, 1.0)),
-            "dual": rng.random() < self._settings.dual_share,
-            "denied": rng.random() < self._settings.denied_share,
+            "dual": dual,
+            "denied": rng.random() < (self._settings.denied_share if dual else 0.5),
             "view_chars": self._settings.view_chars,
             "families": tuple(order),
             "variation": int(rng.random() * 2**32),
