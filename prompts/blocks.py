@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from engine.topic import Passage
-from prompts.families import FAMILIES, Kind, code_lines
+from prompts.families import FAMILIES, Kind
+from prompts.finders_code import code_lines
 from prompts.phrases import COMMON
 
 MAX_TEXT = 6000
@@ -71,7 +72,8 @@ _ABBREVIATION = re.compile(
 )
 _RULE = re.compile(r"[ \t]*[-=~^]{3,}[ \t]*")
 _COLON_HEAD = re.compile(
-    r"(?:Args|Arguments|(?:Other )?Parameters|Keyword [Aa]rg(?:ument)?s|Returns?|Raises|Yields|Examples?|Notes?|See [Aa]lso|"
+    r"(?:Args|Arguments|(?:Other )?Parameters|Keyword [Aa]rg(?:ument)?s|Returns?|Raises|Yields|Examples?|Notes?|"
+    r"See [Aa]lso|"
     r"References?|Attributes|Methods|Warnings?|Inputs?|Outputs?|Shape):"
 )
 _ENTRY_SECTIONS = re.compile(
@@ -157,7 +159,7 @@ class _Document:
         return bool(self._header) and bool(_ENTRY_SECTIONS.match(self._header.strip()))
 
     def _flush(self) -> None:
-        """Ends the block at hand; one that a blank line parts from its entry goes on with it if it is indented deeper."""
+        """Ends the block at hand. What a blank line parts from its entry goes on with it if it is indented deeper."""
         if not self._lines:
             return
         text = "\n".join(self._lines)
@@ -246,7 +248,8 @@ def cut(name: str, passage: Passage, query: str = "", answer: str = "") -> Cut:
 
 _WORD = re.compile(r"[A-Za-z][\w'-]+|\d+")
 _ASKS_AMOUNT = re.compile(
-    r"\bhow (?:many|much|long|far|old|tall|big|large|fast|high|often|deep|hot|cold|late)\b|\bwhen\b|\bwhat (?:year|time|date|day|age)\b"
+    r"\bhow (?:many|much|long|far|old|tall|big|large|fast|high|often|deep|hot|cold|late)\b|\bwhen\b"
+    r"|\bwhat (?:year|time|date|day|age)\b"
     r"|\b(?:cost|price|salary|average|population|temperature|number|calories|phone|wage|rate|age)\b",
     re.IGNORECASE,
 )

@@ -21,7 +21,7 @@ from prompts.wordings import AFFIRMED, DENIED, SHOWN, shown
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """One requirement. `value` is what the family is about (a term, a number, a language), or "" where it needs none."""
+    """One requirement. `value` is what the family is about (a term, a number, a language), or "" if it needs none."""
 
     family: str
     value: str = ""

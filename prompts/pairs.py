@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from random import Random
 from typing import TypeVar
 
@@ -58,9 +59,9 @@ class PairFinder:
         positives: Sequence[Cut],
         negatives: Sequence[Cut],
         families: Sequence[str],
+        *,
         room: int,
         rng: Random,
-        *,
         dual: bool,
     ) -> None:
         self._positives, self._negatives = positives, negatives
@@ -89,7 +90,7 @@ class PairFinder:
             yield from self._with_loans(cut)
 
     def view(self, cut: Cut, chosen: Sequence[Block], borrowed: Sequence[Block] = ()) -> View:
-        """The answering blocks, as many of the chosen as there is room for, in their order, and then what is borrowed."""
+        """The answering blocks and as many of the chosen as there is room for, in their order; then the borrowed."""
         room = self._room - sum(len(b.text) + 1 for b in cut.blocks if b.core)
         kept: set[str] = set()
         for block in chosen:
@@ -106,11 +107,11 @@ class PairFinder:
         return Pair(first, second, d_plus, d_minus, (cuts[0].kind, cuts[1].kind), lead)
 
     def _two_positives(self, cuts: Sequence[Cut]) -> Iterator[Pair]:
-        for one, other in zip(cuts[:3], cuts[1:3], strict=False):
+        for one, other in pairwise(cuts[:3]):
             yield self._pair((one, other), self._opening(one), self._opening(other))
 
     def _opening(self, cut: Cut) -> View:
-        """A short passage, and code, as it is; else the answering blocks and as many of the first as there is room for."""
+        """A short passage, and code, as it is; else its answering blocks and as many others as fit."""
         if cut.whole and (cut.kind == "code" or len(cut.passage.text) <= _WHOLE):
             return View(blocks=tuple(b.label for b in cut.blocks))
         return self.view(cut, _free(cut))
@@ -186,7 +187,7 @@ class PairFinder:
     # --- what parts them ---
 
     def contrasts(self, pair: Pair, count: int) -> list[Constraint]:
-        """Up to `count` constraints that hold of d+, where a reader soon sees it, and not of d-; at most one a family."""
+        """Up to `count` constraints that hold of d+, visibly early, and not of d-; at most one a family."""
         here, there, lead = pair.d_plus, pair.d_minus, pair.lead
         taken = [lead] if lead is not None and lead.holds(here) and not lead.holds(there) else []
         text = body(here)[:VISIBLE]
@@ -218,7 +219,7 @@ class PairFinder:
 
 
 def _fitting(families: Sequence[str], kind: frozenset[str]) -> list[str]:
-    """The families of a kind of text, in order; bounds on length only where they come early, else they fill every gap."""
+    """The families of a kind of text, in order; bounds on length only where they come early, or they fill all gaps."""
     fitting = [f for f in families if f in kind]
     return [f for i, f in enumerate(fitting) if f not in _FORMAL or i < len(fitting) // 2]
 

@@ -10,50 +10,63 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-_COMMON = """
-a about above according accordingly across actual actually add added adding addition additional additionally after again
-against ago all allow allowed allowing allows almost along already also although always am among amount an and another any
-anyone anything appear appears appropriate approximately are around array_like as ask at available away back based
-basic basically be became because become becomes been before began begin beginning begins behind being below besides best
-better between beyond big both bottom bring brings but by call called calls came can cannot cant case cases cause caused
-causes certain change changes check choose clear click close come comes common commonly complete completely consider
-considered consist consists contain contained containing contains could create created current currently day days decide
-default defined depend depending depends describe described describes despite did didnt different do does doesnt doing
-done dont down due during each early easily easy effect either else end ends enough especially etc even ever every
-everyone everything exactly example examples except exist exists expect expected extra false far few fewer find finds first
-five follow followed following follows for former found four free frequently from full fully gave general generally get gets
-getting give given gives giving go goes going gone good got great greater had half happen happens hard has have having he
-held help helps hence her here high higher highly him his hold holds home how however i if important in include included
-includes including increase increases indeed information inside instead into is isnt it items its itself just keep keeps
-kind know known knows large larger largest last lastly later latter lead leads least leave leaves led left less let lets
-like likely line list little live long longer look looking looks lot lots low lower made main mainly major make makes making
-many matter may maybe me mean means meant meet merely might mine more moreover most mostly mount move much must my name
-named near nearly necessary need needed needs neither never new next no nobody non none nor normal normally not note noted
-nothing now number numbers obtain obtained occur occurs of off often on once one ones only onto open or order original other
-others otherwise our out over overall own page part particular particularly parts pass passed past people per perform
-performed performs perhaps place please point points possible present presented previous previously primarily prior probably
-problem provide provided provides put quite rather reach read reading real really reason recent recently refer referred
-refers regarding related relatively remain remains require required requires respectively rest result resulting results
-return returned returns right said same saw say saying says second see seem seems seen set sets several shall she should
-show showed shown shows similar similarly simple simply since six size small smaller so some someone something sometimes
-soon specific specifically specified start started starts state still stop such suitable sure take taken takes taking tell
-ten term terms than that thats the their them themselves then there therefore these they thing things think this those
-though three through throughout thus time times to today together too took top total toward towards tried true try trying
-turn turned turns twice two type types typical typically under unless until up upon us use used useful user uses using
-usual usually value values various very via want wanted was way ways we well went were what whatever when whenever where
-whereas wherever whether which while who whoever whole whom whose why will wish with within without wont work worked works
-would yes yet you your yours yourself zero optional none ndarray array int float str bool object self cancel 
-said including instance sort bit able unable goal exceed based ensure ensures lasts lasted kept learn cover covers appears
-apply applied applies applying define defines determine determined discuss discussed discusses develop developed indicate
-indicates involve involves involved represent represents represented produce produces produced receive received remove removed
-replace replaced select selected support supports supported treat treated understand written write writes store stores stored
-compute computes computed calculate calculated calculates earn earned earns paid pay pays spent spend spends bought buy buys
-sold sell sells left eat eats ate got gives total costs cost makes each altogether remaining result equals equal
-assume assumes assumed suppose exhibit exhibited examine examined investigate investigated propose proposed suggest suggested
-study studied obtained paper article author authors section chapter figure table method methods approach technique results
-widely entirely increasingly simultaneously slowly quickly rapidly directly indirectly fairly possibly eventually
-""".split()
-COMMON = frozenset(_COMMON)
+
+def words(block: str) -> frozenset[str]:
+    """The words of a block of text."""
+    return frozenset(block.split())
+
+
+COMMON = words(
+    """
+    a able about above according accordingly across actual actually add added adding addition additional
+    additionally after again against ago all allow allowed allowing allows almost along already also although
+    altogether always am among amount an and another any anyone anything appear appears applied applies apply
+    applying approach appropriate approximately are around array array_like article as ask assume assumed
+    assumes at ate author authors available away back based basic basically be became because become becomes
+    been before began begin beginning begins behind being below besides best better between beyond big bit bool
+    both bottom bought bring brings but buy buys by calculate calculated calculates call called calls came can
+    cancel cannot cant case cases cause caused causes certain change changes chapter check choose clear click
+    close come comes common commonly complete completely compute computed computes consider considered consist
+    consists contain contained containing contains cost costs could cover covers create created current
+    currently day days decide default define defined defines depend depending depends describe described
+    describes despite determine determined develop developed did didnt different directly discuss discussed
+    discusses do does doesnt doing done dont down due during each early earn earned earns easily easy eat eats
+    effect either else end ends enough ensure ensures entirely equal equals especially etc even eventually ever
+    every everyone everything exactly examine examined example examples exceed except exhibit exhibited exist
+    exists expect expected extra fairly false far few fewer figure find finds first five float follow followed
+    following follows for former found four free frequently from full fully gave general generally get gets
+    getting give given gives giving go goal goes going gone good got great greater had half happen happens hard
+    has have having he held help helps hence her here high higher highly him his hold holds home how however i
+    if important in include included includes including increase increases increasingly indeed indicate
+    indicates indirectly information inside instance instead int into investigate investigated involve involved
+    involves is isnt it items its itself just keep keeps kept kind know known knows large larger largest last
+    lasted lastly lasts later latter lead leads learn least leave leaves led left less let lets like likely line
+    list little live long longer look looking looks lot lots low lower made main mainly major make makes making
+    many matter may maybe me mean means meant meet merely method methods might mine more moreover most mostly
+    mount move much must my name named ndarray near nearly necessary need needed needs neither never new next no
+    nobody non none nor normal normally not note noted nothing now number numbers object obtain obtained occur
+    occurs of off often on once one ones only onto open optional or order original other others otherwise our
+    out over overall own page paid paper part particular particularly parts pass passed past pay pays people per
+    perform performed performs perhaps place please point points possible possibly present presented previous
+    previously primarily prior probably problem produce produced produces propose proposed provide provided
+    provides put quickly quite rapidly rather reach read reading real really reason receive received recent
+    recently refer referred refers regarding related relatively remain remaining remains remove removed replace
+    replaced represent represented represents require required requires respectively rest result resulting
+    results return returned returns right said same saw say saying says second section see seem seems seen
+    select selected self sell sells set sets several shall she should show showed shown shows similar similarly
+    simple simply simultaneously since six size slowly small smaller so sold some someone something sometimes
+    soon sort specific specifically specified spend spends spent start started starts state still stop store
+    stored stores str studied study such suggest suggested suitable support supported supports suppose sure
+    table take taken takes taking technique tell ten term terms than that thats the their them themselves then
+    there therefore these they thing things think this those though three through throughout thus time times to
+    today together too took top total toward towards treat treated tried true try trying turn turned turns twice
+    two type types typical typically unable under understand unless until up upon us use used useful user uses
+    using usual usually value values various very via want wanted was way ways we well went were what whatever
+    when whenever where whereas wherever whether which while who whoever whole whom whose why widely will wish
+    with within without wont work worked works would write writes written yes yet you your yours yourself zero
+    """
+)
+"""Words that tell nothing by themselves: function words, common verbs, adverbs, and what every text is full of."""
 _TOKEN = re.compile(r"[A-Za-z][\w'-]*[A-Za-z0-9]|[A-Za-z]|\d[\w.,]*|\n|[^\w\s]")
 _ODD = frozenset("_0123456789")
 _MAX_WORDS = 3
@@ -61,35 +74,18 @@ _MAX_WORDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Phrases:
-    """`terms`: noun-like phrases of one to three words; `names`: capitalised within a sentence; `repeated`: said twice."""
+    """`terms`: noun phrases of up to three words; `names`: capitalised in a sentence; `repeated`: words said twice."""
 
     terms: tuple[str, ...]
     names: tuple[str, ...]
     repeated: tuple[str, ...]
 
 
-_BEFORE_VERB = frozenset(
-    "to can could will would may might must should not don't doesn't cannot they we you i he she it who that which and".split()
+_BEFORE_VERB = words(
+    "to can could will would may might must should not don't doesn't cannot they we you i he she it who that which and"
 )
-_ARTICLES = frozenset("the a an of its his her this their our my".split())
-_NOUN_ENDINGS = (
-    "tion",
-    "sion",
-    "ment",
-    "ity",
-    "ness",
-    "ance",
-    "ence",
-    "ism",
-    "ist",
-    "ship",
-    "ure",
-    "logy",
-    "phy",
-    "ers",
-    "ors",
-    "ings",
-)
+_ARTICLES = words("the a an of its his her this their our my")
+_NOUN_ENDINGS = tuple(words("tion sion ment ity ness ance ence ism ist ship ure logy phy ers ors ings"))
 _NO_NOUN = ("ed", "ing", "ive", "ous", "able", "ible", "ful", "less", "ize", "ise")
 
 
@@ -105,7 +101,7 @@ def _is_noun_like(word: str) -> bool:
 
 @dataclass(slots=True)
 class _Run:
-    """Content words in a row. `opening`: at the start of a sentence or line; `before`, `after`: the tokens beside it."""
+    """Content words in a row. `opening`: at the start of a sentence or line; `before`, `after`: tokens beside it."""
 
     words: list[str]
     opening: bool

@@ -134,9 +134,7 @@ def _refused(name: str, why: str) -> UsageError:
 
 
 def _check(name: str, tree: nodes.Template) -> None:
-    count = 0
-    for node, depth, loops in _walk(tree, 0, ()):
-        count += 1
+    for count, (node, depth, loops) in enumerate(_walk(tree, 0, ()), start=1):
         if count > MAX_NODES or depth > MAX_DEPTH:
             raise _refused(name, f"it has more than {MAX_NODES} parts or is nested deeper than {MAX_DEPTH}")
         why = _forbidden(node, loops)
@@ -157,21 +155,24 @@ def _walk(
 
 def _forbidden(node: nodes.Node, loops: tuple[nodes.For, ...]) -> str:
     """What is wrong with a node, or ""."""
+    why = ""
     if type(node) not in _NODES:
-        return f"a {type(node).__name__}, which is not allowed"
-    if isinstance(node, nodes.Getattr) and node.attr.startswith("_"):
-        return f"the private field {node.attr!r}"
-    if isinstance(node, nodes.Getitem):
-        key = node.arg.value if isinstance(node.arg, nodes.Const) else None
-        if key is None or (isinstance(key, str) and key.startswith("_")):
-            return "an index that is not a plain constant"
-    if isinstance(node, nodes.Filter) and (node.name not in _FILTERS or node.node is None):
-        return f"the filter {node.name!r}; allowed are {', '.join(sorted(_FILTERS))}"
-    if isinstance(node, nodes.Test) and node.name not in _TESTS:
-        return f"the test {node.name!r}; allowed are {', '.join(sorted(_TESTS))}"
-    if isinstance(node, nodes.For):
-        return _forbidden_loop(node, loops)
-    return ""
+        why = f"a {type(node).__name__}, which is not allowed"
+    elif isinstance(node, nodes.Getattr) and node.attr.startswith("_"):
+        why = f"the private field {node.attr!r}"
+    elif isinstance(node, nodes.Getitem) and not _is_plain_key(node.arg):
+        why = "an index that is not a plain constant"
+    elif isinstance(node, nodes.Filter) and (node.name not in _FILTERS or node.node is None):
+        why = f"the filter {node.name!r}; allowed are {', '.join(sorted(_FILTERS))}"
+    elif isinstance(node, nodes.Test) and node.name not in _TESTS:
+        why = f"the test {node.name!r}; allowed are {', '.join(sorted(_TESTS))}"
+    elif isinstance(node, nodes.For):
+        why = _forbidden_loop(node, loops)
+    return why
+
+
+def _is_plain_key(key: nodes.Node) -> bool:
+    return isinstance(key, nodes.Const) and not str(key.value).startswith("_")
 
 
 def _forbidden_loop(loop: nodes.For, loops: tuple[nodes.For, ...]) -> str:

@@ -60,8 +60,8 @@ class _TopicWriter:
             self._positives,
             self._negatives,
             inputs["families"],
-            inputs["view_chars"],
-            self._rng,
+            room=inputs["view_chars"],
+            rng=self._rng,
             dual=self._dual,
         )
 

@@ -1,7 +1,7 @@
 """What a writer answers when it is asked for a topic, and how its views become passages.
 
-A view is a list of block labels, so that a hosted model and the rule writer edit passages in the same exact way: what is
-kept, borrowed, set as a list or has one figure changed is known to the letter.
+A view is a list of block labels, so that a hosted model and the rule writer edit passages in the same exact way: what
+is kept, borrowed, set as a list or has one figure changed is known to the letter.
 """
 
 from __future__ import annotations

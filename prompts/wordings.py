@@ -1,4 +1,4 @@
-"""How a requirement is said: for every family of constraints, verb phrases that affirm it and verb phrases that deny it.
+"""How a requirement is said: for every family of constraints, verb phrases that affirm it and phrases that deny it.
 
 Each phrase is a verb phrase in its base form, so that it fits behind "must" as well as behind "a passage that";
 `third_person` and `plural` bend it. `{x}` stands for the constraint's value as `SHOWN` spells it, or as it is.
@@ -887,7 +887,8 @@ SHOWN: Mapping[str, Mapping[str, str]] = {
         "string building": "string building or joining",
     },
     "operation": {
-        "addition": "addition", "subtraction": "subtraction", "multiplication": "multiplication", "division": "division",
+        "addition": "addition", "subtraction": "subtraction", "multiplication": "multiplication",
+        "division": "division",
     },
 }  # fmt: skip
 

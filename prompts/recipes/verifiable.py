@@ -23,7 +23,8 @@ from engine.settings import Settings
 from engine.topic import Intent, IntentRole, Judgment, Passage, PassageRole, Seed, Topic, intent_id, topic_id
 from prompts.blocks import cut
 from prompts.constraints import Constraint, all_hold, body, dump_constraints
-from prompts.families import FAMILIES, folded
+from prompts.families import FAMILIES
+from prompts.finders import folded
 from prompts.instructions import LENGTHS, STYLES
 from prompts.render import load
 from prompts.topic_answer import Blocks, Instruction, OtherQuery, TopicAnswer, View
@@ -33,19 +34,19 @@ VERSION = "1"
 
 WEIGHTS: Mapping[str, float] = {
     "mentions": 1.0, "names": 1.5, "discusses": 1.0,
-    "number": 0.6, "year": 3.0, "percentage": 3.0, "money": 3.0, "measure": 3.0,
+    "number": 0.4, "year": 3.0, "percentage": 3.0, "money": 3.0, "measure": 3.0,
     "example": 3.0, "caveat": 3.0, "reason": 3.0, "comparison": 2.0, "reader": 2.0, "definition": 2.5, "advice": 3.0,
     "further_reading": 2.0, "quotation": 1.5, "question": 1.5,
-    "date": 3.0, "figure": 1.5, "history": 2.5, "process": 2.5, "benefit": 2.5, "risk": 2.5, "place": 2.5, "attribution": 2.5,
-    "uncertainty": 2.0, "superlative": 2.0, "kinds": 2.0, "purpose": 2.5, "default": 2.5, "performance": 3.0, "shape": 2.0,
-    "data_type": 1.5, "missing_values": 3.0,
+    "date": 3.0, "figure": 1.5, "history": 2.5, "process": 2.5, "benefit": 2.5, "risk": 2.5, "place": 2.5,
+    "attribution": 2.5, "uncertainty": 2.0, "superlative": 2.0, "kinds": 2.0, "purpose": 2.5, "default": 2.5,
+    "performance": 3.0, "shape": 2.0, "data_type": 1.5, "missing_values": 3.0,
     "list": 0.5, "at_most_words": 0.2, "at_least_words": 0.2,
     "code_sample": 2.5, "source": 2.0, "section": 3.0, "parameter": 2.5, "raises": 3.0, "version": 3.0,
     "language": 0.7, "approach": 3.0, "uses": 1.5, "comments": 3.0, "complexity": 3.0, "library": 2.0,
-    "at_most_steps": 0.5, "at_least_steps": 0.5, "operation": 0.8, "decimals": 1.5, "unknown": 3.0, "total": 2.5,
+    "at_most_steps": 0.5, "at_least_steps": 0.5, "operation": 0.4, "decimals": 1.5, "unknown": 3.0, "total": 2.5,
     "arithmetic": 1.0, "answer_line": 1.0,
 }  # fmt: skip
-"""How soon a family is tried. What few passages offer weighs more, so that no family takes over where there is a choice."""
+"""How soon a family is tried. What few passages offer weighs more, so that no family takes over."""
 
 _MAX_POSITIVES = 5
 
