@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 import random
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+from check_history import Findings, History, check
 from pydantic import BaseModel, ValidationError
 
 from datasets_out.commits import CommitLog
+from datasets_out.schema import TABLES, from_tables
 from datasets_out.snapshot import load_snapshot
-from engine.errors import Rejected, TransientModelError, UnreadableReplyError
-from engine.protocols import Partition, Parts, Prompt
+from engine.errors import Rejected, UnreadableReplyError
+from engine.limits import Limits, RuntimeSettings
+from engine.protocols import Parts, Prompt
+from engine.run_local import run
 from engine.topic import Intent, Judgment, Message, Passage, Reply, Seed, Topic, Verdict, intent_id, topic_id
 
 
@@ -37,7 +44,9 @@ def parse(text: str, answer: type[Any]) -> Any:
 
 
 def seed(number: int, *, query: str = "") -> Seed:
-    return Seed(f"s{number:06d}", "letters", query or f"query {number}", (Passage(f"answer {number}", "seed_positive"),))
+    return Seed(
+        f"s{number:06d}", "letters", query or f"query {number}", (Passage(f"answer {number}", "seed_positive"),)
+    )
 
 
 @dataclass
@@ -68,7 +77,7 @@ class Echo:
         await asyncio.sleep(self.delay_s * random.random())
         if self.bill is not None:
             with self.bill.open("a") as file:
-                file.write(request.id + "\n")
+                file.write(f"{request.id} {os.getpid()}\n")
         body = Line(text=hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]).model_dump_json()
         return Reply(request.id, body, self.name, prompt_tokens=len(text), completion_tokens=8, cost_usd=0.001)
 
@@ -112,7 +121,7 @@ class Traps:
     async def __call__(self, topic: Topic, ask: Any) -> tuple[Topic, list[Verdict]]:
         match topic.query:
             case "hang":
-                time.sleep(3600)
+                time.sleep(3600)  # noqa: ASYNC251 - the trap is that it blocks the event loop
             case "exit":
                 os._exit(7)
             case "hog":
@@ -128,8 +137,20 @@ class Traps:
         return topic, [Verdict(self.name, "topic", "pass")]
 
 
-def build(out: Path, *, model: Echo, asks: int = 1, validators: tuple[Any, ...] = (Traps(),), repairs: int = 1) -> Parts:
+def build(
+    out: Path, *, model: Echo, asks: int = 1, validators: tuple[Any, ...] = (Traps(),), repairs: int = 1
+) -> Parts:
     return Parts(OneTopic(asks), validators, {"writer": model}, parse, CommitLog(out), str(out), repairs)
+
+
+def billed(bill: Path) -> list[str]:
+    """The requests that were paid for, one each time."""
+    return [line.split()[0] for line in bill.read_text().splitlines()] if bill.exists() else []
+
+
+def paid_twice(bill: Path) -> int:
+    requests = billed(bill)
+    return len(requests) - len(set(requests))
 
 
 def opened(out: Path) -> Path:
@@ -149,11 +170,25 @@ def digest(out: Path) -> str:
 
 def topics(out: Path) -> list[Topic]:
     """Every committed topic, in order."""
-    import pyarrow.parquet as pq
+    snapshot = load_snapshot(out, None)
+    return from_tables({table: pa.concat_tables(map(pq.read_table, snapshot.files(table))) for table in TABLES})
 
-    from datasets_out.schema import TABLES, from_tables
 
-    found = []
-    for entry in CommitLog(out).entries():
-        found += from_tables({table: pq.read_table(out / entry.files[table].path) for table in TABLES})
-    return found
+def sound(out: Path, seeds: int, *, finished: bool = True) -> None:
+    """The one judge of all drills finds nothing wrong with the run."""
+    assert check(History([seed(i).id for i in range(seeds)], finished=finished), out) == Findings()
+
+
+def quiet(_: Any) -> None:
+    """No progress is wanted."""
+
+
+def main() -> None:
+    """`python machine_main.py OUT JSON`: one session in a process of its own; prints its summary as JSON."""
+    out, told = Path(sys.argv[1]), json.loads(sys.argv[2])
+    model = Echo(Path(told["bill"]), told.get("delay_s", 0.0))
+    limits, runtime = Limits(**told["limits"]), RuntimeSettings(**told["runtime"])
+    print("started", flush=True)
+    summary = run(Numbers(told["seeds"]), (), builder(out, model=model), limits, runtime, quiet)
+    print(json.dumps({"complete": summary.complete, "exit_code": summary.exit_code}))
+    sys.exit(summary.exit_code)
