@@ -140,7 +140,8 @@ def base_verb(word: str) -> str:
 def _noun_question(words: list[str], name: str) -> str:
     first = words[0].lower()
     if (
-        first in _SENTENCE_STARTERS
+        first.endswith("ly")
+        or first in _SENTENCE_STARTERS
         or words[1] in _DETERMINERS
         or re.search(r"\b(is|are|was|will|can|should|must|does)\b", " ".join(words[:6]))
     ):

@@ -13,6 +13,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 _DROPPED_SECTION = re.compile(
     "see also|references|bibliography|methods|authors?|copyright|license|todo|history|contents|links?|credits|index",
@@ -42,6 +43,8 @@ _HEADINGS = {
 }
 _HEADING_OF = {spelling: heading for heading, spellings in _HEADINGS.items() for spelling in spellings}
 
+_TEXTUAL = frozenset(["math", "admonition", "topic", "container"])
+
 _UNDERLINE = re.compile(r"^([-=~^*#\"'+])\1{2,}\s*$")
 _LABEL = re.compile(r"^([A-Z][A-Za-z]+(?: [A-Za-z]+)?)\s*::?\s*$")
 _DIRECTIVE = re.compile(r"^(\s*)\.\.\s+([A-Za-z][\w:-]*?)\s*::\s*(.*)$")
@@ -55,7 +58,7 @@ _QUOTES = re.compile(r"``(.+?)``|`([^`\n]+)`_{0,2}")
 _CITATION = re.compile(r"\s?\[[\w.+-]{1,12}\]_")
 _STRONG = re.compile(r"(?<![\w*])\*{1,2}([A-Za-z][^*\n]*?)\*{1,2}(?![\w*])")
 _PROMPT = re.compile(r"^\s*(>>>|\.\.\. |\.\.\.$|In \[)")
-_BULLET = re.compile(r"^\s*([-*+•]|\d{1,2}[.)]|\(?[a-z0-9]\))\s+\S")
+_BULLET = re.compile(r"^\s*([-*•]|\d{1,2}[.)]|\(?[a-z0-9]\))\s+\S")
 _COLUMNS = re.compile(r"^\s*(={2,}\s+[= ]+|\+[-=+]+\+)$")
 _RULE = re.compile(r"^\s*[=+*~^_-][=+*~^_ -]{2,}$")
 _ARGUMENT = re.compile(r"^\s*\*{0,2}\w+(?:\s*\([^)]*\))?\s*:\s")
@@ -69,6 +72,7 @@ _LATEX = (
     (re.compile(r"\\([A-Za-z]+)"), r" \1 "),
     (re.compile(r"([_^])\{(\w+)\}"), r"\1\2"),
 )
+_NOTICE = re.compile(r"\s*(?:Copyright|\(c\)|Licen[cs]ed? )", re.IGNORECASE)
 _DOCTEST_FLAG = re.compile(r"\s*# ?(doctest|xdoctest)\s*:.*$")
 _SIGNATURE = re.compile(r"^[\w.]+\s?\([^()]*(?:\([^()]*\)[^()]*)*\)\s*(?:->\s*[^.]{1,100})?$")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[A-Z\"'(\[`*]|[a-z_]+[.(_])")
@@ -103,7 +107,7 @@ def read_docstring(text: str) -> Docstring:
     """Reads the docstring of one object; an empty or unreadable one gives an empty summary."""
     lines = inspect.cleandoc(text).expandtabs().splitlines()
     deprecated = any(line.startswith(".. deprecated::") for line in lines)
-    lines = list(_without_directives(_without_signatures(lines)))
+    lines = list(takewhile(lambda line: not _NOTICE.match(line), _without_directives(_without_signatures(lines))))
     head, rest = _split_paragraph(lines)
     first = sentences(unmarked(" ".join(" ".join(head).split())))
     if not first:
@@ -187,8 +191,8 @@ def _without_directives(lines: list[str]) -> Iterator[str]:
             yield f"{directive[1]}{name.capitalize()}: {directive[3]}".rstrip()
         elif directive and _KEPT_DIRECTIVE.fullmatch(name):
             options = True
-            shown = directive[3] if name in {"math", "admonition", "topic"} else ""
-            yield f"{directive[1]}{shown}".rstrip()
+            yield f"{directive[1]}{directive[3] if name in _TEXTUAL else '::'}".rstrip()
+            yield ""
         elif directive or re.match(r"\s*\.\.(\s|$)", line):
             dropped_at = indent
         else:
@@ -253,7 +257,7 @@ def _reflowed(lines: list[str], style: str) -> Iterator[str]:
             yield from _shown(text, _indent(paragraph[0]))
             paragraph = []
         if line and (verbatim or (literal_at is not None and _indent(line) > literal_at)):
-            code = _DOCTEST_FLAG.sub("", line)
+            code = _DOCTEST_FLAG.sub("", unmarked(line) if "``" in line or ":`" in line else line)
             if code.strip() not in {"", ">>>", "..."} and not _RULE.match(code):
                 yield code
         elif line and not _RULE.match(line):
