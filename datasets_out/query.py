@@ -38,6 +38,8 @@ from engine.errors import CorruptDataError, FoilError, QueryStoppedError, SqlRef
 TIMEOUT_S = 60.0
 MEMORY_BYTES = 4 << 30
 
+_TIMEOUTS_S = (0.1, 86_400)
+_LEAST_MEMORY_BYTES = 64 << 20
 _ROWS_PER_BATCH = 8192
 _KILL_AFTER_S = 2.0
 _REPOSITORY = Path(__file__).resolve().parent.parent
@@ -49,8 +51,9 @@ _CHILD_ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
 }
 
-# The order counts: an in-memory database puts its own file names and `.tmp` on the allow-lists as soon as external
-# access ends, unless both lists were set before; and nothing can be set after the lock.
+# The order counts. Whoever denies external access to DuckDB leaves it the folder of `temp_directory`, and, if that is
+# done in `connect()`, the names of the database's own files in the working folder, all open to COPY; and nothing can
+# be set after the lock.
 _LOCKS = (
     "SET autoinstall_known_extensions = false",
     "SET autoload_known_extensions = false",
@@ -59,8 +62,6 @@ _LOCKS = (
     "SET allow_persistent_secrets = false",
     "SET python_enable_replacements = false",
     "SET temp_directory = ''",
-    "SET allowed_directories = []",
-    "SET allowed_paths = []",
     "SET enable_external_access = false",
     "SET lock_configuration = true",
 )
@@ -82,8 +83,7 @@ def run_sql(
     Columns of equal names get a number behind. Raises UsageError (syntax, unknown table or column), SqlRefusedError
     (anything but reading the views), QueryStoppedError (a limit), CorruptDataError (a file is damaged or missing).
     """
-    if not _is_text(sql):
-        raise UsageError(f"the query {sql!r} is not valid text; write it in UTF-8 and without NUL bytes")
+    _check(sql, timeout_s, memory_bytes)
     request = {"out": str(Path(out).resolve()), "sql": sql, "snapshot": snapshot}
     limits = {"timeout_s": timeout_s, "memory_bytes": memory_bytes}
     environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
@@ -111,8 +111,15 @@ def run_sql(
     return table.rename_columns(_distinct(table.column_names))
 
 
-def _is_text(sql: str) -> bool:
-    return "\0" not in sql and sql.encode(errors="ignore").decode() == sql
+def _check(sql: str, timeout_s: float, memory_bytes: int) -> None:
+    if "\0" in sql or sql.encode(errors="ignore").decode() != sql:
+        raise UsageError(f"the query {sql!r} is not valid text; write it in UTF-8 and without NUL bytes")
+    if not _TIMEOUTS_S[0] <= timeout_s <= _TIMEOUTS_S[1]:
+        raise UsageError(
+            f"the time limit must be between {_TIMEOUTS_S[0]} and {_TIMEOUTS_S[1]} seconds, not {timeout_s}"
+        )
+    if memory_bytes < _LEAST_MEMORY_BYTES:
+        raise UsageError(f"the memory limit must be at least {_LEAST_MEMORY_BYTES:,} bytes, not {memory_bytes:,}")
 
 
 def _receive(stream: IO[bytes], memory_bytes: int) -> pa.Table | None:
@@ -176,7 +183,7 @@ def main() -> None:
     status = 0
     try:
         _answer(request, sys.stdout.buffer)
-    except (FoilError, duckdb.Error, OSError, MemoryError) as error:
+    except (FoilError, duckdb.Error, pa.ArrowException, OSError, MemoryError) as error:
         known = error if isinstance(error, FoilError) else _explain(error, request)
         json.dump([type(known).__name__, str(known)], sys.stderr)
         status = 1
@@ -186,15 +193,17 @@ def main() -> None:
 
 
 def _answer(request: Mapping[str, Any], sink: IO[bytes]) -> None:
-    connection = _connect(request)
-    _refuse_others(connection, request["sql"])
+    connection = connect(request)
+    _bound_memory(request["memory_bytes"])
+    refuse_others(connection, request["sql"])
     reader = connection.sql(request["sql"]).to_arrow_reader(_ROWS_PER_BATCH)
     with pa.ipc.new_stream(sink, reader.schema) as writer:
         for batch in reader:
             writer.write_batch(batch)
 
 
-def _connect(request: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
+def connect(request: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
+    """A locked connection to the views of `out` and `snapshot`, with the time and memory limits of the request."""
     connection = duckdb.connect(":memory:")
     connection.execute("SET enable_progress_bar = false")
     for name, source in sources(Path(request["out"]), request["snapshot"]).items():
@@ -204,7 +213,6 @@ def _connect(request: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
     connection.execute(f"SET max_execution_time = {int(request['timeout_s'] * 1000)}")
     for lock in _LOCKS:
         connection.execute(lock)
-    _bound_memory(request["memory_bytes"])
     return connection
 
 
@@ -216,15 +224,22 @@ def _bound_memory(room: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
-def _refuse_others(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
+def refuse_others(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
     """Says early and plainly what would be refused anyway; it is not what keeps the data safe."""
-    kinds = [statement.type.name for statement in connection.extract_statements(sql)]
+    kinds = [_kind(statement) for statement in connection.extract_statements(sql)]
     if not kinds:
         raise UsageError(f"the query is empty; {_USUAL}, such as 'FROM topics LIMIT 5'")
     if len(kinds) > 1:
         raise SqlRefusedError(f"{len(kinds)} statements were given ({', '.join(kinds)}); {_USUAL} at a time")
     if kinds[0] not in _ALLOWED:
         raise SqlRefusedError(f"a {kinds[0]} statement is not allowed here, since data is only read; {_USUAL}")
+
+
+def _kind(statement: duckdb.Statement) -> str:
+    try:
+        return str(statement.type.name)
+    except ValueError:  # a type to which DuckDB's Python module gives no name
+        return "nameless"
 
 
 def _explain(error: Exception, request: Mapping[str, Any]) -> FoilError:
