@@ -73,7 +73,7 @@ class Counts:
 def counts_of(entry: Mapping[str, Any]) -> Counts:
     """The counts in a commit entry."""
     found = entry["counts"]
-    seeds, topics, reasons = (Counter(found[name]) for name in ("seeds", "topics", "reasons"))
+    seeds, topics, reasons = (+Counter(found[name]) for name in ("seeds", "topics", "reasons"))
     spent = found["calls"], found["prompt_tokens"], found["completion_tokens"], found["cost_usd"]
     return Counts(seeds, topics, reasons, *spent)
 
