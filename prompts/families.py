@@ -48,7 +48,8 @@ class Family:
 _UNITS = {
     "duration": (
         (
-            r"\d[\d.,]*[ -]?(?:seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|weeks?|months?|years?|decades?|centuries)\b"
+            r"\d[\d.,]*[ -]?(?:seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|weeks?|months?|years?|decades?"
+            r"|centuries)\b"
             r"|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve|an?)[ -]"
             r"(?:minutes?|hours?|days?|weeks?|months?|years?)\b"
         ),
@@ -105,7 +106,7 @@ _HISTORY = (
     r"\b(?:histor(?:y|ic|ical|ically)|origin(?:s|ated|ally)?|(?:was|were) (?:founded|established|introduced)"
     r"|invented|invention|discovered|ancient|centur(?:y|ies)|dates? back|first used)\b"
 )
-_PROCESS = r"\b(?:steps?|first,|firstly|next,|finally|procedures?|instructions?|repeat)\b"
+_PROCESS = r"\b(?:steps?|procedures?|instructions?|repeat)\b|\b(?:first|firstly|next|finally),"
 _BENEFIT = r"\b(?:benefi(?:t|ts|cial)|advantag\w+|helps?|helpful|improv\w+|useful|effective(?:ly)?|convenient|easier)\b"
 _RISK = (
     r"\b(?:risks?|danger\w*|harm\w*|damag\w+|side effects?|diseases?|injur\w+|infections?|pain\w*|symptoms?|failures?"
@@ -255,8 +256,8 @@ OF_KIND: Mapping[Kind, frozenset[str]] = {
     "code": words("language approach uses comments complexity library source raises at_most_words at_least_words"),
     "mathematics": words(
         """
-        mentions names discusses number percentage money measure reason superlative at_most_steps at_least_steps operation
-        decimals unknown total arithmetic answer_line at_most_words at_least_words list
+        mentions names discusses number percentage money measure reason superlative at_most_steps at_least_steps
+        operation decimals unknown total arithmetic answer_line at_most_words at_least_words list
         """
     ),
 }

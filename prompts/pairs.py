@@ -120,7 +120,7 @@ class PairFinder:
         """A block that shows something goes to the one view; the other gets a block of its own, or goes without."""
         free = _free(cut)
         core = Passage("\n".join(b.text for b in cut.blocks if b.core), "seed_positive", title=cut.passage.title)
-        if cut.kind == "text" and len(free) > 1 and "list" in self._families["text"][:_LIST_RANK]:
+        if not self._dual and cut.kind == "text" and len(free) > 1 and "list" in self._families["text"][:_LIST_RANK]:
             kept = self.view(cut, free)
             yield self._pair((cut, cut), kept.model_copy(update={"layout": "list"}), kept, Constraint("list"))
         for lead, block in self._leads(free, core, cut.kind):
@@ -196,7 +196,7 @@ class PairFinder:
                 break
             offered = self._offers(family, text, there, here.attributes)
             found = next((c for c in offered if c.holds(here)), None)
-            if found is not None and (lead is None or family != lead.family):
+            if found is not None and found not in taken:
                 taken.append(found)
         return taken[:count]
 

@@ -8,6 +8,7 @@ rendered `variation`, so that equal prompts have equal answers. About a millisec
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
@@ -22,8 +23,20 @@ from prompts.topic_answer import Demand, Instruction, OtherQuery, TopicAnswer
 
 T = TypeVar("T")
 
+_TRIES = 4
+"""Pairs tried for a second view with a demand of its own, before one is taken that has none."""
+
 _ONE_PHRASE = ("information about {a}", "{a}", "facts on {a}", "where is {a} discussed")
 _TWO_PHRASES = ("{a} and {b}", "{a}, {b}", "{a} in connection with {b}", "information about {a} and {b}")
+
+
+@dataclass(frozen=True, slots=True)
+class Parted:
+    """A pair with what d+ alone shows (`mine`, never empty) and what d- alone shows (`theirs`)."""
+
+    pair: Pair
+    mine: list[Constraint]
+    theirs: list[Constraint]
 
 
 class RuleWriter:
@@ -66,24 +79,30 @@ class _TopicWriter:
         )
 
     def write(self) -> TopicAnswer:
-        for pair in self._finder.pairs():
-            answer = self._answer(pair)
-            if answer is not None:
-                return answer
+        fallback: Parted | None = None
+        for tried, pair in enumerate(self._finder.pairs()):
+            parted = self._part(pair)
+            if parted is not None and (parted.theirs or not self._dual):
+                return self._answer(parted)
+            fallback = fallback or parted
+            if fallback is not None and tried >= _TRIES:
+                break
+        if fallback is not None:
+            return self._answer(fallback)
         only_answers = len(self._positives) == 1 and all(b.core for b in self._positives[0].blocks)
         return TopicAnswer(refusal="one_block" if only_answers else "no_contrast")
 
-    def _answer(self, pair: Pair) -> TopicAnswer | None:
-        """Instructions for the pair, or None where nothing parts it as wanted.
-
-        What d+ shows and d- lacks (`mine`), or the other way round (`theirs`), is demanded or, denied, excluded.
-        """
+    def _part(self, pair: Pair) -> Parted | None:
+        """What d+ shows and d- lacks, and the other way round; None where nothing parts them."""
         mine = self._finder.contrasts(pair, self._count)
         theirs = self._finder.contrasts(pair.turned(), self._count + 1)
-        if not mine and theirs:
-            pair, mine, theirs = pair.turned(), theirs[: self._count], []
-        if not mine:
-            return None
+        if mine:
+            return Parted(pair, mine, theirs)
+        return Parted(pair.turned(), theirs[: self._count], []) if theirs else None
+
+    def _answer(self, parted: Parted) -> TopicAnswer:
+        """Instructions for a pair: what one side shows is demanded or, denied, excluded."""
+        pair, mine, theirs = parted.pair, parted.mine, parted.theirs
         if theirs and self._dual:
             instruction, reverse, poison = mine, theirs[: self._count], theirs[-1:]
             if self._denied:
