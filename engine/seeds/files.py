@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from engine.errors import UsageError
 
@@ -38,8 +38,7 @@ class Stream:
     data: IO[bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One line without its line end; `raw` is None where it was longer than the cap."""
 
     name: str

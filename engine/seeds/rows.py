@@ -199,7 +199,10 @@ def delimited_rows(stream: Stream, max_row_bytes: int, delimiter: str) -> Iterat
     """Rows under a header line, quoted as CSV does; the line is the last one that the record spans."""
     csv.field_size_limit(max_row_bytes)
     reader = csv.reader(_TextLines(stream, max_row_bytes), delimiter=delimiter, strict=True)
-    header = next(reader, [])
+    try:
+        header = next(reader, [])
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise _hopeless(stream, 1, "a header in CSV quoting and UTF-8", str(error)) from error
     if len(set(header)) != len(header):
         raise _hopeless(stream, 1, "a header of distinct column names", delimiter.join(header))
     while True:

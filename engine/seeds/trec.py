@@ -13,6 +13,7 @@ import html
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PurePath
 
 from engine.errors import SeedFormatError
@@ -61,11 +62,13 @@ def decoded(line: Line) -> str:
 def blocks(stream: Stream, tag: str, max_bytes: int) -> Iterator[Block]:
     """Every `<tag ...> ... </tag>` of the stream, in either case; what stands between them is passed over."""
     edge = re.compile(rf"(<{tag}(?=[\s>])|</{tag}>)", re.IGNORECASE)
+    opening, closing = f"<{tag}", f"</{tag}>"
     parts: list[str] = []
     start = size = 0
     for line in lines(stream, max_bytes):
-        for piece in edge.split(decoded(line) + "\n"):
-            opens, closes = piece.lower() == f"<{tag}", piece.lower() == f"</{tag}>"
+        text = decoded(line) + "\n"
+        for piece in edge.split(text) if "<" in text else (text,):
+            opens, closes = piece.lower() == opening, piece.lower() == closing
             if opens and parts:
                 yield Block(stream.name, start, "".join(parts), f"</{tag}> before the next <{tag}>")
                 parts = []
@@ -142,12 +145,16 @@ def _document(block: Block) -> Passage | SeedFormatError:
 
 
 def _contents(text: str, tags: tuple[str, ...]) -> list[str]:
-    pattern = rf"<({'|'.join(tags)})\b[^<>]*>(.*?)</\1>"
-    return [match[2] for match in re.finditer(pattern, text, re.IGNORECASE | re.DOTALL)]
+    return [match[2] for match in _element(tags).finditer(text)]
 
 
 def _without(text: str, tags: tuple[str, ...]) -> str:
-    return re.sub(rf"<({'|'.join(tags)})\b[^<>]*>.*?</\1>", " ", text, flags=re.IGNORECASE | re.DOTALL)
+    return _element(tags).sub(" ", text)
+
+
+@cache
+def _element(tags: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(rf"<({'|'.join(tags)})\b[^<>]*>(.*?)</\1>", re.IGNORECASE | re.DOTALL)
 
 
 def _html_document(stream: Stream, max_bytes: int) -> Passage | SeedFormatError:
