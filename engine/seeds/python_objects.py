@@ -155,7 +155,10 @@ class PythonObject:
 
 @dataclass(slots=True)
 class _Module:
-    """One parsed file: `found` maps a name within the module to (kind, docstring, source)."""
+    """One parsed file: `found` maps a name within the module to (kind, docstring, source).
+
+    `fragments` and `calls` (with the name assigned to, or "") are those of files that attach docstrings.
+    """
 
     name: str
     is_package: bool
@@ -166,6 +169,8 @@ class _Module:
     imports: dict[str, tuple[str, str]] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
     exported: frozenset[str] | None = None
+    fragments: dict[str, str] = field(default_factory=dict)
+    calls: list[tuple[str, ast.Call]] = field(default_factory=list)
 
 
 def read_objects(library: str) -> list[PythonObject] | None:
@@ -188,7 +193,7 @@ def read_objects(library: str) -> list[PythonObject] | None:
     for module in modules.values():
         if module.doc and _is_public(module.name):
             objects.setdefault(module.name, PythonObject(module.name, library, "module", module.doc))
-    for attached in _attached(library, files):
+    for attached in _attached(library, modules):
         objects.setdefault(attached.name, attached)
     seen: set[int] = set()
     for name in COMPILED.get(library, ()):
@@ -203,6 +208,8 @@ def _files(library: str) -> Iterator[tuple[str, Path]]:
         root, prefix = Path(sysconfig.get_path("stdlib")), ""
     else:
         spec = importlib.util.find_spec(library)
+        if spec is not None and spec.origin and not spec.submodule_search_locations:
+            yield library, Path(spec.origin)
         if spec is None or not spec.submodule_search_locations:
             return
         root, prefix = Path(next(iter(spec.submodule_search_locations))), library + "."
@@ -235,6 +242,8 @@ def _read_module(name: str, path: Path) -> _Module | None:
             _read_definition(module, node, "", lines)
         elif isinstance(node, ast.Assign | ast.AugAssign):
             _read_exports(module, node)
+    if "add_docstr(" in text or "\nadd_newdoc(" in text:
+        _read_calls(module, tree)
     return module
 
 
@@ -387,36 +396,33 @@ def _resolve(
     return None
 
 
-def _attached(library: str, files: list[tuple[str, Path]]) -> Iterator[PythonObject]:
+def _attached(library: str, modules: Mapping[str, _Module]) -> Iterator[PythonObject]:
     """Objects whose docstring a call attaches: `add_docstr(torch.abs, doc)`, `add_newdoc("name", doc)`."""
-    for name, path in files:
-        text = path.read_text(encoding="utf-8", errors="replace")
-        if "add_docstr(" not in text and "\nadd_newdoc(" not in text:
-            continue
-        tree = ast.parse(text)
-        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-        shared = _shared_fragments(tree)
-        for node in ast.walk(tree):
-            if (
-                isinstance(node, ast.Assign)
-                and isinstance(node.value, ast.Call)
-                and isinstance(node.targets[0], ast.Name)
-            ):
-                yield from _attachment(node.value, f"{name}.{node.targets[0].id}", package, library, shared)
-            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-                yield from _attachment(node.value, "", package, library, shared)
+    common = {name: text for module in modules.values() for name, text in module.fragments.items()}
+    for module in modules.values():
+        for assigned, call in module.calls:
+            yield from _attachment(module, assigned, call, library, common | module.fragments)
+
+
+def _read_calls(module: _Module, tree: ast.Module) -> None:
+    module.fragments = _shared_fragments(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.Expr) and isinstance(node.value, ast.Call):
+            target = node.targets[0] if isinstance(node, ast.Assign) else None
+            module.calls.append((target.id if isinstance(target, ast.Name) else "", node.value))
 
 
 def _attachment(
-    call: ast.Call, assigned: str, package: str, library: str, shared: Mapping[str, str]
+    module: _Module, assigned: str, call: ast.Call, library: str, shared: Mapping[str, str]
 ) -> Iterator[PythonObject]:
     function = call.func.id if isinstance(call.func, ast.Name) else ""
     if function not in {"add_docstr", "_add_docstr", "add_docstr_all", "add_newdoc"} or len(call.args) < 2:
         return
     target, doc = call.args[0], _literal(call.args[1], shared)
     if assigned:
-        public, kind = assigned, "function"
+        public, kind = f"{module.name}.{assigned}", "function"
     elif isinstance(target, ast.Constant):
+        package = module.name if module.is_package else module.name.rpartition(".")[0]
         owner = f"{library}.Tensor" if function == "add_docstr_all" else package
         public, kind = f"{owner}.{target.value!s}", "method" if function == "add_docstr_all" else "function"
     else:
