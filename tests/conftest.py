@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,3 +21,23 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"private data folder {folder} is absent; set FOIL_SHARED_DATA to run this test")
     return folder
+
+
+@pytest.fixture(scope="session")
+def ray_home() -> Iterator[Path]:
+    """What every test that starts a Ray takes: a short private folder and a token of our own, for this whole process.
+
+    Ray reads its token once a process, and turns token mode on by itself where it finds one. A test starts it with
+    `ray.init(address="local", ...)`, ends it with `ray.shutdown()`, and never runs `ray stop`.
+    """
+    home = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))
+    (home / "token").write_text(secrets.token_hex(32))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("RAY_ADDRESS", "RAY_AUTH_TOKEN", "RAY_AUTH_MODE"):
+            patch.delenv(name, raising=False)
+        patch.setenv("RAY_AUTH_TOKEN_PATH", str(home / "token"))
+        patch.setenv("RAY_TMPDIR", str(home))
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("PYTHONPATH", str(REPO / "tests"))
+        yield home
+    shutil.rmtree(home, ignore_errors=True)
