@@ -95,7 +95,7 @@ class Template:
                 pieces.append(piece)
         except jinja2.TemplateError as error:
             raise UsageError(f"template {self.name}: {error.message}; mend the template or its inputs") from error
-        return "".join(pieces).strip("\n")
+        return "".join(pieces)
 
 
 @lru_cache(maxsize=64)
@@ -118,7 +118,8 @@ def compile_template(name: str, source: str) -> Template:
         raise _refused(name, "it must open with a line `=== system ===` or `=== user ===`")
     variables: set[str] = set()
     parts = []
-    for role, text in zip(rest[::2], rest[1::2], strict=True):
+    for role, padded in zip(rest[::2], rest[1::2], strict=True):
+        text = padded.strip("\n")
         try:
             tree = _ENVIRONMENT.parse(text)
             _check(name, tree)
