@@ -31,10 +31,11 @@ _RUN_TYPES = {"fingerprint": pa.string(), "cost_usd": pa.float64(), "job": pa.st
 def sources(out: Path, snapshot: str | None = None) -> dict[str, ds.Dataset | pa.Table]:
     """The stored tables and `runs` as pyarrow reads them, of a snapshot or of all that is committed now."""
     held = load_snapshot(out, snapshot)
-    return {table: _dataset(table, held) for table in TABLES} | {"runs": _runs(held)}
+    return {table: dataset(table, held) for table in TABLES} | {"runs": _runs(held)}
 
 
-def _dataset(table: str, snapshot: Snapshot) -> ds.Dataset:
+def dataset(table: str, snapshot: Snapshot) -> ds.Dataset:
+    """The rows of a snapshot's table, read as they are asked for; nothing is opened yet."""
     checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     return ds.FileSystemDataset.from_paths(
         [str(path) for path in snapshot.files(table)],
