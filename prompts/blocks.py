@@ -241,8 +241,9 @@ def cut(name: str, passage: Passage, query: str = "", answer: str = "") -> Cut:
         replace(b, label=f"{name}.{i + 1}", text=s, core=i in core)
         for i, (b, s) in enumerate(zip(raw, short, strict=True))
     )
-    letters = sum(len(b.text) for b in blocks)
-    whole = len(text) == len(passage.text) and len(found) == len(raw) and letters * 10 >= len("".join(text.split())) * 9
+    whole = (
+        len(text) == len(passage.text) and len(found) == len(raw) and 10 * len(join(blocks)) >= 9 * len(text.strip())
+    )
     return Cut(name, passage, blocks, whole, kind)
 
 

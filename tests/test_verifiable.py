@@ -28,17 +28,17 @@ from prompts.rule_writer import RuleWriter
 from prompts.topic_answer import TopicAnswer
 
 RHINO = (
-    "The black rhino is a large animal of southern Africa. It weighs about 1,400 kilograms. The scientist Carl Linnaeus "
-    "named it in 1758. Poachers sell its horn, although this is forbidden. Calves stay with their mothers for three years "
-    "because lions hunt them. In Namibia, wardens saw off the horns, for example."
+    "The black rhino is a large animal of southern Africa. It weighs about 1,400 kilograms. The scientist Carl "
+    "Linnaeus named it in 1758. Poachers sell its horn, although this is forbidden. Calves stay with their mothers for "
+    "three years because lions hunt them. In Namibia, wardens saw off the horns, for example."
 )
 OTHER_RHINO = (
     "Black rhinos are animals that browse on bushes. Their upper lip is hooked. Some 6,195 were counted in a recent "
     "survey. Oxpeckers sit on their backs and warn them of danger."
 )
 HIPPO = (
-    "The hippo is a river animal of Africa. It spends days in water and grazes at night. Hippos were counted in 2019 near "
-    "Lake Victoria."
+    "The hippo is a river animal of Africa. It spends days in water and grazes at night. Hippos were counted in 2019 "
+    "near Lake Victoria."
 )
 ZEBRA = (
     "Zebras live in herds on the savanna. Their stripes confuse flies, as an experiment with painted horses suggests."
@@ -354,7 +354,7 @@ def test_blocks_stand_in_the_text_as_they_are_and_in_its_order(pieces):
     for block in made.blocks:
         at = text.index(block.text, at) + len(block.text)
     if made.whole:
-        assert 10 * len("".join(join(made.blocks).split())) >= 9 * len("".join(text.split()))
+        assert 10 * len(join(made.blocks)) >= 9 * len(text.strip())
 
 
 @settings(max_examples=50)
