@@ -99,6 +99,7 @@ class Writers(RuleBasedStateMachine):
         self.acked.add(partition)
         assert self.standing(partition) == variant
         assert not (ours and before is not None)
+        self.look()
 
     def standing(self, partition: int) -> int:
         return CommitLog(self.out).entry(partition).facts["variant"]
@@ -166,6 +167,12 @@ class Writers(RuleBasedStateMachine):
         assert self.acked <= set(self.entries)
 
     def teardown(self) -> None:
+        try:
+            self.end_well()
+        finally:
+            shutil.rmtree(self.out.parent)
+
+    def end_well(self) -> None:
         assert self.judged(finished=False) == Findings()
         for partition in range(PARTITIONS):
             if partition not in self.variants:
@@ -174,7 +181,6 @@ class Writers(RuleBasedStateMachine):
         assert self.judged(finished=True) == Findings()
         for name, digest in self.snapshots.items():
             assert load_snapshot(self.out, name, verify=True).digest == digest
-        shutil.rmtree(self.out.parent)
 
     def judged(self, *, finished: bool) -> Findings:
         return check(History(planned(PARTITIONS), self.acked, finished, expected), self.out)
