@@ -4,8 +4,8 @@
     candidates() (a sample of the corpus) -> NegativePool (BM25) ----^
 
 Promise: a negative never answers the seed's query as far as the corpus knows; it carries `mined: bm25` if it was mined.
-Price: 100 bytes a seed for the ids; where negatives are mined, the sample and its index are held in memory (about
-three times the text of `pool_passages` passages) and the corpus is read twice.
+Price: 100 bytes a seed for the ids; where negatives are mined, the sample and its index are held in memory (measured:
+4 kB a passage of 60 words) and the corpus is read twice.
 """
 
 from __future__ import annotations
@@ -160,12 +160,14 @@ class NegativePool:
     """Candidates under a BM25 index, from which seeds are given the negatives that they lack."""
 
     def __init__(self, candidates: Iterable[Candidate]) -> None:
-        self._candidates = list({candidate.key: candidate for candidate in candidates}.values())
-        self._index = Bm25Index([candidate.words for candidate in self._candidates])
-        self._by_key = {candidate.key: position for position, candidate in enumerate(self._candidates)}
+        by_key = {candidate.key: candidate for candidate in candidates}
+        self._index = Bm25Index([candidate.words for candidate in by_key.values()])
+        self._keys = list(by_key)
+        self._passages = [candidate.passages for candidate in by_key.values()]
+        self._by_key = {key: position for position, key in enumerate(self._keys)}
         self._by_passage: dict[str, list[int]] = {}
-        for position, candidate in enumerate(self._candidates):
-            for passage in candidate.passages:
+        for position, passages in enumerate(self._passages):
+            for passage in passages:
                 self._by_passage.setdefault(passage.id, []).append(position)
 
     def completed(self, drafts: list[Draft], wanted: int) -> list[Seed]:
@@ -187,8 +189,8 @@ class NegativePool:
     def _with(self, seed: Seed, found: list[int], wanted: int) -> Seed:
         picked: dict[str, Passage] = {}
         for position in found:
-            candidate = self._candidates[position]
-            passage = candidate.passages[int(fraction_of(seed.id, candidate.key) * len(candidate.passages))]
+            passages = self._passages[position]
+            passage = passages[int(fraction_of(seed.id, self._keys[position]) * len(passages))]
             attributes = {**passage.attributes, "mined": "bm25"}
             picked.setdefault(passage.id, replace(passage, role="seed_negative", attributes=attributes))
         return replace(seed, negatives=(*seed.negatives, *picked.values())[:wanted])
