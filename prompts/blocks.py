@@ -18,7 +18,7 @@ from prompts.finders_code import code_lines
 from prompts.phrases import COMMON
 
 MAX_TEXT = 6000
-"""Characters of a passage that are looked at; what lies beyond is not offered for views."""
+"""Characters of a positive that are looked at; what lies beyond is not offered for views."""
 MAX_BLOCKS = 24
 _EXAMPLE = 160
 MAX_BLOCK = 420
@@ -119,7 +119,7 @@ class _Document:
         indent = len(line) - len(line.lstrip())
         if not stripped:
             self._flush()
-            self._gap, self._paragraph = "\n\n", self._paragraph + 1
+            self._gap = "\n\n"
         elif _RULE.fullmatch(line) and self._header.endswith("\n"):
             self._header += line
         elif _COLON_HEAD.fullmatch(stripped) or (
@@ -128,7 +128,6 @@ class _Document:
             self._flush()
             self._header = line if stripped.endswith(":") else line + "\n"
             self._base = -1
-            self._paragraph += 1
         elif self._opens(stripped, indent):
             self._flush()
             self._mode = self._mode_of(stripped, indent)
@@ -173,6 +172,7 @@ class _Document:
         else:
             self.blocks.append(Block("", text, self._gap, self._header, self._paragraph))
         self._lines, self._mode, self._gap = [], "prose", "\n"
+        self._paragraph += 1
 
 
 def _are_steps(lines: Sequence[str]) -> bool:
@@ -230,9 +230,12 @@ def _shortened(text: str) -> str:
     return head[: end if end > MAX_BLOCK // 4 else head.rfind(" ")].rstrip()
 
 
-def cut(name: str, passage: Passage, query: str = "", answer: str = "") -> Cut:
-    """The passage in blocks, those that answer the query marked as core (needs the query; `answer` helps if known)."""
-    text, kind = passage.text[:MAX_TEXT], kind_of(passage)
+def cut(name: str, passage: Passage, query: str = "", answer: str = "", limit: int = MAX_TEXT) -> Cut:
+    """The first `limit` characters of the passage in blocks; those that answer the query are marked as core.
+
+    Without a query none are; `answer` is the answering sentence, or the answer itself, where it is known.
+    """
+    text, kind = passage.text[:limit], kind_of(passage)
     found = [b for b in _pieces(text, kind) if b.text.strip()] or [Block("", text)]
     raw = found[:MAX_BLOCKS]
     short = [b.text if kind == "code" else _shortened(b.text) for b in raw]
@@ -327,7 +330,8 @@ def _owner(block: Block) -> str:
 
 
 def _break(previous: Block, block: Block) -> str:
-    """White space between blocks that were no neighbours: prose flows on, entries take a line, the rest a paragraph."""
-    if "\n\n" in previous.gap or "\n\n" in block.gap:
+    """White space between blocks that were no neighbours: borrowed prose flows on, the rest takes a line."""
+    if "\n\n" in previous.gap + block.gap:
         return "\n\n"
-    return "\n" if "\n" in previous.gap + block.gap or block.header != previous.header else " "
+    prose = "\n" not in previous.gap + block.gap and block.header == previous.header
+    return " " if prose and _owner(previous) != _owner(block) else "\n"

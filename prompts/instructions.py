@@ -22,8 +22,8 @@ STYLES: tuple[Style, ...] = ("plain", "negation", "background", "persona")
 
 _NOUNS: Mapping[Kind, tuple[str, ...]] = {
     "text": ("passage", "document", "text"),
-    "documentation": ("passage", "page", "document", "entry"),
-    "code": ("solution", "implementation", "passage", "piece of code"),
+    "documentation": ("passage", "page", "document", "text"),
+    "code": ("solution", "implementation", "passage", "program"),
     "mathematics": ("solution", "answer", "passage"),
 }
 _DEMANDS = (
@@ -171,8 +171,9 @@ def _sentence(rng: Random, frames: Sequence[str], constraints: Sequence[Constrai
 
 
 def _with_noun(text: str, noun: str) -> str:
-    said = text.replace("{noun}", noun).replace("{Noun}", noun.capitalize())
-    return said.replace("a answer", "an answer").replace("A answer", "An answer")
+    if noun[0] in "aeiou":
+        text = text.replace("a {noun}", "an {noun}").replace("A {noun}", "An {noun}")
+    return text.replace("{noun}", noun).replace("{Noun}", noun.capitalize())
 
 
 def compose(rng: Random, constraints: Sequence[Constraint], length: Length, style: Style, kind: Kind = "text") -> str:

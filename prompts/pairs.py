@@ -27,7 +27,8 @@ _WHOLE = 1200
 _TRIES = 4
 _LIST_RANK = 6
 _LONGEST_LOAN = 300
-NO_LOANS = frozenset({"code", "mathematics"})
+NO_LOANS = frozenset({"code", "mathematics", "documentation"})
+"""Kinds of text in which a sentence of another passage would be plainly false: another function's parameter, say."""
 _FORMAL = frozenset({"at_most_words", "at_least_words", "at_most_steps", "at_least_steps"})
 _PHRASES = frozenset({"mentions", "names", "discusses"})
 _FIGURES = frozenset({"number", "year"})

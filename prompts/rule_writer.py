@@ -17,6 +17,7 @@ from engine.topic import Passage, Reply, Request
 from prompts.blocks import Cut, stems
 from prompts.constraints import Constraint, all_hold, body
 from prompts.families import FAMILIES, Kind
+from prompts.finders import folded
 from prompts.instructions import LENGTHS, STYLES, Length, Style, compose, pick
 from prompts.pairs import NO_LOANS, VISIBLE, Pair, PairFinder
 from prompts.topic_answer import Demand, Instruction, OtherQuery, TopicAnswer
@@ -60,6 +61,7 @@ class _TopicWriter:
     """One topic's work. Inputs are those of the template `verifiable/topic`."""
 
     def __init__(self, inputs: Mapping[str, Any]) -> None:
+        self._query: str = inputs["query"]
         self._positives: Sequence[Cut] = inputs["positives"]
         self._negatives: Sequence[Cut] = inputs["negatives"]
         self._count: int = inputs["count"]
@@ -69,7 +71,7 @@ class _TopicWriter:
         self._denied: bool = inputs["denied"]
         self._rng = Random(inputs["variation"])
         self._finder = PairFinder(
-            inputs["query"],
+            self._query,
             self._positives,
             self._negatives,
             inputs["families"],
@@ -146,7 +148,11 @@ class _TopicWriter:
                 passage = self._finder.blocks.passage(view, "query_negative")
                 if all_hold(constraints, passage):
                     query = self._query_for(passage, cut, pair.d_plus)
-                    if query:
+                    if (
+                        query
+                        and folded(query) != folded(self._query)
+                        and folded(query) not in folded(body(pair.d_plus))
+                    ):
                         return OtherQuery(query=query, view=view)
         return None
 

@@ -33,7 +33,7 @@ VERSION = "1"
 """Raised when the same seed, settings and template would give other topics."""
 
 WEIGHTS: Mapping[str, float] = {
-    "mentions": 1.0, "names": 1.5, "discusses": 1.0,
+    "mentions": 0.5, "names": 1.0, "discusses": 0.5,
     "number": 0.4, "year": 3.0, "percentage": 3.0, "money": 3.0, "measure": 3.0,
     "example": 3.0, "caveat": 3.0, "reason": 3.0, "comparison": 2.0, "reader": 2.0, "definition": 2.5, "advice": 3.0,
     "further_reading": 2.0, "quotation": 1.5, "question": 1.5,
@@ -49,6 +49,7 @@ WEIGHTS: Mapping[str, float] = {
 """How soon a family is tried. What few passages offer weighs more, so that no family takes over."""
 
 _MAX_POSITIVES = 5
+_NEGATIVE_CHARS = 1500
 
 
 class VerifiableSettings(Settings):
@@ -74,7 +75,7 @@ class VerifiableSettings(Settings):
     view_chars: int = Field(
         default=800, ge=200, le=6000, description="characters of an edited view, about four a word piece"
     )
-    negatives: int = Field(default=3, ge=0, description="seed negatives kept in the topic; one more is looked at")
+    negatives: int = Field(default=3, ge=0, description="seed negatives kept in the topic; twice as many are looked at")
 
     @field_validator("family_weights")
     @classmethod
@@ -113,8 +114,8 @@ class Verifiable:
             for i, p in enumerate(_distinct(seed.positives)[:_MAX_POSITIVES])
         ]
         negatives = [
-            cut(f"N{i + 1}", p, p.attributes.get("query") or p.title)
-            for i, p in enumerate(_distinct(seed.negatives)[: self._settings.negatives + 1])
+            cut(f"N{i + 1}", p, p.attributes.get("query") or p.title, limit=_NEGATIVE_CHARS)
+            for i, p in enumerate(_distinct(seed.negatives)[: 2 * self._settings.negatives])
         ]
         drawn = self._draw(seed)
         prompt = self._template.render(query=seed.query, positives=positives, negatives=negatives, **drawn)
