@@ -116,6 +116,8 @@ class PythonDocsReader:
 
     def _read(self, objects: Sequence[PythonObject]) -> Iterator[Entry]:
         for item in objects:
+            if not item.source and len(item.doc.split()) < _MIN_WORDS:
+                continue
             document = read_docstring(item.doc)
             if document.deprecated or not _usable(document.summary, item.name):
                 continue

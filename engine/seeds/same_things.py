@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from engine.seeds.bm25 import Bm25Index
@@ -106,10 +106,12 @@ class Corpus:
     def positives(self, position: int) -> tuple[Passage, ...]:
         """The object's own passages, then the first passage of each same thing that is no near-copy of one before."""
         positives = list(self.entries[position].passages)
+        vocabularies = [_vocabulary(passage) for passage in positives]
         for other in self.same[position]:
             passage = self.entries[other].passages[0]
-            if not _near_copy(passage, positives):
+            if not _near_copy(passage, vocabularies):
                 positives.append(passage)
+                vocabularies.append(_vocabulary(passage))
         return tuple(positives)
 
     def negatives(self, positions: Sequence[int], wanted: int) -> list[tuple[Passage, ...]]:
@@ -122,14 +124,14 @@ class Corpus:
         return [self._others(position, near, wanted) for position, near in zip(positions, nearest, strict=True)]
 
     def _others(self, position: int, near: Iterable[int], wanted: int) -> tuple[Passage, ...]:
-        entry, positives = self.entries[position], self.positives(position)
+        entry, vocabularies = self.entries[position], [_vocabulary(passage) for passage in self.positives(position)]
         taken = {position, *self.same[position]}
         others: list[Passage] = []
         for at in near:
             owner, passage = self._owners[at], self._passages[at]
             if len(others) == wanted:
                 break
-            if owner in taken or _perhaps_relevant(entry, self.entries[owner]) or _near_copy(passage, positives):
+            if owner in taken or _perhaps_relevant(entry, self.entries[owner]) or _near_copy(passage, vocabularies):
                 continue
             taken.add(owner)
             others.append(replace(passage, role="seed_negative"))
@@ -167,12 +169,15 @@ def _perhaps_relevant(entry: Entry, other: Entry) -> bool:
     return kin or common >= SAME or (common > 0 and entry.simple_name == other.simple_name)
 
 
-def _near_copy(passage: Passage, others: Iterable[Passage]) -> bool:
-    words = frozenset(words_of(passage.text))
-    return any(_shared(words, frozenset(words_of(other.text))) >= NEAR_COPY for other in others)
+def _vocabulary(passage: Passage) -> frozenset[str]:
+    return frozenset(words_of(passage.text))
 
 
-def _shared(one: Collection[str], other: Collection[str]) -> float:
+def _near_copy(passage: Passage, vocabularies: Iterable[frozenset[str]]) -> bool:
+    words = _vocabulary(passage)
+    return any(_shared(words, other) >= NEAR_COPY for other in vocabularies)
+
+
+def _shared(one: frozenset[str], other: frozenset[str]) -> float:
     """Jaccard's share of common members; 0 if both are empty."""
-    a, b = frozenset(one), frozenset(other)
-    return len(a & b) / len(a | b) if a or b else 0.0
+    return len(one & other) / len(one | other) if one or other else 0.0
