@@ -76,6 +76,16 @@ class Group:
     keys: tuple[tuple[int, ...], ...]
     relevance: NDArray[np.int8]
 
+    def only(self, rows: NDArray[np.bool_], columns: NDArray[np.bool_]) -> Group:
+        """The group with these intents and passages alone."""
+        return replace(
+            self,
+            intents=_chosen(self.intents, rows),
+            passages=_chosen(self.passages, columns),
+            keys=_chosen(self.keys, columns),
+            relevance=self.relevance[np.ix_(rows, columns)],
+        )
+
 
 class TrainingView:
     """The accepted topics of a snapshot, by split.
@@ -138,13 +148,7 @@ class TrainingView:
         facts["intents_dropped"] += int((~whole).sum())
         if not whole[0]:
             return None
-        return replace(
-            group,
-            intents=_chosen(group.intents, whole),
-            passages=_chosen(group.passages, keep),
-            keys=_chosen(group.keys, keep),
-            relevance=group.relevance[np.ix_(whole, keep)],
-        )
+        return group.only(whole, keep)
 
 
 def _chosen(items: Sequence[Item], keep: NDArray[np.bool_]) -> tuple[Item, ...]:

@@ -11,6 +11,8 @@ from datasets_out.snapshot import load_snapshot
 from datasets_out.training_view import SplitSettings, TrainingView
 from engine.topic import Intent, Judgment, Passage, Topic, intent_id
 
+torch.set_num_threads(1)
+
 THINGS = ["bridge", "tower", "river", "engine", "market", "garden", "harbour", "library", "theatre", "railway"]
 PLACES = ["oslo", "cairo", "lima", "osaka", "quito", "perth", "turin", "lagos", "hanoi", "delhi"]
 YEAR = "Only passages that give a year."

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -80,7 +81,7 @@ def load_state(folder: Path, fingerprint: str, model: nn.Module, optimiser: torc
         state = State(**json.loads((found[-1] / "state.json").read_text(encoding="utf-8")))
         stored = load_file(found[-1] / "weights.safetensors")
         moments = load_file(found[-1] / "moments.safetensors")
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, SafetensorError) as error:
         raise CorruptDataError(f"checkpoint {found[-1]} does not read ({error}); remove that directory") from error
     if state.fingerprint != fingerprint:
         raise UsageError(f"{folder} holds checkpoints of other settings or data; remove it or choose another folder")

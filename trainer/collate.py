@@ -52,6 +52,16 @@ def key_of(text: str) -> int:
     return int.from_bytes(raw, "big", signed=True) if normal else 0
 
 
+def trim(group: Group, distractors: int, other_queries: bool) -> Group:
+    """What a topic brings to a batch: of the passages relevant to none of its intents only the first `distractors`,
+    and intents of another query than its first only where `other_queries` says so."""
+    own = group.intents[0][1]
+    rows = np.array([other_queries or query == own for _, query in group.intents])
+    wanted = (group.relevance[rows] > 0).any(0)
+    columns = wanted | (np.cumsum(~wanted) <= distractors)
+    return group.only(rows, columns)
+
+
 def collate(groups: Sequence[Group], template: Template) -> Batch:
     """The batch of these groups; anchors in the order of the groups, equal ones once."""
     passages: dict[int, str] = {}

@@ -38,7 +38,7 @@ from trainer.checkpoint import (
     weights,
     write_json,
 )
-from trainer.collate import collate
+from trainer.collate import collate, trim
 from trainer.encoder import load_encoder
 from trainer.fusion import template_named
 from trainer.gather import barrier, rank_and_workers, sum_gradients, sum_scalar
@@ -127,7 +127,8 @@ def fit(
     for step in range(state.step, plan.steps):
         started = time.perf_counter()
         groups = view.read("train", share_of(sampler.batch(step), rank, workers).tolist())
-        loss = step_loss(model, base, collate(groups, template_named(settings.template)), settings)
+        trimmed = [trim(group, settings.distractors, settings.other_queries) for group in groups]
+        loss = step_loss(model, base, collate(trimmed, template_named(settings.template)), settings)
         optimise(loss, model, optimiser, learning_rate(step, plan), plan.clip_norm)
         state = State(step + 1, state.fingerprint, [*state.losses, sum_scalar(loss.item())])
         if rank == 0 and (state.step % settings.checkpoint_steps == 0 or state.step == plan.steps):

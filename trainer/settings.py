@@ -1,7 +1,4 @@
-"""What a training run is and what is measured of it: every choice that changes the weights or a number.
-
-No model library is imported here, so that a job file is checked in a moment.
-"""
+"""Every choice of a training run and of an evaluation. Nothing heavy is imported, so a job file is checked at once."""
 
 from __future__ import annotations
 
@@ -19,19 +16,17 @@ Block = Literal["P", "I", "IQ", "Q"]
 class EncodeSettings(Settings):
     """How texts are cut and computed."""
 
-    max_tokens: int = Field(default=160, ge=2, description="longer texts lose their end")
-    micro_batch_tokens: int = Field(default=4096, ge=1, description="padded tokens that go through the model at once")
+    max_tokens: int = Field(default=128, ge=2, description="longer texts lose their end")
+    micro_batch_tokens: int = Field(default=2048, ge=1, description="padded tokens that go through the model at once")
     precision: Literal["float32", "bfloat16"] = Field(
         default="bfloat16", description="of the forward pass; vectors are float32"
     )
 
 
 class LossSettings(Settings):
-    """What an anchor is contrasted with, and how."""
+    """What an anchor is contrasted with, and how; see `trainer.losses`."""
 
-    blocks: tuple[Block, ...] = Field(
-        default=("P", "I"), min_length=1, description="what varies: passages, instructions, ..."
-    )
+    blocks: tuple[Block, ...] = Field(default=("P", "I"), min_length=1, description="what varies: passages, ...")
     combine: Literal["multivariate", "sum"] = Field(
         default="multivariate", description="one denominator, or one a block"
     )
@@ -41,31 +36,13 @@ class LossSettings(Settings):
     temperature: float = Field(default=0.05, gt=0, description="cosines are divided by it")
 
 
-class RetentionSettings(Settings):
-    """How the base model's abilities are kept while instructions are learnt."""
-
-    plain_weight: float = Field(
-        default=1.0, ge=0, description="weight of anchors without an instruction, against 1 with one"
-    )
-    pull_queries: float = Field(default=0.0, ge=0, description="weight of 1 - cos(now, base) over bare queries")
-    pull_passages: float = Field(default=0.0, ge=0, description="weight of 1 - cos(now, base) over passages")
-    frozen_layers: int = Field(
-        default=0, ge=0, description="transformer layers, from the input up, that stay as they are"
-    )
-    frozen_embeddings: bool = Field(default=True, description="token, position and type embeddings stay as they are")
-    blends: tuple[float, ...] = Field(
-        default=(1.0,), description="shares of the trained weights to try on the dev split"
-    )
-    plain_loss_allowed: float = Field(default=1.0, ge=0, description="points of dev plain nDCG that a blend may lose")
-
-
 class ScheduleSettings(Settings):
     """AdamW and its learning rate over the steps."""
 
-    steps: int = Field(default=150, ge=1, description="batches in all")
+    steps: int = Field(default=60, ge=1, description="batches in all")
     topics_per_batch: int = Field(default=24, ge=1, description="over all workers")
-    learning_rate: float = Field(default=5e-5, gt=0, description="at its peak")
-    warmup_steps: int = Field(default=15, ge=0, description="linear rise from zero")
+    learning_rate: float = Field(default=1e-4, gt=0, description="at its peak")
+    warmup_steps: int = Field(default=6, ge=0, description="linear rise from zero")
     decay: Literal["cosine", "linear"] = Field(default="cosine", description="fall to zero at the last step")
     weight_decay: float = Field(default=0.01, ge=0, description="AdamW's, on matrices only")
     clip_norm: float = Field(default=1.0, gt=0, description="norm to which gradients are cut")
@@ -73,16 +50,30 @@ class ScheduleSettings(Settings):
     window_partitions: int = Field(default=32, ge=1, le=CACHED_PARTITIONS, description="partitions shuffled together")
 
 
+class RetentionSettings(Settings):
+    """How the base model's abilities are kept while instructions are learnt."""
+
+    plain_weight: float = Field(default=1.0, ge=0, description="weight of anchors without an instruction, against 1")
+    pull_queries: float = Field(default=0.0, ge=0, description="weight of 1 - cos(now, base) over bare queries")
+    pull_passages: float = Field(default=0.0, ge=0, description="weight of 1 - cos(now, base) over passages")
+    frozen_layers: int = Field(default=0, ge=0, description="transformer layers, from the input up, that stay")
+    frozen_embeddings: bool = Field(default=True, description="token, position and type embeddings stay")
+    blends: tuple[float, ...] = Field(
+        default=(1.0,), min_length=1, description="shares of trained weights to try on dev"
+    )
+    plain_loss_allowed: float = Field(default=1.0, ge=0, description="points of dev plain nDCG that a blend may lose")
+
+
 class TrainSettings(Settings):
     """One training run."""
 
-    base: Path | None = Field(
-        default=None, description="directory of the model to start from; none = the packaged MiniLM"
-    )
+    base: Path | None = Field(default=None, description="directory of the model to start from; none = packaged MiniLM")
     template: str = Field(default="query_instruction", description="how instruction and query are joined")
     split: SplitSettings = SplitSettings()
     encode: EncodeSettings = EncodeSettings()
     loss: LossSettings = LossSettings()
+    distractors: int = Field(default=1, ge=0, description="passages of a topic that none of its intents wants, at most")
+    other_queries: bool = Field(default=False, description="also train on a topic's poisoned queries")
     schedule: ScheduleSettings = ScheduleSettings()
     retention: RetentionSettings = RetentionSettings()
     checkpoint_steps: int = Field(default=100, ge=1, description="steps between two checkpoints")
@@ -99,7 +90,7 @@ class RerankSettings(Settings):
 class EvaluateSettings(Settings):
     """What is measured, and how finely."""
 
-    encode: EncodeSettings = EncodeSettings(max_tokens=256, micro_batch_tokens=16384)
+    encode: EncodeSettings = EncodeSettings(max_tokens=256, micro_batch_tokens=2048, precision="bfloat16")
     cutoff: int = Field(default=10, ge=1, description="ranks that nDCG looks at")
     rerank: RerankSettings | None = Field(
         default=None, description="a collection that the training data does not reach"

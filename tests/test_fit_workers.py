@@ -1,0 +1,80 @@
+"""Two workers make the same losses and the same weights as one: over plain gloo, and on a real Ray Train pool."""
+
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from safetensors.torch import load_file, save_file
+from test_fit import fitted, settings_for
+from trainer_world import commit, open_view, tiny_bert, topic
+
+from trainer.checkpoint import weights
+from trainer.encoder import load_encoder
+from trainer.fit import train
+
+ALONE, SHARED = range(40), range(40, 60)
+TOPICS = [topic(n) for n in ALONE] + [
+    topic(n, text=f"a text that topic {n // 2 * 2} and its neighbour share") for n in SHARED
+]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return tiny_bert(tmp_path_factory.mktemp("bert"))
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    return commit(tmp_path_factory.mktemp("world"), TOPICS)
+
+
+def fit_one(rank, workers, folder, tiny, world):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=workers)
+    losses, after = fitted(settings_for(tiny), open_view(world), folder / "checkpoints")
+    if rank == 0:
+        save_file({name: value.contiguous() for name, value in after.items()}, folder / "after.safetensors")
+    (folder / f"losses-{rank}.json").write_text(json.dumps(losses))
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.long)])
+def test_gloo_workers_equal_one_worker(tiny, world, tmp_path, workers):
+    losses, after = fitted(settings_for(tiny), open_view(world), tmp_path / "alone")
+    mp.start_processes(fit_one, (workers, tmp_path, tiny, world), nprocs=workers, start_method="spawn")
+    told = [json.loads((tmp_path / f"losses-{rank}.json").read_text()) for rank in range(workers)]
+    assert all(found == told[0] for found in told)
+    assert np.allclose(told[0], losses, atol=1e-5)
+    for name, value in load_file(tmp_path / "after.safetensors").items():
+        assert torch.allclose(value, after[name], atol=1e-5), name
+
+
+@pytest.fixture
+def ray_cluster(monkeypatch):
+    import ray
+
+    with tempfile.TemporaryDirectory(prefix="r", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        monkeypatch.setenv("RAY_TMPDIR", folder)
+        monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+        monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parent.parent))
+        ray.init(address="local", num_cpus=4, include_dashboard=False, _temp_dir=folder, log_to_driver=False)
+        yield ray
+        ray.shutdown()
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_two_ray_workers_equal_one_process(tiny, world, tmp_path, ray_cluster):
+    from trainer.fit_ray import train_on_ray
+
+    view, settings = open_view(world), settings_for(tiny)
+    alone = train(settings, view, tmp_path / "alone")
+    pool = train_on_ray(settings.model_copy(update={"workers": 2}), view, tmp_path / "pool")
+    assert np.allclose(pool.facts["losses"], alone.facts["losses"], atol=1e-5)
+    ours, theirs = (weights(load_encoder(run.model)) for run in (alone, pool))
+    for name, value in ours.items():
+        assert torch.allclose(value, theirs[name], atol=1e-5), name
