@@ -117,6 +117,7 @@ class Corpus:
     def negatives(self, positions: Sequence[int], wanted: int) -> list[tuple[Passage, ...]]:
         """For each position at most `wanted` passages of surely other objects, one an object, nearest first.
 
+        The attribute `query` of each is the summary that it does answer.
         Fewer come back only where fewer texts share a word with the summary, or most of the nearest are doubtful.
         """
         summaries = [self.entries[position].summary for position in positions]
@@ -134,7 +135,8 @@ class Corpus:
             if owner in taken or _perhaps_relevant(entry, self.entries[owner]) or _near_copy(passage, vocabularies):
                 continue
             taken.add(owner)
-            others.append(replace(passage, role="seed_negative"))
+            known = {**passage.attributes, "query": self.entries[owner].summary}
+            others.append(replace(passage, role="seed_negative", attributes=known))
         return tuple(others)
 
 
