@@ -188,6 +188,16 @@ def test_a_document_over_the_cap_is_counted_and_not_held(tmp_path: Path) -> None
     assert reader.skipped == 1
 
 
+@pytest.mark.parametrize("opening", ["<DOC><DOCNO>BIG</DOCNO><TEXT>", "<DOC><DOCNO>BIG</DOCNO><TEXT>\n"])
+def test_a_line_over_the_cap_loses_its_document_and_says_so(tmp_path: Path, opening: str) -> None:
+    (tmp_path / "docs").write_text(opening + "flood " * 2_000 + "\n</TEXT></DOC>\n" + DOCUMENTS, "latin-1")
+    with pytest.raises(SeedFormatError, match="docs:1: expected at most 4,096 bytes"):
+        list(collection(tmp_path, max_row_bytes=4_096))
+    reader = collection(tmp_path, max_row_bytes=4_096, on_error="skip")
+    assert len(list(reader)) == 2
+    assert reader.skipped == 1
+
+
 def test_a_topic_without_a_number_is_refused_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "topics").write_text(OLD_TOPICS + "<top>\n<title> nameless\n</top>\n")
     with pytest.raises(SeedFormatError, match=r"topics:23: expected a topic with <num> and a <title> or <desc>"):

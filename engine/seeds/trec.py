@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path, PurePath
 
 from engine.errors import SeedFormatError
-from engine.seeds.files import Line, Stream, lines, streams
+from engine.seeds.files import Stream, lines, streams
 from engine.seeds.judged import Query
 from engine.topic import Passage
 
@@ -50,9 +50,8 @@ class Block:
         return SeedFormatError(self.path, self.line, expected, self.text)
 
 
-def decoded(line: Line) -> str:
+def decoded(raw: bytes) -> str:
     """UTF-8, or else Latin-1, in which every byte is a character."""
-    raw = line.raw or b""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -62,28 +61,33 @@ def decoded(line: Line) -> str:
 def blocks(stream: Stream, tag: str, max_bytes: int) -> Iterator[Block]:
     """Every `<tag ...> ... </tag>` of the stream, in either case; what stands between them is passed over."""
     edge = re.compile(rf"(<{tag}(?=[\s>])|</{tag}>)", re.IGNORECASE)
-    opening, closing = f"<{tag}", f"</{tag}>"
+    limit = f"at most {max_bytes:,} bytes"
     parts: list[str] = []
     start = size = 0
     for line in lines(stream, max_bytes):
-        text = decoded(line) + "\n"
-        for piece in edge.split(text) if "<" in text else (text,):
-            opens, closes = piece.lower() == opening, piece.lower() == closing
-            if opens and parts:
-                yield Block(stream.name, start, "".join(parts), f"</{tag}> before the next <{tag}>")
-                parts = []
-            if opens:
-                start, size = line.number, 0
-            if opens or parts:
+        if line.raw is None:
+            size = max_bytes + 1
+            if not parts:
+                yield Block(stream.name, line.number, "a longer line", limit)
+            continue
+        for piece in _pieces(edge, decoded(line.raw)):
+            mark = piece.lower()
+            if mark == f"<{tag}":
+                if parts:
+                    yield Block(stream.name, start, "".join(parts), f"</{tag}> before the next <{tag}>")
+                parts, start, size = [piece], line.number, 0
+            elif parts:
                 size += len(piece)
                 parts += [piece] if size <= max_bytes else []
-            if closes and parts:
-                yield Block(
-                    stream.name, start, "".join(parts), "" if size <= max_bytes else f"at most {max_bytes:,} bytes"
-                )
+            if mark == f"</{tag}>" and parts:
+                yield Block(stream.name, start, "".join(parts), "" if size <= max_bytes else limit)
                 parts = []
     if parts:
         yield Block(stream.name, start, "".join(parts), f"</{tag}> before the end of the file")
+
+
+def _pieces(edge: re.Pattern[str], text: str) -> list[str]:
+    return edge.split(f"{text}\n") if "<" in text else [f"{text}\n"]
 
 
 def topics(path: Path, max_bytes: int) -> Iterator[Query | SeedFormatError]:
@@ -161,7 +165,7 @@ def _html_document(stream: Stream, max_bytes: int) -> Passage | SeedFormatError:
     raw = stream.data.read(max_bytes + 1)
     if len(raw) > max_bytes:
         return SeedFormatError(stream.name, 1, f"a document of at most {max_bytes:,} bytes", "a larger one")
-    markup = decoded(Line(stream.name, 1, raw))
+    markup = decoded(raw)
     heading = next(iter(_contents(markup, ("title",))), "")
     body = _CACM_STAMP.sub("", plain(_without(markup, ("title", "script", "style"))))
     found = list(paragraphs(body))
