@@ -84,7 +84,7 @@ class Desk:
         if not free:
             self._journal.asked(request.id)
         try:
-            reply = await _complete(model, request)
+            reply = await (model.complete(request) if free else _complete(model, request))
         except RefusedRequestError:
             self._journal.refused(request.id)
             raise

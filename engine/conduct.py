@@ -65,7 +65,10 @@ def conduct(work: Work, on_progress: OnProgress, hire: HireFor) -> Summary:
     A FoilError that stops it is told in the summary; anything else is raised, after complete partitions are committed.
     In the main thread, the first SIGINT or SIGTERM drains the run and the second raises SystemExit at once.
     """
-    return asyncio.run(_Session(work, on_progress).run(hire))
+    try:
+        return asyncio.run(_Session(work, on_progress).run(hire))
+    except KeyboardInterrupt as second:
+        raise SystemExit(128 + (second.args[0] if second.args else signal.SIGINT)) from None
 
 
 class _Session:
@@ -130,7 +133,7 @@ class _Session:
         while True:
             in_flight, live = await supervisor.live()
             counts = total([self._counts(), live])
-            seconds = time.monotonic() - self._began
+            seconds = max(time.monotonic() - self._began, 1e-6)
             rate = (counts.topics.total() - before) / seconds
             planned = self._plan["seeds"] if self._plan else self._work.limits.seeds
             left = planned - counts.seeds.total() if planned is not None else None
@@ -160,7 +163,7 @@ class _Session:
 
 @contextmanager
 def _signals(course: Course) -> Iterator[None]:
-    """The first SIGINT or SIGTERM stops the course, the second raises SystemExit, the third is the system's own."""
+    """The first SIGINT or SIGTERM stops the course, the second interrupts this thread, a third is not caught."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -175,7 +178,7 @@ def _signals(course: Course) -> Iterator[None]:
             loop.call_soon_threadsafe(stop, signum)
             return
         signal.signal(signum, signal.SIG_DFL)
-        raise SystemExit(128 + signum)
+        raise KeyboardInterrupt(signum)
 
     before = {signum: signal.signal(signum, handle) for signum in (signal.SIGINT, signal.SIGTERM)}
     try:

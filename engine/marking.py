@@ -61,7 +61,7 @@ async def guarded(work: Awaitable[T], who: str, until: float) -> T | Ending:
         if (task := asyncio.current_task()) is None or task.cancelling():
             raise
         return _failure(error, who)
-    except Exception as error:  # noqa: BLE001 - whatever one seed raises must not reach another
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever one seed raises must not reach another
         if clock.expired():
             return Ending("failed", "timeout", f"{who}: the seed took longer than `runtime.seed_timeout_s`")
         return _failure(error, who)

@@ -39,7 +39,11 @@ class Ask(Protocol):
 
 
 class Model(Protocol):
-    """Answers one request. `name` enters the request's id; `free` models cost nothing and never fail by load."""
+    """Answers one request. `name` enters the request's id.
+
+    A model may also have `params` (a mapping that every request carries, and that enters its id), and `free = True`:
+    it costs nothing and never fails by load, so its replies are journalled without an fsync.
+    """
 
     name: str
 
@@ -109,6 +113,7 @@ class Partition:
 class Store(Protocol):
     """Where partitions are committed; each exactly once (design, guarantees 1 and 2).
 
+    `committed` gives each entry, with its `counts` under the names of engine.progress.Counts.
     `commit` returns True if this call's entry stands, False if an equal entry of another writer already stood.
     It raises CommitLostError if a *different* entry stood. `facts` (digests of indexes, counts) go into the entry.
     `plan` is what is known once the seed stream has ended: {"seeds": N, "partitions": K}; None until then.
