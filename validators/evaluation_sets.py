@@ -26,7 +26,7 @@ _TOPIC_BYTES = 1 << 20
 class EvaluationSet(Settings):
     """One file of strings that belong to an evaluation."""
 
-    name: str = Field(min_length=1, description="what hits call this set")
+    name: str = Field(pattern=r"^[^\x00-\x1f]+$", description="what hits call this set")
     path: Path = Field(description="the file, UTF-8")
     format: Literal["jsonl", "tsv", "trec", "text"] = Field(
         description="jsonl: one object a line; tsv: id, tab, text; trec: <top> topics; text: one string a line"

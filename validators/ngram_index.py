@@ -11,7 +11,6 @@ about 10 ns for each byte scanned. Words are those of `word_runs`.
 from __future__ import annotations
 
 import functools
-import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -29,7 +28,7 @@ _SHARED = 32  # items looked at for one run of words that many items share
 
 
 class Item(NamedTuple):
-    """One string of an evaluation set: the set's name, the item's id there, its text."""
+    """One string of an evaluation set: the set's name (no control characters), the item's id there, its text."""
 
     source: str
     id: str
@@ -103,7 +102,7 @@ class NgramIndex:
         first_run = np.cumsum(np.concatenate([[0], runs]), dtype=np.int64)
         is_long = np.repeat(words >= longest, runs)
         bits = (_filter(every[~is_long]), _filter(every[is_long]))
-        names = [json.dumps([item.source, item.id]).encode() for item in items]
+        names = [f"{item.source}\x1f{item.id}".encode("utf-8", "surrogatepass") for item in items]
         return NgramIndex(longest, every[order], order, first_run, *bits, *_packed(texts), *_packed(names))
 
     def save(self, folder: Path) -> None:
@@ -207,8 +206,8 @@ class NgramIndex:
         return self.text[self.text_begins[item] : self.text_begins[item + 1]].tobytes().split()
 
     def _name(self, item: int) -> list[str]:
-        named: list[str] = json.loads(self.names[self.names_begin[item] : self.names_begin[item + 1]].tobytes())
-        return named
+        named = self.names[self.names_begin[item] : self.names_begin[item + 1]].tobytes()
+        return named.decode("utf-8", "surrogatepass").split("\x1f", 1)
 
 
 def _passing(bits: NDArray[np.uint8], runs: Hashes, begin: int, least: int) -> _Runs:
