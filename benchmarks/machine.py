@@ -1,0 +1,135 @@
+"""What the machine itself costs: a recipe that makes a fixed topic, no validators, one process.
+
+Prints topics a second and CPU ms per topic without a question, with one to a free model, and with one to a model whose
+replies are synced; each into a store that keeps nothing and into real commits; and the peak memory of a longer run.
+
+    python benchmarks/machine.py [--topics 100000] [--quick] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from datasets_out.commits import CommitLog
+from engine.limits import Limits, RuntimeSettings
+from engine.protocols import Ask, Parts, Prompt
+from engine.run_local import run
+from engine.topic import Intent, Judgment, Message, Passage, Reply, Request, Seed, Topic, intent_id, topic_id
+
+
+class Line(BaseModel):
+    """What the model answers."""
+
+    text: str
+
+
+@dataclass
+class Corpus:
+    """Equal seeds under different ids."""
+
+    count: int
+    skipped: int = 0
+
+    def __iter__(self) -> Iterator[Seed]:
+        passage = Passage("A passage of a usual length. " * 20, "seed_positive")
+        return (Seed(f"s{i:09d}", "bench", f"query {i}", (passage,)) for i in range(self.count))
+
+
+@dataclass
+class Fixed:
+    """A model of one answer."""
+
+    free: bool
+    name: str = "fixed"
+
+    async def complete(self, request: Request) -> Reply:
+        return Reply(request.id, '{"text":"an answer"}', self.name)
+
+
+@dataclass
+class One:
+    """A recipe of one topic and `asks` questions a seed."""
+
+    asks: int
+    name: str = "one"
+    fingerprint: str = ""
+
+    async def __call__(self, seed: Seed, ask: Ask) -> Sequence[Topic]:
+        for _ in range(self.asks):
+            await ask(Prompt("one.line", "one@0", (Message("user", seed.query),)), Line)
+        topic = topic_id(self.name, seed)
+        intent = Intent(intent_id(topic, "", seed.query), "original", "", seed.query)
+        judgment = Judgment(intent.id, seed.positives[0].id, 1, "seed")
+        return [Topic(topic, seed.id, seed.corpus, self.name, seed.query, (intent,), seed.positives, (judgment,))]
+
+
+class Nowhere:
+    """A store that keeps nothing."""
+
+    def committed(self) -> Mapping[int, Mapping[str, Any]]:
+        return {}
+
+    def commit(self, partition: int, topics: Sequence[Topic], facts: Mapping[str, Any]) -> bool:  # noqa: ARG002
+        return True
+
+    def plan(self) -> Mapping[str, int] | None:
+        return None
+
+    def put_plan(self, plan: Mapping[str, int]) -> None:
+        pass
+
+
+def build(out: Path, *, asks: int, free: bool, kept: bool) -> Parts:
+    parts = Parts(
+        One(asks), (), {"writer": Fixed(free)}, lambda text, kind: kind.model_validate_json(text), Nowhere(), str(out)
+    )
+    return replace(parts, store=CommitLog(out)) if kept else parts
+
+
+def measure(topics: int, **kind: Any) -> dict[str, float]:
+    """Topics a second, CPU ms per topic, and the peak memory of this process in MiB so far."""
+    with tempfile.TemporaryDirectory() as name:
+        CommitLog(Path(name)).open("bench", {})
+        wall, cpu = time.perf_counter(), time.process_time()
+        build_parts = partial(build, Path(name), **kind)
+        run(Corpus(topics), (), build_parts, Limits(partition_seeds=1000), RuntimeSettings(window=64), lambda _: None)
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"topics_per_s": topics / wall, "cpu_ms_per_topic": 1000 * cpu / topics, "peak_mib": peak}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--topics", type=int, default=100_000)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    told = parser.parse_args()
+    topics = 10_000 if told.quick else told.topics
+    found = {
+        "no question, nothing kept": measure(topics, asks=0, free=True, kept=False),
+        "one free question, nothing kept": measure(topics, asks=1, free=True, kept=False),
+        "one synced question, nothing kept": measure(topics, asks=1, free=False, kept=False),
+        "no question, committed": measure(topics, asks=0, free=True, kept=True),
+        "one free question, committed": measure(topics, asks=1, free=True, kept=True),
+    }
+    small, large = (measure(n, asks=1, free=True, kept=True)["peak_mib"] for n in (topics, 3 * topics))
+    for name, numbers in found.items():
+        print(f"{name:36}", *(f"{key} {value:10.3f}" for key, value in numbers.items()))
+    print(f"peak memory at {topics:,} topics {small:.0f} MiB, at {3 * topics:,} topics {large:.0f} MiB")
+    if told.json:
+        print(json.dumps({**found, "ratio_peak_3x_topics": large / small}))
+
+
+if __name__ == "__main__":
+    main()
