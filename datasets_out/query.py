@@ -10,7 +10,7 @@ no secret; its memory and its life are bounded from outside of DuckDB. Pages are
 they are read, which DuckDB's own Parquet reader would not do. Price: a process start a query (about 0.5 s), scans that
 are some 0.2 s slower than that reader's over a million topics, and no spilling to disk.
 
-For a curator's own machine `views_script` writes the same views for the plain `duckdb` command, with none of the walls.
+For a curator's own machine `views.views_script` writes the same views for the plain `duckdb` command, without walls.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ _TIMEOUTS_S = (0.1, 86_400)
 _LEAST_MEMORY_BYTES = 64 << 20
 _ROWS_PER_BATCH = 8192
 _KILL_AFTER_S = 2.0
+_MESSAGE_CHARS = 8000  # less than a pipe holds, so that writing it never waits for the reader
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _KEPT_ENVIRONMENT = ("LD_LIBRARY_PATH", "PATH", "TZ")
 _CHILD_ENVIRONMENT = {
@@ -141,11 +142,16 @@ def _receive(stream: IO[bytes], memory_bytes: int) -> pa.Table | None:
 def _failure(status: int, complaint: str, timeout_s: float, memory_bytes: int) -> FoilError:
     if status == -signal.SIGALRM:
         return _too_slow(timeout_s)
-    with contextlib.suppress(ValueError, IndexError):
-        kind, message = json.loads(complaint.splitlines()[0])
+    with contextlib.suppress(ValueError, StopIteration):
+        kind, message = json.loads(next(line for line in complaint.splitlines() if line.startswith('["')))
         error: FoilError = getattr(errors, kind)(message)
         return error
-    if status < 0 or "MemoryError" in complaint or "bad_alloc" in complaint:
+    if status < 0:
+        return QueryStoppedError(
+            f"the query's process died of {signal.Signals(-status).name}, as it may at its memory limit of "
+            f"{memory_bytes:,} bytes; narrow it (fewer columns, WHERE, LIMIT), or raise the limit"
+        )
+    if "MemoryError" in complaint or "bad_alloc" in complaint:
         return _too_big(memory_bytes)
     return FoilError(f"the query's process ended with status {status}: {complaint[-2000:]}; report this as a bug")
 
@@ -179,13 +185,12 @@ def main() -> None:
     """The child: reads the request from stdin, streams the answer to stdout, or writes one JSON error to stderr."""
     forbid_writes()
     request = json.load(sys.stdin)
-    signal.setitimer(signal.ITIMER_REAL, request["timeout_s"] + _KILL_AFTER_S)
     status = 0
     try:
         _answer(request, sys.stdout.buffer)
     except (FoilError, duckdb.Error, pa.ArrowException, OSError, MemoryError) as error:
         known = error if isinstance(error, FoilError) else _explain(error, request)
-        json.dump([type(known).__name__, str(known)], sys.stderr)
+        json.dump([type(known).__name__, str(known)[:_MESSAGE_CHARS]], sys.stderr)
         status = 1
     sys.stdout.flush()
     sys.stderr.flush()
@@ -195,6 +200,7 @@ def main() -> None:
 def _answer(request: Mapping[str, Any], sink: IO[bytes]) -> None:
     connection = connect(request)
     _bound_memory(request["memory_bytes"])
+    signal.setitimer(signal.ITIMER_REAL, request["timeout_s"] + _KILL_AFTER_S)
     refuse_others(connection, request["sql"])
     reader = connection.sql(request["sql"]).to_arrow_reader(_ROWS_PER_BATCH)
     with pa.ipc.new_stream(sink, reader.schema) as writer:

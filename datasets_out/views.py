@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from pyarrow import fs
 
-from datasets_out.commits import CommitLog, total
+from datasets_out.commits import CommitLog
+from datasets_out.entries import total
 from datasets_out.schema import TABLES
 from datasets_out.snapshot import Snapshot, load_snapshot
 from engine.errors import UsageError

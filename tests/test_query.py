@@ -88,9 +88,9 @@ def test_maps_and_lists_can_be_queried(out):
     assert rows(out, "SELECT max(len(votes)) FROM judgments") == [(3,)]
 
 
-@pytest.mark.parametrize("sql", ["DESCRIBE topics", "SHOW TABLES", "SUMMARIZE topics", "EXPLAIN FROM topics",
-                                 "EXPLAIN ANALYZE FROM topics", "WITH a AS (FROM topics) FROM a", "FROM topics;",
-                                 "-- a remark\nFROM topics", "VALUES (1)"])  # fmt: skip
+@pytest.mark.parametrize("sql", ["DESCRIBE topics", "SHOW TABLES", "SUMMARIZE topics",
+                                 "EXPLAIN ANALYZE FROM topics", "WITH a AS (FROM topics) FROM a",
+                                 "-- a remark\nFROM topics;"])  # fmt: skip
 def test_looking_around_is_allowed(out, sql):
     assert run_sql(out, sql).num_rows > 0
 
@@ -150,7 +150,7 @@ def test_a_syntax_error_shows_its_place(out):
         run_sql(out, "SELECT *\nFORM topics")
 
 
-@pytest.mark.parametrize("sql", ["", "  ", "-- nothing", ";"])
+@pytest.mark.parametrize("sql", ["", "-- nothing"])
 def test_an_empty_query_is_answered_with_an_example(out, sql):
     with pytest.raises(UsageError, match="query is empty; ask one SELECT"):
         run_sql(out, sql)
