@@ -51,13 +51,13 @@ _LICENCES = {
     "torch": "BSD-3-Clause",
 }
 _POOR_SUMMARY = re.compile(
-    r"^(?:alias|see|deprecated|internal|private|helper|note|warning|like|same as|identical to|equivalent to|todo|mixin"
+    r"^(?:alias|see|if|when|fixture|deprecated|internal|private|helper|note|warning|like|same as|identical to|equivalent to|todo|mixin"
     r"|abstract|concrete|scalar method|dummy|stub|wrapper|not implemented|undocumented|default implementation|override"
     r"|overridden|inherit|legacy|backward|called|used by|for internal|parameters|returns?:"
     r"|this (?:method|function|class) is)\b",
     re.IGNORECASE,
 )
-_ODD = re.compile(r"[`|\\{}<>]|::| : |>>>|https?:|%\(|\$|__\w+__|@")
+_ODD = re.compile(r"[`|\\{}<>*]|::| : |>>>|https?:|%\(|\$|__\w+__|@")
 _PLAIN_WORD = re.compile(r"(?<!\S)[A-Za-z]{2,}(?![^\s.,;:)])")
 _TEMPLATE = re.compile(r"%\(\w+\)s|\{\w+_(?:note|notes|doc|args)\}|^\s*\{\w+\}$", re.MULTILINE)
 
