@@ -265,6 +265,8 @@ _ASKS_MEANING = re.compile(r"\b(?:what (?:is|are|does)|define|definition|meaning
 _MEANING = re.compile(
     r"\b(?:is|are) (?:an?|the|defined|called|when)\b|\brefers? to\b|\bmeans?\b|\bstands? for\b", re.IGNORECASE
 )
+_HEADING = 45
+"""A matching block of fewer characters is taken for a heading."""
 _FINAL = re.compile(r"^#### |\banswer(?: is|:)", re.IGNORECASE)
 
 
@@ -277,8 +279,9 @@ def stems(text: str) -> frozenset[str]:
 def _core(texts: Sequence[str], query: str, answer: str, kind: Kind) -> frozenset[int]:
     """The blocks that answer: the one with the known answer, or the last two of a worked solution, or the best match.
 
-    In a text of five blocks or more the better neighbour of the best match stays too: an answer often leans on the
-    sentence beside it. The first block of a documentation page is its description and always stays.
+    What follows a heading or a question that matches stays with it. In a text of four blocks or more the better
+    neighbour of the best match stays too, since an answer often leans on the sentence beside it. The first block of a
+    documentation page is its description and always stays.
     """
     if len(texts) < 2:
         return frozenset(range(len(texts)))
@@ -291,7 +294,9 @@ def _core(texts: Sequence[str], query: str, answer: str, kind: Kind) -> frozense
     scores = _match(texts, query)
     best = max(range(len(texts)), key=lambda i: (scores[i], -i))
     kept = {best}
-    if len(texts) >= 5:
+    if best + 1 < len(texts) and (len(texts[best]) < _HEADING or texts[best].endswith("?")):
+        kept.add(best + 1)
+    if len(texts) >= 4:
         beside = [i for i in (best - 1, best + 1) if 0 <= i < len(texts)]
         kept.add(max(beside, key=lambda i: (scores[i], -i)))
     return always | kept

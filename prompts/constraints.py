@@ -16,7 +16,7 @@ from engine.errors import UsageError
 from engine.ids import canonical_json
 from engine.topic import Intent, Passage
 from prompts.families import FAMILIES
-from prompts.wordings import AFFIRMED, DENIED, SHOWN, shown
+from prompts.wordings import AFFIRMED, DENIED, SHOWN, deny, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Constraint:
         A denial is one of the family's own phrases, or "not" before one that affirms.
         """
         affirmed = AFFIRMED[self.family]
-        phrases = (*DENIED[self.family], *(f"not {p}" for p in affirmed)) if self.negated else affirmed
+        phrases = (*DENIED[self.family], *map(deny, affirmed)) if self.negated else affirmed
         return phrases[variant % len(phrases)].replace("{x}", shown(self.family, self.value))
 
     def to_json(self) -> Mapping[str, Any]:

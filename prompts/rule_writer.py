@@ -27,7 +27,7 @@ T = TypeVar("T")
 _TRIES = 4
 """Pairs tried for a second view with a demand of its own, before one is taken that has none."""
 
-_ONE_PHRASE = ("information about {a}", "{a}", "facts on {a}", "where is {a} discussed")
+_ONE_PHRASE = ("information about {a}", "{a}", "facts on {a}", "{a} explained")
 _TWO_PHRASES = ("{a} and {b}", "{a}, {b}", "{a} in connection with {b}", "information about {a} and {b}")
 
 

@@ -909,6 +909,14 @@ def shown(family: str, value: str) -> str:
     return value
 
 
+def deny(phrase: str) -> str:
+    """ "say something about X" -> "not say anything about X"."""
+    some_to_any = (
+        phrase.replace("something", "anything").replace("somewhere", "anywhere").replace("at least one", "any")
+    )
+    return f"not {some_to_any}"
+
+
 def third_person(phrase: str) -> str:
     """ "mention X" -> "mentions X"; "not mention X" -> "does not mention X"."""
     verb, _, rest = phrase.partition(" ")

@@ -13,7 +13,7 @@ from engine.topic import Intent, Passage
 from prompts.blocks import cut, join
 from prompts.constraints import Constraint, all_hold, constraints_of, dump_constraints
 from prompts.families import FAMILIES, OF_KIND
-from prompts.wordings import AFFIRMED, DENIED, SHOWN, plural, third_person
+from prompts.wordings import AFFIRMED, DENIED, SHOWN, deny, plural, third_person
 
 PROSE = """The black rhino lives in southern Africa, for example in Namibia and Kenya. It weighs about 1,400 kg and was
 discovered, as far as anyone knows, in 1758. According to a study, 60 % of the calves survive their first 3
@@ -126,6 +126,7 @@ def test_phrases_are_bent_as_english_wants_it():
     assert plural("be short") == "are short"
     assert plural("not be short") == "are not short"
     assert plural("not say why") == "do not say why"
+    assert deny("say something about X") == "not say anything about X"
 
 
 def test_a_mention_is_a_whole_word_in_any_case_across_lines_bare_or_plural():

@@ -237,7 +237,15 @@ def test_negatives_judged_by_the_seed_stay_and_are_limited():
         (seed(query=" "), "empty_query"),
         (seed(positives=()), "no_positive"),
         (seed(positives=("One sentence only stands here.",), negatives=()), "one_block"),
-        (seed(positives=("Same again, word for word. Same again, word for word.",), negatives=()), "no_contrast"),
+        (
+            seed(
+                positives=(
+                    "The same again, word for word, and nothing else. The same again, word for word, and nothing else.",
+                ),
+                negatives=(),
+            ),
+            "no_contrast",
+        ),
     ],
 )
 def test_a_seed_that_allows_no_topic_is_rejected_with_its_reason(bad, reason):
@@ -248,7 +256,7 @@ def test_a_seed_that_allows_no_topic_is_rejected_with_its_reason(bad, reason):
 
 VALID = {
     "first": {"blocks": ["P1.1", "P1.2"]},
-    "second": {"blocks": ["P1.1", "P1.4"]},
+    "second": {"blocks": ["P1.1", "P1.3"]},
     "instruction": {"constraints": [{"family": "number", "value": "1,400"}], "wording": "It must state 1,400."},
     "reverse": {"constraints": [{"family": "caveat"}], "wording": "It must have a caveat."},
     "poison": {"constraints": [{"family": "mentions", "value": "poachers"}], "wording": "Something on poachers."},
@@ -256,12 +264,12 @@ VALID = {
 
 
 def answered(answer: dict) -> Topic:
-    """The topic that a model's reply leads to; the labels are those of RHINO's sentences."""
+    """The topic that a model's reply leads to; the labels are those of three sentences of RHINO."""
 
     async def ask(prompt, kind, *, role="writer"):
         return parse_reply(json.dumps(answer), kind)
 
-    short = RHINO[: RHINO.index(" Calves")]
+    short = f"{RHINO[: RHINO.index(' The scientist')]} Poachers sell its horn, although this is forbidden."
     (topic,) = asyncio.run(Verifiable(VerifiableSettings())(seed(positives=(short,)), ask))
     return topic
 
@@ -317,6 +325,7 @@ def test_the_prompt_shows_all_that_the_writer_looks_at():
     assert all(sentence in text for sentence in RHINO.split(". "))
     assert all(known in text for known in ("zoo", "hippos?", one.query, str(prompt.inputs["variation"])))
     assert all(family in text for family in prompt.inputs["families"])
+    assert all(family in prompt.messages[0].content for family in FAMILIES)
     assert TopicAnswer.model_json_schema()["properties"].keys() >= {"first", "second", "other"}
 
 
