@@ -21,15 +21,25 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import math
-import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from datasets_out.entries import (
+    ENTRY_NAME,
+    FILE_NAME,
+    Entry,
+    FileFact,
+    count,
+    difference,
+    entry_name,
+    own_name,
+    parse_entry,
+    plain_name,
+)
 from datasets_out.schema import SCHEMA_VERSION, TABLES, to_tables
 from datasets_out.writer import Disk, encode, link_if_absent, put_over, seal, stage, unseal
 from engine.crash import crash_point
@@ -38,48 +48,6 @@ from engine.ids import canonical_json, sha256_hex
 from engine.topic import Topic
 
 MAX_PARTITION = 99_999_999
-FILE_NAME = re.compile(r"data/(?P<table>[a-z]+)/part-(?P<partition>[0-9]{8})(-[0-9a-f]{64})?\.parquet")
-ENTRY_NAME = re.compile(r"commits/(?P<partition>[0-9]{8})\.json")
-_RANKED = ("accepted", "failed", "rejected")
-
-
-@dataclass(frozen=True, slots=True)
-class FileFact:
-    """A committed file: `path` relative to the run's folder, and what it must hold."""
-
-    path: str
-    rows: int
-    bytes: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """What became of seeds and topics, by status, and what it took; `reasons` are those of topics not accepted.
-
-    A seed is accepted if one of its topics is, else failed if one failed, else rejected. A call that made several
-    topics is counted once.
-    """
-
-    seeds: Mapping[str, int]
-    topics: Mapping[str, int]
-    reasons: Mapping[str, int]
-    calls: int
-    prompt_tokens: int
-    completion_tokens: int
-    cost_usd: float
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """The commit of one partition. `facts` are the flow's own (digests of indexes); they are equal in every attempt."""
-
-    partition: int
-    fingerprint: str
-    schema_version: int
-    files: Mapping[str, FileFact]
-    counts: Counts
-    facts: Mapping[str, Any]
 
 
 class CommitLog:
@@ -103,12 +71,12 @@ class CommitLog:
         with _storage(self.out, 0):
             for folder in folders:
                 self._disk.mkdir(self.out / folder)
-        body = {"fingerprint": fingerprint, "job": job, "schema_version": SCHEMA_VERSION}
-        self.put_sealed("run.json", body)
+        wanted = {"fingerprint": fingerprint, "job": job, "schema_version": SCHEMA_VERSION}
+        self.put_sealed("run.json", wanted)
         run = self.run()
-        if run["fingerprint"] != fingerprint:
+        if any(run[key] != wanted[key] for key in ("fingerprint", "schema_version")):
             raise DifferentJobError(
-                f"{self.out} holds the run of another job ({_job_difference(run['job'], job)}); "
+                f"{self.out} holds the run of another job ({_job_difference(run, wanted)}); "
                 "give this job another `out`, or restore the settings"
             )
         self._fingerprint = fingerprint
@@ -149,10 +117,10 @@ class CommitLog:
 
     def entry(self, partition: int) -> Entry:
         """The entry of a committed partition."""
-        body = self.sealed(_entry_name(partition))
+        body = self.sealed(entry_name(partition))
         if body is None:
             raise CommitError(f"partition {partition} of {self.out} is not committed; run the job again")
-        return _parse(self.out / _entry_name(partition), partition, body)
+        return parse_entry(self.out / entry_name(partition), partition, body)
 
     def locate(self, fact: FileFact) -> Path:
         """Where a committed file lies. Raises CorruptDataError if a link on the way leaves the run's folder."""
@@ -194,15 +162,15 @@ class CommitLog:
         """
         attempt, blobs = self._attempt(partition, topics, facts)
         crash_point("commit.encoded")
-        unclaimed = self.sealed(_entry_name(partition)) is None
+        unclaimed = self.sealed(entry_name(partition)) is None
         mine = self._publish(attempt, blobs) if unclaimed else None
         crash_point("commit.entered")
         standing = mine or self.entry(partition)
-        self._sweep(standing, [name for f in attempt.files.values() for name in (f.path, _own_name(f))])
+        self._sweep(standing, [name for f in attempt.files.values() for name in (f.path, own_name(f))])
         crash_point("commit.swept")
-        if difference := _difference(standing, attempt):
+        if differing := difference(standing, attempt):
             raise CommitLostError(
-                f"another writer committed partition {partition} of {self.out} first, and differently ({difference}); "
+                f"another writer committed partition {partition} of {self.out} first, and differently ({differing}); "
                 "its entry is the truth: go on from there"
             )
         return mine is not None
@@ -216,7 +184,7 @@ class CommitLog:
         tables = to_tables(topics, partition)
         blobs = {table: encode(rows) for table, rows in tables.items()}
         files = {
-            table: FileFact(_plain_name(table, partition), tables[table].num_rows, len(blob), sha256_hex(blob))
+            table: FileFact(plain_name(table, partition), tables[table].num_rows, len(blob), sha256_hex(blob))
             for table, blob in blobs.items()
         }
         same = json.loads(canonical_json(facts))
@@ -227,14 +195,14 @@ class CommitLog:
         files = {table: self._place(fact, blobs[table]) for table, fact in attempt.files.items()}
         crash_point("commit.placed")
         mine = replace(attempt, files=files)
-        ours = self._put(self.out / _entry_name(mine.partition), seal(asdict(mine)), CommitUnknownError)
+        ours = self._put(self.out / entry_name(mine.partition), seal(asdict(mine)), CommitUnknownError)
         return mine if ours else None
 
     def _place(self, fact: FileFact, blob: bytes) -> FileFact:
         path = self.out / fact.path
         if self._put(path, blob) or self._holds(path, blob):
             return fact
-        own = replace(fact, path=_own_name(fact))
+        own = replace(fact, path=own_name(fact))
         with _storage(self.out / own.path, len(blob)):
             put_over(self._disk, stage(self._disk, self.out / "staging", path.name, blob), self.out / own.path)
         return own
@@ -279,56 +247,6 @@ class CommitLog:
                 self._sweep(self.entry(partition), names)
 
 
-def count(topics: Iterable[Topic]) -> Counts:
-    """The counts of one partition's topics."""
-    topics = list(topics)
-    statuses: dict[str, set[str]] = defaultdict(set)
-    for topic in topics:
-        statuses[topic.seed_id].add(topic.status)
-    seeds = Counter(next(s for s in _RANKED if s in found) for found in statuses.values())
-    calls = {call.request_id: call for topic in topics for call in topic.calls}.values()
-    per_topic: Counter[str] = Counter(topic.status for topic in topics)
-    return Counts(
-        seeds={status: seeds[status] for status in _RANKED},
-        topics={status: per_topic[status] for status in _RANKED},
-        reasons=dict(Counter(topic.reason for topic in topics if topic.status != "accepted")),
-        calls=len(calls),
-        prompt_tokens=sum(call.prompt_tokens for call in calls),
-        completion_tokens=sum(call.completion_tokens for call in calls),
-        cost_usd=math.fsum(call.cost_usd for call in calls),
-    )
-
-
-def total(counts: Iterable[Counts]) -> Counts:
-    """The counts of several partitions together: what `foil status` shows without opening a data file."""
-    counts = list(counts)
-    return Counts(
-        seeds=_sum((c.seeds for c in counts), _RANKED),
-        topics=_sum((c.topics for c in counts), _RANKED),
-        reasons=_sum(c.reasons for c in counts),
-        calls=sum(c.calls for c in counts),
-        prompt_tokens=sum(c.prompt_tokens for c in counts),
-        completion_tokens=sum(c.completion_tokens for c in counts),
-        cost_usd=math.fsum(c.cost_usd for c in counts),
-    )
-
-
-def check_path(document: Path, table: str, fact: FileFact, partition: int | None = None) -> None:
-    """Raises CorruptDataError unless `fact.path` is one that a commit of this table (and partition) writes."""
-    match = FILE_NAME.fullmatch(str(fact.path))
-    if not match or match["table"] != table or partition not in (None, int(match["partition"])):
-        raise CorruptDataError(
-            f"{document} names {fact.path!r} as a file of {table}, which no commit does; do not use it"
-        )
-
-
-def _sum(counters: Iterable[Mapping[str, int]], keys: Iterable[str] = ()) -> dict[str, int]:
-    merged: Counter[str] = Counter(dict.fromkeys(keys, 0))
-    for counter in counters:
-        merged.update(counter)
-    return dict(merged)
-
-
 @contextmanager
 def _storage(path: Path, need: int, error_class: type[CommitError] = CommitError) -> Iterator[None]:
     """Turns what the file system raises into an error that says where, how much, and what to do."""
@@ -347,50 +265,9 @@ def _storage(path: Path, need: int, error_class: type[CommitError] = CommitError
         raise error_class(f"{path}: {error.strerror or error}{room}; {doubt}{advice} and run again") from error
 
 
-def _plain_name(table: str, partition: int) -> str:
-    return f"data/{table}/part-{partition:08d}.parquet"
-
-
-def _own_name(fact: FileFact) -> str:
-    """The name under which only these bytes can ever lie."""
-    return f"{fact.path.removesuffix('.parquet')}-{fact.sha256}.parquet"
-
-
-def _entry_name(partition: int) -> str:
-    return f"commits/{partition:08d}.json"
-
-
-def _parse(path: Path, partition: int, body: Mapping[str, Any]) -> Entry:
-    """The entry, every path in it checked against the one shape that a commit writes."""
-    try:
-        files = {table: FileFact(**fact) for table, fact in body["files"].items()}
-        entry = Entry(**{**body, "files": files, "counts": Counts(**body["counts"])})
-    except (KeyError, TypeError, AttributeError) as error:
-        raise CorruptDataError(f"{path} is not a commit entry ({error}); was it written by another version?") from error
-    if entry.schema_version != SCHEMA_VERSION:
-        raise CorruptDataError(
-            f"{path} has schema version {entry.schema_version}, and this Foil reads {SCHEMA_VERSION}; "
-            "use the version that wrote it"
-        )
-    if entry.partition != partition or set(files) != set(TABLES):
-        raise CorruptDataError(f"{path} is the entry of partition {entry.partition} with the tables {sorted(files)}")
-    for table, fact in files.items():
-        check_path(path, table, fact, partition)
-    return entry
-
-
-def _difference(standing: Entry, attempt: Entry) -> str:
-    """What differs between two entries of one partition, their files' names aside; "" if nothing does."""
-    parts = [
-        name for name in ("fingerprint", "schema_version", "counts", "facts")
-        if getattr(standing, name) != getattr(attempt, name)
-    ]  # fmt: skip
-    return ", ".join(parts + [t for t in TABLES if standing.files[t].sha256 != attempt.files[t].sha256])
-
-
-def _job_difference(there: Any, here: Any) -> str:
-    """The first settings in which two jobs differ, as `key: there -> here`."""
-    old, new = dict(_flat(there)), dict(_flat(here))
+def _job_difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
+    """The first settings in which two runs differ, as `key: there -> here`."""
+    old, new = (dict(_flat({**run["job"], "schema_version": run["schema_version"]})) for run in (there, here))
     keys = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
     shown = ", ".join(f"{key}: {old.get(key, 'unset')} -> {new.get(key, 'unset')}" for key in keys[:8])
     more = f" and {len(keys) - 8} more" if len(keys) > 8 else ""

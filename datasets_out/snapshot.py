@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from datasets_out.commits import CommitLog, FileFact, check_path
+from datasets_out.commits import CommitLog
+from datasets_out.entries import FileFact, check_path
 from datasets_out.schema import TABLES
 from datasets_out.writer import Disk, sync_folder
 from engine.errors import CorruptDataError, UsageError

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from datasets_out.commits import CommitLog, Entry
+from datasets_out.commits import CommitLog
+from datasets_out.entries import Entry
 from datasets_out.schema import TABLES
 from datasets_out.snapshot import load_snapshot, snapshot_names
 from engine.errors import CommitError, CorruptDataError

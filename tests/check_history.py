@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from datasets_out.commits import CommitLog, Entry
+from datasets_out.commits import CommitLog
+from datasets_out.entries import Entry
 from datasets_out.schema import TABLES, from_tables
 from datasets_out.verify import verify
 from engine.topic import Topic

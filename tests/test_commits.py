@@ -19,7 +19,8 @@ import pytest
 from check_history import Findings, History, check
 from drill_commits import JOB, leave_orphans, planned, topics_of
 
-from datasets_out.commits import CommitLog, Entry, count, total
+from datasets_out.commits import CommitLog
+from datasets_out.entries import Entry, count, total
 from datasets_out.schema import TABLES, to_tables
 from datasets_out.snapshot import load_snapshot
 from datasets_out.writer import Disk, encode, seal
@@ -136,6 +137,13 @@ def test_another_job_is_refused_with_the_difference_and_the_same_job_is_not(tmp_
         log.open("two", {"seeds": {"kind": "beir", "path": "b"}, "recipe": {"kind": "verifiable"}})
     with pytest.raises(DifferentJobError, match="same settings, other code"):
         log.open("two", {"seeds": {"kind": "beir", "path": "a"}, "recipe": {"kind": "verifiable"}})
+
+
+def test_a_run_of_another_schema_version_is_not_written_to(tmp_path):
+    body = {"fingerprint": "drill", "job": JOB, "schema_version": 99}
+    (tmp_path / "run.json").write_bytes(seal(body))
+    with pytest.raises(DifferentJobError, match=r"schema_version: 99 -> 1"):
+        opened(tmp_path)
 
 
 def test_a_plan_stands_once(tmp_path):

@@ -13,7 +13,8 @@ import pytest
 from check_history import Findings, History, check
 from drill_commits import JOB, crash_points, planned, topics_of, write
 
-from datasets_out.commits import CommitLog, Entry
+from datasets_out.commits import CommitLog
+from datasets_out.entries import Entry
 from datasets_out.snapshot import load_snapshot
 
 DRILL = Path(__file__).with_name("drill_commits.py")

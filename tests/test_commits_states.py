@@ -16,7 +16,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from datasets_out.commits import CommitLog, Entry
+from datasets_out.commits import CommitLog
+from datasets_out.entries import Entry
 from datasets_out.schema import TABLES
 from datasets_out.snapshot import load_snapshot, take_snapshot
 from datasets_out.writer import Disk
