@@ -18,9 +18,7 @@ from trainer.encoder import load_encoder
 from trainer.fit import train
 
 ALONE, SHARED = range(40), range(40, 60)
-TOPICS = [topic(n) for n in ALONE] + [
-    topic(n, text=f"a text that topic {n // 2 * 2} and its neighbour share") for n in SHARED
-]
+TOPICS = [topic(n) for n in ALONE] + [topic(n, text=f"a text of topics {n // 2 * 2} and one more") for n in SHARED]
 
 
 @pytest.fixture(scope="module")
