@@ -5,7 +5,7 @@
 The two views both answer the query. Under the instruction I the first wins, under the reversed or dual instruction I'
 the second (Dual-View's two rows); a poisoned instruction and a poisoned query give InF-IR's three rows. Whatever the
 model, `Constraint.holds` has the last word: a reply whose constraints do not hold as claimed is rejected.
-About 1 ms a topic with the rule writer on passages of 100 words.
+One and a half to two milliseconds a topic with the rule writer on passages of 100 words.
 """
 
 from __future__ import annotations
