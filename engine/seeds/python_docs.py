@@ -51,7 +51,8 @@ _LICENCES = {
     "torch": "BSD-3-Clause",
 }
 _POOR_SUMMARY = re.compile(
-    r"^(?:alias|see|if|when|fixture|deprecated|internal|private|helper|note|warning|like|same as|identical to|equivalent to|todo|mixin"
+    r"^(?:alias|see|if|when|fixture|deprecated"
+    r"|internal|private|helper|note|warning|like|same as|identical to|equivalent to|todo|mixin"
     r"|abstract|concrete|scalar method|dummy|stub|wrapper|not implemented|undocumented|default implementation|override"
     r"|overridden|inherit|legacy|backward|called|used by|for internal|parameters|returns?:"
     r"|this (?:method|function|class) is)\b",
