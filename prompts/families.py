@@ -72,10 +72,10 @@ _UNITS = {
     "time": (r"\b\d{1,2}(?::\d\d)? ?(?:[ap]\.?m\b\.?|[AP]\.?M\b\.?)", "am|pm|a.m|p.m"),
 }
 _OPERATIONS = {
-    "addition": (r"\d\s*\+\s*\$?\d|\b[Aa]dd(?:s|ed|ing)?\b", "+|add"),
-    "subtraction": (r"\d\s*-\s*\$?\d+[^\n]{0,40}=|\b[Ss]ubtract", "-|subtract"),
-    "multiplication": (r"\d\s*[*×x]\s*\$?\d|\\times|\b[Mm]ultipl", "*|×|x|times|multipl"),
-    "division": (r"\d\s*/\s*\$?\d|÷|\\frac|\b[Dd]ivid", "/|÷|frac|divid"),
+    "addition": (r"\d[\w $%.,)]{0,25}\+[ (]*\$?\d|\b[Aa]dd(?:s|ed|ing)?\b", "+|add"),
+    "subtraction": (r"\d[\w $%.,)]{0,25}[-–−] *\$?\d+[^\n]{0,40}=|\b[Ss]ubtract", "-|–|−|subtract"),
+    "multiplication": (r"\d[\w $%.,)]{0,25}[*×][ (]*\$?\d|\d *x *\$?\d|\\times|\b[Mm]ultipl", "*|×|x|times|multipl"),
+    "division": (r"\d[\w $%.,)]{0,25}/[ (]*\$?\d|÷|\\frac|\b[Dd]ivid", "/|÷|frac|divid"),
 }
 _EXAMPLE = r"\b(?:for example|for instance|such as|e\.g\.)|\bexamples?\b|^[ \t]*>>> "
 _CAVEAT = (
@@ -232,7 +232,7 @@ FAMILIES: Mapping[str, Family] = {
             "total",
             by_pattern(r"\b(?:total|altogether|in all|combined|sum)\b", "total|altog|in all|combined|sum"),
         ),
-        _family("arithmetic", by_pattern(r"\d[ ]*[-+*/×x][ ]*[$(]?\d[^=\n]{0,60}=", "=")),
+        _family("arithmetic", by_pattern(r"\d[^=\n]{0,80}= *[^\s\d]{0,2}\d", "=")),
         _family("answer_line", by_pattern(r"^#### |\b(?:final )?answer is\b|^answer:", "####|answer")),
     )
 }

@@ -18,13 +18,23 @@ _NOT_PARAMETERS = words(
     """
     parameters returns raises examples notes references attributes yields warnings methods args arguments
     return example note warning todo output input default shape inputs outputs otherwise else try finally
-    raise yield usage type version see keyword
+    raise yield usage type version see keyword self
     """
 )
 
 
+_PART = re.compile(r"^[ \t]*([A-Z][A-Za-z ]{3,24})(?::[ \t]*$|[ \t]*\n[ \t]*-{3,}[ \t]*$)", re.MULTILINE)
+_TAKES = re.compile(r"Param|Other Param|Arg|Keyword|Input|Shape")
+
+
 def _parameters(text: str) -> Iterable[tuple[str, int]]:
+    """(name, offset) of the documented parameters: entries outside all sections, or in one of what is passed."""
+    parts = [(m.start(), bool(_TAKES.match(m.group(1)))) for m in _PART.finditer(text)]
     for found in _PARAMETER.finditer(text):
+        while len(parts) > 1 and parts[1][0] <= found.start():
+            del parts[0]
+        if parts and parts[0][0] <= found.start() and not parts[0][1]:
+            continue
         for name in found.group(1).split(","):
             bare = name.strip().lstrip("*")
             if bare.lower() not in _NOT_PARAMETERS:
@@ -118,7 +128,7 @@ _APPROACHES = {
     "bit manipulation": r"\^|<<=?[ ]*\w|>>=?[ ]*\d|\bbit_count\b|\bbitCount\b|\bpopcount\w*",
     "two pointers": r"\bwhile\b[ (]*(?:l|left|lo|low|i|slow)[ ]*<=?[ ]*(?:r|right|hi|high|j|fast)\b",
     "loop": r"^[ \t]*(?:for|while)\b",
-    "string building": r"\bStringBuilder\b|\.join\(|\bstringstream\b|\.append\(",
+    "string building": r"\bStringBuilder\b|\.join\(|\bstringstream\b",
 }
 _find_pattern_approach, _offer_pattern_approaches = by_patterns({k: (p, "") for k, p in _APPROACHES.items()})
 SOURCE = (

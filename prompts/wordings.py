@@ -904,7 +904,7 @@ def shown(family: str, value: str) -> str:
         return f"the year {value}" if value else YEAR_WITHOUT_VALUE
     if family in {"uses", "parameter", "raises"}:
         return f"`{value}`"
-    if family in {"mentions", "discusses"} and value.islower() and not value.endswith("s"):
+    if family in {"mentions", "discusses"} and value.islower() and (value.endswith("ss") or not value.endswith("s")):
         return f'"{value}"'
     return value
 

@@ -158,6 +158,23 @@ def test_recursion_is_a_call_within_the_function_itself():
     assert Constraint("approach", "recursion").holds(passage(java))
 
 
+def test_a_parameter_is_an_entry_of_what_is_passed_and_not_of_what_is_returned():
+    numpy_style = passage(
+        "x : int\n\nReturns\n-------\nbox : ndarray\n\nOther Parameters\n----------------\nkey : str\n"
+    )
+    google_style = passage("Args:\n    x (int): A size.\nReturns:\n    box: The box.\n")
+    assert [n for n in ("x", "box", "key") if Constraint("parameter", n).holds(numpy_style)] == ["x", "key"]
+    assert [n for n in ("x", "box") if Constraint("parameter", n).holds(google_style)] == ["x"]
+
+
+def test_written_calculations_are_seen_with_any_minus_sign_and_with_units():
+    for line in ("97 – 12 = 85", "97 − 12 = 85", "50 pounds - 16 pounds = 34 pounds", "$97-$12=$85"):
+        assert Constraint("arithmetic").holds(passage(line)), line
+        assert Constraint("operation", "subtraction").holds(passage(line)), line
+    assert Constraint("operation", "addition").holds(passage("20 pounds + 10 pounds = 30 pounds"))
+    assert not Constraint("arithmetic").holds(passage("There are 12 pears."))
+
+
 def test_a_language_comes_from_the_attributes_under_any_of_its_names():
     assert Constraint("language", "cpp").holds(passage("int x;", language="C++"))
     assert not Constraint("language", "cpp").holds(passage("int x;", language="java"))
