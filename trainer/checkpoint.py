@@ -1,6 +1,6 @@
 """What training leaves on disk: states to resume from, and the model. Safetensors and JSON only; nothing is unpickled.
 
-    out/checkpoints/step-00000100/   weights, AdamW's moments, state.json
+    out/checkpoints/step-00000100/   weights, AdamW's moments, state.json; removed once the model is there
     out/model/                       what SentenceTransformer(path) loads, foil.json, README.md
 
 A directory is written beside its place, synced, and renamed into it, so one that bears its name is complete.

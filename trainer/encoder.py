@@ -22,6 +22,10 @@ from engine.errors import UsageError
 from trainer.settings import EncodeSettings
 
 
+LENGTH_STEP = 16
+"""Padded lengths are multiples of it: the CPU kernels keep memory for every shape that they have seen."""
+
+
 def load_encoder(path: Path) -> SentenceTransformer:
     """The model in a local directory, dropout off; nothing is downloaded."""
     if not (path / "config.json").is_file():
@@ -49,15 +53,14 @@ def micro_batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
     """Positions by falling length, cut so that longest x count stays within `tokens` (a single text may pass it)."""
     order = sorted(range(len(lengths)), key=lambda position: (-lengths[position], position))
     while order:
-        count = max(1, tokens // lengths[order[0]])
+        count = max(1, tokens // (-(-lengths[order[0]] // LENGTH_STEP) * LENGTH_STEP))
         yield order[:count]
         order = order[count:]
 
 
 def _pad(model: SentenceTransformer, features: Any, chunk: list[int]) -> dict[str, Tensor]:
     rows = {name: [values[position] for position in chunk] for name, values in features.items()}
-    padded: dict[str, Tensor] = model.tokenizer.pad(rows, return_tensors="pt")
-    return dict(padded)
+    return dict(model.tokenizer.pad(rows, pad_to_multiple_of=LENGTH_STEP, return_tensors="pt"))
 
 
 def _forward(model: SentenceTransformer, features: dict[str, Tensor], precision: str) -> Tensor:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -97,6 +98,8 @@ def train(
             }
             _publish(model, facts, curve, out / "model")
     barrier()
+    if rank_and_workers()[0] == 0:
+        shutil.rmtree(out / "checkpoints", ignore_errors=True)
     return read_trained(out, fingerprint)
 
 
