@@ -137,7 +137,7 @@ def _print_funnel(summary: Summary, out: Path) -> None:
         + ("" if summary.complete else f" + {summary.planned - seeds.total():,} not done")
     )
     if summary.stopped:
-        print(f"stopped: {summary.stopped}", file=sys.stderr)
+        print(f"foil: {summary.stopped}", file=sys.stderr)
 
 
 def _plain(value: Any) -> str:

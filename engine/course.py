@@ -133,6 +133,9 @@ class Course:
         over.cancel()
         if not pulled.done():
             return None
+        if error := pulled.exception():
+            self.stop(error)  # before another pulls: a generator that has raised looks like one that has ended
+            raise error
         partition: Partition | None = pulled.result()
         self._ended = partition is None
         self._read += len(partition.seeds) if partition else 0

@@ -209,6 +209,17 @@ def test_a_reader_that_fails_stops_the_run_after_what_it_read(tmp_path):
     sound(tmp_path, 40, finished=False)
 
 
+def test_a_reader_that_fails_at_once_leaves_no_plan_behind(tmp_path):
+    class Absent(Numbers):
+        def __iter__(self):
+            raise UsageError("no such file")
+            yield
+
+    summary = job(tmp_path, reader=Absent(40))
+    assert (summary.exit_code, summary.complete, summary.stopped) == (2, False, "no such file")
+    assert job(tmp_path).complete
+
+
 def test_an_error_that_is_not_ours_is_raised_after_the_run_is_drained(tmp_path):
     class Bug(Numbers):
         def __iter__(self):
