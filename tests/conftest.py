@@ -23,6 +23,16 @@ def shared_data() -> Path:
     return folder
 
 
+@pytest.fixture
+def memory_folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder where a sync costs nothing, for drills that need many of them; `tmp_path` where there is none."""
+    if not Path("/dev/shm").is_dir():
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
 @pytest.fixture(scope="session")
 def ray_home() -> Iterator[Path]:
     """What every test that starts a Ray takes: a short private folder and a token of our own, for this whole process.

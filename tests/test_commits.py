@@ -8,7 +8,6 @@ import os
 import random
 import resource
 import subprocess
-import tempfile
 import time
 from contextlib import contextmanager
 from dataclasses import replace
@@ -40,16 +39,6 @@ def opened(out: Path, disk: Disk | None = None) -> CommitLog:
     log = CommitLog(out, disk)
     log.open("drill", JOB)
     return log
-
-
-@pytest.fixture
-def memory_folder(tmp_path):
-    """A folder where a sync costs nothing: for drills that never kill a process."""
-    if not Path("/dev/shm").is_dir():
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        yield Path(folder)
 
 
 def run(log: CommitLog, partitions: int, acked: set[int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -57,30 +58,32 @@ def test_two_hundred_kills_of_two_writers_lose_double_and_spoil_nothing(tmp_path
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_ten_thousand_kills_of_two_writers_lose_double_and_spoil_nothing(tmp_path):
-    for batch in range(10):
-        kill_drill(tmp_path / str(batch), 1000, seed=batch)
+def test_ten_thousand_kills_of_two_writers_lose_double_and_spoil_nothing(memory_folder):
+    for batch in range(20):
+        kill_drill(memory_folder / str(batch), 500, seed=batch)
+        shutil.rmtree(memory_folder / str(batch))
 
 
-def test_a_death_at_every_passage_of_every_crash_point_ends_in_the_same_dataset(tmp_path):
-    write(tmp_path / "whole", 2, 0, tmp_path / "acks")
-    datasets = run_drill("points", tmp_path / "drill", 2, seed=7)
+@pytest.mark.parametrize("partitions", [1, pytest.param(3, marks=pytest.mark.long)])
+def test_a_death_at_every_passage_of_every_crash_point_ends_in_the_same_dataset(memory_folder, partitions):
+    write(memory_folder / "whole", partitions, 0, memory_folder / "acks")
+    datasets = run_drill("points", memory_folder / "drill", partitions, seed=7)
     deaths = Counter(dataset["point"] for dataset in datasets if dataset["kills"])
     for dataset in datasets:
         assert judge(dataset) == Findings(), dataset
         if "True" not in dataset["out"]:
-            assert digest(Path(dataset["out"])) == digest(tmp_path / "whole"), dataset
+            assert digest(Path(dataset["out"])) == digest(memory_folder / "whole"), dataset
     assert sorted(deaths) == crash_points()
-    assert deaths["put.linked"] > 2 * 7
+    assert deaths["put.linked"] > 2 * 7 * partitions
 
 
 @pytest.mark.parametrize("races", [40, pytest.param(200, marks=pytest.mark.long)])
-def test_racing_writers_of_one_job_agree_and_of_two_jobs_one_is_refused(tmp_path, races):
-    reference = CommitLog(tmp_path / "whole")
+def test_racing_writers_of_one_job_agree_and_of_two_jobs_one_is_refused(memory_folder, races):
+    reference = CommitLog(memory_folder / "whole")
     reference.open("drill", JOB)
     for partition in range(3):
         reference.commit(partition, topics_of(partition), {"variant": 0})
-    for race in run_drill("races", tmp_path / "drill", races, seed=3):
+    for race in run_drill("races", memory_folder / "drill", races, seed=3):
         assert race["codes"] == ([0, 0] if race["same"] else [0, 2]), race
         assert judge(race) == Findings(), race
         assert digest(Path(race["out"])) == digest(reference.out), race
