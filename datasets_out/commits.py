@@ -41,7 +41,7 @@ from datasets_out.entries import (
     plain_name,
 )
 from datasets_out.schema import SCHEMA_VERSION, TABLES, to_tables
-from datasets_out.writer import Disk, encode, link_if_absent, put_over, seal, stage, unseal
+from datasets_out.writer import Disk, encode, link_if_absent, put_over, seal, stage, sync_folder, unseal
 from engine.crash import crash_point
 from engine.errors import CommitError, CommitLostError, CommitUnknownError, CorruptDataError, DifferentJobError
 from engine.ids import canonical_json, sha256_hex
@@ -67,10 +67,13 @@ class CommitLog:
         Raises DifferentJobError, showing the difference, if another job's run is there. Clears away what dead attempts
         at committed partitions left behind.
         """
-        folders = ["commits", "snapshots", "staging", "orphans", *(f"data/{table}" for table in TABLES)]
+        names = ["commits", "snapshots", "staging", "orphans", *(f"data/{table}" for table in TABLES)]
         with _storage(self.out, 0):
-            for folder in folders:
-                self._disk.mkdir(self.out / folder)
+            for name in names:
+                self._disk.mkdir(self.out / name)
+            for folder in (self.out / "data", self.out, self.out.parent):
+                with suppress(PermissionError):  # a parent may be closed to us
+                    sync_folder(self._disk, folder)
         wanted = {"fingerprint": fingerprint, "job": job, "schema_version": SCHEMA_VERSION}
         self.put_sealed("run.json", wanted)
         run = self.run()
