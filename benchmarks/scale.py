@@ -43,7 +43,7 @@ JOB = """\
 seeds: {kind: python_docs}
 recipe: {kind: verifiable}
 models: {writer: {kind: rule_writer}}
-validators: [{kind: shape}, {kind: newline_truncation}, {kind: leak}, {kind: constraint_check}]
+validators: [{kind: shape}, {kind: leak}, {kind: constraint_check}]
 out: OUT
 limits: {seeds: TOPICS, partition_seeds: 2000}
 runtime: {kind: local, window: 32, workers: WORKERS}
