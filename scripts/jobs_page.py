@@ -1,0 +1,78 @@
+"""Writes docs/jobs.md from the settings classes themselves, so that the page cannot be wrong.
+
+python scripts/jobs_page.py            # writes it
+python scripts/jobs_page.py --print    # shows it
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from cluster.catalog import MODELS
+from cluster.job import OPTIONAL, REQUIRED
+from engine.limits import Limits, RuntimeSettings
+from engine.seeds.catalog import READERS
+from engine.settings import Settings
+from prompts.recipes.catalog import RECIPES
+from trainer.settings import EvaluateSettings, TrainSettings
+from validators.catalog import DEFAULT_VALIDATORS, VALIDATORS
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "jobs.md"
+HEAD = f"""# The job file
+
+Written by `python scripts/jobs_page.py` from the settings classes. A job has the keys
+{", ".join(f"`{key}`" for key in REQUIRED)}, and where wanted
+{", ".join(f"`{key}`" for key in OPTIONAL)}. `--set a.b=value` overrides one key, `--out` the folder.
+
+`models` is a mapping from the role that a recipe asks for (`writer`) to a model; `validators` is a list, by default
+{", ".join(f"`{kind}`" for kind in DEFAULT_VALIDATORS)}. Relative paths start from the folder where `foil` runs.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [HEAD]
+    for section, catalog in (("seeds", READERS), ("recipe", RECIPES), ("models", MODELS), ("validators", VALIDATORS)):
+        for kind, (settings, _) in catalog.items():
+            parts.append(_table(f"`{section}`, kind: {kind}", settings))
+    plain = {"limits": Limits, "runtime": RuntimeSettings, "train": TrainSettings, "evaluate": EvaluateSettings}
+    parts += [_table(f"`{section}`", settings) for section, settings in plain.items()]
+    return "\n".join(parts)
+
+
+def _table(title: str, settings: type[Settings]) -> str:
+    summary = (settings.__doc__ or "").strip().splitlines()[0]
+    rows = [f"| `{name}` | {default} | {words} |" for name, default, words in _rows(settings, "")]
+    return "\n".join([f"## {title}", "", summary, "", "| key | default | meaning |", "|---|---|---|", *rows, ""])
+
+
+def _rows(settings: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str]]:
+    for name, field in settings.model_fields.items():
+        if name == "kind":
+            continue
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from _rows(inner, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", _default(field), (field.description or "").rstrip(".").replace("|", "\\|")
+
+
+def _default(field: Any) -> str:
+    if field.default is PydanticUndefined:
+        return "required" if field.default_factory is None else "none"
+    value = list(field.default) if isinstance(field.default, tuple) else field.default
+    shown = "none" if value in (None, "") else str(value).replace("|", "\\|")
+    return shown if len(shown) <= 80 else shown[:77] + "..."
+
+
+if __name__ == "__main__":
+    if "--print" in sys.argv[1:]:
+        sys.stdout.write(page())
+    else:
+        PAGE.write_text(page())

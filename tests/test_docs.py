@@ -1,0 +1,37 @@
+"""The pages say what the code does."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parent.parent
+
+
+def test_the_settings_page_is_what_the_settings_say():
+    written = runpy.run_path(str(REPO / "scripts" / "jobs_page.py"), run_name="page")["page"]()
+    assert (REPO / "docs" / "jobs.md").read_text() == written, "run `python scripts/jobs_page.py`"
+
+
+def test_every_link_between_pages_leads_somewhere():
+    dead = [
+        f"{page.name}: {target}"
+        for page in [REPO / "README.md", *(REPO / "docs").glob("*.md")]
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text())
+        if not (page.parent / target).exists()
+    ]
+    assert not dead
+
+
+def test_every_foil_command_in_the_pages_exists():
+    from cluster.commands import app
+
+    known = {command.callback.__name__ for command in app.registered_commands} | {"seeds"}
+    used = {
+        match
+        for page in [REPO / "README.md", *(REPO / "docs").glob("*.md")]
+        for match in re.findall(r"(?:^|`|bin/)foil ([a-z]+)", page.read_text(), re.MULTILINE)
+    }
+    assert used
+    assert used <= known
