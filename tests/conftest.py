@@ -48,6 +48,7 @@ def ray_home() -> Iterator[Path]:
         patch.setenv("RAY_AUTH_TOKEN_PATH", str(home / "token"))
         patch.setenv("RAY_TMPDIR", str(home))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_worker_niceness", "0")  # else a busy machine starves the workers, and a test times out
         patch.setenv("PYTHONPATH", str(REPO / "tests"))
         yield home
     shutil.rmtree(home, ignore_errors=True)
