@@ -21,7 +21,6 @@ from transformers.utils import logging as transformers_logging
 from engine.errors import UsageError
 from trainer.settings import EncodeSettings
 
-
 LENGTH_STEP = 16
 """Padded lengths are multiples of it: the CPU kernels keep memory for every shape that they have seen."""
 

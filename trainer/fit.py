@@ -125,7 +125,7 @@ def fit(
     freeze(model, settings.retention)
     optimiser = make_optimiser(model, plan)
     state = load_state(checkpoints, fingerprint_of(settings, view), model, optimiser)
-    sampler = Sampler(view.partitions("train"), plan.topics_per_batch, plan.seed, plan.window_partitions)
+    sampler = Sampler(view.partitions("train")[: plan.topics], plan.topics_per_batch, plan.seed, plan.window_partitions)
     rank, workers = rank_and_workers()
     for step in range(state.step, plan.steps):
         started = time.perf_counter()

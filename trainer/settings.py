@@ -40,6 +40,7 @@ class ScheduleSettings(Settings):
     """AdamW and its learning rate over the steps."""
 
     steps: int = Field(default=60, ge=1, description="batches in all")
+    topics: int | None = Field(default=None, ge=1, description="train on the first so many topics; all if absent")
     topics_per_batch: int = Field(default=24, ge=1, description="over all workers")
     learning_rate: float = Field(default=1e-4, gt=0, description="at its peak")
     warmup_steps: int = Field(default=6, ge=0, description="linear rise from zero")
