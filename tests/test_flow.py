@@ -129,7 +129,7 @@ def test_a_validator_that_raises_fails_its_topic_with_all_that_was_made(tmp_path
 
 
 def test_a_seed_that_takes_too_long_fails_with_reason_timeout(tmp_path):
-    found = made(tmp_path, partition(3, {1: "sleep"}), validators=[Traps()], seed_timeout_s=0.2)
+    found = made(tmp_path, partition(3, {1: "sleep"}), validators=[Traps()], seed_timeout_s=2)
     assert [(topic.status, topic.reason) for topic in found] == [
         ("accepted", ""),
         ("failed", "timeout"),
