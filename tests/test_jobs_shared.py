@@ -1,0 +1,68 @@
+"""The same job over private real corpora, from a job file to counted rows: `foil run` and what became of every seed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parent.parent
+CORPORA = {
+    "msmarco": "{kind: msmarco, path: DATA/msmarco/rows_dl.jsonl}",
+    "leetcode": "{kind: leetcode, path: DATA/leetcode}",
+    "gsm8k": "{kind: metamath, corpus: gsm8k, path: DATA/gsm8k/train.jsonl}",
+    "cacm": "{kind: robust04, corpus: cacm, topics: DATA/trec_sgml/cacm/topics.cacm.txt, "
+    "qrels: DATA/trec_sgml/cacm/qrels.cacm.txt, documents: DATA/trec_sgml/cacm/cacm.tar.gz}",
+    "cranfield": "{kind: robust04, corpus: cranfield, topic_ids: position, "
+    "topics: DATA/trec_sgml/cranfield/cran.qry.xml, qrels: DATA/trec_sgml/cranfield/cranqrel.trec.txt, "
+    "documents: DATA/trec_sgml/cranfield/cran.all.1400.xml}",
+}
+KNOWN_REASONS = {"one_block", "no_contrast", "near_duplicate", "duplicate", "same_passage", "other_answers", "leak"}
+
+
+def run_job(folder: Path, data: Path, seeds: str, validators: str = "", limit: int | None = None) -> dict:
+    """What `foil status` says after `foil run` over these seeds; kept beside the data it speaks of."""
+    job = folder / "job.yaml"
+    job.write_text(
+        f"seeds: {seeds.replace('DATA', str(data))}\nrecipe: {{kind: verifiable}}\n"
+        f"models: {{writer: {{kind: rule_writer}}}}\nout: {folder / 'out'}\n{validators.replace('DATA', str(data))}"
+        f"limits: {{partition_seeds: 100{f', seeds: {limit}' if limit else ''}}}\n"
+    )
+    command = [sys.executable, "-m", "cluster", "run", str(job), "--json"]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=REPO, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout.splitlines()[-1])
+
+
+def check_corpus(name: str, folder: Path, data: Path, limit: int | None) -> None:
+    found = run_job(folder, data, CORPORA[name], limit=limit)
+    print(name, found["planned"], found["accepted"], found["reasons"])
+    assert found["planned"] == found["accepted"] + found["rejected"]
+    assert found["failed"] == 0
+    assert found["accepted"] >= 0.8 * found["planned"]
+    assert set(found["reasons"]) <= KNOWN_REASONS
+
+
+@pytest.mark.parametrize("name", CORPORA)
+def test_most_seeds_of_a_real_corpus_make_topics_and_every_other_has_a_reason(name, tmp_path, shared_data):
+    check_corpus(name, tmp_path, shared_data, limit=100)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", CORPORA)
+def test_most_seeds_of_a_whole_real_corpus_make_topics_and_every_other_has_a_reason(name, tmp_path, shared_data):
+    check_corpus(name, tmp_path, shared_data, limit=None)
+
+
+def test_a_job_rejects_every_row_whose_query_is_of_an_evaluation_set(tmp_path, shared_data):
+    validators = (
+        "validators:\n  - kind: contamination\n    sets:\n      - {name: dev-small, format: tsv, "
+        "path: DATA/msmarco/topics/topics.msmarco-passage.dev-subset.txt}\n"
+    )
+    seeds = "{kind: msmarco, path: DATA/msmarco/rows_instructir_filtered.jsonl}"
+    found = run_job(tmp_path, shared_data, seeds, validators)
+    assert (found["planned"], found["accepted"], found["rejected"]) == (1743, 0, 1743)
+    assert set(found["reasons"]) == {"contaminated"}
