@@ -107,7 +107,7 @@ def why(
     from datasets_out.why import lineage, render
 
     tree = lineage(out, record)
-    print(json.dumps(tree, ensure_ascii=False, default=str) if as_json else render(tree))
+    print(json.dumps(tree.to_json(), ensure_ascii=False, default=str) if as_json else render(tree))
 
 
 @app.command()

@@ -26,9 +26,12 @@ def to_json(table: pa.Table) -> str:
 
 
 def to_csv(table: pa.Table) -> str:
-    """RFC 4180 text. A text cell that a spreadsheet would run as a formula (=, +, -, @ first) gets a quote in front."""
+    """RFC 4180 text, with plain newlines.
+
+    A text cell that a spreadsheet would run as a formula (=, +, -, @ first) gets a quote in front.
+    """
     sink = io.StringIO(newline="")
-    writer = csv.writer(sink)
+    writer = csv.writer(sink, lineterminator="\n")
     writer.writerow(map(_inert, table.column_names))
     writer.writerows([_inert(value) for value in row.values()] for row in _rows(table))
     return sink.getvalue()

@@ -95,6 +95,8 @@ def test_why_tells_where_a_record_comes_from(finished):
     told = foil("why", finished[1], row["passage_id"])
     assert told.returncode == 0, told.stderr
     assert "verifiable" in told.stdout
+    tree = json.loads(foil("why", finished[1], row["passage_id"], "--json").stdout)
+    assert row["passage_id"] in json.dumps(tree)
 
 
 def test_another_job_on_the_same_out_is_refused_and_the_difference_shown(finished):
