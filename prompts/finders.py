@@ -67,16 +67,21 @@ def _find_discussed(text: str, _: Attributes, value: str) -> int:
     return first if first >= 0 and _word_at(low, phrase, first + 1) >= 0 else -1
 
 
+def _found(phrases: Iterable[str], text: str, find: Finder) -> Iterable[str]:
+    """The phrases that the finder finds too: outside ASCII a phrase may end where a word does not ("x²")."""
+    return phrases if text.isascii() else [phrase for phrase in phrases if find(text, {}, phrase) >= 0]
+
+
 def _offer_mentions(text: str, _: Attributes) -> Iterable[str]:
-    return phrases_of(text).terms
+    return _found(phrases_of(text).terms, text, _find_mention)
 
 
 def _offer_names(text: str, _: Attributes) -> Iterable[str]:
-    return phrases_of(text).names
+    return _found(phrases_of(text).names, text, _find_name)
 
 
 def _offer_discussed(text: str, _: Attributes) -> Iterable[str]:
-    return phrases_of(text).repeated
+    return _found(phrases_of(text).repeated, text, _find_discussed)
 
 
 _NUMBER = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?:\.\d+)?(?![\w])|(?<![\w.,])\d+(?:\.\d+)?(?!\w)")

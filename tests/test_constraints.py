@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.errors import UsageError
@@ -221,6 +221,7 @@ def test_a_rendering_names_the_value_of_every_free_family(constraint, variant):
     assert "{x}" not in said.replace(constraint.value, "") or not constraint.value
 
 
+@example("{AAAAA¹")
 @given(texts)
 def test_whatever_a_text_offers_it_satisfies(text):
     for family in FAMILIES.values():
