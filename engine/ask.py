@@ -13,34 +13,37 @@ Price: hashing the request, one journal record; 0.1 ms of CPU or so.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any
 from weakref import WeakValueDictionary
 
 from pydantic import BaseModel
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from engine.budget import Purse, Sum
 from engine.crash import crash_point
 from engine.errors import (
-    RETRYABLE,
     STOPPING,
+    CutReplyError,
     FoilError,
     ModelError,
     RefusedRequestError,
     UnreadableReplyError,
     UsageError,
+    WithheldReplyError,
 )
 from engine.ids import canonical_json
 from engine.journal import Journal
+from engine.marking import SeedClock
+from engine.models import retry
 from engine.protocols import Answer, Model, Prompt
 from engine.topic import Call, Message, Reply, Request
 
-ATTEMPTS = 4
 _CHARACTERS_PER_TOKEN = 4
 _CORRECTION = (
-    "Your answer could not be read: {problem}. Answer the same task once more. "
+    "Your answer could not be used: {problem}. Answer the same task once more. "
     "Write one JSON object and nothing before or after it. It must fit this JSON schema: {schema}"
 )
 
@@ -67,7 +70,7 @@ class Desk:
                 raise
 
     async def _paid(self, model: Model, request: Request) -> Reply:
-        held = await self._purse.reserve(self._owner, _tokens(request))
+        held = await self._purse.reserve(self._owner, *_estimate(model, request))
         spent = held
         try:
             reply = await self._sent(model, request)
@@ -81,10 +84,10 @@ class Desk:
 
     async def _sent(self, model: Model, request: Request) -> Reply:
         free = getattr(model, "free", False)
-        if not free:
+        if not (free or getattr(model, "remembers", False)):
             self._journal.asked(request.id)
         try:
-            reply = await (model.complete(request) if free else _complete(model, request))
+            reply = await (model.complete(request) if free else retry.complete(model, request))
         except RefusedRequestError:
             self._journal.refused(request.id)
             raise
@@ -100,33 +103,66 @@ class Desk:
 class Asker:
     """The `ask` of one seed, an engine.protocols.Ask. `calls` are those made so far, in order."""
 
-    def __init__(
-        self, desk: Desk, models: Mapping[str, Model], parse: Callable[[str, type[Any]], Any], repair_attempts: int
+    def __init__(  # noqa: PLR0917 - what every seed's `ask` is made of
+        self,
+        desk: Desk,
+        models: Mapping[str, Model],
+        parse: Callable[[str, type[Any]], Any],
+        repair_attempts: int,
+        seed_id: str = "",
+        clock: SeedClock | None = None,
     ) -> None:
         self._desk, self._models, self._parse, self._repairs = desk, models, parse, repair_attempts
+        self._seed_id, self._clock = seed_id, clock or SeedClock(math.inf)
         self.calls: list[Call] = []
 
     async def __call__(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> Answer:
+        first, _ = await self._answered(prompt, answer, role)
+        return first
+
+    async def votes(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> list[Answer]:
+        """Every readable choice of an `n > 1` prompt; the first is corrected where it must be."""
+        first, reply = await self._answered(prompt, answer, role)
+        found = [first]
+        for text, finish_reason in reply.others:
+            with suppress(UnreadableReplyError):
+                found.append(self._read(text, finish_reason, reply, answer))
+        return found
+
+    async def _answered(self, prompt: Prompt, answer: type[Answer], role: str) -> tuple[Answer, Reply]:
         model = self._model(role)
         messages = prompt.messages
         for repairs_left in range(self._repairs, -1, -1):
             reply = await self._reply(model, prompt, messages, answer)
             try:
-                parsed: Answer = self._parse(reply.text, answer)
+                return self._read(reply.text, reply.finish_reason, reply, answer), reply
             except UnreadableReplyError as error:
                 if not repairs_left:
                     raise
                 messages += _correction(reply, error, answer)
-            else:
-                return parsed
         raise AssertionError("unreachable: the last turn returns or raises")
+
+    def _read(self, text: str, finish_reason: str, reply: Reply, answer: type[Answer]) -> Answer:
+        """The typed answer. A reply that was cut or withheld is no text, whatever it looks like."""
+        if finish_reason == "length":
+            raise CutReplyError(f"the reply was cut at its limit of {reply.completion_tokens} tokens")
+        if finish_reason == "content_filter":
+            raise WithheldReplyError("the provider's content filter held the reply back")
+        parsed: Answer = self._parse(text, answer)
+        return parsed
 
     async def _reply(
         self, model: Model, prompt: Prompt, messages: tuple[Message, ...], answer: type[BaseModel]
     ) -> Reply:
-        params: Mapping[str, Any] = getattr(model, "params", {})
-        request = Request(model.name, messages, params, schema_of(answer), prompt.task, prompt.template, prompt.inputs)
-        reply = await self._desk.answer(model, request)
+        params: Mapping[str, Any] = {**getattr(model, "params", {}), **prompt.params}
+        request = Request(
+            model.name, messages, params, schema_of(answer), prompt.task, prompt.template, prompt.inputs, self._seed_id
+        )
+        if getattr(model, "free", False):
+            reply = await self._desk.answer(model, request)
+        else:
+            with self._clock.stopped():
+                reply = await self._desk.answer(model, request)
         self.calls.append(_call(prompt, request, reply))
         return reply
 
@@ -142,17 +178,6 @@ class Asker:
 def schema_of(answer: type[BaseModel]) -> dict[str, Any]:
     """The JSON schema of an answer type, made once."""
     return answer.model_json_schema()
-
-
-@retry(
-    retry=retry_if_exception_type(RETRYABLE),
-    stop=stop_after_attempt(ATTEMPTS),
-    wait=wait_random_exponential(multiplier=0.25, max=10),
-    reraise=True,
-)
-async def _complete(model: Model, request: Request) -> Reply:
-    """The one place that asks a model again after it failed."""
-    return await model.complete(request)
 
 
 def _correction(reply: Reply, error: Exception, answer: type[BaseModel]) -> tuple[Message, Message]:
@@ -174,7 +199,9 @@ def _call(prompt: Prompt, request: Request, reply: Reply) -> Call:
     )
 
 
-def _tokens(request: Request) -> int:
-    """What a request may use, by estimate: its characters, and the completion that its parameters allow."""
+def _estimate(model: Model, request: Request) -> tuple[int, float]:
+    """What a request may use, in tokens and US dollars: its characters, and the completion that its parameters allow."""
     asked = sum(len(m.content) for m in request.messages) // _CHARACTERS_PER_TOKEN
-    return asked + int(request.params.get("max_tokens", 0))
+    answered = int(request.params.get("max_tokens", 0)) * int(request.params.get("n", 1))
+    price = getattr(model, "price", None)
+    return asked + answered, price(asked, answered) if price else 0.0

@@ -34,7 +34,7 @@ class Sum:
 class Purse(Protocol):
     """What `ask` needs of a budget, wherever that is kept. `owner` is the worker that spends."""
 
-    async def reserve(self, owner: str, tokens: int) -> Sum: ...
+    async def reserve(self, owner: str, tokens: int, usd: float = 0.0) -> Sum: ...
     async def settle(self, owner: str, held: Sum, spent: Sum) -> None: ...
 
 
@@ -48,10 +48,10 @@ class Budget:
         self._dearest = 0.0
         self._returned = asyncio.Condition()
 
-    async def reserve(self, owner: str, tokens: int) -> Sum:
-        """Sets aside one call of about `tokens`, priced as the dearest call so far. Raises BudgetSpentError."""
+    async def reserve(self, owner: str, tokens: int, usd: float = 0.0) -> Sum:
+        """Sets aside one call of about `tokens` and `usd`, or the dearest call so far where no price is known. Raises BudgetSpentError."""
         async with self._returned:
-            while over := self._over(wanted := Sum(1, tokens, self._dearest)):
+            while over := self._over(wanted := Sum(1, tokens, usd or self._dearest)):
                 if not self._held.total():
                     raise BudgetSpentError(f"the budget is spent: {over}; raise it under `limits.budget` and run again")
                 await self._returned.wait()

@@ -17,8 +17,12 @@
         JournalError               8   a reply could not be made durable
       ModelError                   9   a model could not answer
         TransientModelError        9   worth another attempt
+          RateLimitedError         9   the model asks for patience (429)
+        ModelOutageError           9   no endpoint of a model has answered for too long; run again when it does
         RefusedRequestError        9   the model refuses this request for good (400-class)
       UnreadableReplyError         9   a reply that does not parse, after its correction turns
+        CutReplyError              9   a reply that ended at its token limit
+        WithheldReplyError         9   a reply that the provider's content filter held back
     Rejected                       -   not an error: a recipe's decision not to make a topic
 
 A message says what happened, the offending value, and what to do.
@@ -128,7 +132,26 @@ class ModelError(FoilError):
 
 
 class TransientModelError(ModelError):
-    """The model may answer at another attempt."""
+    """The model may answer at another attempt. `unsure`: this one may have been billed, though nothing came back."""
+
+    def __init__(self, message: str, *, unsure: bool = False) -> None:
+        super().__init__(message)
+        self.unsure = unsure
+
+
+class RateLimitedError(TransientModelError):
+    """The model wants fewer requests. `retry_after_s` is the pause it asks for, None if it names none."""
+
+    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+    def __reduce__(self) -> tuple[type[RateLimitedError], tuple[str, float | None]]:
+        return type(self), (str(self), self.retry_after_s)
+
+
+class ModelOutageError(ModelError):
+    """No endpoint of a model has answered for too long. No seed is to blame, so none fails: the run stops."""
 
 
 class RefusedRequestError(ModelError):
@@ -137,6 +160,14 @@ class RefusedRequestError(ModelError):
 
 class UnreadableReplyError(ModelError):
     """A reply that does not parse, after every correction turn."""
+
+
+class CutReplyError(UnreadableReplyError):
+    """A reply that ended at its token limit (finish_reason `length`), after every correction turn."""
+
+
+class WithheldReplyError(UnreadableReplyError):
+    """A reply that the provider's content filter held back (finish_reason `content_filter`), after every turn."""
 
 
 class Rejected(Exception):  # noqa: N818 - a decision, not an error
@@ -150,5 +181,5 @@ class Rejected(Exception):  # noqa: N818 - a decision, not an error
 RETRYABLE: tuple[type[Exception], ...] = (TransientModelError,)
 """The one truth about what is worth another attempt."""
 
-STOPPING: tuple[type[FoilError], ...] = (BudgetSpentError, JudgeUnreliableError, JournalError)
+STOPPING: tuple[type[FoilError], ...] = (BudgetSpentError, JudgeUnreliableError, JournalError, ModelOutageError)
 """The one truth about what ends a run early instead of failing one seed: the next seed would meet it too."""

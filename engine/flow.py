@@ -26,7 +26,7 @@ from engine.crash import crash_point
 from engine.errors import STOPPING, CommitLostError, FoilError, Rejected, UnstorableTopicError
 from engine.journal import Journal
 from engine.limits import RuntimeSettings
-from engine.marking import Ending, blank, guarded, marked, unstorable
+from engine.marking import Ending, SeedClock, blank, guarded, marked, unstorable
 from engine.progress import Counts, counts_of, total
 from engine.protocols import Ask, Partition, Parts, Validator
 from engine.topic import Call, Seed, Topic, Verdict
@@ -108,7 +108,10 @@ class Flow:
         self._stop = self._stop or DrainedError("the run is stopping; run it again to go on")
 
     async def close(self) -> None:
-        """Nothing to end: this worker is the process itself."""
+        """Ends what the models hold: connections, an engine, a server."""
+        for model in self._parts.models.values():
+            if close := getattr(model, "close", None):
+                await close()
 
     def _begin(self, partition: Partition, condemned: Mapping[str, Ending]) -> _Making:
         journal = Journal(Path(self._parts.out) / "journal", partition.index, f"{os.getpid()}-{secrets.token_hex(6)}")
@@ -150,12 +153,12 @@ class Flow:
             return [marked(nothing, (), (), making.condemned[seed.id])]
         if verdict := making.partition.screened.get(seed.id):
             return [marked(nothing, (verdict,), ())]
-        until = asyncio.get_running_loop().time() + self._timeout
-        ask = self._asker(making)
-        made = await guarded(self._made(seed, ask), f"recipe {self._parts.recipe.name}", until)
+        clock = SeedClock(self._timeout)
+        ask = self._asker(making, seed.id, clock)
+        made = await guarded(self._made(seed, ask), f"recipe {self._parts.recipe.name}", clock)
         if isinstance(made, Ending):
             return [marked(nothing, (), ask.calls, made)]
-        return [await self._validated(topic, ask.calls, self._asker(making), until) for topic in made]
+        return [await self._validated(topic, ask.calls, self._asker(making, seed.id, clock), clock) for topic in made]
 
     async def _made(self, seed: Seed, ask: Ask) -> Sequence[Topic]:
         topics = await self._parts.recipe(seed, ask)
@@ -165,22 +168,23 @@ class Flow:
             raise ValueError(f"a topic of seed {seed.id!r} names another seed; mend the recipe")
         return topics
 
-    async def _validated(self, topic: Topic, calls: Sequence[Call], ask: Asker, until: float) -> Topic:
+    async def _validated(self, topic: Topic, calls: Sequence[Call], ask: Asker, clock: SeedClock) -> Topic:
         """The topic after every validator has spoken; those that ask a model are spared a topic already rejected."""
         verdicts: list[Verdict] = []
         failure = None
         for validator in self._validators:
             if validator.cost >= _ASKS_A_MODEL and any(verdict.outcome == "reject" for verdict in verdicts):
                 continue
-            said = await guarded(_judged(validator, topic, ask, verdicts), f"validator {validator.name}", until)
+            said = await guarded(_judged(validator, topic, ask, verdicts), f"validator {validator.name}", clock)
             if isinstance(said, Ending):
                 failure = said
                 break
             topic = said
         return marked(topic, verdicts, [*calls, *ask.calls], failure)
 
-    def _asker(self, making: _Making) -> Asker:
-        return Asker(making.desk, self._parts.models, self._parts.parse, self._parts.repair_attempts)
+    def _asker(self, making: _Making, seed_id: str, clock: SeedClock) -> Asker:
+        parts = self._parts
+        return Asker(making.desk, parts.models, parts.parse, parts.repair_attempts, seed_id, clock)
 
 
 async def _judged(validator: Validator, topic: Topic, ask: Ask, verdicts: list[Verdict]) -> Topic:

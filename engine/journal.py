@@ -204,8 +204,13 @@ def _replies(folder: Path) -> dict[str, Reply]:
     for path in sorted(folder.glob("*.log")):
         for body in _records(path):
             if "reply" in body:
-                replies.setdefault(body["reply"]["request_id"], Reply(**body["reply"]))
+                reply = _reply(body["reply"])
+                replies.setdefault(reply.request_id, reply)
     return replies
+
+
+def _reply(body: Mapping[str, Any]) -> Reply:
+    return Reply(**{**body, "others": tuple((text, reason) for text, reason in body.get("others", ()))})
 
 
 def _unanswered(path: Path) -> int:

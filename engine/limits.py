@@ -42,7 +42,9 @@ class RuntimeSettings(Settings):
     )
     window: int = Field(default=16, ge=1, description="seeds in flight in each worker")
     workers: int = Field(default=0, ge=0, description="worker processes; 0 runs in this process")
-    seed_timeout_s: float = Field(default=600.0, gt=0, description="seconds that one seed may take; then it fails")
+    seed_timeout_s: float = Field(
+        default=600.0, gt=0, description="seconds that one seed may take, waits for models aside; then it fails"
+    )
     drain_s: float = Field(
         default=8.0, ge=0, description="seconds that seeds in flight may still take after SIGINT or SIGTERM"
     )

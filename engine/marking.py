@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from engine.errors import (
     STOPPING,
+    CutReplyError,
     ModelError,
     RefusedRequestError,
     Rejected,
     TransientModelError,
     UnreadableReplyError,
     UnstorableTopicError,
+    WithheldReplyError,
 )
 from engine.ids import content_id
 from engine.topic import Call, Seed, Status, Topic, Verdict, topic_id
@@ -28,6 +31,8 @@ T = TypeVar("T")
 _DETAIL_CHARACTERS = 2000
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _REASONS: dict[type[BaseException], str] = {
+    CutReplyError: "cut_reply",
+    WithheldReplyError: "withheld_reply",
     UnreadableReplyError: "unreadable_reply",
     RefusedRequestError: "refused_request",
     TransientModelError: "model_unavailable",
@@ -44,14 +49,54 @@ class Ending:
     detail: str = ""
 
 
-async def guarded(work: Awaitable[T], who: str, until: float) -> T | Ending:
-    """The result of the work, or how it failed. `who` is `recipe NAME` or `validator NAME`; `until` is loop time.
+class SeedClock:
+    """The seconds that one seed may still take. It stands still while the seed waits for a model, whose waits end by
+    themselves: a queue or a provider's pause must not fail a seed.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._left, self._waits = seconds, 0
+        self._running: asyncio.Timeout | None = None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[asyncio.Timeout]:
+        """Raises TimeoutError inside when the time is up."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout_at(loop.time() + self._left) as timeout:
+            self._running = timeout
+            try:
+                yield timeout
+            finally:
+                self._left = (timeout.when() or loop.time()) - loop.time()
+                self._running = None
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """The clock stands still inside."""
+        timeout, loop = self._running, asyncio.get_running_loop()
+        if timeout is None:
+            yield
+            return
+        if not self._waits:
+            self._left = (timeout.when() or loop.time()) - loop.time()
+            timeout.reschedule(None)
+        self._waits += 1
+        try:
+            yield
+        finally:
+            self._waits -= 1
+            if not self._waits and timeout is self._running and not timeout.expired():
+                timeout.reschedule(loop.time() + self._left)
+
+
+async def guarded(work: Awaitable[T], who: str, clock: SeedClock) -> T | Ending:
+    """The result of the work, or how it failed. `who` is `recipe NAME` or `validator NAME`.
 
     The one place where every exception is caught; what ends the whole run (engine.errors.STOPPING) passes.
     """
-    clock = asyncio.timeout_at(until)
+    timeout: asyncio.Timeout | None = None
     try:
-        async with clock:
+        async with clock.running() as timeout:
             return await work
     except STOPPING:
         raise
@@ -62,7 +107,7 @@ async def guarded(work: Awaitable[T], who: str, until: float) -> T | Ending:
             raise
         return _failure(error, who)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever one seed raises must not reach another
-        if clock.expired():
+        if timeout is not None and timeout.expired():
             return Ending("failed", "timeout", f"{who}: the seed took longer than `runtime.seed_timeout_s`")
         return _failure(error, who)
 

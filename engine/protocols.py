@@ -20,29 +20,37 @@ Answer = TypeVar("Answer", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A rendered prompt: `task` names what is asked, `template` is `name@hash`, `inputs` the values rendered."""
+    """A rendered prompt: `task` names what is asked, `template` is `name@hash`, `inputs` the values rendered.
+
+    `params` go over the model's own (e.g. {"n": 3, "temperature": 1.0} for three votes).
+    """
 
     task: str
     template: str
     messages: tuple[Message, ...]
     inputs: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Ask(Protocol):
     """Sends one prompt to the model that the job names `role`, and returns its typed reply.
 
     Raises UnreadableReplyError after the last correction turn, RefusedRequestError for a refused request,
-    BudgetSpentError when the budget is used up.
+    BudgetSpentError when the budget is used up. `votes` returns every choice of an `n > 1` prompt that can be read, the
+    first of them corrected where it must be.
     """
 
     def __call__(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> Awaitable[Answer]: ...
+    def votes(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> Awaitable[list[Answer]]: ...
 
 
 class Model(Protocol):
-    """Answers one request. `name` enters the request's id.
+    """Answers one request, in one attempt: who asks again after a TransientModelError is `ask`. `name` enters the id.
 
-    A model may also have `params` (a mapping that every request carries, and that enters its id), and `free = True`:
-    it costs nothing and never fails by load, so its replies are journalled without an fsync.
+    A model may also have: `params` (a mapping that every request carries, and that enters its id); `free = True`: it
+    costs nothing and never fails by load, so its replies are journalled without an fsync; `patience`, an
+    engine.models.retry.Patience; `price(prompt_tokens, completion_tokens)` in US dollars, by which the budget reserves;
+    `remembers = True`: it resumes what was sent before a kill; `close()`, awaited when the run ends.
     """
 
     name: str

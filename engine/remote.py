@@ -47,8 +47,8 @@ class RemotePurse:
     def __init__(self, call: Call) -> None:
         self._call = call
 
-    async def reserve(self, owner: str, tokens: int) -> Sum:
-        held: Sum = await self._call("reserve", owner, tokens)
+    async def reserve(self, owner: str, tokens: int, usd: float = 0.0) -> Sum:
+        held: Sum = await self._call("reserve", owner, tokens, usd)
         return held
 
     async def settle(self, owner: str, held: Sum, spent: Sum) -> None:

@@ -188,7 +188,9 @@ class Request:
     `task` (e.g. `verifiable.topic`) and `inputs` (the values behind the rendered messages) are for the embedded rule
     writer, which answers from them; a hosted model sees the messages alone. They are not part of the id, since a
     template must render all that it is given (`prompts.render` refuses an input that its template does not use).
-    `template` is the name and content hash of the prompt, stored with every record that it made.
+    `template` is the name and content hash of the prompt, stored with every record that it made. `affinity` is shared
+    by requests whose prompts begin alike (those of one seed): a model with several endpoints sends them to one, whose
+    prefix cache then pays; it is no part of the id either.
     """
 
     model: str
@@ -198,6 +200,7 @@ class Request:
     task: str = ""
     template: str = ""
     inputs: Mapping[str, Any] = field(default_factory=dict)
+    affinity: str = ""
     id: str = ""
 
     def __post_init__(self) -> None:
@@ -213,7 +216,13 @@ def request_id(request: Request) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back for a request. `latency_s` is in seconds, `cost_usd` in US dollars, `attempts` counts sends."""
+    """What came back for a request. `latency_s` is in seconds, `cost_usd` in US dollars, `attempts` counts sends.
+
+    `others` are the further choices of an `n > 1` request, as (text, finish_reason). `logprobs` is the provider's own
+    JSON for the first choice. `cached_tokens` of the prompt came from a prefix cache. `endpoint` and `revision` say who
+    answered, as far as the provider tells. `unsure` counts sends that ended without an answer and may be billed.
+    `reused` replies were paid by another run.
+    """
 
     request_id: str
     text: str
@@ -224,3 +233,10 @@ class Reply:
     cost_usd: float = 0.0
     latency_s: float = 0.0
     attempts: int = 1
+    others: tuple[tuple[str, str], ...] = ()
+    logprobs: Any = None
+    cached_tokens: int = 0
+    endpoint: str = ""
+    revision: str = ""
+    unsure: int = 0
+    reused: bool = False
