@@ -200,7 +200,7 @@ def _call(prompt: Prompt, request: Request, reply: Reply) -> Call:
 
 
 def _estimate(model: Model, request: Request) -> tuple[int, float]:
-    """What a request may use, in tokens and US dollars: its characters, and the completion that its parameters allow."""
+    """What a request may use, in tokens and US dollars: its characters, and the completion that it allows."""
     asked = sum(len(m.content) for m in request.messages) // _CHARACTERS_PER_TOKEN
     answered = int(request.params.get("max_tokens", 0)) * int(request.params.get("n", 1))
     price = getattr(model, "price", None)

@@ -49,7 +49,10 @@ class Budget:
         self._returned = asyncio.Condition()
 
     async def reserve(self, owner: str, tokens: int, usd: float = 0.0) -> Sum:
-        """Sets aside one call of about `tokens` and `usd`, or the dearest call so far where no price is known. Raises BudgetSpentError."""
+        """Sets aside one call of about `tokens` and `usd`; without a price, as dear as the dearest so far.
+
+        Raises BudgetSpentError.
+        """
         async with self._returned:
             while over := self._over(wanted := Sum(1, tokens, usd or self._dearest)):
                 if not self._held.total():

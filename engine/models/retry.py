@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from dataclasses import replace
 
 from pydantic import Field
@@ -38,7 +37,7 @@ class Patience(Settings):
     attempts: int = Field(default=8, ge=1, description="sends of one request that may fail, 429 aside")
     timeout_s: float = Field(default=120.0, gt=0, description="seconds that one send may take in all")
     deadline_s: float = Field(
-        default=900.0, gt=0, description="seconds from a request's first failure, after which it is not sent again"
+        default=900.0, gt=0, description="seconds after its first failure in which a request is sent again"
     )
     outage_s: float = Field(
         default=300.0, gt=0, description="seconds without an endpoint that answers, until the run stops"
@@ -49,7 +48,7 @@ DEFAULT = Patience()
 
 
 async def complete(model: Model, request: Request) -> Reply:
-    """The model's reply, asked for as often as its `patience` allows; its `attempts` and `unsure` are over all sends."""
+    """The model's reply, asked for as often as its `patience` allows; `attempts` and `unsure` are over all sends."""
     tries = _Tries(getattr(model, "patience", DEFAULT))
     retrying = AsyncRetrying(
         retry=retry_if_exception_type(RETRYABLE), wait=tries.pause, stop=tries.enough, sleep=asyncio.sleep, reraise=True
@@ -70,7 +69,7 @@ class _Tries:
         """Notes a failed send; the seconds to wait before the next. tenacity asks this before `enough`."""
         error = state.outcome.exception() if state.outcome else None
         assert isinstance(error, TransientModelError)
-        self._until = self._until or time.monotonic() + self._patience.deadline_s
+        self._until = self._until or asyncio.get_running_loop().time() + self._patience.deadline_s
         self.failed += 1
         self.unsure += error.unsure
         if not isinstance(error, RateLimitedError):
@@ -81,5 +80,5 @@ class _Tries:
 
     def enough(self, state: RetryCallState) -> bool:
         """Whether the request is given up."""
-        late = time.monotonic() + state.upcoming_sleep > self._until
+        late = asyncio.get_running_loop().time() + state.upcoming_sleep > self._until
         return late or self._blamed >= self._patience.attempts

@@ -1,0 +1,84 @@
+"""Where a hosted model is, and how it is to be used: the `models` section of a job."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, model_validator
+
+from engine.models.params import Params, Price, SecretPlace
+from engine.models.retry import Patience
+from engine.settings import Settings
+
+
+class EndpointSettings(Settings):
+    """One URL of a model."""
+
+    url: str = Field(description="up to and with /v1")
+    api_key: SecretPlace = Field(default="", description="${NAME} of an environment variable, or file:PATH")
+    weight: float = Field(default=1.0, gt=0, description="its share of the load, beside the others")
+    allow_http: bool = Field(default=False, description="send the key over plain http to another machine")
+
+    @model_validator(mode="after")
+    def _safe(self) -> Self:
+        parts = urlsplit(self.url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username:
+            raise ValueError("expected an http(s) URL without a user name, such as https://api.example.com/v1")
+        if _link_local(parts.hostname):
+            raise ValueError(f"{parts.hostname} is a link-local address, where clouds keep credentials; use another")
+        if self.api_key and parts.scheme == "http" and not (_loopback(parts.hostname) or self.allow_http):
+            raise ValueError(
+                "a key over plain http to another machine can be read on the way; use https, or allow_http"
+            )
+        return self
+
+
+class HostedSettings(Settings):
+    """A model behind one or several OpenAI-compatible endpoints."""
+
+    kind: Literal["hosted"] = "hosted"
+    model: str = Field(min_length=1, description="the model's name at the endpoint")
+    url: str = Field(default="", description="the endpoint, up to and with /v1; or `endpoints`")
+    api_key: SecretPlace = Field(default="", description="${NAME} of an environment variable, or file:PATH")
+    allow_http: bool = Field(default=False, description="send the key over plain http to another machine")
+    endpoints: tuple[EndpointSettings, ...] = Field(default=(), description="several that serve the same model")
+    mode: Literal["live", "batch"] = Field(default="live", description="batch: the Batch API, cheaper, within a day")
+    structured: Literal["auto", "json_schema", "json_object", "prompt"] = Field(
+        default="auto", description="how a reply's schema is asked for; auto falls back where json_schema is refused"
+    )
+    params: Params = Params()
+    price: Price = Price()
+    rpm: float | None = Field(default=None, gt=0, description="requests a minute, for each endpoint, over all workers")
+    tpm: float | None = Field(default=None, gt=0, description="tokens a minute, for each endpoint, over all workers")
+    max_concurrency: int = Field(default=256, ge=2, description="most requests in flight at an endpoint, a worker")
+    patience: Patience = Patience()
+
+    @model_validator(mode="after")
+    def _placed(self) -> Self:
+        if bool(self.url) == bool(self.endpoints):
+            raise ValueError("give either `url` or `endpoints`")
+        self.places()
+        if self.mode == "batch" and len(self.places()) > 1:
+            raise ValueError("mode: batch needs exactly one endpoint")
+        return self
+
+    def places(self) -> tuple[EndpointSettings, ...]:
+        """The endpoints, one at least."""
+        one = EndpointSettings(url=self.url, api_key=self.api_key, allow_http=self.allow_http) if self.url else None
+        return (one,) if one else self.endpoints
+
+
+def _link_local(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_link_local
+    except ValueError:
+        return host == "metadata.google.internal"
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,281 @@
+"""Any OpenAI-compatible endpoint, or several that serve one model.
+
+    Request -> Pool.seat (engine.models.pacing) -> POST /chat/completions -> Reply, or an error of engine.errors
+
+    429                                   RateLimitedError, with the pause that it asks for
+    408, 409, 5xx, timeout, reset,        TransientModelError; `unsure` where the provider may have done the work
+      broken body, an error with 200
+    401, 402, 403, 404                    ModelOutageError: the job, its key or its account is wrong, no request
+    other 400s                            RefusedRequestError
+
+Promise: one call of `complete` is one send (a second only where an endpoint turns out to have no response_format, or a
+probe of a broken endpoint failed); the key is in no message, reply or repr. Price: about 0.7 ms of CPU a request, most
+of it the openai client's: its low-level `post` over aiohttp, with a raw response, is its cheapest way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import aiohttp
+import httpx2
+import openai
+
+from engine.errors import ModelError, ModelOutageError, RateLimitedError, RefusedRequestError, TransientModelError
+from engine.ids import canonical_json
+from engine.models.endpoints import EndpointSettings, HostedSettings
+from engine.models.pacing import Endpoint, Pool, Seat
+from engine.models.params import secret_at
+from engine.topic import Reply, Request
+
+LOG = logging.getLogger(__name__)
+_BROKEN = (openai.APIError, httpx2.HTTPError, aiohttp.ClientError, OSError, ValueError, TimeoutError)
+_ACCOUNT = {401: "refuses the key", 402: "wants to be paid", 403: "forbids this", 404: "knows no such model or path"}
+_NO_SCHEMA = ("response_format", "json_schema", "structured", "guided", "grammar")
+_CHARACTERS_PER_TOKEN = 4
+_MESSAGE_CHARACTERS = 500
+_FITS = "Write one JSON object and nothing before or after it. It must fit this JSON schema: "
+
+Structured = Literal["json_schema", "json_object", "prompt"]
+
+
+class Hosted:
+    """An engine.protocols.Model. `share` is this process's part of the rates that the settings give for all workers."""
+
+    free = False
+
+    def __init__(self, settings: HostedSettings, share: float = 1.0) -> None:
+        self.name, self.params, self.patience = settings.model, settings.params.plain(), settings.patience
+        self.price: Callable[..., float] = settings.price.of
+        self._settings = settings
+        self._lines = {place.url: _Line(place, settings) for place in settings.places()}
+        rates = [share * rate if rate else None for rate in (settings.rpm, settings.tpm)]
+        endpoints = [Endpoint(p.url, p.weight, settings.max_concurrency, *rates) for p in settings.places()]
+        self.pool = Pool(endpoints, settings.patience.outage_s)
+        self._failed_at: dict[str, str] = {}
+
+    async def complete(self, request: Request) -> Reply:
+        """One send. Raises an error of engine.errors, after the place at the endpoint is given back."""
+        tokens = _estimate(request)
+        avoid = self._failed_at.pop(request.id, "")
+        while True:
+            seat = await self.pool.seat(tokens, request.affinity, avoid)
+            try:
+                return await self._sent(seat, request)
+            except TransientModelError:
+                if seat.probe:
+                    continue
+                if len(self._lines) > 1:
+                    self._failed_at[request.id] = seat.endpoint.name
+                raise
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        for line in self._lines.values():
+            await line.close()
+
+    async def _sent(self, seat: Seat, request: Request) -> Reply:
+        line, loop = self._lines[seat.endpoint.name], asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self.patience.timeout_s):
+                response = await line.post(request)
+            seat.endpoint.learn(response.headers, loop.time())
+            reply = line.reply(response, request, loop.time() - seat.since)
+        except RateLimitedError as error:
+            seat.leave("limited", 0, error.retry_after_s)
+            raise
+        except (RefusedRequestError, ModelOutageError):
+            seat.leave("worked", 0)
+            raise
+        except TransientModelError:
+            seat.leave("failed")
+            raise
+        except TimeoutError:
+            seat.leave("failed")
+            raise TransientModelError(
+                f"{line.url} did not answer within {self.patience.timeout_s:g} s (patience.timeout_s)", unsure=True
+            ) from None
+        except BaseException:
+            seat.leave(None)
+            raise
+        seat.leave("worked", reply.prompt_tokens + reply.completion_tokens)
+        return reply
+
+
+class _Line:
+    """The wire to one endpoint: bodies out, replies and typed errors in."""
+
+    def __init__(self, place: EndpointSettings, settings: HostedSettings) -> None:
+        self.url, self._settings = place.url, settings
+        self._key_at, self._key = place.api_key, ""
+        self._client: openai.AsyncOpenAI | None = None
+        self._structured: Structured = "json_schema" if settings.structured == "auto" else settings.structured
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def post(self, request: Request) -> httpx2.Response:
+        """The raw response of one send, 200 or an error of engine.errors."""
+        tried = self._structured
+        try:
+            return await self._post(request, tried)
+        except RefusedRequestError as error:
+            if not self._schema_refused(request, tried, str(error)):
+                raise
+            if self._structured == tried:
+                LOG.warning("%s takes no %s; the schema goes into the prompt from now on", self.url, tried)
+                self._structured = "prompt"
+        return await self._post(request, self._structured)
+
+    def _schema_refused(self, request: Request, tried: Structured, said: str) -> bool:
+        auto = self._settings.structured == "auto" and request.schema is not None and tried != "prompt"
+        return auto and any(word in said.lower() for word in _NO_SCHEMA)
+
+    async def _post(self, request: Request, structured: Structured) -> httpx2.Response:
+        try:
+            return await self.client().post(
+                "/chat/completions", cast_to=httpx2.Response, body=body_of(request, structured)
+            )
+        except openai.APIStatusError as error:
+            raise self._said(error.response, error) from None
+        except TimeoutError:
+            raise
+        except _BROKEN as error:
+            unsure = not isinstance(error.__cause__ or error, (httpx2.ConnectError, aiohttp.ClientConnectorError))
+            raise TransientModelError(self._clean(f"{self.url}: {_chain(error)}"), unsure=unsure) from None
+
+    def client(self) -> openai.AsyncOpenAI:
+        """The client of the running event loop, made at its first use."""
+        if self._client is None:
+            self._key = secret_at(self._key_at)
+            seconds = self._settings.patience.timeout_s
+            limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=60)
+            self._client = openai.AsyncOpenAI(
+                base_url=self.url,
+                api_key=self._key or "none",
+                max_retries=0,
+                timeout=httpx2.Timeout(seconds, connect=min(10.0, seconds)),
+                http_client=openai.DefaultAioHttpClient(limits=limits, follow_redirects=False),
+            )
+        return self._client
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
+
+    def reply(self, response: httpx2.Response, request: Request, latency_s: float) -> Reply:
+        """The reply in a 200. Raises TransientModelError for one that is none."""
+        try:
+            body = json.loads(response.content)
+            choices = [(_text(choice["message"]), _reason(choice)) for choice in body["choices"]]
+            usage = body.get("usage") or {}
+            prompt, completion = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
+            cached = int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
+            text, reason = choices[0]
+        except (ValueError, LookupError, TypeError, AttributeError):
+            said = response.content[:_MESSAGE_CHARACTERS].decode("utf-8", "replace")
+            raise TransientModelError(self._clean(f"{self.url} answered 200 with {said!r}"), unsure=True) from None
+        return Reply(
+            request_id=request.id,
+            text=text,
+            model=str(body.get("model") or request.model),
+            finish_reason=reason,
+            prompt_tokens=prompt,
+            completion_tokens=completion,
+            cost_usd=self._settings.price.of(prompt, completion, cached),
+            latency_s=round(latency_s, 4),
+            others=tuple(choices[1:]),
+            logprobs=body["choices"][0].get("logprobs"),
+            cached_tokens=cached,
+            endpoint=self.url,
+            revision=str(body.get("system_fingerprint") or ""),
+        )
+
+    def _said(self, response: httpx2.Response, error: openai.APIStatusError) -> ModelError:
+        """The error of engine.errors that a status other than 200 means."""
+        status = response.status_code
+        text = self._clean(f"{self.url} answered {status}: {error.message[:_MESSAGE_CHARACTERS]}")
+        if status == 429 and "insufficient_quota" not in error.message:
+            return RateLimitedError(text, retry_after(response.headers))
+        if status in {408, 409} or status >= 500 or 300 <= status < 400:
+            return TransientModelError(text, unsure=status in {500, 502, 504})
+        if status in _ACCOUNT or status == 429:
+            why = _ACCOUNT.get(status, "has no credit left")
+            key = f", its key is from {self._key_at}" if self._key_at else ""
+            return ModelOutageError(f"{text}; it {why}{key}: mend the job or the account, and run again")
+        return RefusedRequestError(text)
+
+    def _clean(self, text: str) -> str:
+        return text.replace(self._key, "***") if self._key else text
+
+
+def body_of(request: Request, structured: Structured) -> dict[str, Any]:
+    """The body of POST /chat/completions."""
+    messages = [{"role": m.role, "content": m.content} for m in request.messages]
+    body: dict[str, Any] = {"model": request.model, "messages": messages, **request.params}
+    if request.schema is None:
+        return body
+    if structured == "json_schema":
+        schema = {"name": "answer", "schema": request.schema, "strict": _is_closed(request.schema)}
+        body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return body
+    if structured == "json_object":
+        body["response_format"] = {"type": "json_object"}
+    messages[-1] = {**messages[-1], "content": f"{messages[-1]['content']}\n\n{_FITS}{canonical_json(request.schema)}"}
+    return body
+
+
+def retry_after(headers: Mapping[str, str], wall: Callable[[], float] = time.time) -> float | None:
+    """The pause that a 429 asks for, in seconds: retry-after-ms, or Retry-After in seconds or as an HTTP date."""
+    try:
+        if "retry-after-ms" in headers:
+            return max(0.0, float(headers["retry-after-ms"]) / 1000)
+        text = headers["retry-after"]
+    except (KeyError, ValueError):
+        return None
+    try:
+        return max(0.0, float(text))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - wall())
+    except ValueError:
+        return None
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    return str(message.get("content") or "")
+
+
+def _reason(choice: Mapping[str, Any]) -> str:
+    """A structured refusal counts as a reply that was held back."""
+    return "content_filter" if choice["message"].get("refusal") else str(choice.get("finish_reason") or "stop")
+
+
+def _chain(error: BaseException) -> str:
+    cause = error.__cause__ or error
+    return f"{type(cause).__name__}: {cause}"[:_MESSAGE_CHARACTERS]
+
+
+def _is_closed(schema: Any) -> bool:
+    """Whether every object in the schema forbids other keys and requires all of its own, as `strict` wants it."""
+    if isinstance(schema, list):
+        return all(map(_is_closed, schema))
+    if not isinstance(schema, Mapping):
+        return True
+    if schema.get("type") == "object":
+        named = set(schema.get("properties", {}))
+        if schema.get("additionalProperties") is not False or named != set(schema.get("required", ())):
+            return False
+    return all(map(_is_closed, schema.values()))
+
+
+def _estimate(request: Request) -> int:
+    """The tokens that a request may use, for TPM: its characters and the completion that it allows."""
+    asked = sum(len(m.content) for m in request.messages) // _CHARACTERS_PER_TOKEN
+    return asked + int(request.params.get("max_tokens", 0)) * int(request.params.get("n", 1))

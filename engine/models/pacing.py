@@ -1,0 +1,291 @@
+"""Which endpoint takes a request, and when: the one queue before the wire.
+
+    request -> Pool.seat -> the endpoint of its seed, or the least loaded -> a Seat -> send -> Seat.leave(outcome)
+                  waits while every endpoint is full, paced, paused or broken
+
+An endpoint takes a request if it has room (engine.models.concurrency), if its requests and tokens a minute allow it
+(from the settings, else from x-ratelimit-* headers), if no 429 has paused it, and if its circuit breaker is closed. An
+open breaker lets one request through at a time, ever less often; the one that probes is not to blame if that fails.
+
+Promise: first come, first served; all times are of the event loop's monotonic clock; requests a minute never pass the
+setting by more than half a second's worth. Without an endpoint for `outage_s`, all who wait get ModelOutageError.
+Price: a few microseconds a request; no task, one timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import xxhash
+
+from engine.errors import ModelOutageError
+from engine.models.concurrency import Concurrency, Outcome
+from engine.models.retry import LONGEST_PAUSE_S
+
+_BURST_S = 0.5
+_LIMITED_IN_A_ROW = 6
+_FAILED_IN_A_ROW = 10
+_PROBES_S = (3.0, 6.0, 12.0, 15.0)
+_SPILL = 1.5
+_NEVER = float("inf")
+
+
+class Bucket:
+    """A rate a minute as a token bucket that holds half a second's worth; large amounts leave it in debt."""
+
+    def __init__(self, per_minute: float | None) -> None:
+        self._set = per_minute is not None
+        self._rate = per_minute / 60 if per_minute else 0.0
+        self._level, self._at = self._capacity(), 0.0
+
+    def _capacity(self) -> float:
+        return max(1.0, self._rate * _BURST_S)
+
+    def wait(self, amount: float, now: float) -> float:
+        """Seconds until this amount may be taken."""
+        if not self._rate:
+            return 0.0
+        self._level = min(self._capacity(), self._level + (now - self._at) * self._rate)
+        self._at = now
+        missing = min(amount, self._capacity()) - self._level
+        return missing / self._rate if missing > 1e-9 else 0.0
+
+    def take(self, amount: float) -> None:
+        """Takes the amount; a negative one gives back."""
+        if self._rate:
+            self._level -= amount
+
+    def learn(self, limit: float, remaining: float, now: float) -> None:
+        """Takes over what a provider says of its limit a minute; nothing if the settings name one, or it is unknown."""
+        if self._set or limit <= 0 or remaining < 0:
+            return
+        self.wait(0, now)
+        self._at, self._rate = now, limit / 60
+        self._level = min(self._level, remaining, self._capacity())
+
+
+class Breaker:
+    """Closed while an endpoint answers, open after failures in a row; then it is probed ever less often."""
+
+    def __init__(self) -> None:
+        self.opened: float | None = None
+        self._failures = self._probes = 0
+        self._next = _NEVER
+        self._probing = False
+
+    def ready_at(self) -> float:
+        """When it lets a request through: 0 if closed."""
+        if self.opened is None:
+            return 0.0
+        return _NEVER if self._probing else self._next
+
+    def probe(self) -> bool:
+        """Whether the request now let through is a probe."""
+        self._probing = self.opened is not None
+        return self._probing
+
+    def ended(self, now: float, *, worked: bool, probe: bool) -> None:
+        """Notes how a request ended; one that was sent before the breaker opened can only close it."""
+        if probe:
+            self._probing = False
+        if worked:
+            self.opened, self._failures, self._probes = None, 0, 0
+            return
+        self._failures += 1
+        if self.opened is None and self._failures >= _FAILED_IN_A_ROW:
+            self.opened, self._next = now, now + _PROBES_S[0]
+        elif probe:
+            self._probes += 1
+            self._next = now + _PROBES_S[min(self._probes, len(_PROBES_S) - 1)]
+
+    def abandoned(self) -> None:
+        """The probe was given up before it ended."""
+        self._probing = False
+
+
+class Endpoint:
+    """The state of one URL, as far as pacing goes. `client` belongs to whoever sends."""
+
+    def __init__(self, name: str, weight: float, most: int, rpm: float | None, tpm: float | None) -> None:
+        self.name, self.weight = name, weight
+        self.concurrency, self.breaker = Concurrency(most), Breaker()
+        self.requests, self.tokens = Bucket(rpm), Bucket(tpm)
+        self.in_flight = 0
+        self.paused_until = 0.0
+        self._limited_in_a_row = 0
+
+    @property
+    def load(self) -> float:
+        """What balancing compares: requests in flight by weight."""
+        return (self.in_flight + 1) / self.weight
+
+    def ready_at(self, tokens: int, now: float) -> float:
+        """When a request of so many tokens may go; infinity if only the end of another one can tell."""
+        if self.in_flight >= self.concurrency.limit:
+            return _NEVER
+        paced = now + max(self.requests.wait(1, now), self.tokens.wait(tokens, now))
+        return max(paced, self.paused_until, self.breaker.ready_at())
+
+    def down_until(self, now: float, outage_s: float) -> float:
+        """When it will have been down for `outage_s`; infinity if it is up, now if its pause is longer than that."""
+        if self.paused_until - now > outage_s:
+            return now
+        return _NEVER if self.breaker.opened is None else self.breaker.opened + outage_s
+
+    def limited(self, now: float, pause_s: float | None) -> None:
+        """A 429. One alone concerns its request; several in a row, or a long pause, the whole endpoint."""
+        self._limited_in_a_row += 1
+        alone = self._limited_in_a_row < max(_LIMITED_IN_A_ROW, self.in_flight)
+        if pause_s is not None and (not alone or pause_s > LONGEST_PAUSE_S):
+            self.paused_until = max(self.paused_until, now + pause_s)
+
+    def worked(self) -> None:
+        """Anything but a 429."""
+        self._limited_in_a_row = 0
+
+    def learn(self, headers: Mapping[str, str], now: float) -> None:
+        """Reads x-ratelimit-limit-* and x-ratelimit-remaining-*; what is absent, unreadable or <= 0 is unknown."""
+        for bucket, what in ((self.requests, "requests"), (self.tokens, "tokens")):
+            limit = headers.get(f"x-ratelimit-limit-{what}")
+            if limit is not None:
+                bucket.learn(_number(limit), _number(headers.get(f"x-ratelimit-remaining-{what}", "")), now)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return -1.0
+
+
+@dataclass(slots=True)
+class Seat:
+    """The place of one request at an endpoint. `leave` must be called once."""
+
+    pool: Pool
+    endpoint: Endpoint
+    tokens: int
+    probe: bool
+    since: float
+
+    def leave(self, outcome: Outcome | None, tokens: int | None = None, pause_s: float | None = None) -> None:
+        """Gives the place back. `outcome` is None where nothing was learnt; `tokens` is what was really used."""
+        self.pool.left(self, outcome, tokens, pause_s)
+
+
+@dataclass(slots=True)
+class _Waiter:
+    seat: asyncio.Future[Seat]
+    tokens: int
+    affinity: str
+    avoid: str
+
+
+class Pool:
+    """The endpoints of one model and the queue before them."""
+
+    def __init__(self, endpoints: Sequence[Endpoint], outage_s: float) -> None:
+        self.endpoints, self._outage_s = list(endpoints), outage_s
+        self._queue: deque[_Waiter] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def seat(self, tokens: int, affinity: str = "", avoid: str = "") -> Seat:
+        """Waits for a place for a request of about so many tokens. `avoid` is the endpoint that has just failed it."""
+        waiter = _Waiter(asyncio.get_running_loop().create_future(), tokens, affinity, avoid)
+        self._queue.append(waiter)
+        self._serve()
+        try:
+            return await waiter.seat
+        except asyncio.CancelledError:
+            if waiter.seat.done() and not waiter.seat.cancelled() and not waiter.seat.exception():
+                waiter.seat.result().leave(None)
+            raise
+
+    def left(self, seat: Seat, outcome: Outcome | None, tokens: int | None, pause_s: float | None) -> None:
+        """The end of a request; see Seat.leave."""
+        endpoint, now = seat.endpoint, self._now()
+        if outcome is None:
+            endpoint.breaker.abandoned()
+        else:
+            endpoint.concurrency.ended(now, now - seat.since, outcome, endpoint.in_flight)
+            endpoint.breaker.ended(now, worked=outcome != "failed", probe=seat.probe)
+            endpoint.limited(now, pause_s) if outcome == "limited" else endpoint.worked()
+        endpoint.in_flight -= 1
+        endpoint.tokens.take((tokens if tokens is not None else 0) - seat.tokens)
+        self._serve()
+
+    def _serve(self) -> None:
+        """Gives places to those who wait, in order, until the first for whom there is none."""
+        now = self._now()
+        while self._queue:
+            waiter = self._queue[0]
+            if waiter.seat.done():
+                self._queue.popleft()
+                continue
+            endpoint = self._choose(waiter, now)
+            if endpoint is None:
+                self._wait(waiter, now)
+                return
+            self._queue.popleft()
+            waiter.seat.set_result(self._seated(endpoint, waiter.tokens, now))
+
+    def _seated(self, endpoint: Endpoint, tokens: int, now: float) -> Seat:
+        endpoint.in_flight += 1
+        endpoint.requests.take(1)
+        endpoint.tokens.take(tokens)
+        return Seat(self, endpoint, tokens, endpoint.breaker.probe(), now)
+
+    def _choose(self, waiter: _Waiter, now: float) -> Endpoint | None:
+        ready = [one for one in self.endpoints if one.ready_at(waiter.tokens, now) <= now]
+        if len(ready) > 1:
+            ready = [one for one in ready if one.name != waiter.avoid]
+        if len(ready) < 2:
+            return ready[0] if ready else None
+        least = min(ready, key=lambda one: one.load)
+        if waiter.affinity:
+            home = max(ready, key=lambda one: xxhash.xxh3_64_intdigest(f"{one.name} {waiter.affinity}".encode()))
+            if home.load <= _SPILL * least.load + 1 / home.weight:
+                return home
+        return least
+
+    def _wait(self, waiter: _Waiter, now: float) -> None:
+        """Sets the timer for the first moment that could change anything; ends the wait of all in an outage."""
+        given_up = max(one.down_until(now, self._outage_s) for one in self.endpoints)
+        if given_up <= now:
+            self._give_up(now)
+            return
+        at = min(given_up, *(one.ready_at(waiter.tokens, now) for one in self.endpoints))
+        if self._timer:
+            self._timer.cancel()
+        self._timer = None if at == _NEVER else asyncio.get_running_loop().call_at(at, self._serve)
+
+    def _give_up(self, now: float) -> None:
+        names = ", ".join(one.name for one in self.endpoints)
+        paused = min(max(one.paused_until - now, 0.0) for one in self.endpoints)
+        why = f"asks to wait {paused:.0f} s" if paused else f"has not answered for {self._outage_s:.0f} s"
+        error = ModelOutageError(
+            f"the endpoint {names} {why}; run again when it does (`patience.outage_s` is how long to wait)"
+        )
+        while self._queue:
+            waiter = self._queue.popleft()
+            if not waiter.seat.done():
+                waiter.seat.set_exception(error)
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+def facts(pool: Pool) -> dict[str, Any]:
+    """What each endpoint does now, for a status line: in flight, limit, open."""
+    return {
+        one.name: {
+            "in_flight": one.in_flight,
+            "limit": one.concurrency.limit,
+            "open": one.breaker.opened is not None,
+        }
+        for one in pool.endpoints
+    }
