@@ -50,4 +50,4 @@ def work(told: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    measured(work, "curator")
+    measured(work, "curator", ["bespokelabs.curator"])

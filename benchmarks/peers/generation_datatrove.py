@@ -42,4 +42,4 @@ def work(told: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    measured(work, "datatrove")
+    measured(work, "datatrove", ["datatrove.pipeline.inference.run_inference", "datatrove.pipeline.writers"])

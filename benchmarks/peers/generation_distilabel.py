@@ -36,4 +36,4 @@ def work(told: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    measured(work, "distilabel")
+    measured(work, "distilabel", ["distilabel.models.llms", "distilabel.pipeline", "distilabel.steps.tasks"])

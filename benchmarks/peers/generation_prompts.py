@@ -9,7 +9,8 @@ import argparse
 import json
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 MODEL = "test-model"
@@ -66,13 +67,15 @@ def cpu_s() -> float:
     return sum(used.ru_utime + used.ru_stime for used in map(resource.getrusage, kinds))
 
 
-def measured(work: Callable[[argparse.Namespace], int], name: str) -> None:
-    """Runs `work` on the arguments, times it whole, and prints the line; `work` returns the usable answers."""
+def measured(work: Callable[[argparse.Namespace], int], name: str, libraries: Sequence[str]) -> None:
+    """Imports the libraries, then times `work` on the arguments and prints the line; it returns the usable answers."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--base-url", required=True)
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--concurrency", type=int, default=64)
     told = parser.parse_args()
+    for library in libraries:
+        import_module(library)
     wall, cpu = time.perf_counter(), cpu_s()
     answers = work(told)
     wall, cpu = time.perf_counter() - wall, cpu_s() - cpu
