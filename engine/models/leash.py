@@ -2,7 +2,7 @@
 
     python leash.py PARENT run COMMAND...   runs the command in this process group; when it or the parent has ended,
                                             what is left of the group is killed. SIGTERM is for the command alone
-    python leash.py PARENT kill PID...      kills those processes when the parent has ended; ends once they have
+    python leash.py PARENT follow           when the parent has ended, kills what its multiprocessing had spawned
 
 A script of its own, since a process that was killed can tidy up nothing. Price: 10 MB, and two looks a second.
 """
@@ -14,17 +14,20 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 
 _LOOK_S = 0.5
+_OURS = (b"multiprocessing.spawn", b"VLLM::")
 
 
 def main() -> None:
     """Watches until there is nothing left to watch."""
-    parent, verb, rest = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
+    parent, verb, command = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
     if verb == "run":
-        _run(parent, rest)
+        _run(parent, command)
     else:
-        _kill(parent, [int(pid) for pid in rest])
+        _follow(parent)
 
 
 def _run(parent: int, command: list[str]) -> None:
@@ -41,24 +44,37 @@ def _run(parent: int, command: list[str]) -> None:
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
-def _kill(parent: int, pids: list[int]) -> None:
-    started = {pid: _start_of(pid) for pid in pids}
-    while alive := [pid for pid, start in started.items() if start and _start_of(pid) == start]:
-        if os.getppid() != parent:
-            for pid in alive:
-                os.kill(pid, signal.SIGKILL)
-            return
+def _follow(parent: int) -> None:
+    """Remembers descendants with their start, since a pid alone may be used again."""
+    seen: dict[int, str] = {}
+    while os.getppid() == parent:
+        seen.update(_spawned({parent, *seen}))
         time.sleep(_LOOK_S)
+    seen.update(_spawned(set(seen)))
+    for pid, start in seen.items():
+        if _stat(pid)[1] == start:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
-def _start_of(pid: int) -> str:
-    """When the process began, in the kernel's ticks, or "" if it has ended: a pid alone may be used again."""
+def _spawned(parents: set[int]) -> Iterator[tuple[int, str]]:
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):  # noqa: PTH208 - as below
+        mother, start = _stat(pid)
+        if mother in parents:
+            with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123 - as below
+                title = file.read()
+                if any(mark in title for mark in _OURS):
+                    yield pid, start
+
+
+def _stat(pid: int) -> tuple[int, str]:
+    """The parent of a process, and when it began, in the kernel's ticks; (0, "") if it has ended."""
     try:
         with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123 - pathlib would be half of what this script loads
-            state, *fields = file.read().rpartition(") ")[2].split()
+            fields = file.read().rpartition(") ")[2].split()
     except OSError:
-        return ""
-    return "" if state == "Z" else fields[18]
+        return 0, ""
+    return (0, "") if fields[0] == "Z" else (int(fields[1]), fields[19])
 
 
 if __name__ == "__main__":

@@ -12,10 +12,12 @@ Price: seconds to minutes until the first reply. vLLM is imported by the first r
 from __future__ import annotations
 
 import asyncio
+import gc
 import http.client
 import importlib.util
 import json
 import logging
+import multiprocessing
 import os
 import secrets
 import signal
@@ -37,7 +39,6 @@ from engine.settings import Settings
 from engine.topic import Reply, Request
 
 LOG = logging.getLogger(__name__)
-_LEASH = Path(__file__).with_name("leash.py")
 _LOOK_S = 0.25
 _HEALTH_S = 5.0
 _STOP_S = 15.0
@@ -102,8 +103,9 @@ class _Engine:
 
     def shut(self) -> None:
         self.llm.shutdown()
-        self.leash.terminate()
+        self.leash.kill()
         self.leash.wait()
+        multiprocessing.active_children()  # reaps the engine's processes
 
 
 class LocalVllm:
@@ -134,6 +136,8 @@ class LocalVllm:
             engine, self._engine = self._engine, None
             if engine is not None:
                 await asyncio.to_thread(engine.shut)
+                del engine
+                gc.collect()  # else vLLM's cycles are left to the end of Python, which complains of them
 
     async def _running(self) -> _Engine:
         """The engine, made by whoever asks first. What vLLM has to say of a failed start is on stderr."""
@@ -214,6 +218,7 @@ def _environment(settings: LocalVllmSettings) -> dict[str, str]:
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_LOGGING_LEVEL": "WARNING",
         "VLLM_LOGGING_STREAM": "ext://sys.stderr",
+        "VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS": "15",
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",  # a fork of a process with threads may hang
     }
     return {**ours, **os.environ, "VLLM_ENGINE_READY_TIMEOUT_S": str(int(settings.startup_s) + 1)}
@@ -225,10 +230,18 @@ def _started(settings: LocalVllmSettings) -> _Engine:
     from vllm.engine.arg_utils import AsyncEngineArgs  # type: ignore[import-not-found]  # noqa: PLC0415
     from vllm.v1.engine.async_llm import AsyncLLM  # type: ignore[import-not-found]  # noqa: PLC0415
 
-    llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**{"disable_log_stats": True, **engine_arguments(settings)}))
-    pids = [str(process.pid) for process in llm.engine_core.resources.engine_manager.processes]
-    leash = [sys.executable, str(_LEASH), str(os.getpid()), "kill", *pids]
-    return _Engine(llm, subprocess.Popen(leash, stdin=subprocess.DEVNULL))
+    leash = subprocess.Popen(_leash("follow"), stdin=subprocess.DEVNULL)
+    try:
+        named = {"disable_log_stats": True, **engine_arguments(settings)}
+        return _Engine(AsyncLLM.from_engine_args(AsyncEngineArgs(**named)), leash)
+    except BaseException:
+        leash.kill()
+        leash.wait()
+        raise
+
+
+def _leash(*words: str) -> list[str]:
+    return [sys.executable, "-I", "-S", str(Path(__file__).with_name("leash.py")), str(os.getpid()), *words]
 
 
 def _template_values(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -340,8 +353,16 @@ class VllmServer:
         log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             return await asyncio.create_subprocess_exec(
-                *(sys.executable, str(_LEASH), str(os.getpid()), "run", sys.executable),
-                *("-m", "vllm.entrypoints.openai.api_server", "--host", "127.0.0.1", "--port", str(self._port)),
+                *_leash("run"),
+                *(
+                    sys.executable,
+                    "-m",
+                    "vllm.entrypoints.openai.api_server",
+                    "--host",
+                    "127.0.0.1",
+                    "--port",
+                    str(self._port),
+                ),
                 *server_flags(self._settings),
                 env={**_environment(self._settings), "VLLM_API_KEY": self.api_key, "PYTHONUNBUFFERED": "1"},
                 stdin=subprocess.DEVNULL,

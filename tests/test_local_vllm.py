@@ -1,0 +1,547 @@
+"""Real vLLM, in this process and as a server, over a tiny model of random weights that is made here.
+
+Where vLLM cannot be imported (the usual .venv) only what needs none runs; `make test-vllm` runs all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import openai
+import pytest
+from pydantic import BaseModel, Field
+
+from engine.errors import ModelError, ModelOutageError, RefusedRequestError, TransientModelError, UsageError
+from engine.models import local_vllm
+from engine.models.local_vllm import LocalVllm, LocalVllmSettings, VllmServer, engine_arguments, server_flags
+from engine.models.params import Params
+from engine.models.retry import complete
+from engine.topic import Message, Request
+
+REPO = Path(__file__).resolve().parent.parent
+HAS_VLLM = importlib.util.find_spec("vllm") is not None
+CHAT = (
+    "{% for turn in messages %}<|im_start|>{{ turn['role'] }}\n{{ turn['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+ENVIRONMENT = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "TORCH_COMPILE_DISABLE": "1",  # compiling the sampler takes half a minute
+}
+IN_FLIGHT = 32
+PROMPT = "Which passage answers the question, and which one only looks as if it did?"
+
+
+def needs_vllm(test):
+    absent = pytest.mark.skipif(not HAS_VLLM, reason="vLLM is not installed here; run `make test-vllm`")
+    return absent(pytest.mark.filterwarnings("ignore")(test))
+
+
+class Judgement(BaseModel):
+    relevant: bool
+    reason: str = Field(max_length=20)
+    grade: int = Field(ge=0, le=3)
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory):
+    """A folder with a Qwen2 of two layers and random weights, and a byte-level BPE trained on our own README."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer, bpe.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    marks = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    bpe.train_from_iterator(
+        [(REPO / "README.md").read_text()],
+        trainers.BpeTrainer(vocab_size=1024, special_tokens=marks, initial_alphabet=alphabet, show_progress=False),
+    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token=marks[2], pad_token=marks[0])
+    tokenizer.chat_template = CHAT
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=bpe.get_vocab_size(),
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=2048,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=None,
+    )
+    folder = tmp_path_factory.mktemp("tiny")
+    Qwen2ForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def settings(tiny_model):
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ENVIRONMENT.items():
+            patch.setenv(name, value)
+        yield LocalVllmSettings(
+            kind="local_vllm",
+            model=str(tiny_model),
+            enforce_eager=True,
+            max_model_len=1024,
+            params=Params(max_tokens=24),
+            startup_s=240,
+            restarts=1,
+        )
+
+
+@pytest.fixture(scope="module")
+def loop():
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture(scope="module")
+def local(loop, settings):
+    model = LocalVllm(settings)
+    yield model
+    loop.run(model.close())
+
+
+@pytest.fixture(scope="module")
+def server(loop, settings, tmp_path_factory):
+    server = VllmServer(settings, tmp_path_factory.mktemp("server"))
+    loop.run(server.start())
+    yield server
+    loop.run(server.close())
+
+
+@pytest.fixture
+def client(loop, server):
+    client = openai.AsyncOpenAI(base_url=server.base_url, api_key=server.api_key, max_retries=0, timeout=60)
+    yield client
+    loop.run(client.close())
+
+
+def asked(model, text=PROMPT, schema=None, **params):
+    return Request(model.name, (Message("user", text),), {**model.params, **params}, schema)
+
+
+def descendants(name):
+    """Our processes with this in their title: vLLM names those that it starts."""
+    import psutil
+
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if name in " ".join(process.cmdline()):
+                found.append(process)
+    return found
+
+
+def gone(processes, within_s=10.0):
+    import psutil
+
+    return not psutil.wait_procs(processes, timeout=within_s)[1]
+
+
+# what needs no vLLM
+
+
+def test_without_vllm_a_request_says_how_to_install_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(local_vllm.importlib.util, "find_spec", lambda _: None)
+    settings = LocalVllmSettings(kind="local_vllm", model="some/model")
+    model = LocalVllm(settings)
+    with pytest.raises(UsageError, match=r"pip install 'foil-ir\[vllm\]'"):
+        asyncio.run(model.complete(asked(model)))
+    with pytest.raises(UsageError, match="setup-vllm"):
+        asyncio.run(VllmServer(settings, tmp_path).start())
+
+
+def test_engine_args_have_the_last_word_and_unset_ones_are_left_to_vllm():
+    settings = LocalVllmSettings(
+        kind="local_vllm", model="m", tensor_parallel_size=4, engine_args={"max_num_seqs": 8, "dtype": "float16"}
+    )
+    arguments = engine_arguments(settings)
+    assert arguments["tensor_parallel_size"] == 4
+    assert arguments["max_num_seqs"] == 8
+    assert arguments["dtype"] == "float16"
+    assert not {"quantization", "max_model_len", "enable_lora", "params", "restarts"} & set(arguments)
+
+
+def test_the_server_gets_the_settings_as_flags_and_no_key_among_them(tmp_path):
+    settings = LocalVllmSettings(
+        kind="local_vllm", model="m", revision="abc", enable_prefix_caching=False, engine_args={"max_num_seqs": 8}
+    )
+    flags = server_flags(settings)
+    assert "--no-enable-prefix-caching" in flags
+    assert flags[flags.index("--max-num-seqs") + 1] == "8"
+    assert flags[flags.index("--served-model-name") + 1] == "m@abc"
+    assert VllmServer(settings, tmp_path).api_key not in flags
+    lora = server_flags(settings.model_copy(update={"lora": "/adapter"}))
+    assert lora[lora.index("--lora-modules") + 1] == '{"name": "m@abc+/adapter", "path": "/adapter"}'
+    assert "--enable-lora" in lora
+
+
+def test_params_carry_what_is_set():
+    assert Params().plain() == {"temperature": 0.0, "max_tokens": 1024}
+    assert Params(n=3, stop=("\n",)).plain() == {"temperature": 0.0, "max_tokens": 1024, "n": 3, "stop": ["\n"]}
+
+
+FAKE_SERVER = """
+import http.server, os, sys, time
+port = int(sys.argv[sys.argv.index("--port") + 1])
+if "--break" in sys.argv:
+    sys.exit("no such weights")
+if "--load" in sys.argv:
+    time.sleep(600)
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if os.environ["VLLM_API_KEY"] not in sys.argv else 500)
+        self.end_headers()
+http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
+"""
+
+
+@pytest.fixture
+def fake_vllm(tmp_path, monkeypatch):
+    """A package `vllm` whose server answers /health alone; settings for it."""
+    module = tmp_path / "path" / "vllm" / "entrypoints" / "openai" / "api_server.py"
+    module.parent.mkdir(parents=True)
+    for folder in list(module.parents)[:3]:
+        (folder / "__init__.py").touch()
+    module.write_text(FAKE_SERVER)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "path"))
+    monkeypatch.setattr(local_vllm.importlib.util, "find_spec", lambda _: True)
+    return LocalVllmSettings(kind="local_vllm", model="m", startup_s=60, restarts=1)
+
+
+def test_a_server_is_started_again_until_its_restarts_are_used_up(fake_vllm, tmp_path):
+    async def drill():
+        server = VllmServer(fake_vllm, tmp_path)
+        await server.start()
+        for _ in range(2):
+            assert await server.alive()
+            started = children(server._process.pid)
+            os.kill(started[0], signal.SIGKILL)
+            await until_not(server.alive)
+            if not server._given_up:
+                await until(server.alive)
+        assert not running(started[0])
+        await server.close()
+
+    with pytest.raises(ModelOutageError, match=r"more than restarts: 1 times(.|\n)*exit code -9"):
+        asyncio.run(drill())
+
+
+def test_a_server_that_does_not_start_leaves_its_last_words_and_no_process(fake_vllm, tmp_path):
+    async def drill(**change):
+        server = VllmServer(fake_vllm.model_copy(update=change), tmp_path)
+        try:
+            await server.start()
+        finally:
+            assert not running(server._process.pid)
+
+    with pytest.raises(ModelError, match=r"ended while it started(.|\n)*no such weights"):
+        asyncio.run(drill(engine_args={"break": True}))
+    with pytest.raises(ModelError, match=r"does not answer after startup_s: 0.5"):
+        asyncio.run(drill(startup_s=0.5, engine_args={"load": True}))
+
+
+def test_close_of_a_server_ends_it_and_its_watch(fake_vllm, tmp_path):
+    async def drill():
+        server = VllmServer(fake_vllm, tmp_path)
+        await server.start()
+        pids = [server._process.pid, *children(server._process.pid)]
+        assert len(pids) == 2
+        await server.close()
+        assert not [pid for pid in pids if running(pid)]
+        assert not await server.alive()
+
+    asyncio.run(drill())
+
+
+async def until(true, within_s=60.0):
+    async with asyncio.timeout(within_s):
+        while not await true():  # noqa: ASYNC110 - it has no event to wait for
+            await asyncio.sleep(0.05)
+
+
+async def until_not(true):
+    async def false():
+        return not await true()
+
+    await until(false)
+
+
+class DeadEngine:
+    """An engine that dies of its first request."""
+
+    errored, shutdowns = True, 0
+
+    def shutdown(self):
+        DeadEngine.shutdowns += 1
+
+    kill = wait = shutdown
+
+
+def test_an_engine_that_dies_too_often_ends_the_run(monkeypatch):
+    async def drill():
+        model = LocalVllm(LocalVllmSettings(kind="local_vllm", model="m", restarts=2))
+        for _ in range(3):
+            with pytest.raises(TransientModelError, match="the engine died") as caught:
+                await model.complete(asked(model))
+            assert not caught.value.unsure
+        await model.complete(asked(model))
+
+    monkeypatch.setattr(local_vllm.importlib.util, "find_spec", lambda _: True)
+    monkeypatch.setattr(local_vllm, "_started", lambda _: local_vllm._Engine(DeadEngine(), DeadEngine()))
+    monkeypatch.setattr(LocalVllm, "_generated", failing)
+    with pytest.raises(ModelOutageError, match=r"died 3 times \(restarts: 2\)"):
+        asyncio.run(drill())
+
+
+def test_an_engine_that_never_started_ends_the_run_at_once(monkeypatch):
+    monkeypatch.setattr(local_vllm.importlib.util, "find_spec", lambda _: True)
+    monkeypatch.setattr(local_vllm, "_started", lambda _: 1 / 0)
+    model = LocalVllm(LocalVllmSettings(kind="local_vllm", model="m"))
+    with pytest.raises(ModelOutageError, match="did not start: ZeroDivisionError"):
+        asyncio.run(model.complete(asked(model)))
+
+
+async def failing(*_):
+    raise RuntimeError("gone")
+
+
+LEASH = REPO / "engine" / "models" / "leash.py"
+PARENT = """
+import multiprocessing, os, subprocess, sys, time
+if __name__ == "__main__":
+    command = [sys.executable, {leash!r}, str(os.getpid()), *{words!r}]
+    leash = subprocess.Popen(command, start_new_session=True)
+    spawned = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
+    spawned.start()
+    time.sleep(1.5)
+    print(spawned.pid, leash.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("words", [["follow"], ["run", "sleep", "600"]])
+def test_a_killed_parent_takes_what_it_started_with_it(tmp_path, words):
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT.format(leash=str(LEASH), words=words))
+    parent = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
+    spawned, leash = (int(word) for word in parent.stdout.readline().split())
+    watched = [spawned] if words == ["follow"] else [leash, *children(leash)]
+    assert all(running(pid) for pid in watched)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    until = time.monotonic() + 20
+    while any(running(pid) for pid in watched) and time.monotonic() < until:
+        time.sleep(0.1)
+    left = [pid for pid in watched if running(pid)]
+    if running(spawned):
+        os.kill(spawned, signal.SIGKILL)
+    assert not left
+
+
+def test_a_command_on_the_leash_ends_with_its_whole_group(tmp_path):
+    pids = tmp_path / "pids"
+    words = ["run", "bash", "-c", f"sleep 600 & echo $! > {pids}; exit 3"]
+    leash = subprocess.run(
+        [sys.executable, LEASH, str(os.getpid()), *words], start_new_session=True, stderr=subprocess.PIPE, check=False
+    )
+    assert b"exit code 3" in leash.stderr
+    time.sleep(0.2)
+    assert not running(int(pids.read_text()))
+
+
+def children(pid):
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except OSError:
+        return False
+
+
+# the engine in this process
+
+
+@needs_vllm
+def test_a_chat_is_answered_with_its_counts(loop, local):
+    first, again = (loop.run(local.complete(asked(local, PROMPT * 12, seed=1))) for _ in range(2))
+    assert first.text
+    assert first.text == again.text
+    assert (first.model, first.endpoint, first.finish_reason) == (local.name, "local_vllm", "length")
+    assert first.completion_tokens == 24
+    assert first.prompt_tokens > 256
+    assert first.latency_s > 0
+    assert again.cached_tokens >= 128
+    assert first.cached_tokens == 0
+
+
+@needs_vllm
+def test_n_choices_come_with_one_request(loop, local):
+    reply = loop.run(local.complete(asked(local, n=3, temperature=1.0, seed=7)))
+    assert len(reply.others) == 2
+    assert len({reply.text, *(text for text, _ in reply.others)}) == 3
+    assert all(reason == "length" for _, reason in reply.others)
+    assert reply.completion_tokens == 3 * 24
+
+
+@needs_vllm
+def test_logprobs_have_the_shape_of_the_chat_api(loop, local):
+    reply = loop.run(local.complete(asked(local, logprobs=True, top_logprobs=2)))
+    places = reply.logprobs["content"]
+    assert len(places) == 24
+    for place in places:
+        assert len(place["top_logprobs"]) == 2
+        assert place["logprob"] == pytest.approx(place["top_logprobs"][0]["logprob"])  # temperature 0 takes the first
+        assert place["logprob"] <= 0
+    assert loop.run(local.complete(asked(local))).logprobs is None
+
+
+@needs_vllm
+def test_a_schema_is_kept(loop, local):
+    schema = Judgement.model_json_schema()
+    reply = loop.run(local.complete(asked(local, schema=schema, max_tokens=128, temperature=1.0, n=4, seed=3)))
+    for text, reason in [(reply.text, reply.finish_reason), *reply.others]:
+        assert reason == "stop"
+        Judgement.model_validate_json(text)
+
+
+@needs_vllm
+def test_many_requests_are_in_flight_at_once(loop, local):
+    async def all_of_them():
+        return await asyncio.gather(*(local.complete(asked(local, f"{i}. {PROMPT}")) for i in range(IN_FLIGHT)))
+
+    assert len({reply.request_id for reply in loop.run(all_of_them())}) == IN_FLIGHT
+
+
+@needs_vllm
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ({"text": "word " * 2000}, "maximum context length is 1024 tokens"),
+        ({"nonsense": 3}, "nonsense"),
+        ({"schema": {"type": "integer", "multipleOf": 3}}, "not supported by xgrammar"),
+    ],
+)
+def test_what_the_model_cannot_do_is_refused(loop, local, what, message):
+    with pytest.raises(RefusedRequestError, match=message):
+        loop.run(local.complete(asked(local, **what)))
+
+
+@needs_vllm
+def test_a_killed_engine_is_made_anew_and_every_request_is_answered(loop, local):
+    async def drill():
+        requests = [
+            asked(local, f"{i}. {PROMPT}", max_tokens=700, extra={"ignore_eos": True}) for i in range(IN_FLIGHT)
+        ]
+        tasks = [asyncio.create_task(complete(local, request)) for request in requests]
+        await asyncio.sleep(0.5)
+        assert not any(task.done() for task in tasks)
+        kill(*descendants("VLLM::EngineCore"))
+        return await asyncio.gather(*tasks)
+
+    replies = loop.run(drill())
+    assert [reply.completion_tokens for reply in replies] == [700] * IN_FLIGHT
+    assert all((reply.attempts, reply.unsure) == (2, 0) for reply in replies)
+
+
+@needs_vllm
+def test_close_leaves_no_process(loop, local):
+    loop.run(local.complete(asked(local)))
+    started = [*descendants("VLLM::"), *descendants("leash.py")]
+    assert len(started) >= 2
+    loop.run(local.close())
+    assert gone(started)
+
+
+# the server
+
+
+@needs_vllm
+def test_the_server_answers_those_who_have_the_key(loop, server, client):
+    async def stranger():
+        async with openai.AsyncOpenAI(base_url=server.base_url, api_key="wrong", max_retries=0) as other:
+            await other.models.list()
+
+    reply = loop.run(chat(client, server, n=2, temperature=1.0, seed=1, logprobs=True, top_logprobs=2))
+    assert len(reply.choices) == 2
+    assert len(reply.choices[0].logprobs.content[0].top_logprobs) == 2
+    assert reply.model == server.model
+    cached = [loop.run(chat(client, server, PROMPT * 12)).usage.prompt_tokens_details for _ in range(2)][1]
+    assert cached.cached_tokens >= 128
+    assert loop.run(server.alive())
+    with pytest.raises(openai.AuthenticationError):
+        loop.run(stranger())
+    for process in descendants("vllm.entrypoints"):
+        assert server.api_key not in " ".join(process.cmdline())
+
+
+@needs_vllm
+def test_the_server_keeps_a_schema_and_refuses_what_is_too_long(loop, server, client):
+    schema = {"type": "json_schema", "json_schema": {"name": "j", "schema": Judgement.model_json_schema()}}
+    reply = loop.run(chat(client, server, response_format=schema, max_tokens=128, temperature=1.0, seed=3))
+    Judgement.model_validate_json(reply.choices[0].message.content)
+    with pytest.raises(openai.BadRequestError, match="maximum context length is 1024 tokens"):
+        loop.run(chat(client, server, "word " * 2000))
+
+
+@needs_vllm
+def test_a_killed_server_comes_back_and_every_request_is_answered(loop, server, client):
+    async def persistent(text):
+        for _ in range(240):
+            try:
+                return await chat(client, server, text, max_tokens=700, extra_body={"ignore_eos": True})
+            except (openai.APIConnectionError, openai.InternalServerError):
+                await asyncio.sleep(0.5)
+        raise TimeoutError(text)
+
+    async def drill():
+        tasks = [asyncio.create_task(persistent(f"{i}. {PROMPT}")) for i in range(IN_FLIGHT)]
+        await asyncio.sleep(1.0)
+        assert not any(task.done() for task in tasks)
+        kill(*(process for process in descendants("vllm.entrypoints") if "leash" not in " ".join(process.cmdline())))
+        return await asyncio.gather(*tasks)
+
+    assert [reply.usage.completion_tokens for reply in loop.run(drill())] == [700] * IN_FLIGHT
+
+
+@needs_vllm
+def test_close_of_the_server_leaves_no_process(loop, server):
+    started = [*descendants("VLLM::"), *descendants("vllm.entrypoints")]
+    assert len(started) >= 3
+    loop.run(server.close())
+    assert gone(started)
+    assert not loop.run(server.alive())
+
+
+async def chat(client, server, text=PROMPT, **params):
+    told = {"max_tokens": 24, "temperature": 0.0, **params}
+    return await client.chat.completions.create(
+        model=server.model, messages=[{"role": "user", "content": text}], **told
+    )
+
+
+def kill(*processes):
+    assert processes
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
