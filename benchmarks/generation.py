@@ -287,8 +287,10 @@ def seen(admin: str, told: argparse.Namespace) -> dict[str, Any]:
     }
     if told.scenario == "quota":
         could = 1800 / 60 * stats["span_s"] + 30
-        found |= {"share_of_quota": stats["admitted"] / could, "most_in_60s": stats["busiest_60s"]["arrived"]}
-        found["ratio_most_in_60s_to_quota"] = stats["busiest_60s"]["arrived"] / 1800
+        busiest = stats["busiest_60s"]
+        found |= {"share_of_quota": stats["admitted"] / could, "most_sent_in_60s": busiest["arrived"]}
+        found["ratio_most_sent_in_60s_to_quota"] = busiest["arrived"] / 1800
+        found["ratio_most_admitted_in_60s_to_quota"] = busiest["admitted"] / 1800
     return found
 
 
