@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from cluster.catalog import MODELS
+from cluster.catalog import MODELS, Surroundings
 from cluster.job import Job
 from datasets_out.commits import CommitLog
 from engine.ids import canonical_json, sha256_hex
@@ -44,10 +44,11 @@ def build_plant(job: Job) -> Plant:
 
 def build_parts(job: Job) -> Parts:
     """The parts of one worker process; the same job gives the same parts on every machine."""
+    around = Surroundings(job.out, job.runtime.workers)
     return Parts(
         recipe=_made(RECIPES, job.recipe),
         validators=validators_of(job.validators),
-        models={role: _made(MODELS, model) for role, model in job.models.items()},
+        models={role: MODELS[_kind(model)][1](model, around) for role, model in job.models.items()},
         parse=parse_reply,
         store=CommitLog(job.out),
         out=str(job.out),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from engine.models.endpoints import HostedSettings
@@ -17,13 +19,25 @@ class RuleWriterSettings(Settings):
     kind: Literal["rule_writer"] = "rule_writer"
 
 
-def _hosted(settings: HostedSettings) -> Model:
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a model may need to know of its run: where it is kept, and how many worker processes share its rates."""
+
+    out: Path
+    workers: int
+
+
+def _hosted(settings: HostedSettings, around: Surroundings) -> Model:
+    if settings.mode == "batch":
+        from engine.models.batch import Batched
+
+        return Batched(settings, around.out / "batches")
     from engine.models.hosted import Hosted
 
-    return Hosted(settings)
+    return Hosted(settings, share=1 / max(1, around.workers))
 
 
-MODELS: dict[str, tuple[type[Settings], Callable[[Any], Model]]] = {
-    "rule_writer": (RuleWriterSettings, lambda _settings: RuleWriter()),
+MODELS: dict[str, tuple[type[Settings], Callable[[Any, Surroundings], Model]]] = {
+    "rule_writer": (RuleWriterSettings, lambda _settings, _around: RuleWriter()),
     "hosted": (HostedSettings, _hosted),
 }

@@ -32,7 +32,7 @@ REQUIRED = ("seeds", "recipe", "models", "out")
 OPTIONAL = ("validators", "limits", "runtime", "train", "evaluate")
 
 Place = tuple[str | int, ...]
-Catalog = Mapping[str, tuple[type[Settings], Callable[[Any], Any]]]
+Catalog = Mapping[str, tuple[type[Settings], Callable[..., Any]]]
 Section = TypeVar("Section", bound=Settings)
 
 
@@ -55,7 +55,7 @@ class Job:
         return {
             "seeds": self.seeds.model_dump(mode="json"),
             "recipe": self.recipe.model_dump(mode="json"),
-            "models": {name: model.model_dump(mode="json") for name, model in self.models.items()},
+            "models": {name: model.identity() for name, model in self.models.items()},
             "validators": [validator.model_dump(mode="json") for validator in self.validators],
             "limits": self.limits.model_dump(mode="json", exclude={"budget"}),
         }
@@ -167,6 +167,7 @@ class _Checker:
         train = self._optional("train", document, TrainSettings)
         evaluate = self._optional("evaluate", document, EvaluateSettings)
         out = self._out(document.get("out"))
+        self._together(models, runtime)
         if self.mistakes or not (seeds and recipe and limits and runtime and out):
             raise UsageError("the job was refused:\n  " + "\n  ".join(self.mistakes))
         return Job(seeds, recipe, models, validators, out, limits, runtime, train, evaluate)
@@ -196,6 +197,14 @@ class _Checker:
             return ()
         chosen = (self._chosen(("validators", i), one, VALIDATORS) for i, one in enumerate(value))
         return tuple(one for one in chosen if one is not None)
+
+    def _together(self, models: Mapping[str, Settings], runtime: RuntimeSettings | None) -> None:
+        """What sections must not say together."""
+        for name, model in models.items():
+            if getattr(model, "mode", "") == "batch" and runtime and runtime.workers > 1:
+                self._mistake(
+                    ("runtime", "workers"), f"models.{name} has mode: batch, which one process must gather; set it to 0"
+                )
 
     def _out(self, value: Any) -> Path | None:
         if not isinstance(value, str) or not value:
@@ -242,4 +251,6 @@ def _wording(error: Any, settings: type[Settings]) -> str:
         return f"unknown key; {settings.__name__} has {', '.join(settings.model_fields)}"
     if error["type"] == "missing":
         return "is missing; add it"
+    if error["type"] == "secret_in_job":
+        return str(error["msg"])
     return f"{error['msg']}; found {error['input']!r}"

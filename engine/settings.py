@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict
 
 
@@ -9,3 +11,7 @@ class Settings(BaseModel):
     """Read from the job file; each part's own settings stand beside that part."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    def identity(self) -> dict[str, Any]:
+        """What decides the rows of a run, as JSON; a class whose settings do not all do so says which."""
+        return self.model_dump(mode="json")

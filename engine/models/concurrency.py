@@ -3,9 +3,9 @@
     replies, 429s, latencies of an epoch --> goodput, share of 429s, median latency --> a new limit, or the same
 
 At first the limit grows by one a reply (it doubles each round trip), until 429s come or the latency leaves its floor.
-Later it probes 10 % up now and then, and faster while that pays in goodput. When more 429s come than usual, it is cut to
-what the endpoint answers at a time (Little's law: goodput x latency). If that leaves their share as it was, they do not
-depend on the load: the limit goes back, and the share counts as usual from then on. A server that queues instead of
+Later it probes 10 % up now and then, and faster while that pays in goodput. When more 429s come than usual, it is cut
+to what the endpoint answers at a time (Little's law: goodput x latency). If that leaves their share as it was, they do
+not depend on the load: the limit goes back, and the share counts as usual from then on. A server that queues instead of
 refusing (vLLM) shows in the latency: with a median over twice its floor, no probe goes up.
 
 Promise: never below FLOOR, never above `most`. Price: two additions an end, one median an epoch.
@@ -14,6 +14,7 @@ Promise: never below FLOOR, never above `most`. Price: two additions an end, one
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import sqrt
 from typing import Literal
 
 Outcome = Literal["worked", "limited", "failed"]
@@ -106,7 +107,7 @@ class Concurrency:
 
     def _excess(self, epoch: _Epoch) -> float:
         """The share of 429s above the usual share, and above the noise of a sample of this size."""
-        noise = _NOISE_SIGMAS * (self._usual * (1 - self._usual) / epoch.ends) ** 0.5 + _STRAY
+        noise = _NOISE_SIGMAS * sqrt(self._usual * (1 - self._usual) / epoch.ends) + _STRAY
         return epoch.limited / epoch.ends - self._usual - noise
 
     def _judge(self, epoch: _Epoch, now: float, in_flight: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Literal, Self
+from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
@@ -35,6 +35,15 @@ class EndpointSettings(Settings):
         return self
 
 
+class BatchSettings(Settings):
+    """How requests are gathered under `mode: batch`. A batch holds what is in flight: raise `runtime.window`."""
+
+    linger_s: float = Field(default=5.0, ge=0, description="seconds without a new request until a batch is sent")
+    poll_s: float = Field(default=30.0, gt=0, description="seconds between two looks at a batch")
+    most_requests: int = Field(default=50_000, ge=1, le=50_000, description="requests in a batch")
+    most_bytes: int = Field(default=190_000_000, ge=1_000, le=200_000_000, description="bytes of a batch's file")
+
+
 class HostedSettings(Settings):
     """A model behind one or several OpenAI-compatible endpoints."""
 
@@ -45,6 +54,7 @@ class HostedSettings(Settings):
     allow_http: bool = Field(default=False, description="send the key over plain http to another machine")
     endpoints: tuple[EndpointSettings, ...] = Field(default=(), description="several that serve the same model")
     mode: Literal["live", "batch"] = Field(default="live", description="batch: the Batch API, cheaper, within a day")
+    batch: BatchSettings = BatchSettings()
     structured: Literal["auto", "json_schema", "json_object", "prompt"] = Field(
         default="auto", description="how a reply's schema is asked for; auto falls back where json_schema is refused"
     )
@@ -63,6 +73,10 @@ class HostedSettings(Settings):
         if self.mode == "batch" and len(self.places()) > 1:
             raise ValueError("mode: batch needs exactly one endpoint")
         return self
+
+    def identity(self) -> dict[str, Any]:
+        """The model and how it samples; where it is, what it costs and how fast it may be asked change no row."""
+        return {"kind": self.kind, "model": self.model, "params": self.params.plain()}
 
     def places(self) -> tuple[EndpointSettings, ...]:
         """The endpoints, one at least."""

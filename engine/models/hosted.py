@@ -20,8 +20,8 @@ import email.utils
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal, TypeVar
 
 import aiohttp
 import httpx2
@@ -42,6 +42,7 @@ _CHARACTERS_PER_TOKEN = 4
 _MESSAGE_CHARACTERS = 500
 _FITS = "Write one JSON object and nothing before or after it. It must fit this JSON schema: "
 
+T = TypeVar("T")
 Structured = Literal["json_schema", "json_object", "prompt"]
 
 
@@ -54,7 +55,7 @@ class Hosted:
         self.name, self.params, self.patience = settings.model, settings.params.plain(), settings.patience
         self.price: Callable[..., float] = settings.price.of
         self._settings = settings
-        self._lines = {place.url: _Line(place, settings) for place in settings.places()}
+        self._lines = {place.url: Line(place, settings) for place in settings.places()}
         rates = [share * rate if rate else None for rate in (settings.rpm, settings.tpm)]
         endpoints = [Endpoint(p.url, p.weight, settings.max_concurrency, *rates) for p in settings.places()]
         self.pool = Pool(endpoints, settings.patience.outage_s)
@@ -86,7 +87,7 @@ class Hosted:
             async with asyncio.timeout(self.patience.timeout_s):
                 response = await line.post(request)
             seat.endpoint.learn(response.headers, loop.time())
-            reply = line.reply(response, request, loop.time() - seat.since)
+            reply = line.reply(response.content, request, loop.time() - seat.since)
         except RateLimitedError as error:
             seat.leave("limited", 0, error.retry_after_s)
             raise
@@ -108,40 +109,42 @@ class Hosted:
         return reply
 
 
-class _Line:
-    """The wire to one endpoint: bodies out, replies and typed errors in."""
+class Line:
+    """The wire to one endpoint: bodies out, replies and typed errors in. `structured` is how it takes a schema."""
 
     def __init__(self, place: EndpointSettings, settings: HostedSettings) -> None:
         self.url, self._settings = place.url, settings
         self._key_at, self._key = place.api_key, ""
         self._client: openai.AsyncOpenAI | None = None
-        self._structured: Structured = "json_schema" if settings.structured == "auto" else settings.structured
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.structured: Structured = "json_schema" if settings.structured == "auto" else settings.structured
 
     async def post(self, request: Request) -> httpx2.Response:
         """The raw response of one send, 200 or an error of engine.errors."""
-        tried = self._structured
+        tried = self.structured
         try:
             return await self._post(request, tried)
         except RefusedRequestError as error:
             if not self._schema_refused(request, tried, str(error)):
                 raise
-            if self._structured == tried:
+            if self.structured == tried:
                 LOG.warning("%s takes no %s; the schema goes into the prompt from now on", self.url, tried)
-                self._structured = "prompt"
-        return await self._post(request, self._structured)
+                self.structured = "prompt"
+        return await self._post(request, self.structured)
 
     def _schema_refused(self, request: Request, tried: Structured, said: str) -> bool:
         auto = self._settings.structured == "auto" and request.schema is not None and tried != "prompt"
         return auto and any(word in said.lower() for word in _NO_SCHEMA)
 
     async def _post(self, request: Request, structured: Structured) -> httpx2.Response:
+        body = body_of(request, structured)
+        return await self.call(self.client().post("/chat/completions", cast_to=httpx2.Response, body=body))
+
+    async def call(self, sending: Awaitable[T]) -> T:
+        """What the client sends, with its errors as those of engine.errors; a TimeoutError passes."""
         try:
-            return await self.client().post(
-                "/chat/completions", cast_to=httpx2.Response, body=body_of(request, structured)
-            )
+            return await sending
         except openai.APIStatusError as error:
-            raise self._said(error.response, error) from None
+            raise self.said(error.status_code, error.message, error.response.headers) from None
         except TimeoutError:
             raise
         except _BROKEN as error:
@@ -168,17 +171,17 @@ class _Line:
             await self._client.close()
             self._client = None
 
-    def reply(self, response: httpx2.Response, request: Request, latency_s: float) -> Reply:
-        """The reply in a 200. Raises TransientModelError for one that is none."""
+    def reply(self, content: bytes, request: Request, latency_s: float) -> Reply:
+        """The reply in the body of a 200. Raises TransientModelError for one that is none."""
         try:
-            body = json.loads(response.content)
+            body = json.loads(content)
             choices = [(_text(choice["message"]), _reason(choice)) for choice in body["choices"]]
             usage = body.get("usage") or {}
             prompt, completion = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
             cached = int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
             text, reason = choices[0]
         except (ValueError, LookupError, TypeError, AttributeError):
-            said = response.content[:_MESSAGE_CHARACTERS].decode("utf-8", "replace")
+            said = content[:_MESSAGE_CHARACTERS].decode("utf-8", "replace")
             raise TransientModelError(self._clean(f"{self.url} answered 200 with {said!r}"), unsure=True) from None
         return Reply(
             request_id=request.id,
@@ -196,12 +199,11 @@ class _Line:
             revision=str(body.get("system_fingerprint") or ""),
         )
 
-    def _said(self, response: httpx2.Response, error: openai.APIStatusError) -> ModelError:
+    def said(self, status: int, message: str, headers: Mapping[str, str]) -> ModelError:
         """The error of engine.errors that a status other than 200 means."""
-        status = response.status_code
-        text = self._clean(f"{self.url} answered {status}: {error.message[:_MESSAGE_CHARACTERS]}")
-        if status == 429 and "insufficient_quota" not in error.message:
-            return RateLimitedError(text, retry_after(response.headers))
+        text = self._clean(f"{self.url} answered {status}: {message[:_MESSAGE_CHARACTERS]}")
+        if status == 429 and "insufficient_quota" not in message:
+            return RateLimitedError(text, retry_after(headers))
         if status in {408, 409} or status >= 500 or 300 <= status < 400:
             return TransientModelError(text, unsure=status in {500, 502, 504})
         if status in _ACCOUNT or status == 429:

@@ -75,7 +75,8 @@ class _Tries:
         if not isinstance(error, RateLimitedError):
             self._blamed += 1
         elif error.retry_after_s is not None:
-            return min(error.retry_after_s, LONGEST_PAUSE_S) * random.uniform(1.0, 1.0 + _JITTER)
+            alone = error.retry_after_s if error.retry_after_s <= LONGEST_PAUSE_S else 0.0
+            return alone * random.uniform(1.0, 1.0 + _JITTER)
         return _BACKOFF(state)
 
     def enough(self, state: RetryCallState) -> bool:

@@ -1,0 +1,255 @@
+"""A hosted model through the Batch API: files of requests, answered within a day at a lower price.
+
+    requests in flight -> batches/NAME.jsonl -> upload -> batch -> poll -> output and error file -> replies
+
+    batches/NAME.jsonl          the requests, one a line; `custom_id` is the request's id
+    batches/NAME.json           what was done with it: {"file": id, "batch": id, "status": ...}
+    batches/NAME.results.jsonl  its output file and its error file
+
+Promise: each step is on disk before the next is taken, and a batch carries its NAME as metadata, so that a run that
+was killed finds every batch again and pays for none twice. What failed or expired is sent again in a later batch.
+Price: one small file a step; of a batch's results, an offset each in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
+
+from engine.errors import RETRYABLE, ModelOutageError, TransientModelError
+from engine.ids import canonical_json
+from engine.models.endpoints import HostedSettings
+from engine.models.hosted import Line, body_of
+from engine.topic import Reply, Request
+
+LOG = logging.getLogger(__name__)
+T = TypeVar("T")
+_ENDED = {"completed", "failed", "expired", "cancelled"}
+
+
+class Batched:
+    """An engine.protocols.Model. `folder` keeps the batches of one run; one process may use it at a time."""
+
+    free = False
+    remembers = True
+
+    def __init__(self, settings: HostedSettings, folder: Path) -> None:
+        self.name, self.params, self.price = settings.model, settings.params.plain(), settings.price.of
+        self.patience = settings.patience.model_copy(update={"deadline_s": float("inf")})
+        self._settings, self._folder = settings.batch, folder
+        self._line = Line(settings.places()[0], settings)
+        self._waiting: dict[str, tuple[Request, asyncio.Future[Reply]]] = {}
+        self._unsent: dict[str, bytes] = {}
+        self._results: dict[str, tuple[Path, int]] = {}
+        self._batches: set[asyncio.Task[None]] = set()
+        self._outstanding: set[str] = set()
+        self._lingering: asyncio.TimerHandle | None = None
+        self._opened = False
+
+    async def complete(self, request: Request) -> Reply:
+        """Waits for the batch that answers the request: one that an earlier session sent, or one still to be sent."""
+        self._open()
+        if request.id in self._results:
+            return self._reply(request, *self._results.pop(request.id))
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._waiting[request.id] = (request, future)
+        if request.id not in self._outstanding:
+            self._gather(request)
+        return await future
+
+    async def close(self) -> None:
+        """Stops looking; the batches go on at the provider, and the next session finds them."""
+        if self._lingering:
+            self._lingering.cancel()
+        for task in self._batches:
+            task.cancel()
+        await asyncio.gather(*self._batches, return_exceptions=True)
+        await self._line.close()
+
+    def _open(self) -> None:
+        """Takes up the batches of earlier sessions."""
+        if self._opened:
+            return
+        self._opened = True
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for path in sorted(self._folder.glob("*.jsonl")):
+            name = path.name.removesuffix(".jsonl")
+            if name.endswith(".results"):
+                continue
+            if (results := self._folder / f"{name}.results.jsonl").exists():
+                self._index(results)
+            else:
+                self._outstanding.update(_ids(path))
+                self._start(name)
+
+    def _gather(self, request: Request) -> None:
+        line = {"custom_id": request.id, "method": "POST", "url": "/v1/chat/completions"}
+        body = body_of(request, self._line.structured)
+        data = canonical_json({**line, "body": body}).encode("utf-8", "surrogatepass") + b"\n"
+        size = len(data) + sum(map(len, self._unsent.values()))
+        if len(self._unsent) >= self._settings.most_requests or (self._unsent and size > self._settings.most_bytes):
+            self._send()
+        self._unsent[request.id] = data
+        if self._lingering:
+            self._lingering.cancel()
+        self._lingering = asyncio.get_running_loop().call_later(self._settings.linger_s, self._send)
+
+    def _send(self) -> None:
+        """Writes what was gathered to a file of its own, and starts its way."""
+        if not self._unsent:
+            return
+        count = len(list(self._folder.glob("*.json")))
+        name = f"{count:06d}-{secrets.token_hex(4)}"
+        _put(self._folder / f"{name}.jsonl", b"".join(self._unsent.values()))
+        self._outstanding.update(self._unsent)
+        self._unsent = {}
+        self._start(name)
+
+    def _start(self, name: str) -> None:
+        task = asyncio.create_task(self._through(name))
+        self._batches.add(task)
+        task.add_done_callback(self._batches.discard)
+
+    async def _through(self, name: str) -> None:
+        """One batch to its results; whatever ends it early reaches those who wait for it."""
+        ids = list(_ids(self._folder / f"{name}.jsonl"))
+        error: Exception = TransientModelError(f"batch {name} did not answer this request")
+        try:
+            state = self._state(name)
+            state = await self._uploaded(name, state)
+            state = await self._created(name, state)
+            await self._ended(name, state)
+            self._index(self._folder / f"{name}.results.jsonl")
+        except Exception as raised:  # noqa: BLE001 - told to everyone who waits
+            error = raised
+        self._outstanding.difference_update(ids)
+        for one in ids:
+            if one in self._waiting:
+                self._settle(one, error)
+
+    def _settle(self, request_id: str, error: Exception) -> None:
+        request, future = self._waiting.pop(request_id)
+        if future.done():
+            return
+        try:
+            found = self._results.pop(request_id, None)
+            future.set_result(self._reply(request, *found)) if found else future.set_exception(error)
+        except Exception as raised:  # noqa: BLE001 - raised where it is awaited
+            future.set_exception(raised)
+
+    def _reply(self, request: Request, path: Path, offset: int) -> Reply:
+        """The reply of one line of results, or the error that it tells."""
+        with path.open("rb") as file:
+            file.seek(offset)
+            found = json.loads(file.readline())
+        response, error = found.get("response") or {}, found.get("error") or {}
+        status = int(response.get("status_code") or 0)
+        if status == 200:
+            return self._line.reply(json.dumps(response["body"]).encode(), request, 0.0)
+        if not status:
+            raise TransientModelError(f"the batch did not answer: {error.get('code')}: {error.get('message')}")
+        raise self._line.said(status, json.dumps(response.get("body")), {})
+
+    def _index(self, results: Path) -> None:
+        offset = 0
+        with results.open("rb") as file:
+            for line in file:
+                self._results[str(json.loads(line)["custom_id"])] = (results, offset)
+                offset += len(line)
+
+    def _state(self, name: str) -> dict[str, Any]:
+        path = self._folder / f"{name}.json"
+        state: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        return state
+
+    def _note(self, name: str, state: Mapping[str, Any]) -> dict[str, Any]:
+        _put(self._folder / f"{name}.json", canonical_json(state).encode())
+        return dict(state)
+
+    async def _uploaded(self, name: str, state: dict[str, Any]) -> dict[str, Any]:
+        if "file" in state:
+            return state
+        path = self._folder / f"{name}.jsonl"
+        file = await self._asked(lambda client: client.files.create(file=path, purpose="batch"))
+        return self._note(name, {"file": file.id, "status": "uploaded"})
+
+    async def _created(self, name: str, state: dict[str, Any]) -> dict[str, Any]:
+        if "batch" in state:
+            return state
+        batch_id = await self._asked(lambda client: _found_or_created(client, name, state["file"]))
+        LOG.info("batch %s is %s at the provider", name, batch_id)
+        return self._note(name, {**state, "batch": batch_id, "status": "sent"})
+
+    async def _ended(self, name: str, state: dict[str, Any]) -> None:
+        while True:
+            batch = await self._asked(lambda client: client.batches.retrieve(state["batch"]))
+            if batch.status in _ENDED:
+                break
+            await asyncio.sleep(self._settings.poll_s)
+        if batch.status == "failed":
+            told = "; ".join(str(one.message) for one in (batch.errors.data if batch.errors else None) or [])
+            raise ModelOutageError(
+                f"batch {state['batch']} was refused: {told}; mend the job, remove {self._folder / name}.*, run again"
+            )
+        lines: list[bytes] = []
+        for file_id in filter(None, (batch.output_file_id, batch.error_file_id)):
+            file = await self._asked(partial(_content, file_id))
+            lines += file.content.splitlines()
+        self._note(name, {**state, "status": batch.status})
+        _put(self._folder / f"{name}.results.jsonl", b"".join(line + b"\n" for line in lines if line))
+
+    async def _asked(self, send: Callable[[Any], Awaitable[T]]) -> T:
+        """What `send` brings, asked for until it works; a refusal ends it."""
+
+        async def once() -> T:
+            return await self._line.call(send(self._line.client()))
+
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(RETRYABLE), wait=wait_random_exponential(max=60), reraise=True
+        )
+        return await retrying(once)
+
+
+async def _found_or_created(client: Any, name: str, file_id: str) -> str:
+    """The provider's id of a batch; of the one that was created just before a session was killed, if there is one."""
+    page = await client.batches.list(limit=100)
+    for one in page.data:
+        if (one.metadata or {}).get("foil") == name:
+            return str(one.id)
+    batch = await client.batches.create(
+        input_file_id=file_id, endpoint="/v1/chat/completions", completion_window="24h", metadata={"foil": name}
+    )
+    return str(batch.id)
+
+
+async def _content(file_id: str, client: Any) -> Any:
+    return await client.files.content(file_id)
+
+
+def _ids(path: Path) -> list[str]:
+    with path.open("rb") as file:
+        return [str(json.loads(line)["custom_id"]) for line in file]
+
+
+def _put(path: Path, data: bytes) -> None:
+    """The whole file or none of it, on disk when this returns."""
+    staged = path.with_suffix(".tmp")
+    with staged.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    staged.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
