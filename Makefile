@@ -4,7 +4,7 @@ SHELL := bash
 PYTEST := .venv/bin/python -m pytest
 QUICK ?=
 
-.PHONY: help setup demo test test-long check bench clean
+.PHONY: help setup setup-vllm demo test test-long test-vllm check bench clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -14,6 +14,11 @@ setup: .venv/.done ## make .venv with everything in it (once)
 .venv/.done: pyproject.toml constraints.txt scripts/setup
 	@scripts/setup
 
+setup-vllm: .venv-vllm/.done ## make .venv-vllm, where vLLM runs without a GPU (once)
+
+.venv-vllm/.done: pyproject.toml constraints-vllm.txt scripts/setup-vllm
+	@scripts/setup-vllm
+
 demo: setup ## the main job on real seeds: generate, verify, query, train, evaluate (QUICK=1: under 2 minutes)
 	@QUICK=$(QUICK) scripts/demo
 
@@ -22,6 +27,9 @@ test: setup ## all tests but the long ones
 
 test-long: setup ## the long crash drills and the full corpora
 	$(PYTEST) -m long --timeout 7200
+
+test-vllm: setup-vllm ## the local model over real vLLM, on the CPU
+	.venv-vllm/bin/python -m pytest tests/test_local_vllm.py
 
 check: setup ## style, types and layers
 	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && $(PYTEST) tests/test_layers.py
