@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from cluster.catalog import MODELS, Surroundings
 from cluster.job import Job
 from datasets_out.commits import CommitLog
 from engine.ids import canonical_json, sha256_hex
+from engine.journal import Library
 from engine.protocols import Parts, Recipe, Screen, SeedReader, Validator
 from engine.seeds.catalog import open_seeds
 from engine.settings import Settings
@@ -34,15 +36,16 @@ class Plant:
         return sha256_hex(canonical_json(self.identity))[:32]
 
 
-def build_plant(job: Job) -> Plant:
-    """Builds the reader and the screens, and asks every part for its fingerprint."""
-    parts, screens = build_parts(job), screens_of(job.validators)
+def build_plant(job: Job, reuse: Sequence[Path] = ()) -> Plant:
+    """Builds the reader and the screens, and asks every part for its fingerprint. `reuse`: `out` folders of runs."""
+    parts, screens = build_parts(job, reuse), screens_of(job.validators)
     named: list[Recipe | Screen | Validator] = [parts.recipe, *screens, *parts.validators]
     marks = {part.name: part.fingerprint for part in named}
-    return Plant(open_seeds(job.seeds), screens, partial(build_parts, job), job.identity() | {"fingerprints": marks})
+    identity = job.identity() | {"fingerprints": marks}
+    return Plant(open_seeds(job.seeds), screens, partial(build_parts, job, reuse), identity)
 
 
-def build_parts(job: Job) -> Parts:
+def build_parts(job: Job, reuse: Sequence[Path] = ()) -> Parts:
     """The parts of one worker process; the same job gives the same parts on every machine."""
     around = Surroundings(job.out, job.runtime.workers)
     return Parts(
@@ -52,6 +55,7 @@ def build_parts(job: Job) -> Parts:
         parse=parse_reply,
         store=CommitLog(job.out),
         out=str(job.out),
+        library=Library([out / "journal" for out in reuse]) if reuse else None,
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from engine.models.endpoints import HostedSettings
+from engine.models.local_vllm import LocalVllm, LocalVllmSettings
 from engine.protocols import Model
 from engine.settings import Settings
 from prompts.rule_writer import RuleWriter
@@ -37,7 +38,16 @@ def _hosted(settings: HostedSettings, around: Surroundings) -> Model:
     return Hosted(settings, share=1 / max(1, around.workers))
 
 
+def _local_vllm(settings: LocalVllmSettings, _around: Surroundings) -> Model:
+    if settings.serve:
+        from engine.models.served_vllm import ServedVllm
+
+        return ServedVllm(settings)
+    return LocalVllm(settings)
+
+
 MODELS: dict[str, tuple[type[Settings], Callable[[Any, Surroundings], Model]]] = {
     "rule_writer": (RuleWriterSettings, lambda _settings, _around: RuleWriter()),
     "hosted": (HostedSettings, _hosted),
+    "local_vllm": (LocalVllmSettings, _local_vllm),
 }

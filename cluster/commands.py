@@ -33,15 +33,40 @@ JobArgument = Annotated[Path, typer.Argument(help="The job file (YAML).")]
 OutArgument = Annotated[Path, typer.Argument(help="The folder of a run.")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="Override one key: a.b=value. Repeatable.")]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Override the job's `out` folder.")]
+ReuseOption = Annotated[
+    list[Path] | None, typer.Option("--reuse", help="The folder of a run whose replies are taken over. Repeatable.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on the last line.")]
 
 
 @app.command()
-def run(job: JobArgument, overrides: SetOption = None, out: OutOption = None, as_json: JsonOption = False) -> None:
+def run(
+    job: JobArgument,
+    overrides: SetOption = None,
+    out: OutOption = None,
+    reuse: ReuseOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Run a job, or resume it where it stopped; a finished job is a no-op."""
     from cluster.running import run_job
 
-    run_job(job, overrides or [], out, as_json=as_json)
+    run_job(job, overrides or [], out, reuse or [], as_json=as_json)
+
+
+@app.command()
+def plan(
+    job: JobArgument,
+    overrides: SetOption = None,
+    out: OutOption = None,
+    reuse: ReuseOption = None,
+    look_at: Annotated[int, typer.Option("--seeds", help="Seeds whose prompts are rendered.")] = 50,
+    sample: Annotated[int, typer.Option(help="Seeds that are really asked, and paid; the run reuses them.")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """What a job will ask and cost before it does: calls, tokens, US dollars and hours a stage, with a range."""
+    from cluster.planning import plan_job
+
+    plan_job(job, overrides or [], out, reuse or [], look_at=look_at, sample=sample, as_json=as_json)
 
 
 @app.command()

@@ -24,10 +24,12 @@ _REASONS_SHOWN = 8
 _PLAIN_EVERY_S = 5.0
 
 
-def run_job(path: Path, overrides: Sequence[str], out: Path | None, *, as_json: bool) -> None:
+def run_job(
+    path: Path, overrides: Sequence[str], out: Path | None, reuse: Sequence[Path] = (), *, as_json: bool
+) -> None:
     """Runs or resumes a job; exits with the run's code. `as_json` ends with what `foil status --json` prints."""
     job = load_job(path, overrides, out)
-    summary = start(job)
+    summary = start(job, reuse)
     _print_funnel(summary, job.out)
     if as_json:
         print(json.dumps(status(CommitLog(job.out), job.out)))
@@ -35,9 +37,11 @@ def run_job(path: Path, overrides: Sequence[str], out: Path | None, *, as_json: 
         raise typer.Exit(summary.exit_code)
 
 
-def start(job: Job) -> Summary:
-    """Builds the parts of a job and runs them to the end, with progress on stderr."""
-    plant = build_plant(job)
+def start(job: Job, reuse: Sequence[Path] = ()) -> Summary:
+    """Builds the parts of a job and runs them to the end, with progress on stderr. `reuse`: `out` folders of runs."""
+    for other in reuse:
+        CommitLog(other).run()
+    plant = build_plant(job, [other.resolve() for other in reuse])
     CommitLog(job.out).open(plant.fingerprint, plant.identity)
     with _shown() as show_progress:
         if job.runtime.kind == "ray":

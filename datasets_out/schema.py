@@ -49,7 +49,7 @@ _COLUMNS: dict[str, dict[str, pa.DataType]] = {
     "calls": {
         "topic_id": _TEXT, "partition": pa.int32(), "request_id": _TEXT, "task": _TEXT, "model": _TEXT,
         "template": _TEXT, "prompt_tokens": pa.int64(), "completion_tokens": pa.int64(), "cost_usd": pa.float64(),
-        "finish_reason": _TEXT, "reply_text": _TEXT,
+        "finish_reason": _TEXT, "reply_text": _TEXT, "reused": pa.bool_(),
     },
 }  # fmt: skip
 

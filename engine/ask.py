@@ -35,7 +35,7 @@ from engine.errors import (
     WithheldReplyError,
 )
 from engine.ids import canonical_json
-from engine.journal import Journal
+from engine.journal import Journal, Library
 from engine.marking import SeedClock
 from engine.models import retry
 from engine.protocols import Answer, Model, Prompt
@@ -49,13 +49,14 @@ _CORRECTION = (
 
 
 class Desk:
-    """Where the seeds of one partition get their requests answered. `owner` names the worker that spends.
+    """Where the seeds of one partition get their requests answered. `owner` names the worker that spends; `library`
+    holds what other runs have paid for.
 
     `stopped` is the error that ends the run, so that no recipe can swallow it and go on.
     """
 
-    def __init__(self, journal: Journal, purse: Purse, owner: str) -> None:
-        self._journal, self._purse, self._owner = journal, purse, owner
+    def __init__(self, journal: Journal, purse: Purse, owner: str, library: Library | None = None) -> None:
+        self._journal, self._purse, self._owner, self._library = journal, purse, owner, library
         self.stopped: FoilError | None = None
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -64,10 +65,16 @@ class Desk:
         turn = self._turns.setdefault(request.id, asyncio.Lock())
         async with turn:
             try:
-                return self._journal.get(request.id) or await self._paid(model, request)
+                return self._journal.get(request.id) or await self._reused(request) or await self._paid(model, request)
             except STOPPING as error:
                 self.stopped = error
                 raise
+
+    async def _reused(self, request: Request) -> Reply | None:
+        reply = self._library.get(request.id) if self._library else None
+        if reply:
+            await self._journal.put(reply)
+        return reply
 
     async def _paid(self, model: Model, request: Request) -> Reply:
         held = await self._purse.reserve(self._owner, *_estimate(model, request))
@@ -196,6 +203,7 @@ def _call(prompt: Prompt, request: Request, reply: Reply) -> Call:
         cost_usd=reply.cost_usd,
         finish_reason=reply.finish_reason,
         reply_text=reply.text,
+        reused=reply.reused,
     )
 
 

@@ -115,7 +115,7 @@ class Flow:
 
     def _begin(self, partition: Partition, condemned: Mapping[str, Ending]) -> _Making:
         journal = Journal(Path(self._parts.out) / "journal", partition.index, f"{os.getpid()}-{secrets.token_hex(6)}")
-        making = _Making(partition, condemned, journal, Desk(journal, self._purse, self._owner))
+        making = _Making(partition, condemned, journal, Desk(journal, self._purse, self._owner, self._parts.library))
         self._makings[partition.index] = making
         return making
 

@@ -18,7 +18,9 @@ import json
 import os
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +148,29 @@ class Journal:
         )
 
 
+class Library:
+    """The replies that other runs have paid for, found by request id (`foil run --reuse OUT`).
+
+    Price: their segments are read once, at the first question; then 200 bytes of memory a reply, and one read each.
+    """
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = folders
+        self._places: dict[str, tuple[Path, int]] | None = None
+
+    def get(self, request_id: str) -> Reply | None:
+        """The reply, marked as reused; None if no run has it."""
+        if self._places is None:
+            self._places = dict(chain.from_iterable(map(_places, self._folders)))
+        if request_id not in self._places:
+            return None
+        path, offset = self._places[request_id]
+        with path.open("rb") as file:
+            file.seek(offset)
+            body = _body(file.readline()[:-1])
+        return replace(_reply(body["reply"]), reused=True) if body else None
+
+
 def possibly_paid_twice(folder: Path) -> int:
     """Requests asked and never answered, over all segments. In a run that is going on, those in flight count too.
 
@@ -169,7 +194,7 @@ def paid_replies(folder: Path, committed: Collection[int]) -> Iterator[Reply]:
     """The replies journalled for partitions that are not committed: what a resumed run has spent without a row yet."""
     for place in sorted(folder.glob("*/")):
         if int(place.name) not in committed:
-            yield from _replies(place).values()
+            yield from (reply for reply in _replies(place).values() if not reply.reused)
 
 
 def read_calls(folder: Path) -> Iterator[dict[str, Any]]:
@@ -192,6 +217,16 @@ def _body(line: bytes) -> dict[str, Any] | None:
         return None
     body: dict[str, Any] = json.loads(data.decode("utf-8", "surrogatepass"))
     return body
+
+
+def _places(folder: Path) -> Iterator[tuple[str, tuple[Path, int]]]:
+    for path in sorted(folder.glob("*/*.log")):
+        offset = 0
+        with path.open("rb") as file:
+            for line in file:
+                if b'"reply":' in line and line.endswith(b"\n") and (body := _body(line[:-1])) and "reply" in body:
+                    yield body["reply"]["request_id"], (path, offset)
+                offset += len(line)
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:

@@ -48,6 +48,11 @@ class RuntimeSettings(Settings):
     drain_s: float = Field(
         default=8.0, ge=0, description="seconds that seeds in flight may still take after SIGINT or SIGTERM"
     )
+    worker_gpus: float = Field(
+        default=0.0,
+        ge=0,
+        description="GPUs that a Ray worker claims; for local_vllm its tensor x pipeline parallel size",
+    )
     worker_memory_mb: int = Field(
         default=0, ge=0, description="MiB of address space a worker may add to what its parts hold; 0 sets no limit"
     )

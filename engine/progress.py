@@ -31,7 +31,7 @@ class Counts:
     """Seeds and topics by status, reasons of the topics not accepted, and what it took (tokens, US dollars).
 
     A seed is accepted if one of its topics is, else failed if one failed, else rejected. Equal requests of one
-    partition are one call.
+    partition are one call; what was reused from another run was paid there and is not counted.
     """
 
     seeds: Counter[str] = field(default_factory=Counter)
@@ -51,7 +51,7 @@ class Counts:
             if topic.status != "accepted":
                 self.reasons[topic.reason] += 1
             for call in topic.calls:
-                if call.request_id not in seen:
+                if call.request_id not in seen and not call.reused:
                     seen.add(call.request_id)
                     self.calls += 1
                     self.prompt_tokens += call.prompt_tokens

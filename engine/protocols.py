@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel
 
+from engine.journal import Library
 from engine.topic import Message, Reply, Request, Seed, Topic, Verdict
 
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -135,7 +136,10 @@ class Store(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The concrete parts of one run, built once in each worker process by `cluster.build`."""
+    """The concrete parts of one run, built once in each worker process by `cluster.build`.
+
+    `library` holds replies that other runs have paid for.
+    """
 
     recipe: Recipe
     validators: tuple[Validator, ...]
@@ -144,3 +148,4 @@ class Parts:
     store: Store
     out: str
     repair_attempts: int = 1
+    library: Library | None = None

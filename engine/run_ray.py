@@ -79,7 +79,8 @@ class _Pool:
         if self._bank is None and self._limits.budget != BudgetSettings():
             self._bank = _actor(_Bank, cpus=0).remote(self._limits.budget, budget.spent)
         owner = f"actor {secrets.token_hex(4)}"
-        host = _actor(_Host, cpus=0 if apart else 1).remote()
+        gpus = 0.0 if apart else self._runtime.worker_gpus
+        host = _actor(_Host, cpus=0 if apart else 1, gpus=gpus).remote()
 
         async def end() -> None:
             ray.kill(host, no_restart=True)
@@ -94,10 +95,12 @@ class _Pool:
         return RemoteWorker(partial(_called, host), end)
 
 
-def _actor(kind: type[Any], cpus: int) -> Any:
+def _actor(kind: type[Any], cpus: int, gpus: float = 0.0) -> Any:
     """Supervision is ours (engine.supervise), so Ray neither restarts the actor nor repeats its calls."""
     actor: Any = ray.remote(kind)
-    return actor.options(num_cpus=cpus, max_restarts=0, max_task_retries=0, max_concurrency=_CALLS_AT_ONCE)
+    return actor.options(
+        num_cpus=cpus, num_gpus=gpus, max_restarts=0, max_task_retries=0, max_concurrency=_CALLS_AT_ONCE
+    )
 
 
 async def _called(actor: Any, method: str, *args: Any) -> Any:

@@ -129,7 +129,7 @@ class Verdict:
 class Call:
     """One request that a topic was made with, as it stands in the shard: what it asked, of whom, for how much.
 
-    Latency stays in the journal: it differs between runs, and shards do not.
+    Latency stays in the journal: it differs between runs, and shards do not. `reused` replies were paid by another run.
     """
 
     request_id: str
@@ -141,6 +141,7 @@ class Call:
     cost_usd: float
     finish_reason: str
     reply_text: str
+    reused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

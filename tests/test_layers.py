@@ -17,8 +17,8 @@ ALLOWED = {
 FENCES = {
     "ray": {"engine/run_ray.py", "trainer/fit_ray.py", "cluster/submit.py"},
     "duckdb": {"datasets_out/query.py"},
-    "openai": set(),
-    "vllm": set(),
+    "openai": {"engine/models/hosted.py"},
+    "vllm": {"engine/models/local_vllm.py"},
     "torch": {"trainer"},
     "transformers": {"trainer"},
     "sentence_transformers": {"trainer"},
