@@ -76,7 +76,7 @@ def _print(job: Job, seeds: int, seen: Look, found: Sequence[Stage]) -> None:
             _amount(one.calls),
             _amount(one.prompt_tokens),
             _amount(one.completion_tokens),
-            _amount(one.usd, "{:,.2f}"),
+            _amount(one.usd),
             f"{one.answered:.0%}",
             "?" if (hours := _hours(job, one)) is None else f"{hours:,.2f}",
         )
@@ -93,9 +93,17 @@ def _print(job: Job, seeds: int, seen: Look, found: Sequence[Stage]) -> None:
         say("no call is planned: no seed of those looked at led to one")
 
 
-def _amount(amount: Range, form: str = "{:,.0f}") -> str:
-    shown = form.format(amount.expected)
-    return shown if amount.low == amount.high else f"{shown} ({form.format(amount.low)} to {form.format(amount.high)})"
+def _amount(amount: Range) -> str:
+    shown = _short(amount.expected)
+    return shown if amount.low == amount.high else f"{shown}\n({_short(amount.low)} to {_short(amount.high)})"
+
+
+def _short(number: float) -> str:
+    """Three digits and a magnitude."""
+    for least, size, letter in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if number >= least:
+            return f"{number / size:.3g}{letter}"
+    return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:.2f}"
 
 
 def _hours(job: Job, stage: Stage) -> float | None:

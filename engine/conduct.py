@@ -24,6 +24,7 @@ from engine.budget import Budget, Sum
 from engine.course import Course, cut
 from engine.crash import crash_point
 from engine.errors import FoilError, RunFailedError
+from engine.guard import calm_collector
 from engine.journal import paid_replies, possibly_paid_twice
 from engine.limits import BudgetSettings, Limits, RuntimeSettings
 from engine.progress import Counts, Progress, SessionFile, Summary, check_conservation, counts_of, total
@@ -66,7 +67,8 @@ def conduct(work: Work, on_progress: OnProgress, hire: HireFor) -> Summary:
     In the main thread, the first SIGINT or SIGTERM drains the run and the second raises SystemExit at once.
     """
     try:
-        return asyncio.run(_Session(work, on_progress).run(hire))
+        with calm_collector():
+            return asyncio.run(_Session(work, on_progress).run(hire))
     except KeyboardInterrupt as second:
         raise SystemExit(128 + (second.args[0] if second.args else signal.SIGINT)) from None
 

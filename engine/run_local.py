@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from engine.budget import Budget, Purse
 from engine.conduct import OnProgress, Work, conduct
 from engine.flow import Flow
-from engine.guard import limit_memory, watch_over
+from engine.guard import calm_collector, limit_memory, watch_over
 from engine.limits import BudgetSettings, Limits, RuntimeSettings
 from engine.progress import Summary
 from engine.protocols import Parts, Screen, SeedReader
@@ -90,7 +90,8 @@ def _live(pipe: Connection, build_parts: BuildParts, limits: Limits, runtime: Ru
     """The life of a child. Signals are its parent's business; when the parent is gone, so is the child."""
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, signal.SIG_IGN)
-    asyncio.run(_serve(pipe, build_parts, limits, runtime, owner))
+    with calm_collector():
+        asyncio.run(_serve(pipe, build_parts, limits, runtime, owner))
 
 
 async def _serve(

@@ -40,6 +40,7 @@ _ACCOUNT = {401: "refuses the key", 402: "wants to be paid", 403: "forbids this"
 _NO_SCHEMA = ("response_format", "json_schema", "structured", "guided", "grammar")
 _CHARACTERS_PER_TOKEN = 4
 _MESSAGE_CHARACTERS = 500
+_CONNECT_S = 10.0
 _FITS = "Write one JSON object and nothing before or after it. It must fit this JSON schema: "
 
 T = TypeVar("T")
@@ -116,6 +117,15 @@ class Line:
         self.url, self._settings = place.url, settings
         self._key_at, self._key = place.api_key, ""
         self._client: openai.AsyncOpenAI | None = None
+        self._path = place.url.rstrip("/") + "/chat/completions"
+        self._options: Any = {  # all that the client would else copy or work out anew for each request
+            "headers": {"content-type": "application/json"},
+            "max_retries": 0,
+            "timeout": _timeout(settings.patience.timeout_s),
+            "security": {"bearer_auth": True},
+            "post_parser": openai.NOT_GIVEN,
+            "follow_redirects": False,
+        }
         self.structured: Structured = "json_schema" if settings.structured == "auto" else settings.structured
 
     async def post(self, request: Request) -> httpx2.Response:
@@ -136,8 +146,9 @@ class Line:
         return auto and any(word in said.lower() for word in _NO_SCHEMA)
 
     async def _post(self, request: Request, structured: Structured) -> httpx2.Response:
-        body = body_of(request, structured)
-        return await self.call(self.client().post("/chat/completions", cast_to=httpx2.Response, body=body))
+        body = json.dumps(body_of(request, structured), ensure_ascii=False).encode("utf-8", "surrogatepass")
+        sending = self.client().post(self._path, cast_to=httpx2.Response, content=body, options=self._options)
+        return await self.call(sending)
 
     async def call(self, sending: Awaitable[T]) -> T:
         """What the client sends, with its errors as those of engine.errors; a TimeoutError passes."""
@@ -155,13 +166,13 @@ class Line:
         """The client of the running event loop, made at its first use."""
         if self._client is None:
             self._key = secret_at(self._key_at)
-            seconds = self._settings.patience.timeout_s
-            limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=60)
+            most = self._settings.max_concurrency + 8  # None would mean aiohttp's own 100
+            limits = httpx2.Limits(max_connections=most, max_keepalive_connections=most, keepalive_expiry=60)
             self._client = openai.AsyncOpenAI(
                 base_url=self.url,
                 api_key=self._key or "none",
                 max_retries=0,
-                timeout=httpx2.Timeout(seconds, connect=min(10.0, seconds)),
+                timeout=_timeout(self._settings.patience.timeout_s),
                 http_client=openai.DefaultAioHttpClient(limits=limits, follow_redirects=False),
             )
         return self._client
@@ -214,6 +225,10 @@ class Line:
 
     def _clean(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text
+
+
+def _timeout(seconds: float) -> httpx2.Timeout:
+    return httpx2.Timeout(seconds, connect=min(_CONNECT_S, seconds))
 
 
 def body_of(request: Request, structured: Structured) -> dict[str, Any]:

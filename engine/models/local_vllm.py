@@ -12,7 +12,6 @@ Price: seconds to minutes until the first reply. vLLM is imported by the first r
 from __future__ import annotations
 
 import asyncio
-import gc
 import http.client
 import importlib.util
 import json
@@ -94,7 +93,7 @@ def engine_arguments(settings: LocalVllmSettings) -> dict[str, Any]:
     return {name: value for name, value in every.items() if value is not None}
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Engine:
     """A running engine, and the process that ends the engine's own if this one is killed."""
 
@@ -102,7 +101,8 @@ class _Engine:
     leash: subprocess.Popen[bytes]
 
     def shut(self) -> None:
-        self.llm.shutdown()
+        self.llm.shutdown(_STOP_S)
+        self.llm = None  # else it lives until Python ends, and complains then
         self.leash.kill()
         self.leash.wait()
         multiprocessing.active_children()  # reaps the engine's processes
@@ -122,10 +122,11 @@ class LocalVllm:
     async def complete(self, request: Request) -> Reply:
         began = time.monotonic()
         engine = await self._running()
+        llm = engine.llm
         try:
-            output = await self._generated(engine.llm, request)
+            output = await self._generated(llm, request)
         except Exception as error:
-            if engine.llm.errored:
+            if llm.errored:
                 await self._bury(engine)
                 raise TransientModelError(f"{self.name}: the engine died ({_said(error)}); it is made anew") from error
             raise _named(self.name, error) from error
@@ -135,9 +136,9 @@ class LocalVllm:
         async with self._starting:
             engine, self._engine = self._engine, None
             if engine is not None:
+                if engine.llm.output_handler:
+                    engine.llm.output_handler.cancel()  # else it takes the end for a death, and says so
                 await asyncio.to_thread(engine.shut)
-                del engine
-                gc.collect()  # else vLLM's cycles are left to the end of Python, which complains of them
 
     async def _running(self) -> _Engine:
         """The engine, made by whoever asks first. What vLLM has to say of a failed start is on stderr."""
@@ -218,7 +219,6 @@ def _environment(settings: LocalVllmSettings) -> dict[str, str]:
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_LOGGING_LEVEL": "WARNING",
         "VLLM_LOGGING_STREAM": "ext://sys.stderr",
-        "VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS": "15",
         "VLLM_WORKER_MULTIPROC_METHOD": "spawn",  # a fork of a process with threads may hang
     }
     return {**ours, **os.environ, "VLLM_ENGINE_READY_TIMEOUT_S": str(int(settings.startup_s) + 1)}
