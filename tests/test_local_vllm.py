@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
+import json
 import os
 import signal
 import subprocess
@@ -289,7 +290,7 @@ class DeadEngine:
 
     errored, shutdowns = True, 0
 
-    def shutdown(self):
+    def shutdown(self, *_):
         DeadEngine.shutdowns += 1
 
     kill = wait = shutdown
@@ -445,6 +446,33 @@ def test_many_requests_are_in_flight_at_once(loop, local):
 def test_what_the_model_cannot_do_is_refused(loop, local, what, message):
     with pytest.raises(RefusedRequestError, match=message):
         loop.run(local.complete(asked(local, **what)))
+
+
+@pytest.fixture
+def adapter(tmp_path):
+    """A LoRA adapter of random weights for the tiny model."""
+    import torch
+    from safetensors.torch import save_file
+
+    torch.manual_seed(1)
+    place = "base_model.model.model.layers.{}.self_attn.q_proj.lora_{}.weight"
+    sizes = {"A": (8, 64), "B": (64, 8)}
+    weights = {place.format(layer, side): torch.randn(size) for layer in (0, 1) for side, size in sizes.items()}
+    save_file(weights, tmp_path / "adapter_model.safetensors")
+    told = {"peft_type": "LORA", "r": 8, "lora_alpha": 16, "target_modules": ["q_proj"], "bias": "none"}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(told))
+    return str(tmp_path)
+
+
+@needs_vllm
+def test_an_adapter_answers_in_place_of_the_model(loop, local, settings, adapter):
+    adapted = LocalVllm(settings.model_copy(update={"lora": adapter}))
+    try:
+        texts = [loop.run(model.complete(asked(model))).text for model in (local, adapted)]
+    finally:
+        loop.run(adapted.close())
+    assert texts[0] != texts[1]
+    assert adapted.name == f"{local.name}+{adapter}"
 
 
 @needs_vllm
