@@ -36,6 +36,8 @@ _DEATHS_ALONE = 2
 _DEATHS_AT_START = 5
 _DEATHS_OF_PARTITION = 8
 _ANSWER_S = 0.5
+_OPEN_PARTITIONS = 5
+"""Partitions that a worker may have open beyond those that fill its window, so that one slow reply idles nothing."""
 
 
 class WorkerDiedError(FoilError):
@@ -117,7 +119,7 @@ class Supervisor:
     ) -> None:
         self._course, self._journal, self._runtime = course, journal, runtime
         self._seats = [Seat(hire) for _ in range(max(1, runtime.workers))]
-        self._slots = 1 + -(-runtime.window // limits.partition_seeds)
+        self._slots = _OPEN_PARTITIONS + -(-runtime.window // limits.partition_seeds)
         self._apart, self._trying = Seat(hire, apart=True), asyncio.Lock()
 
     async def run(self) -> None:

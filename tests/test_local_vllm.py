@@ -478,9 +478,7 @@ def test_an_adapter_answers_in_place_of_the_model(loop, local, settings, adapter
 @needs_vllm
 def test_a_killed_engine_is_made_anew_and_every_request_is_answered(loop, local):
     async def drill():
-        requests = [
-            asked(local, f"{i}. {PROMPT}", max_tokens=700, extra={"ignore_eos": True}) for i in range(IN_FLIGHT)
-        ]
+        requests = [asked(local, f"{i}. {PROMPT}", max_tokens=700, ignore_eos=True) for i in range(IN_FLIGHT)]
         tasks = [asyncio.create_task(complete(local, request)) for request in requests]
         await asyncio.sleep(0.5)
         assert not any(task.done() for task in tasks)
@@ -573,3 +571,30 @@ def kill(*processes):
     for process in processes:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
+
+
+@needs_vllm
+def test_serve_true_is_asked_as_a_hosted_model_and_survives_a_kill(loop, settings):
+    from engine.models.served_vllm import ServedVllm
+
+    before = descendants("leash.py")
+    served = ServedVllm(settings.model_copy(update={"serve": True}))
+
+    async def drill():
+        first = await complete(served, asked(served, schema=Judgement.model_json_schema(), max_tokens=128, seed=3))
+        tasks = [
+            asyncio.create_task(complete(served, asked(served, f"{i}. {PROMPT}", max_tokens=700, ignore_eos=True)))
+            for i in range(IN_FLIGHT)
+        ]
+        await asyncio.sleep(1.0)
+        kill(*(process for process in descendants("vllm.entrypoints") if "leash" not in " ".join(process.cmdline())))
+        return first, await asyncio.gather(*tasks)
+
+    first, replies = loop.run(drill())
+    Judgement.model_validate_json(first.text)
+    assert [reply.completion_tokens for reply in replies] == [700] * IN_FLIGHT
+    assert max(reply.attempts for reply in replies) >= 2
+    started, folder = {*descendants("vllm.entrypoints"), *descendants("leash.py")} - {*before}, served._folder
+    loop.run(served.close())
+    assert gone(started)
+    assert not folder.exists()

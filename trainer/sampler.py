@@ -54,7 +54,8 @@ def epoch_order(partition_of: NDArray[np.int32], seed: int, epoch: int, window: 
     draw = np.random.default_rng([seed, epoch])
     partitions, position = np.unique(partition_of, return_inverse=True)
     window_of = (draw.permutation(len(partitions)) // window)[position]
-    return np.lexsort((draw.random(len(partition_of)), window_of)).astype(np.int64)
+    order: Indices = np.lexsort((draw.random(len(partition_of)), window_of)).astype(np.int64)
+    return order
 
 
 def share_of(batch: Indices, rank: int, workers: int) -> Indices:

@@ -95,4 +95,5 @@ def _pull_weights(batch: Batch, shared: Shared, keep: RetentionSettings) -> Weig
     own_bare = bare[shared.pair : shared.pair + len(batch.pairs)]
     of_passages = own_passages * (keep.pull_passages / max(1, passages.sum()))
     of_queries = own_bare * (keep.pull_queries / max(1, bare.sum()))
-    return np.concatenate((of_passages, of_queries)).astype(np.float32)
+    weights: Weights = np.concatenate((of_passages, of_queries)).astype(np.float32)
+    return weights

@@ -66,7 +66,13 @@ class LocalVllmSettings(Settings):
     )
     params: Params = Field(default=Params(), description="sampling parameters of every request")
     startup_s: float = Field(default=900.0, gt=0, description="seconds until the engine must answer")
+    timeout_s: float = Field(default=600.0, gt=0, description="seconds that one request may take in the engine")
     restarts: int = Field(default=5, ge=0, description="times that a dead engine is started again, in all")
+
+    def identity(self) -> dict[str, Any]:
+        """What decides the replies: the weights, their number format, and how they are sampled."""
+        names = {"kind", "model", "revision", "tokenizer", "quantization", "dtype", "lora", "max_model_len"}
+        return {**self.model_dump(mode="json", include=names), "params": self.params.plain()}
 
 
 def model_name(settings: LocalVllmSettings) -> str:
@@ -246,7 +252,7 @@ def _leash(*words: str) -> list[str]:
 
 def _template_values(params: Mapping[str, Any]) -> dict[str, Any]:
     effort = {"reasoning_effort": params["reasoning_effort"]} if "reasoning_effort" in params else {}
-    told = params.get("extra", {}).get("chat_template_kwargs", {})
+    told = params.get("chat_template_kwargs", {})
     return {"add_generation_prompt": True, **effort, **told}
 
 
@@ -257,9 +263,9 @@ def _sampling(request: Request) -> Any:
         StructuredOutputsParams,
     )
 
-    params = {**request.params, **request.params.get("extra", {})}
+    params = dict(request.params)
     wants, top = params.pop("logprobs", False), params.pop("top_logprobs", None)
-    for name in ("extra", "chat_template_kwargs", "reasoning_effort"):
+    for name in ("chat_template_kwargs", "reasoning_effort"):
         params.pop(name, None)
     return SamplingParams(
         **params,

@@ -18,7 +18,7 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from math import log
 
 import xxhash
 
@@ -247,8 +247,8 @@ class Pool:
             return ready[0] if ready else None
         least = min(ready, key=lambda one: one.load)
         if waiter.affinity:
-            home = max(ready, key=lambda one: xxhash.xxh3_64_intdigest(f"{one.name} {waiter.affinity}".encode()))
-            if home.load <= _SPILL * least.load + 1 / home.weight:
+            home = max(ready, key=lambda one: _draw(one, waiter.affinity))
+            if home.load <= _SPILL * least.load + 2 / home.weight:
                 return home
         return least
 
@@ -279,13 +279,7 @@ class Pool:
         return asyncio.get_running_loop().time()
 
 
-def facts(pool: Pool) -> dict[str, Any]:
-    """What each endpoint does now, for a status line: in flight, limit, open."""
-    return {
-        one.name: {
-            "in_flight": one.in_flight,
-            "limit": one.concurrency.limit,
-            "open": one.breaker.opened is not None,
-        }
-        for one in pool.endpoints
-    }
+def _draw(endpoint: Endpoint, affinity: str) -> float:
+    """The endpoint with the highest draw is home: weighted rendezvous hashing, so that few move when one falls out."""
+    drawn = (xxhash.xxh3_64_intdigest(f"{endpoint.name} {affinity}".encode()) + 1) / 2**64
+    return -endpoint.weight / log(drawn) if drawn < 1 else _NEVER
