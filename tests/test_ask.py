@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,13 @@ from engine.ask import Asker, Desk
 from engine.budget import Budget, Sum
 from engine.errors import (
     BudgetSpentError,
+    CutReplyError,
     ModelError,
     RefusedRequestError,
     TransientModelError,
     UnreadableReplyError,
     UsageError,
+    WithheldReplyError,
 )
 from engine.journal import Journal, possibly_paid_twice
 from engine.limits import BudgetSettings
@@ -101,6 +104,51 @@ def test_after_the_last_correction_turn_the_reply_is_given_up(tmp_path, repairs)
     with pytest.raises(UnreadableReplyError, match="not a Line"):
         asyncio.run(ask(PROMPT, Line))
     assert len(model.sent) == len(ask.calls) == repairs + 1
+
+
+class Choices(Script):
+    """Answers with further choices, or with a finish_reason."""
+
+    def __init__(self, *replies: Reply) -> None:
+        super().__init__()
+        self.replies = list(replies)
+
+    async def complete(self, request: Request) -> Reply:
+        self.sent.append(request)
+        return replace(self.replies.pop(0), request_id=request.id)
+
+
+def test_votes_are_all_readable_choices_and_prompt_params_go_over_the_models(tmp_path):
+    said = Reply("", GOOD, others=(('{"text":"b"}', "stop"), ("no JSON", "stop"), ('{"text":"c"}', "length")))
+    model = Choices(said)
+    prompt = replace(PROMPT, params={"n": 4})
+    votes = asyncio.run(asker(tmp_path, model).votes(prompt, Line))
+    assert [vote.text for vote in votes] == ["good", "b"]
+    assert model.sent[0].params == {"temperature": 0, "n": 4}
+    again = asyncio.run(asker(tmp_path, Script(), writer="b").votes(prompt, Line))
+    assert again == votes
+
+
+@pytest.mark.parametrize(
+    ("reason", "error", "said"),
+    [("length", CutReplyError, "cut at its limit"), ("content_filter", WithheldReplyError, "held the reply back")],
+)
+def test_a_reply_that_was_cut_or_withheld_is_no_text_and_is_corrected(tmp_path, reason, error, said):
+    model = Choices(Reply("", GOOD, finish_reason=reason), Reply("", '{"text":"second"}'))
+    assert asyncio.run(asker(tmp_path / "a", model)(PROMPT, Line)) == Line(text="second")
+    assert said in model.sent[1].messages[-1].content
+    hopeless = Choices(*[Reply("", GOOD, finish_reason=reason)] * 2)
+    with pytest.raises(error):
+        asyncio.run(asker(tmp_path / "b", hopeless)(PROMPT, Line))
+
+
+def test_a_price_is_reserved_before_the_request_is_sent(tmp_path):
+    model, budget = Script(), Budget(BudgetSettings(usd=1.0))
+    model.params = {"max_tokens": 100}
+    model.price = lambda prompt, completion: completion * 0.02
+    with pytest.raises(BudgetSpentError, match="0 of 1 usd are used, and the next request needs 2"):
+        asyncio.run(asker(tmp_path, model, budget=budget)(PROMPT, Line))
+    assert model.sent == []
 
 
 def test_equal_requests_at_the_same_time_are_sent_once(tmp_path):

@@ -285,3 +285,21 @@ def test_another_writers_entry_is_the_truth(tmp_path):
 
     assert asyncio.run(commit()).seeds["accepted"] == 2
     assert [topic.detail for topic in topics(tmp_path)] == ["another writer's"] * 3
+
+
+def test_waiting_for_a_model_takes_no_time_of_the_seed(tmp_path):
+    found = made(tmp_path, partition(3), model=Echo(delay_s=1.5), recipe=OneTopic(asks=3), seed_timeout_s=0.5)
+    assert [topic.status for topic in found] == ["accepted"] * 3
+
+
+def test_a_seed_that_dawdles_between_two_waits_still_times_out(tmp_path):
+    class Dawdles(OneTopic):
+        async def __call__(self, seed, ask):
+            await ask(prompt_for(seed, 0), Line)
+            await asyncio.sleep(0.4)
+            await asyncio.gather(ask(prompt_for(seed, 1), Line), ask(prompt_for(seed, 2), Line))
+            await asyncio.sleep(0.4)
+            return [topic_of(seed)]
+
+    [topic] = made(tmp_path, partition(1), model=Echo(delay_s=0.3), recipe=Dawdles(), seed_timeout_s=0.6)
+    assert (topic.status, topic.reason) == ("failed", "timeout")

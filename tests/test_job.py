@@ -108,3 +108,27 @@ def test_the_identity_leaves_out_where_and_how_fast(job_file, tmp_path):
     other = load_job(job_file(GOOD), ["runtime.window=3", "limits.budget.calls=5"], tmp_path / "elsewhere").identity()
     assert one == other
     assert load_job(job_file(GOOD), ["limits.seeds=11"]).identity() != one
+
+
+HOSTED = GOOD.replace("{kind: rule_writer}", "{kind: hosted, model: m, url: 'https://a.example/v1', MORE}")
+
+
+def test_a_key_in_a_job_file_is_refused_and_not_repeated(job_file):
+    with pytest.raises(UsageError) as refused:
+        load_job(job_file(HOSTED.replace("MORE", "api_key: sk-canary-55d1, tpm: 0")))
+    assert "models.writer.api_key: a key does not belong in a job file; write ${NAME}" in str(refused.value)
+    assert "models.writer.tpm" in str(refused.value)
+    assert "canary" not in str(refused.value)
+
+
+def test_where_a_model_is_and_what_it_costs_is_no_part_of_the_jobs_identity(job_file):
+    plain = load_job(job_file(HOSTED.replace(", MORE", ""))).identity()
+    moved = HOSTED.replace("a.example", "b.example").replace("MORE", "rpm: 5, price: {prompt: 1}, api_key: '${K}'")
+    assert load_job(job_file(moved)).identity() == plain
+    warmer = load_job(job_file(HOSTED.replace("MORE", "params: {temperature: 1}"))).identity()
+    assert warmer != plain
+
+
+def test_a_batch_is_gathered_by_one_process(job_file):
+    with pytest.raises(UsageError, match=r"runtime\.workers: models\.writer has mode: batch"):
+        load_job(job_file(HOSTED.replace("MORE", "mode: batch") + "runtime: {workers: 2}\n"))

@@ -53,7 +53,7 @@ def _place_of_secret(text: str) -> str:
     if text and not (text.startswith("${") and text.endswith("}") and len(text) > 3) and not text.startswith("file:"):
         raise PydanticCustomError(
             "secret_in_job",
-            "a key does not belong in a job file; write ${{NAME}} for an environment variable, or file:PATH",
+            "a key does not belong in a job file; write ${NAME} for an environment variable, or file:PATH",
         )
     return text
 
