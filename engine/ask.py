@@ -95,8 +95,9 @@ class Desk:
             self._journal.asked(request.id)
         try:
             reply = await (model.complete(request) if free else retry.complete(model, request))
-        except RefusedRequestError:
-            self._journal.refused(request.id)
+        except ModelError as error:
+            if isinstance(error, RefusedRequestError) or not error.unsure:
+                self._journal.refused(request.id)
             raise
         crash_point("ask.answered")
         if reply.request_id != request.id:

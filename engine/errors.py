@@ -126,13 +126,14 @@ class JournalError(CommitError):
 
 
 class ModelError(FoilError):
-    """A model gave no answer."""
+    """A model gave no answer. `unsure`: a send of the request may have been billed all the same."""
 
     exit_code = 9
+    unsure = False
 
 
 class TransientModelError(ModelError):
-    """The model may answer at another attempt. `unsure`: this one may have been billed, though nothing came back."""
+    """The model may answer at another attempt."""
 
     def __init__(self, message: str, *, unsure: bool = False) -> None:
         super().__init__(message)

@@ -61,7 +61,7 @@ class Journal:
         crash_point("journal.asked")
 
     def refused(self, request_id: str) -> None:
-        """Marks that the model refused: the request is not in flight any more, and nothing was paid."""
+        """Marks that no reply will come: the request is not in flight any more, and nothing was paid."""
         self._append({"refused": request_id})
         self._close_question(request_id)
 

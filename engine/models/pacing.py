@@ -102,9 +102,10 @@ class Breaker:
             self._probes += 1
             self._next = now + _PROBES_S[min(self._probes, len(_PROBES_S) - 1)]
 
-    def abandoned(self) -> None:
-        """The probe was given up before it ended."""
-        self._probing = False
+    def abandoned(self, *, probe: bool) -> None:
+        """A request was given up before it ended."""
+        if probe:
+            self._probing = False
 
 
 class Endpoint:
@@ -209,7 +210,7 @@ class Pool:
         """The end of a request; see Seat.leave."""
         endpoint, now = seat.endpoint, self._now()
         if outcome is None:
-            endpoint.breaker.abandoned()
+            endpoint.breaker.abandoned(probe=seat.probe)
         else:
             endpoint.concurrency.ended(now, now - seat.since, outcome, endpoint.in_flight)
             endpoint.breaker.ended(now, worked=outcome != "failed", probe=seat.probe)

@@ -19,7 +19,7 @@ from pydantic import Field
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 from tenacity.wait import wait_random_exponential
 
-from engine.errors import RETRYABLE, RateLimitedError, TransientModelError
+from engine.errors import RETRYABLE, ModelError, RateLimitedError, TransientModelError
 from engine.protocols import Model
 from engine.settings import Settings
 from engine.topic import Reply, Request
@@ -53,7 +53,11 @@ async def complete(model: Model, request: Request) -> Reply:
     retrying = AsyncRetrying(
         retry=retry_if_exception_type(RETRYABLE), wait=tries.pause, stop=tries.enough, sleep=asyncio.sleep, reraise=True
     )
-    reply: Reply = await retrying(model.complete, request)
+    try:
+        reply: Reply = await retrying(model.complete, request)
+    except ModelError as error:
+        error.unsure = error.unsure or tries.unsure > 0
+        raise
     return replace(reply, attempts=tries.failed + 1, unsure=tries.unsure) if tries.failed else reply
 
 
