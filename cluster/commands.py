@@ -74,12 +74,13 @@ def submit(
     job: JobArgument,
     address: Annotated[str, typer.Option(help="The Ray head's dashboard.")] = "http://127.0.0.1:8265",
     overrides: SetOption = None,
+    python: Annotated[str, typer.Option(help="The head's Python that has Foil's requirements.")] = "python",
     wait: Annotated[bool, typer.Option(help="Wait for the end and print the job's log.")] = True,
 ) -> None:
     """Send a job to a running Ray head through Ray Jobs; the same job again resumes."""
     from cluster.submit import submit_job
 
-    submit_job(job, address, overrides or [], wait=wait)
+    submit_job(job, address, overrides or [], python=python, wait=wait)
 
 
 @app.command()

@@ -15,13 +15,17 @@ from engine.errors import UsageError
 from engine.ids import content_id
 
 _POLL_S = 1.0
-_EXCLUDED = (".git", ".venv", "datasets_out/data", "out", "**/__pycache__", ".mypy_cache", ".pytest_cache")
+_EXCLUDED = (
+    ".git", ".venv*", "benchmarks", "tests", "datasets_out/data", "out", "**/__pycache__", ".mypy_cache",
+    ".pytest_cache", ".ruff_cache", ".hypothesis",
+)  # fmt: skip
 
 
-def submit_job(path: Path, address: str, overrides: Sequence[str], *, wait: bool) -> None:
+def submit_job(path: Path, address: str, overrides: Sequence[str], *, python: str = "python", wait: bool) -> None:
     """Uploads this checkout and the job file, starts `foil run` on the cluster, and follows it.
 
-    The job's `out` must be a folder that every node sees. Secrets never travel: no environment variable is sent.
+    `python` is the one on the head that has Foil's requirements. The job's `out` must be a folder that every node sees.
+    Secrets never travel: no environment variable is sent.
     """
     job = load_job(path, overrides)
     if job.runtime.kind != "ray":
@@ -32,7 +36,7 @@ def submit_job(path: Path, address: str, overrides: Sequence[str], *, wait: bool
         raise UsageError(f"job file {path} lies outside of {home}, which is uploaded; move it there or change folder")
     client = _client(address)
     command = [
-        "python", "-m", "cluster", "run", str(inside.relative_to(home)),
+        python, "-m", "cluster", "run", str(inside.relative_to(home)),
         *(part for override in overrides for part in ("--set", override)),
         "--out", str(job.out.resolve()),
     ]  # fmt: skip
