@@ -67,12 +67,12 @@ class Seen:
         return sum(what == "worked" and since <= when < until for when, what in self.ends) / (until - since)
 
 
-def simulate(make, seconds, *, most=256, clients=400, rpm=None, outage_s=300.0):
+def simulate(make, seconds, *, most=256, clients=400, rpm=None, tpm=None, outage_s=300.0):
     """Clients that always want an answer, for so many seconds of virtual time."""
 
     async def run():
         server, seen, loop = make(), Seen(), asyncio.get_running_loop()
-        endpoint = Endpoint("one", 1.0, most, rpm, None)
+        endpoint = Endpoint("one", 1.0, most, rpm, tpm)
         pool = Pool([endpoint], outage_s)
 
         async def client():
@@ -83,7 +83,7 @@ def simulate(make, seconds, *, most=256, clients=400, rpm=None, outage_s=300.0):
                     seen.lost += 1
                     return
                 outcome = await server.answer()
-                seat.leave(outcome, 0, RETRY_AFTER if outcome == "limited" else None)
+                seat.leave(outcome, 8, RETRY_AFTER if outcome == "limited" else None)
                 seen.ends.append((loop.time(), outcome))
                 if outcome != "worked":
                     await asyncio.sleep(RETRY_AFTER * server.random.uniform(1.0, 1.1))
@@ -136,6 +136,13 @@ def test_requests_a_minute_are_used_and_never_passed():
     assert busiest <= 1800 * 1.02
     assert len(server.arrivals) / 5 >= 0.97 * 1800
     assert seen.share("limited", 0, 300) == 0
+
+
+def test_tokens_a_minute_are_used_and_never_passed():
+    server, _ = simulate(Server, 300, most=64, clients=100, tpm=14_400)  # 10 are reserved, 8 used: 1,800 requests
+    busiest = max(sum(start <= other < start + 60 for other in server.arrivals) for start in server.arrivals[::97])
+    assert 8 * busiest <= 14_400 * 1.02
+    assert 8 * len(server.arrivals) / 5 >= 0.97 * 14_400
 
 
 def test_r5_an_outage_of_a_minute_burns_nothing_and_is_hardly_probed():

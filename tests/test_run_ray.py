@@ -6,7 +6,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from fault_server import Behaviour, serving
 from machine import Echo, Numbers, billed, builder, digest, quiet, sound
+from test_hosted_drills import Builder
 from test_run_local import POISON, job, poisoned_rows, survive
 
 from engine.limits import Limits, RuntimeSettings
@@ -68,6 +70,20 @@ def test_dozens_of_killed_actors_cost_another_attempt_and_nothing_else(tmp_path)
 
 
 @pytest.mark.long
+def test_a_canary_key_is_in_no_byte_that_ray_keeps(tmp_path, ray_home, monkeypatch):
+    monkeypatch.setenv("FOIL_TEST_KEY", "sk-canary-71c0d2")  # actors of the Ray that runs already do not inherit it
+    key = tmp_path / "key"
+    key.write_text("sk-canary-71c0d2")
+    with serving(Behaviour(api_keys=("sk-canary-71c0d2",), faults={"503": 0.2})) as server:
+        parts = Builder(tmp_path / "out", server.url, api_key=f"file:{key}")
+        settings = RuntimeSettings(kind="ray", window=8, workers=2)
+        summary = run_ray.run(Numbers(30), (), parts, Limits(partition_seeds=8), settings, quiet)
+    assert (summary.complete, summary.counts.seeds["accepted"]) == (True, 30)
+    kept = [path for folder in (ray_home, tmp_path / "out") for path in folder.rglob("*") if path.is_file()]
+    assert len(kept) > 20
+    assert not [path for path in kept if b"sk-canary-71c0d2" in path.read_bytes()]
+
+
 def test_a_run_starts_a_ray_of_its_own_where_there_is_none(tmp_path):
     ray.shutdown()
     assert job_on_ray(tmp_path, 8, runtime={"workers": 1}).complete

@@ -24,7 +24,7 @@ class ServedVllm:
 
     def __init__(self, settings: LocalVllmSettings) -> None:
         self.name, self.params = model_name(settings), settings.params.plain()
-        self.patience = Patience(outage_s=settings.startup_s)
+        self.patience = Patience(outage_s=settings.startup_s, timeout_s=settings.timeout_s)
         self._settings = settings
         self._starting = asyncio.Lock()
         self._folder: Path | None = None
