@@ -18,6 +18,8 @@ from cluster.build import build_plant
 from cluster.job import Job, load_job
 from datasets_out.commits import CommitLog
 from engine import run_local
+from engine.models.endpoints import HostedSettings
+from engine.models.params import secret_at
 from engine.progress import Counts, Progress, Summary, status
 
 _REASONS_SHOWN = 8
@@ -41,6 +43,10 @@ def start(job: Job, reuse: Sequence[Path] = ()) -> Summary:
     """Builds the parts of a job and runs them to the end, with progress on stderr. `reuse`: `out` folders of runs."""
     for other in reuse:
         CommitLog(other).run()
+    for model in job.models.values():
+        if isinstance(model, HostedSettings):
+            for place in model.places():
+                secret_at(place.api_key)  # refused here, before anything is started, if there is none
     plant = build_plant(job, [other.resolve() for other in reuse])
     CommitLog(job.out).open(plant.fingerprint, plant.identity)
     with _shown() as show_progress:

@@ -18,7 +18,6 @@ from engine.errors import (
     RateLimitedError,
     RefusedRequestError,
     TransientModelError,
-    UsageError,
 )
 from engine.models import retry
 from engine.models.endpoints import HostedSettings
@@ -158,7 +157,7 @@ def test_a_wrong_key_stops_the_run_and_is_in_no_message(monkeypatch):
 def test_a_key_that_is_missing_is_named():
     async def work():
         hosted = Hosted(HostedSettings(model="m", url="http://127.0.0.1:9/v1", api_key="${FOIL_NO_SUCH_KEY}"))
-        with pytest.raises(UsageError, match="FOIL_NO_SUCH_KEY is empty on this machine"):
+        with pytest.raises(ModelOutageError, match="FOIL_NO_SUCH_KEY is empty on this machine"):
             await hosted.complete(request())
 
     asyncio.run(work())

@@ -118,3 +118,19 @@ limits: {{seeds: 200}}
     assert 0 < stage["usd"][1] < stage["usd"][2]
     assert stage["hours"] == pytest.approx(stage["calls"][1] / 600 / 60, rel=0.01)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_run_without_its_key_is_refused_before_anything_is_started(tmp_path):
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        f"""
+seeds: {{kind: python_docs}}
+recipe: {{kind: verifiable}}
+models:
+  writer: {{kind: hosted, model: m, url: 'https://a.example/v1', api_key: '${{FOIL_NO_SUCH_KEY}}'}}
+out: {tmp_path / "out"}
+"""
+    )
+    result = CliRunner().invoke(app, ["run", str(job)])
+    assert "FOIL_NO_SUCH_KEY is empty" in str(result.exception)
+    assert not (tmp_path / "out").exists()

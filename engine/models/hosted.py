@@ -27,7 +27,14 @@ import aiohttp
 import httpx2
 import openai
 
-from engine.errors import ModelError, ModelOutageError, RateLimitedError, RefusedRequestError, TransientModelError
+from engine.errors import (
+    ModelError,
+    ModelOutageError,
+    RateLimitedError,
+    RefusedRequestError,
+    TransientModelError,
+    UsageError,
+)
 from engine.ids import canonical_json
 from engine.models.endpoints import EndpointSettings, HostedSettings
 from engine.models.pacing import Endpoint, Pool, Seat
@@ -165,7 +172,7 @@ class Line:
     def client(self) -> openai.AsyncOpenAI:
         """The client of the running event loop, made at its first use."""
         if self._client is None:
-            self._key = secret_at(self._key_at)
+            self._key = self._secret()
             most = self._settings.max_concurrency + 8  # None would mean aiohttp's own 100
             limits = httpx2.Limits(max_connections=most, max_keepalive_connections=most, keepalive_expiry=60)
             self._client = openai.AsyncOpenAI(
@@ -176,6 +183,12 @@ class Line:
                 http_client=openai.DefaultAioHttpClient(limits=limits, follow_redirects=False),
             )
         return self._client
+
+    def _secret(self) -> str:
+        try:
+            return secret_at(self._key_at)
+        except UsageError as error:  # no seed is to blame
+            raise ModelOutageError(str(error)) from None
 
     async def close(self) -> None:
         if self._client is not None:
