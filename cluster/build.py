@@ -13,7 +13,7 @@ from cluster.job import Job
 from datasets_out.commits import CommitLog
 from engine.ids import canonical_json, sha256_hex
 from engine.journal import Library
-from engine.protocols import Parts, Recipe, Screen, SeedReader, Validator
+from engine.protocols import Model, Parts, Recipe, Screen, SeedReader, Validator
 from engine.seeds.catalog import open_seeds
 from engine.settings import Settings
 from prompts.parse import parse_reply
@@ -47,16 +47,25 @@ def build_plant(job: Job, reuse: Sequence[Path] = ()) -> Plant:
 
 def build_parts(job: Job, reuse: Sequence[Path] = ()) -> Parts:
     """The parts of one worker process; the same job gives the same parts on every machine."""
-    around = Surroundings(job.out, job.runtime.workers)
     return Parts(
         recipe=_made(RECIPES, job.recipe),
         validators=validators_of(job.validators),
-        models={role: MODELS[_kind(model)][1](model, around) for role, model in job.models.items()},
+        models=_models(job),
         parse=parse_reply,
         store=CommitLog(job.out),
         out=str(job.out),
         library=Library([out / "journal" for out in reuse]) if reuse else None,
     )
+
+
+def _models(job: Job) -> dict[str, Model]:
+    """The models by role; roles of equal settings share one, and with it its rates and its connections."""
+    around = Surroundings(job.out, job.runtime.workers)
+    made: dict[str, Model] = {}
+    for settings in job.models.values():
+        key = canonical_json(settings.model_dump(mode="json"))
+        made[key] = made.get(key) or MODELS[_kind(settings)][1](settings, around)
+    return {role: made[canonical_json(settings.model_dump(mode="json"))] for role, settings in job.models.items()}
 
 
 def _made(catalog: Mapping[str, tuple[type[Settings], Callable[[Any], Any]]], settings: Settings) -> Any:

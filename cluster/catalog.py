@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from engine.ids import canonical_json, sha256_hex
 from engine.models.endpoints import HostedSettings
 from engine.models.local_vllm import LocalVllm, LocalVllmSettings
 from engine.protocols import Model
@@ -32,7 +33,8 @@ def _hosted(settings: HostedSettings, around: Surroundings) -> Model:
     if settings.mode == "batch":
         from engine.models.batch import Batched
 
-        return Batched(settings, around.out / "batches")
+        place = sha256_hex(canonical_json([settings.identity(), settings.places()[0].url]))[:12]
+        return Batched(settings, around.out / "batches" / place)
     from engine.models.hosted import Hosted
 
     return Hosted(settings, share=1 / max(1, around.workers))

@@ -18,6 +18,8 @@ from pydantic import ValidationError
 from cluster.catalog import MODELS
 from engine.errors import UsageError
 from engine.limits import Limits, RuntimeSettings
+from engine.models.endpoints import HostedSettings
+from engine.models.params import Price
 from engine.seeds.catalog import READERS
 from engine.settings import Settings
 from prompts.recipes.catalog import RECIPES
@@ -167,7 +169,7 @@ class _Checker:
         train = self._optional("train", document, TrainSettings)
         evaluate = self._optional("evaluate", document, EvaluateSettings)
         out = self._out(document.get("out"))
-        self._together(models, runtime)
+        self._together(models, limits, runtime)
         if self.mistakes or not (seeds and recipe and limits and runtime and out):
             raise UsageError("the job was refused:\n  " + "\n  ".join(self.mistakes))
         return Job(seeds, recipe, models, validators, out, limits, runtime, train, evaluate)
@@ -198,8 +200,11 @@ class _Checker:
         chosen = (self._chosen(("validators", i), one, VALIDATORS) for i, one in enumerate(value))
         return tuple(one for one in chosen if one is not None)
 
-    def _together(self, models: Mapping[str, Settings], runtime: RuntimeSettings | None) -> None:
+    def _together(self, models: Mapping[str, Settings], limits: Limits | None, runtime: RuntimeSettings | None) -> None:
         """What sections must not say together."""
+        for name, model in models.items():
+            if limits and limits.budget.usd and isinstance(model, HostedSettings) and model.price == Price():
+                self._mistake(("models", name), "limits.budget.usd needs the `price` of this model; give it")
         for name, model in models.items():
             if getattr(model, "mode", "") == "batch" and runtime and runtime.workers > 1:
                 self._mistake(

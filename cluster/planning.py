@@ -12,7 +12,8 @@ from cluster.build import build_plant
 from cluster.job import Job, load_job
 from cluster.terminal import say, show
 from datasets_out.commits import CommitLog
-from engine.budget import Budget
+from engine.budget import Budget, Sum
+from engine.conduct import spent_before
 from engine.models.endpoints import HostedSettings
 from engine.plan import Look, Range, Stage, look, look_ahead, stages
 from engine.protocols import Parts
@@ -44,8 +45,9 @@ def plan_job(
 
 
 async def _looked(parts: Parts, chosen: Sequence[Any], job: Job, sample: int) -> Look:
+    purse = Budget(job.limits.budget, spent_before(parts) if sample else Sum())
     try:
-        return await look_ahead(parts, chosen, job.limits, RuleWriter(), sample=sample, purse=Budget(job.limits.budget))
+        return await look_ahead(parts, chosen, job.limits, RuleWriter(), sample=sample, purse=purse)
     finally:
         for model in parts.models.values():
             if close := getattr(model, "close", None):

@@ -29,7 +29,6 @@ from engine.errors import (
     CutReplyError,
     FoilError,
     ModelError,
-    RefusedRequestError,
     UnreadableReplyError,
     UsageError,
     WithheldReplyError,
@@ -82,8 +81,8 @@ class Desk:
         try:
             reply = await self._sent(model, request)
             spent = Sum(1, reply.prompt_tokens + reply.completion_tokens, reply.cost_usd)
-        except RefusedRequestError:
-            spent = Sum()
+        except ModelError as error:
+            spent = held if error.unsure else Sum()
             raise
         finally:
             await self._purse.settle(self._owner, held, spent)
@@ -96,7 +95,7 @@ class Desk:
         try:
             reply = await (model.complete(request) if free else retry.complete(model, request))
         except ModelError as error:
-            if isinstance(error, RefusedRequestError) or not error.unsure:
+            if not error.unsure:
                 self._journal.refused(request.id)
             raise
         crash_point("ask.answered")

@@ -1,6 +1,6 @@
 """The purse of a run: an amount is reserved before a request is sent, so that no concurrency can overspend.
 
-Promise: calls sent never exceed the budget; tokens and dollars exceed it by no more than the estimates err. Whoever
+Promise: answered calls never exceed the budget; tokens and dollars exceed it by no more than the estimates err. Whoever
 finds it empty while others hold reservations waits for what they give back; only then is it spent.
 Price: two awaits a call. A worker process asks its parent's purse over the wire, and only if there is a limit at all.
 """
@@ -46,6 +46,7 @@ class Budget:
         self._reserved = Sum()
         self._held: Counter[tuple[str, Sum]] = Counter()
         self._dearest = 0.0
+        self._dead: set[str] = set()
         self._returned = asyncio.Condition()
 
     async def reserve(self, owner: str, tokens: int, usd: float = 0.0) -> Sum:
@@ -55,9 +56,11 @@ class Budget:
         """
         async with self._returned:
             while over := self._over(wanted := Sum(1, tokens, usd or self._dearest)):
+                self._must_live(owner)
                 if not self._held.total():
                     raise BudgetSpentError(f"the budget is spent: {over}; raise it under `limits.budget` and run again")
                 await self._returned.wait()
+            self._must_live(owner)
             self._held[owner, wanted] += 1
             self._reserved += wanted
             return wanted
@@ -65,6 +68,8 @@ class Budget:
     async def settle(self, owner: str, held: Sum, spent: Sum) -> None:
         """Puts what was spent in the place of what was held."""
         async with self._returned:
+            if owner in self._dead:
+                return
             self._held[owner, held] -= 1
             self._reserved -= held
             self.spent += spent
@@ -76,6 +81,14 @@ class Budget:
         for (name, held), times in list(self._held.items()):
             for _ in range(times if name == owner else 0):
                 await self.settle(owner, held, held)
+        async with self._returned:
+            self._dead.add(owner)
+            self._returned.notify_all()
+
+    def _must_live(self, owner: str) -> None:
+        """What a dead worker still waits for would never be given back."""
+        if owner in self._dead:
+            raise BudgetSpentError(f"{owner} is dead; nothing is reserved for it")
 
     def _over(self, wanted: Sum) -> str:
         total = self.spent + self._reserved + wanted

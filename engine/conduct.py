@@ -120,15 +120,9 @@ class _Session:
         return total([self._earlier, self._course.counts])
 
     def _spent(self) -> Sum:
-        """What earlier sessions paid: for committed rows, and for replies whose partition is not committed yet."""
         if self._work.limits.budget == BudgetSettings():
             return Sum()
-        spent = Sum(
-            self._earlier.calls, self._earlier.prompt_tokens + self._earlier.completion_tokens, self._earlier.cost_usd
-        )
-        for reply in paid_replies(self._journal, self._course.committed()):
-            spent += Sum(1, reply.prompt_tokens + reply.completion_tokens, reply.cost_usd)
-        return spent
+        return spent_before(self._work.parts)
 
     async def _tick(self, supervisor: Supervisor, file: SessionFile) -> None:
         before = self._earlier.topics.total()
@@ -161,6 +155,16 @@ class _Session:
             exit_code=getattr(error, "exit_code", 1) if error else 0,
             stopped=str(error) if error else "",
         )
+
+
+def spent_before(parts: Parts) -> Sum:
+    """What earlier sessions paid: for committed rows, and for replies whose partition is not committed yet."""
+    committed = parts.store.committed()
+    counts = total(map(counts_of, committed.values()))
+    spent = Sum(counts.calls, counts.prompt_tokens + counts.completion_tokens, counts.cost_usd)
+    for reply in paid_replies(Path(parts.out) / "journal", committed.keys()):
+        spent += Sum(1, reply.prompt_tokens + reply.completion_tokens, reply.cost_usd)
+    return spent
 
 
 @contextmanager

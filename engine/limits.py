@@ -12,7 +12,7 @@ from engine.settings import Settings
 class BudgetSettings(Settings):
     """What a run may spend in all, over every resume. An amount is reserved before its request is sent."""
 
-    calls: int | None = Field(default=None, ge=1, description="requests sent to models")
+    calls: int | None = Field(default=None, ge=1, description="requests that models answer")
     tokens: int | None = Field(default=None, ge=1, description="prompt and completion tokens together")
     usd: float | None = Field(default=None, gt=0, description="US dollars")
 

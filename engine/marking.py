@@ -67,8 +67,9 @@ class SeedClock:
             try:
                 yield timeout
             finally:
-                self._left = (timeout.when() or loop.time()) - loop.time()
-                self._running = None
+                if (when := timeout.when()) is not None:  # else an ask is still pending, and noted what is left
+                    self._left = when - loop.time()
+                self._running, self._waits = None, 0
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
@@ -84,9 +85,10 @@ class SeedClock:
         try:
             yield
         finally:
-            self._waits -= 1
-            if not self._waits and timeout is self._running and not timeout.expired():
-                timeout.reschedule(loop.time() + self._left)
+            if timeout is self._running:
+                self._waits -= 1
+                if not self._waits and not timeout.expired():
+                    timeout.reschedule(loop.time() + self._left)
 
 
 async def guarded(work: Awaitable[T], who: str, clock: SeedClock) -> T | Ending:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import heapq
 import math
 import os
+import secrets
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -110,14 +111,16 @@ async def look_ahead(
     seen = Look(len(seeds))
     for number, (position, seed) in enumerate(seeds):
         index = position // limits.partition_seeds
-        journal = Journal(Path(parts.out) / "journal", index, f"plan-{os.getpid()}-{number}")
+        journal = Journal(Path(parts.out) / "journal", index, f"plan-{os.getpid()}-{secrets.token_hex(6)}")
         ask = _Sampled(parts, journal, purse, seed) if number < sample else _Imagined(parts, journal, stand_in, seed)
         try:
             await _through(parts, seed, ask)
         except STOPPING:
             raise
-        except (FoilError, Rejected) as error:
-            if isinstance(ask, _Imagined) and isinstance(error, RefusedRequestError):
+        except Rejected:
+            pass
+        except Exception as error:  # noqa: BLE001 - one seed must not end the plan
+            if isinstance(error, RefusedRequestError) or not isinstance(error, FoilError):
                 seen.unanswered.add(str(error))
         finally:
             journal.close()
@@ -139,13 +142,17 @@ class _Sampled(Asker):
         desk = Desk(journal, purse, "plan", parts.library)
         super().__init__(desk, parts.models, parts.parse, parts.repair_attempts, seed.id)
         self._parts, self._journal, self._seed = parts, journal, seed
+        self._role_of: dict[str, str] = {}
+
+    async def _answered(self, prompt: Prompt, answer: type[Answer], role: str) -> tuple[Answer, Reply]:
+        self._role_of[prompt.task] = role
+        return await super()._answered(prompt, answer, role)
 
     def planned(self) -> list[PlannedCall]:
         """Its calls, correction turns among them."""
-        roles = {model.name: role for role, model in self._parts.models.items()}
         found = []
         for call in self.calls:
-            role = roles[call.model]
+            role = self._role_of[call.task]
             reply = self._journal.get(call.request_id)
             assert reply is not None
             found.append(

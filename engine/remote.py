@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -48,8 +49,17 @@ class RemotePurse:
         self._call = call
 
     async def reserve(self, owner: str, tokens: int, usd: float = 0.0) -> Sum:
-        held: Sum = await self._call("reserve", owner, tokens, usd)
+        reserving = asyncio.ensure_future(self._call("reserve", owner, tokens, usd))
+        try:
+            held: Sum = await asyncio.shield(reserving)
+        except asyncio.CancelledError:  # what comes too late is given back
+            reserving.add_done_callback(lambda done: self._give_back(owner, done))
+            raise
         return held
+
+    def _give_back(self, owner: str, done: asyncio.Future[Sum]) -> None:
+        if not done.cancelled() and not done.exception():
+            self._giving = asyncio.ensure_future(self._call("settle", owner, done.result(), Sum()))
 
     async def settle(self, owner: str, held: Sum, spent: Sum) -> None:
         await self._call("settle", owner, held, spent)

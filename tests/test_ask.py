@@ -256,3 +256,18 @@ def test_a_request_that_ends_in_an_error_may_have_been_paid(tmp_path):
     with pytest.raises(ZeroDivisionError, match="broken"):
         asyncio.run(asker(tmp_path, Script(ZeroDivisionError("broken")), budget=budget)(PROMPT, Line))
     assert (budget.spent.calls, possibly_paid_twice(Path(tmp_path))) == (1, 1)
+
+
+def test_what_a_dead_worker_waited_for_is_never_reserved():
+    async def die() -> list[object]:
+        budget = Budget(BudgetSettings(calls=2))
+        alive = [await budget.reserve("alive", 1), await budget.reserve("alive", 1)]
+        zombie = asyncio.create_task(budget.reserve("dead", 1))
+        await asyncio.sleep(0)
+        await budget.forfeit("dead")
+        await budget.settle("alive", alive[0], Sum())
+        with pytest.raises(BudgetSpentError, match="dead is dead"):
+            await zombie
+        return [await asyncio.wait_for(budget.reserve("alive", 1), 1)]
+
+    assert asyncio.run(die()) == [Sum(1, 1, 0.0)]

@@ -303,3 +303,21 @@ def test_a_seed_that_dawdles_between_two_waits_still_times_out(tmp_path):
 
     [topic] = made(tmp_path, partition(1), model=Echo(delay_s=0.3), recipe=Dawdles(), seed_timeout_s=0.6)
     assert (topic.status, topic.reason) == ("failed", "timeout")
+
+
+def test_an_ask_that_is_left_behind_takes_no_time_of_the_validators(tmp_path):
+    class Impatient(OneTopic):
+        async def __call__(self, seed, ask):
+            asks = [asyncio.create_task(ask(prompt_for(seed, i), Line)) for i in range(2)]
+            await asyncio.wait(asks, timeout=0.05)
+            for one in asks:
+                one.cancel()
+            return [topic_of(seed)]
+
+    class Slow(Traps):
+        async def __call__(self, topic, ask):
+            await asyncio.sleep(0.1)
+            return await super().__call__(topic, ask)
+
+    [topic] = made(tmp_path, partition(1), model=Echo(delay_s=30.0), recipe=Impatient(), validators=[Slow()])
+    assert topic.status == "accepted"

@@ -14,6 +14,7 @@ from machine import Line
 from pydantic import ValidationError
 
 from engine.errors import (
+    ModelError,
     ModelOutageError,
     RateLimitedError,
     RefusedRequestError,
@@ -66,9 +67,22 @@ def test_a_reply_says_who_answered_what_it_used_and_what_it_cost():
     drill(work, Behaviour(cached_share=0.5), price={"prompt": 2, "completion": 8, "cached": 1})
 
 
-def test_further_choices_and_logprobs_are_kept():
+def test_logprobs_and_a_reply_without_usage_are_read():
+    tokens = {"content": [{"token": "a", "logprob": -0.1, "top_logprobs": []}]}
+    choice = {"message": {"content": "x" * 40}, "finish_reason": "stop", "logprobs": tokens}
+
     async def work(hosted, server):
-        reply = await hosted.complete(request(n=3, logprobs=True))
+        line = hosted._lines[server.url]
+        reply = line.reply(json.dumps({"choices": [choice]}).encode(), request("y" * 80), 0.0)
+        assert reply.logprobs == tokens
+        assert (reply.prompt_tokens, reply.completion_tokens, reply.cost_usd) == (20, 10, pytest.approx(3e-05))
+
+    drill(work, price={"prompt": 1, "completion": 1})
+
+
+def test_further_choices_are_kept():
+    async def work(hosted, server):
+        reply = await hosted.complete(request(n=3))
         texts = {reply.text, *(text for text, _ in reply.others)}
         assert len(texts) == 3
         assert {reason for _, reason in reply.others} == {"stop"}
@@ -172,6 +186,10 @@ def test_a_key_that_is_missing_is_named():
         ({"url": "http://169.254.169.254/v1"}, "link-local"),
         ({"url": "http://[fe80::1]/v1"}, "link-local"),
         ({"url": "http://a.example/v1", "api_key": "${K}"}, "plain http"),
+        ({"url": "http://2852039166/v1"}, "link-local"),
+        ({"url": "http://[::ffff:169.254.169.254]/v1"}, "link-local"),
+        ({"url": "http://169.254.169.254./v1"}, "link-local"),
+        ({"endpoints": [{"url": "https://a.b"}, {"url": "https://a.b"}]}, "two endpoints have one url"),
         ({}, "either `url` or `endpoints`"),
         ({"mode": "batch", "endpoints": [{"url": "https://a.b"}, {"url": "https://c.d"}]}, "exactly one endpoint"),
     ],
@@ -296,3 +314,56 @@ def test_requests_a_minute_are_held_from_the_settings_and_from_headers():
         assert hosted.pool.endpoints[0].requests._rate == pytest.approx(20.0)
 
     drill(learnt, Behaviour(rpm=1200, ratelimit_headers=True))
+
+
+def test_a_key_that_a_provider_repeats_is_cut_out_before_the_message_is_cut_short(monkeypatch):
+    monkeypatch.setenv("FOIL_TEST_KEY", CANARY)
+
+    async def work():
+        settings = HostedSettings(model="m", url="http://127.0.0.1:9/v1", api_key="${FOIL_TEST_KEY}")
+        line = next(iter(Hosted(settings)._lines.values()))
+        for filler in range(470, 500):
+            assert CANARY[:5] not in str(line.said(400, "x" * filler + CANARY, {}))
+
+    asyncio.run(work())
+
+
+def test_two_poisoned_prompts_at_the_end_of_a_run_fail_alone_and_an_outage_stops_it():
+    async def poisoned(hosted, server):
+        results = await asyncio.gather(
+            *(retry.complete(hosted, request(f"task {i}")) for i in range(2)), return_exceptions=True
+        )
+        assert {type(result) for result in results} == {ModelError}
+        assert "it is up, so this request is to blame" in str(results[0])
+
+    drill(poisoned, Behaviour(faults={"500": 1.0}, worst=10**6), patience={"outage_s": 2.0, "attempts": 4})
+
+    async def outage(hosted, server):
+        with pytest.raises(ModelOutageError):
+            await retry.complete(hosted, request())
+
+    drill(outage, Behaviour(outage="503"), patience={"outage_s": 2.0, "attempts": 4})
+
+
+def test_one_request_at_a_time_survives_an_outage():
+    async def work(hosted, server):
+        async def mend():
+            await asyncio.sleep(3)
+            await server.control({"outage": ""})
+
+        mending = asyncio.create_task(mend())
+        reply = await retry.complete(hosted, request())
+        await mending
+        assert reply.attempts >= 3
+
+    drill(work, Behaviour(outage="503"), patience={"outage_s": 60.0, "attempts": 3})
+
+
+def test_a_refused_connection_cannot_have_been_billed():
+    async def work(hosted, server):
+        await server.control({"outage": "refuse"})
+        with pytest.raises(TransientModelError) as raised:
+            await hosted.complete(request())
+        assert raised.value.unsure is False
+
+    drill(work)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import resource
@@ -158,17 +159,15 @@ def session(tmp_path, url, seeds, **settings):
 def test_a_kill_costs_at_most_what_was_in_flight(tmp_path):
     with serving(Behaviour(latency=0.05)) as server:
         killed = 0
-        for _ in range(30):
+        for asked in (300, 700, 1100, 1500):
             process = session(tmp_path, server.url, 2000)
-            try:
-                process.wait(timeout=4.0 if killed < 4 else 120)
-            except subprocess.TimeoutExpired:
+            while server.report()["requests"] < asked and process.poll() is None:
+                time.sleep(0.02)
+            if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
                 killed += 1
-                continue
-            assert process.returncode == 0
-            break
+            process.wait()
+        assert session(tmp_path, server.url, 2000).wait(timeout=120) == 0
         report = server.report()
     sound(tmp_path / "out", 2000)
     assert killed > 0
@@ -187,6 +186,28 @@ def test_batches_are_sent_answered_imported_and_resent_where_they_failed(tmp_pat
     assert summary.possibly_paid_twice == 0
     assert accepted(tmp_path / "batch") == accepted(tmp_path / "live")
     assert len(list((tmp_path / "batch" / "batches").glob("*.results.jsonl"))) > 3
+
+
+def test_equal_requests_wait_for_one_line_of_a_batch(tmp_path):
+    from engine.topic import Message, Request
+
+    told = {"model": "test-model", "mode": "batch", "batch": {"linger_s": 0.1, "poll_s": 0.1}}
+
+    async def twice(url):
+        model = Batched(HostedSettings.model_validate({**told, "url": url}), tmp_path)
+        request = Request("test-model", (Message("user", "one"),))
+        cancelled = asyncio.create_task(model.complete(request))
+        waiting = [asyncio.create_task(model.complete(request)) for _ in range(2)]
+        await asyncio.sleep(0.01)
+        cancelled.cancel()
+        replies = await asyncio.wait_for(asyncio.gather(*waiting), 20)
+        await model.close()
+        return replies
+
+    with serving(Behaviour(batch_seconds=0.2)) as server:
+        one, other = asyncio.run(twice(server.url))
+        assert server.report()["kinds"]["batch_answered"] == 1
+    assert one == other
 
 
 def test_a_killed_run_finds_its_batches_again_and_pays_for_none_twice(tmp_path):

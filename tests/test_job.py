@@ -132,3 +132,10 @@ def test_where_a_model_is_and_what_it_costs_is_no_part_of_the_jobs_identity(job_
 def test_a_batch_is_gathered_by_one_process(job_file):
     with pytest.raises(UsageError, match=r"runtime\.workers: models\.writer has mode: batch"):
         load_job(job_file(HOSTED.replace("MORE", "mode: batch") + "runtime: {workers: 2}\n"))
+
+
+def test_a_budget_in_dollars_needs_a_price(job_file):
+    costly = HOSTED.replace(", MORE", "").replace("partition_seeds: 5", "budget: {usd: 1.0}")
+    with pytest.raises(UsageError, match=r"models\.writer: limits\.budget\.usd needs the `price` of this model"):
+        load_job(job_file(costly))
+    load_job(job_file(costly.replace("/v1'", "/v1', price: {prompt: 1}")))

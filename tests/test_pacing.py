@@ -174,11 +174,14 @@ def test_r7_no_seat_is_lost_whatever_happens(seed):
             nonlocal ended
             for _ in range(10):
                 seat = await pool.seat(chance.randint(1, 500), chance.choice(["", f"seed {i % 7}"]), "e0")
-                await asyncio.sleep(chance.expovariate(5.0))
+                try:
+                    await asyncio.sleep(chance.expovariate(5.0))
+                except asyncio.CancelledError:
+                    seat.leave(None)
+                    raise
                 kind = chance.choices(["worked", "limited", "failed", None], [8, 1, 1, 0.3])[0]
-                seat.leave(
-                    kind, chance.randint(0, 500), chance.choice([None, 0.5, 200.0]) if kind == "limited" else None
-                )
+                pause = chance.choice([None, 0.5, 200.0]) if kind == "limited" else None
+                seat.leave(kind, chance.randint(0, 500), pause)
             ended += 1
 
         async def fickle(i):
@@ -189,7 +192,8 @@ def test_r7_no_seat_is_lost_whatever_happens(seed):
             return await asyncio.gather(task, return_exceptions=True)
 
         work = asyncio.gather(*(fickle(i) for i in range(30)))
-        await asyncio.wait_for(work, 1e6)
+        ends = [end for (end,) in await asyncio.wait_for(work, 1e6)]
+        assert {type(end) for end in ends} <= {type(None), asyncio.CancelledError}
         assert loop.time() < 1e6
         await asyncio.sleep(1)
         return ended, [one.in_flight for one in endpoints], len(pool._queue)
@@ -197,7 +201,23 @@ def test_r7_no_seat_is_lost_whatever_happens(seed):
     ended, in_flight, queued = run_virtually(run())
     assert ended > 10
     assert queued == 0
-    assert sum(in_flight) <= 30  # seats of cancelled clients that were between `seat` and `leave`
+    assert in_flight == [0, 0, 0]
+
+
+def test_a_seat_that_is_granted_while_its_client_is_cancelled_goes_back():
+    async def run():
+        endpoint = Endpoint("one", 1.0, 2, None, None)
+        pool = Pool([endpoint], 1e9)
+        held = [await pool.seat(1), await pool.seat(1)]
+        waiting = asyncio.create_task(pool.seat(1))
+        await asyncio.sleep(0)
+        held.pop().leave("worked")  # grants the seat
+        waiting.cancel()  # before the client could take it
+        await asyncio.gather(waiting, return_exceptions=True)
+        held.pop().leave("worked")
+        return endpoint.in_flight
+
+    assert run_virtually(run()) == 0
 
 
 def test_a_bucket_lends_to_a_request_larger_than_itself_and_waits_for_the_debt():

@@ -23,7 +23,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tenacity import AsyncRetrying, retry_if_exception_type, wait_random_exponential
+from tenacity import (
+    AsyncRetrying,
+    before_sleep_log,
+    retry_if_exception_type,
+    stop_after_delay,
+    wait_random_exponential,
+)
 
 from engine.errors import RETRYABLE, ModelOutageError, TransientModelError
 from engine.ids import canonical_json
@@ -33,6 +39,7 @@ from engine.topic import Reply, Request
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
+_CLOCKS_DIFFER_S = 86_400
 _ENDED = {"completed", "failed", "expired", "cancelled"}
 
 
@@ -49,6 +56,7 @@ class Batched:
         self._line = Line(settings.places()[0], settings)
         self._waiting: dict[str, tuple[Request, asyncio.Future[Reply]]] = {}
         self._unsent: dict[str, bytes] = {}
+        self._unsent_bytes = 0
         self._results: dict[str, tuple[Path, int]] = {}
         self._batches: set[asyncio.Task[None]] = set()
         self._outstanding: set[str] = set()
@@ -60,11 +68,11 @@ class Batched:
         self._open()
         if request.id in self._results:
             return self._reply(request, *self._results.pop(request.id))
-        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._waiting[request.id] = (request, future)
-        if request.id not in self._outstanding:
-            self._gather(request)
-        return await future
+        if request.id not in self._waiting:
+            self._waiting[request.id] = request, asyncio.get_running_loop().create_future()
+            if request.id not in self._outstanding:
+                self._gather(request)
+        return await asyncio.shield(self._waiting[request.id][1])  # others may wait for it too
 
     async def close(self) -> None:
         """Stops looking; the batches go on at the provider, and the next session finds them."""
@@ -95,10 +103,11 @@ class Batched:
         line = {"custom_id": request.id, "method": "POST", "url": "/v1/chat/completions"}
         body = body_of(request, self._line.structured)
         data = canonical_json({**line, "body": body}).encode("utf-8", "surrogatepass") + b"\n"
-        size = len(data) + sum(map(len, self._unsent.values()))
-        if len(self._unsent) >= self._settings.most_requests or (self._unsent and size > self._settings.most_bytes):
+        too_long = self._unsent_bytes + len(data) > self._settings.most_bytes
+        if len(self._unsent) >= self._settings.most_requests or too_long:
             self._send()
         self._unsent[request.id] = data
+        self._unsent_bytes += len(data)
         if self._lingering:
             self._lingering.cancel()
         self._lingering = asyncio.get_running_loop().call_later(self._settings.linger_s, self._send)
@@ -111,7 +120,7 @@ class Batched:
         name = f"{count:06d}-{secrets.token_hex(4)}"
         _put(self._folder / f"{name}.jsonl", b"".join(self._unsent.values()))
         self._outstanding.update(self._unsent)
-        self._unsent = {}
+        self._unsent, self._unsent_bytes = {}, 0
         self._start(name)
 
     def _start(self, name: str) -> None:
@@ -156,7 +165,8 @@ class Batched:
         if status == 200:
             return self._line.reply(json.dumps(response["body"]).encode(), request, 0.0)
         if not status:
-            raise TransientModelError(f"the batch did not answer: {error.get('code')}: {error.get('message')}")
+            said = f"the batch did not answer: {error.get('code')}: {error.get('message')}"
+            raise TransientModelError(self._line.clean(said))
         raise self._line.said(status, json.dumps(response.get("body")), {})
 
     def _index(self, results: Path) -> None:
@@ -185,7 +195,8 @@ class Batched:
     async def _created(self, name: str, state: dict[str, Any]) -> dict[str, Any]:
         if "batch" in state:
             return state
-        batch_id = await self._asked(lambda client: _found_or_created(client, name, state["file"]))
+        made_at = (self._folder / f"{name}.jsonl").stat().st_mtime
+        batch_id = await self._asked(lambda client: _found_or_created(client, name, state["file"], made_at))
         LOG.info("batch %s is %s at the provider", name, batch_id)
         return self._note(name, {**state, "batch": batch_id, "status": "sent"})
 
@@ -197,6 +208,7 @@ class Batched:
             await asyncio.sleep(self._settings.poll_s)
         if batch.status == "failed":
             told = "; ".join(str(one.message) for one in (batch.errors.data if batch.errors else None) or [])
+            told = self._line.clean(told)
             raise ModelOutageError(
                 f"batch {state['batch']} was refused: {told}; mend the job, remove {self._folder / name}.*, run again"
             )
@@ -208,23 +220,33 @@ class Batched:
         _put(self._folder / f"{name}.results.jsonl", b"".join(line + b"\n" for line in lines if line))
 
     async def _asked(self, send: Callable[[Any], Awaitable[T]]) -> T:
-        """What `send` brings, asked for until it works; a refusal ends it."""
+        """What `send` brings, asked for until it works; ModelOutageError after `patience.outage_s` of failures."""
 
         async def once() -> T:
             return await self._line.call(send(self._line.client()))
 
         retrying = AsyncRetrying(
-            retry=retry_if_exception_type(RETRYABLE), wait=wait_random_exponential(max=60), reraise=True
+            retry=retry_if_exception_type(RETRYABLE),
+            wait=wait_random_exponential(max=60),
+            stop=stop_after_delay(self.patience.outage_s),
+            before_sleep=before_sleep_log(LOG, logging.WARNING),
+            reraise=True,
         )
-        return await retrying(once)
+        try:
+            return await retrying(once)
+        except RETRYABLE as error:
+            raise ModelOutageError(
+                f"{error}; nothing worked for {self.patience.outage_s:g} s (patience.outage_s): run again to go on"
+            ) from None
 
 
-async def _found_or_created(client: Any, name: str, file_id: str) -> str:
+async def _found_or_created(client: Any, name: str, file_id: str, made_at: float) -> str:
     """The provider's id of a batch; of the one that was created just before a session was killed, if there is one."""
-    page = await client.batches.list(limit=100)
-    for one in page.data:
+    async for one in client.batches.list(limit=100):  # newest first
         if (one.metadata or {}).get("foil") == name:
             return str(one.id)
+        if one.created_at < made_at - _CLOCKS_DIFFER_S:
+            break
     batch = await client.batches.create(
         input_file_id=file_id, endpoint="/v1/chat/completions", completion_window="24h", metadata={"foil": name}
     )

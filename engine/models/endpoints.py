@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
+from contextlib import suppress
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
@@ -69,7 +71,8 @@ class HostedSettings(Settings):
     def _placed(self) -> Self:
         if bool(self.url) == bool(self.endpoints):
             raise ValueError("give either `url` or `endpoints`")
-        self.places()
+        if len({place.url for place in self.places()}) < len(self.places()):
+            raise ValueError("two endpoints have one url; give each url once")
         if self.mode == "batch" and len(self.places()) > 1:
             raise ValueError("mode: batch needs exactly one endpoint")
         return self
@@ -85,10 +88,14 @@ class HostedSettings(Settings):
 
 
 def _link_local(host: str) -> bool:
+    name = host.rstrip(".").lower()
+    with suppress(OSError):  # 2852039166 and 0xA9FEA9FE are addresses too
+        name = socket.inet_ntoa(socket.inet_aton(name))
     try:
-        return ipaddress.ip_address(host).is_link_local
+        address = ipaddress.ip_address(name)
     except ValueError:
-        return host == "metadata.google.internal"
+        return name == "metadata.google.internal"
+    return (getattr(address, "ipv4_mapped", None) or address).is_link_local
 
 
 def _loopback(host: str) -> bool:

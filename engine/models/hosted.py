@@ -8,9 +8,9 @@
     401, 402, 403, 404                    ModelOutageError: the job, its key or its account is wrong, no request
     other 400s                            RefusedRequestError
 
-Promise: one call of `complete` is one send (a second only where an endpoint turns out to have no response_format, or a
-probe of a broken endpoint failed); the key is in no message, reply or repr. Price: about 0.7 ms of CPU a request, most
-of it the openai client's: its low-level `post` over aiohttp, with a raw response, is its cheapest way.
+Promise: one call of `complete` is one send (more only where an endpoint turns out to have no response_format, or as a
+probe of a broken endpoint, which is counted); the key is in no message, reply or repr. Price: about 0.7 ms of CPU a
+request, most of it the openai client's: its low-level `post` over aiohttp, with a raw response, is its cheapest way.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import email.utils
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
 import aiohttp
@@ -37,7 +38,7 @@ from engine.errors import (
 )
 from engine.ids import canonical_json
 from engine.models.endpoints import EndpointSettings, HostedSettings
-from engine.models.pacing import Endpoint, Pool, Seat
+from engine.models.pacing import Endpoint, FewAreStuckError, Pool, Seat
 from engine.models.params import secret_at
 from engine.topic import Reply, Request
 
@@ -65,7 +66,8 @@ class Hosted:
         self._settings = settings
         self._lines = {place.url: Line(place, settings) for place in settings.places()}
         rates = [share * rate if rate else None for rate in (settings.rpm, settings.tpm)]
-        endpoints = [Endpoint(p.url, p.weight, settings.max_concurrency, *rates) for p in settings.places()]
+        most, failures = settings.max_concurrency, settings.patience.attempts - 1
+        endpoints = [Endpoint(p.url, p.weight, most, *rates, failures=failures) for p in settings.places()]
         self.pool = Pool(endpoints, settings.patience.outage_s)
         self._failed_at: dict[str, str] = {}
 
@@ -73,16 +75,29 @@ class Hosted:
         """One send. Raises an error of engine.errors, after the place at the endpoint is given back."""
         tokens = _estimate(request)
         avoid = self._failed_at.pop(request.id, "")
+        probes = unsure = 0
         while True:
-            seat = await self.pool.seat(tokens, request.affinity, avoid)
             try:
-                return await self._sent(seat, request)
-            except TransientModelError:
+                seat = await self.pool.seat(tokens, request.affinity, avoid)
+                reply = await self._sent(seat, request)
+            except TransientModelError as error:
                 if seat.probe:
+                    probes, unsure = probes + 1, unsure + error.unsure
                     continue
                 if len(self._lines) > 1:
                     self._failed_at[request.id] = seat.endpoint.name
+                error.unsure = error.unsure or unsure > 0
                 raise
+            except ModelError as error:
+                error.unsure = error.unsure or unsure > 0
+                if isinstance(error, FewAreStuckError) and await self._up():
+                    raise ModelError(f"{error}; it is up, so this request is to blame") from None
+                raise
+            return replace(reply, attempts=1 + probes, unsure=unsure) if probes else reply
+
+    async def _up(self) -> bool:
+        """Whether any endpoint answers at all, whatever it says of its models."""
+        return any(await asyncio.gather(*(line.up() for line in self._lines.values())))
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -166,8 +181,8 @@ class Line:
         except TimeoutError:
             raise
         except _BROKEN as error:
-            unsure = not isinstance(error.__cause__ or error, (httpx2.ConnectError, aiohttp.ClientConnectorError))
-            raise TransientModelError(self._clean(f"{self.url}: {_chain(error)}"), unsure=unsure) from None
+            said = self.clean(f"{self.url}: {_root(error)}")[:_MESSAGE_CHARACTERS]
+            raise TransientModelError(said, unsure=not _never_connected(error)) from None
 
     def client(self) -> openai.AsyncOpenAI:
         """The client of the running event loop, made at its first use."""
@@ -180,7 +195,13 @@ class Line:
                 api_key=self._key or "none",
                 max_retries=0,
                 timeout=_timeout(self._settings.patience.timeout_s),
-                http_client=openai.DefaultAioHttpClient(limits=limits, follow_redirects=False),
+                http_client=openai.DefaultAioHttpClient(
+                    limits=limits,
+                    follow_redirects=False,
+                    trust_env=self.url.startswith(
+                        "https:"
+                    ),  # a proxy would read what goes over plain http, the key too
+                ),
             )
         return self._client
 
@@ -189,6 +210,17 @@ class Line:
             return secret_at(self._key_at)
         except UsageError as error:  # no seed is to blame
             raise ModelOutageError(str(error)) from None
+
+    async def up(self) -> bool:
+        """Whether the endpoint answers something else than a request for a reply."""
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                await self.client().get("/models", cast_to=httpx2.Response)
+        except openai.APIStatusError as error:
+            return error.status_code < 500
+        except _BROKEN:
+            return False
+        return True
 
     async def close(self) -> None:
         if self._client is not None:
@@ -200,13 +232,13 @@ class Line:
         try:
             body = json.loads(content)
             choices = [(_text(choice["message"]), _reason(choice)) for choice in body["choices"]]
-            usage = body.get("usage") or {}
+            usage: dict[str, Any] = body.get("usage") or _guessed(request, choices)
             prompt, completion = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
             cached = int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
             text, reason = choices[0]
         except (ValueError, LookupError, TypeError, AttributeError):
-            said = content[:_MESSAGE_CHARACTERS].decode("utf-8", "replace")
-            raise TransientModelError(self._clean(f"{self.url} answered 200 with {said!r}"), unsure=True) from None
+            said = self.clean(content.decode("utf-8", "replace"))[:_MESSAGE_CHARACTERS]
+            raise TransientModelError(f"{self.url} answered 200 with {said!r}", unsure=True) from None
         return Reply(
             request_id=request.id,
             text=text,
@@ -225,7 +257,7 @@ class Line:
 
     def said(self, status: int, message: str, headers: Mapping[str, str]) -> ModelError:
         """The error of engine.errors that a status other than 200 means."""
-        text = self._clean(f"{self.url} answered {status}: {message[:_MESSAGE_CHARACTERS]}")
+        text = f"{self.url} answered {status}: {self.clean(message)[:_MESSAGE_CHARACTERS]}"
         if status == 429 and "insufficient_quota" not in message:
             return RateLimitedError(text, retry_after(headers))
         if status in {408, 409} or status >= 500 or 300 <= status < 400:
@@ -236,8 +268,10 @@ class Line:
             return ModelOutageError(f"{text}; it {why}{key}: mend the job or the account, and run again")
         return RefusedRequestError(text)
 
-    def _clean(self, text: str) -> str:
-        return text.replace(self._key, "***") if self._key else text
+    def clean(self, text: str) -> str:
+        """The text without the key, should a provider have repeated it."""
+        key = self._key or self._secret()
+        return text.replace(key, "***") if key else text
 
 
 def _timeout(seconds: float) -> httpx2.Timeout:
@@ -287,9 +321,28 @@ def _reason(choice: Mapping[str, Any]) -> str:
     return "content_filter" if choice["message"].get("refusal") else str(choice.get("finish_reason") or "stop")
 
 
-def _chain(error: BaseException) -> str:
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def _root(error: BaseException) -> str:
+    """What the client wraps, or the error itself."""
     cause = error.__cause__ or error
-    return f"{type(cause).__name__}: {cause}"[:_MESSAGE_CHARACTERS]
+    return f"{type(cause).__name__}: {cause}"
+
+
+def _never_connected(error: BaseException) -> bool:
+    """Whether nothing can have been sent."""
+    return any(isinstance(cause, aiohttp.ClientConnectorError) for cause in _causes(error))
+
+
+def _guessed(request: Request, choices: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """The usage of a reply that tells none, so that budgets and rates still hold."""
+    asked = sum(len(m.content) for m in request.messages) // _CHARACTERS_PER_TOKEN
+    return {"prompt_tokens": asked, "completion_tokens": sum(len(t) for t, _ in choices) // _CHARACTERS_PER_TOKEN}
 
 
 def _is_closed(schema: Any) -> bool:

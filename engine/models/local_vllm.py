@@ -321,7 +321,7 @@ class VllmServer:
         self.base_url = f"http://127.0.0.1:{self._port}/v1"
 
     async def start(self) -> None:
-        """Raises ModelError with the last words of a server that does not come up within `startup_s`."""
+        """Raises ModelOutageError with the last words of a server that does not come up within `startup_s`."""
         _need_vllm()
         try:
             await self._rise()
@@ -346,9 +346,9 @@ class VllmServer:
         until = time.monotonic() + self._settings.startup_s
         while not await asyncio.to_thread(_healthy, self._port):
             if process.returncode is not None:
-                raise ModelError(f"{self.model}: the vLLM server ended while it started; {self._last_words()}")
+                raise ModelOutageError(f"{self.model}: the vLLM server ended while it started; {self._last_words()}")
             if time.monotonic() > until:
-                raise ModelError(
+                raise ModelOutageError(
                     f"{self.model}: the vLLM server does not answer after startup_s: {self._settings.startup_s:g} "
                     f"seconds; raise it if the weights are large; {self._last_words()}"
                 )

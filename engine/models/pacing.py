@@ -28,10 +28,15 @@ from engine.models.retry import LONGEST_PAUSE_S
 
 _BURST_S = 0.5
 _LIMITED_IN_A_ROW = 6
-_FAILED_IN_A_ROW = 10
+FAILED_IN_A_ROW = 10
+_FEW = 8
 _PROBES_S = (3.0, 6.0, 12.0, 15.0)
 _SPILL = 1.5
 _NEVER = float("inf")
+
+
+class FewAreStuckError(ModelOutageError):
+    """An outage that a handful of requests alone may have caused: each fails whenever it is sent."""
 
 
 class Bucket:
@@ -71,8 +76,9 @@ class Bucket:
 class Breaker:
     """Closed while an endpoint answers, open after failures in a row; then it is probed ever less often."""
 
-    def __init__(self) -> None:
+    def __init__(self, failures: int = FAILED_IN_A_ROW) -> None:
         self.opened: float | None = None
+        self._allowed = min(max(failures, 1), FAILED_IN_A_ROW)
         self._failures = self._probes = 0
         self._next = _NEVER
         self._probing = False
@@ -96,7 +102,7 @@ class Breaker:
             self.opened, self._failures, self._probes = None, 0, 0
             return
         self._failures += 1
-        if self.opened is None and self._failures >= _FAILED_IN_A_ROW:
+        if self.opened is None and self._failures >= self._allowed:
             self.opened, self._next = now, now + _PROBES_S[0]
         elif probe:
             self._probes += 1
@@ -109,11 +115,20 @@ class Breaker:
 
 
 class Endpoint:
-    """The state of one URL, as far as pacing goes. `client` belongs to whoever sends."""
+    """The state of one URL, as far as pacing goes. `failures` in a row open its breaker, FAILED_IN_A_ROW at most."""
 
-    def __init__(self, name: str, weight: float, most: int, rpm: float | None, tpm: float | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        weight: float,
+        most: int,
+        rpm: float | None,
+        tpm: float | None,
+        *,
+        failures: int = FAILED_IN_A_ROW,
+    ) -> None:
         self.name, self.weight = name, weight
-        self.concurrency, self.breaker = Concurrency(most), Breaker()
+        self.concurrency, self.breaker = Concurrency(most), Breaker(failures)
         self.requests, self.tokens = Bucket(rpm), Bucket(tpm)
         self.in_flight = 0
         self.paused_until = 0.0
@@ -268,13 +283,13 @@ class Pool:
         names = ", ".join(one.name for one in self.endpoints)
         paused = min(max(one.paused_until - now, 0.0) for one in self.endpoints)
         why = f"asks to wait {paused:.0f} s" if paused else f"has not answered for {self._outage_s:.0f} s"
-        error = ModelOutageError(
-            f"the endpoint {names} {why}; run again when it does (`patience.outage_s` is how long to wait)"
-        )
+        few = not paused and len(self._queue) + sum(one.in_flight for one in self.endpoints) <= _FEW
+        kind = FewAreStuckError if few else ModelOutageError
+        said = f"the endpoint {names} {why}; run again when it does (`patience.outage_s` is how long to wait)"
         while self._queue:
             waiter = self._queue.popleft()
             if not waiter.seat.done():
-                waiter.seat.set_exception(error)
+                waiter.seat.set_exception(kind(said))
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

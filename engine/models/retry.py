@@ -5,8 +5,8 @@
     400-class                                 is not tried again
     no endpoint up for `outage_s`             ends the run (engine.errors.ModelOutageError); no seed fails by it
 
-Promise: while a request waits it holds no place among those in flight; nothing is tried again beyond `deadline_s` after
-its first failure, by the monotonic clock. Price: 25 us of CPU a request.
+Promise: while a request waits it holds no place among those in flight; no retry is begun later than
+`deadline_s` after the first failure, by the monotonic clock. Price: 25 us of CPU a request.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ async def complete(model: Model, request: Request) -> Reply:
     except ModelError as error:
         error.unsure = error.unsure or tries.unsure > 0
         raise
-    return replace(reply, attempts=tries.failed + 1, unsure=tries.unsure) if tries.failed else reply
+    if not tries.failed:
+        return reply
+    return replace(reply, attempts=reply.attempts + tries.failed, unsure=reply.unsure + tries.unsure)
 
 
 class _Tries:

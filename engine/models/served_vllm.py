@@ -55,7 +55,11 @@ class ServedVllm:
             if self._hosted is None:
                 self._folder = Path(tempfile.mkdtemp(prefix="foil-vllm-"))
                 self._server = VllmServer(self._settings, self._folder)
-                await self._server.start()
+                try:
+                    await self._server.start()
+                except BaseException:
+                    shutil.rmtree(self._folder, ignore_errors=True)
+                    raise
                 key = self._folder / "key"
                 with os.fdopen(os.open(key, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
                     file.write(self._server.api_key)
