@@ -98,12 +98,15 @@ class Course:
         self._moved = asyncio.Event()
 
     def plan(self) -> dict[str, int] | None:
-        """The seeds and partitions of the whole run; None until the stream has ended or enough is accepted."""
+        """The seeds and partitions of the whole run; None until it is known where the run ends."""
         if self._enough():
             return {"seeds": self._before_turn, "partitions": self._turn}
-        if self._ended:
-            return {"seeds": self._read, "partitions": -(-self._read // self._limits.partition_seeds)}
-        return None
+        if not self._ended:
+            return None
+        partitions = -(-self._read // self._limits.partition_seeds)
+        if self._limits.accept is not None and self._turn < partitions:
+            return None  # what is still to be committed may bring enough
+        return {"seeds": self._read, "partitions": partitions}
 
     def seeds_known(self) -> int:
         """The seeds that are read or committed so far."""
