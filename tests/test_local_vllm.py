@@ -50,13 +50,13 @@ def needs_vllm(test):
 
 class Judgement(BaseModel):
     relevant: bool
-    reason: str = Field(max_length=20)
+    reason: str = Field(max_length=20, pattern=r"^[a-z ]{0,20}$")  # a random model would write control characters
     grade: int = Field(ge=0, le=3)
 
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory):
-    """A folder with a Qwen2 of two layers and random weights, and a byte-level BPE trained on our own README."""
+    """A folder with a Qwen2 of two layers and random weights, and a byte-level BPE trained on our licence."""
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
@@ -66,7 +66,7 @@ def tiny_model(tmp_path_factory):
     marks = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     bpe.train_from_iterator(
-        [(REPO / "README.md").read_text()],
+        [(REPO / "LICENSE").read_text()],
         trainers.BpeTrainer(vocab_size=1024, special_tokens=marks, initial_alphabet=alphabet, show_progress=False),
     )
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token=marks[2], pad_token=marks[0])
