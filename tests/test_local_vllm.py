@@ -50,7 +50,7 @@ def needs_vllm(test):
 
 class Judgement(BaseModel):
     relevant: bool
-    reason: str = Field(max_length=20, pattern=r"^[a-z ]{0,20}$")  # a random model would write control characters
+    reason: str = Field(pattern=r"^[a-z ]{0,20}$")  # a random model would write control characters
     grade: int = Field(ge=0, le=3)
 
 
@@ -577,7 +577,7 @@ def kill(*processes):
 def test_serve_true_is_asked_as_a_hosted_model_and_survives_a_kill(loop, settings):
     from engine.models.served_vllm import ServedVllm
 
-    before = descendants("leash.py")
+    before = {*descendants("vllm.entrypoints"), *descendants("leash.py")}
     served = ServedVllm(settings.model_copy(update={"serve": True}))
 
     async def drill():
@@ -587,14 +587,15 @@ def test_serve_true_is_asked_as_a_hosted_model_and_survives_a_kill(loop, setting
             for i in range(IN_FLIGHT)
         ]
         await asyncio.sleep(1.0)
-        kill(*(process for process in descendants("vllm.entrypoints") if "leash" not in " ".join(process.cmdline())))
+        ours = {*descendants("vllm.entrypoints")} - before
+        kill(*(process for process in ours if "leash" not in " ".join(process.cmdline())))
         return first, await asyncio.gather(*tasks)
 
     first, replies = loop.run(drill())
     Judgement.model_validate_json(first.text)
     assert [reply.completion_tokens for reply in replies] == [700] * IN_FLIGHT
     assert max(reply.attempts for reply in replies) >= 2
-    started, folder = {*descendants("vllm.entrypoints"), *descendants("leash.py")} - {*before}, served._folder
+    started, folder = {*descendants("vllm.entrypoints"), *descendants("leash.py")} - before, served._folder
     loop.run(served.close())
     assert gone(started)
     assert not folder.exists()
