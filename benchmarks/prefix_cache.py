@@ -17,11 +17,16 @@ import importlib.util
 import json
 import os
 import random
+import sys
 import tempfile
+from pathlib import Path
 
 from engine.models.local_vllm import LocalVllm, LocalVllmSettings
 from engine.models.params import Params
 from engine.topic import Message, Request
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+from tiny_model import make_tiny_model
 
 RULES = """You help to build a collection for testing whether a search engine follows instructions.
 You are shown a query and a passage that answers it. Keep to these rules in all that you write.
@@ -94,38 +99,6 @@ async def count(folder: str, seeds: int, *, shared_first: bool) -> tuple[int, in
         await model.close()
 
 
-def make_model(folder: str) -> None:
-    """A Qwen2 of two layers with random weights, and a tokenizer trained on the prompts themselves."""
-    import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
-
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer, bpe.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=4096, special_tokens=["<|end|>"], initial_alphabet=alphabet, show_progress=False
-    )
-    bpe.train_from_iterator([text for seed in range(20) for text in prompts_of(seed, shared_first=True)], trainer)
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|end|>", pad_token="<|end|>")
-    tokenizer.chat_template = "{% for turn in messages %}{{ turn['role'] }}: {{ turn['content'] }}\n{% endfor %}"
-    config = Qwen2Config(
-        vocab_size=bpe.get_vocab_size(),
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=4096,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=None,
-    )
-    torch.manual_seed(0)
-    Qwen2ForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=20)
@@ -138,7 +111,8 @@ def main() -> None:
     os.environ |= {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"}
     seeds = 5 if told.quick else told.seeds
     with tempfile.TemporaryDirectory() as folder:
-        make_model(folder)
+        texts = [text for seed in range(20) for text in prompts_of(seed, shared_first=True)]
+        make_tiny_model(Path(folder), texts, words=4096, context=4096)
         (prompt, ours), (_, naive) = (asyncio.run(count(folder, seeds, shared_first=first)) for first in (True, False))
     found = {
         "seeds": seeds,

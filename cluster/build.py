@@ -12,7 +12,7 @@ from cluster.catalog import MODELS, Surroundings
 from cluster.job import Job
 from datasets_out.commits import CommitLog
 from engine.ids import canonical_json, sha256_hex
-from engine.journal import Library
+from engine.journal import PaidReplies
 from engine.protocols import Model, Parts, Recipe, Screen, SeedReader, Validator
 from engine.seeds.catalog import open_seeds
 from engine.settings import Settings
@@ -54,7 +54,7 @@ def build_parts(job: Job, reuse: Sequence[Path] = ()) -> Parts:
         parse=parse_reply,
         store=CommitLog(job.out),
         out=str(job.out),
-        library=Library([out / "journal" for out in reuse]) if reuse else None,
+        paid=PaidReplies([out / "journal" for out in reuse]) if reuse else None,
     )
 
 

@@ -34,7 +34,7 @@ from engine.errors import (
     WithheldReplyError,
 )
 from engine.ids import canonical_json
-from engine.journal import Journal, Library
+from engine.journal import Journal, PaidReplies
 from engine.marking import SeedClock
 from engine.models import retry
 from engine.protocols import Answer, Model, Prompt
@@ -48,14 +48,14 @@ _CORRECTION = (
 
 
 class Desk:
-    """Where the seeds of one partition get their requests answered. `owner` names the worker that spends; `library`
+    """Where the seeds of one partition get their requests answered. `owner` names the worker that spends; `paid`
     holds what other runs have paid for.
 
     `stopped` is the error that ends the run, so that no recipe can swallow it and go on.
     """
 
-    def __init__(self, journal: Journal, purse: Purse, owner: str, library: Library | None = None) -> None:
-        self._journal, self._purse, self._owner, self._library = journal, purse, owner, library
+    def __init__(self, journal: Journal, purse: Purse, owner: str, paid: PaidReplies | None = None) -> None:
+        self._journal, self._purse, self._owner, self._earlier = journal, purse, owner, paid
         self.stopped: FoilError | None = None
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -70,7 +70,7 @@ class Desk:
                 raise
 
     async def _reused(self, request: Request) -> Reply | None:
-        reply = self._library.get(request.id) if self._library else None
+        reply = self._earlier.get(request.id) if self._earlier else None
         if reply:
             await self._journal.put(reply)
         return reply
@@ -110,11 +110,12 @@ class Desk:
 class Asker:
     """The `ask` of one seed, an engine.protocols.Ask. `calls` are those made so far, in order."""
 
-    def __init__(  # noqa: PLR0917 - what every seed's `ask` is made of
+    def __init__(
         self,
         desk: Desk,
         models: Mapping[str, Model],
         parse: Callable[[str, type[Any]], Any],
+        *,
         repair_attempts: int,
         seed_id: str = "",
         clock: SeedClock | None = None,
@@ -126,6 +127,11 @@ class Asker:
     async def __call__(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> Answer:
         first, _ = await self._answered(prompt, answer, role)
         return first
+
+    async def scored(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> tuple[Answer, Any]:
+        """The answer, and the provider's logprobs of it, if it gives any."""
+        found, reply = await self._answered(prompt, answer, role)
+        return found, reply.logprobs
 
     async def votes(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> list[Answer]:
         """Every readable choice of an `n > 1` prompt; the first is corrected where it must be."""
@@ -162,10 +168,19 @@ class Asker:
         self, model: Model, prompt: Prompt, messages: tuple[Message, ...], answer: type[BaseModel]
     ) -> Reply:
         params: Mapping[str, Any] = {**getattr(model, "params", {}), **prompt.params}
+        free = getattr(model, "free", False)
         request = Request(
-            model.name, messages, params, schema_of(answer), prompt.task, prompt.template, prompt.inputs, self._seed_id
+            model.name,
+            messages,
+            params,
+            schema_of(answer),
+            prompt.task,
+            prompt.template,
+            prompt.inputs,
+            self._seed_id,
+            facts=prompt.facts if free else {},
         )
-        if getattr(model, "free", False):
+        if free:
             reply = await self._desk.answer(model, request)
         else:
             with self._clock.stopped():

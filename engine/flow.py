@@ -115,7 +115,7 @@ class Flow:
 
     def _begin(self, partition: Partition, condemned: Mapping[str, Ending]) -> _Making:
         journal = Journal(Path(self._parts.out) / "journal", partition.index, f"{os.getpid()}-{secrets.token_hex(6)}")
-        making = _Making(partition, condemned, journal, Desk(journal, self._purse, self._owner, self._parts.library))
+        making = _Making(partition, condemned, journal, Desk(journal, self._purse, self._owner, self._parts.paid))
         self._makings[partition.index] = making
         return making
 
@@ -183,8 +183,8 @@ class Flow:
         return marked(topic, verdicts, [*calls, *ask.calls], failure)
 
     def _asker(self, making: _Making, seed_id: str, clock: SeedClock) -> Asker:
-        parts = self._parts
-        return Asker(making.desk, parts.models, parts.parse, parts.repair_attempts, seed_id, clock)
+        parts, repairs = self._parts, self._parts.repair_attempts
+        return Asker(making.desk, parts.models, parts.parse, repair_attempts=repairs, seed_id=seed_id, clock=clock)
 
 
 async def _judged(validator: Validator, topic: Topic, ask: Ask, verdicts: list[Verdict]) -> Topic:

@@ -148,7 +148,7 @@ class Journal:
         )
 
 
-class Library:
+class PaidReplies:
     """The replies that other runs have paid for, found by request id (`foil run --reuse OUT`).
 
     Price: their segments are read once, at the first question; then 200 bytes of memory a reply, and one read each.

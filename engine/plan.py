@@ -17,7 +17,7 @@ import secrets
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -139,8 +139,8 @@ class _Sampled(Asker):
     """An `ask` that really asks; what it journals, the run will find."""
 
     def __init__(self, parts: Parts, journal: Journal, purse: Purse, seed: Seed) -> None:
-        desk = Desk(journal, purse, "plan", parts.library)
-        super().__init__(desk, parts.models, parts.parse, parts.repair_attempts, seed.id)
+        desk = Desk(journal, purse, "plan", parts.paid)
+        super().__init__(desk, parts.models, parts.parse, repair_attempts=parts.repair_attempts, seed_id=seed.id)
         self._parts, self._journal, self._seed = parts, journal, seed
         self._role_of: dict[str, str] = {}
 
@@ -172,17 +172,29 @@ class _Imagined:
         model = self._parts.models[role]
         params = {**getattr(model, "params", {}), **prompt.params}
         request = Request(
-            model.name, prompt.messages, params, schema_of(answer), prompt.task, prompt.template, prompt.inputs
+            model.name,
+            prompt.messages,
+            params,
+            schema_of(answer),
+            prompt.task,
+            prompt.template,
+            prompt.inputs,
+            self._seed.id,
+            facts=prompt.facts if getattr(model, "free", False) else {},
         )
-        library = self._parts.library
-        reply = self._journal.get(request.id) or (library.get(request.id) if library else None)
+        paid = self._parts.paid
+        reply = self._journal.get(request.id) or (paid.get(request.id) if paid else None)
         if reply:
             self._planned.append(_known(self._seed, role, prompt.task, prompt.template, model=model, reply=reply))
         else:
-            reply = await self._stand_in.complete(request)
+            reply = await self._stand_in.complete(replace(request, facts=prompt.facts))
             self._planned.append(_guessed(self._seed, role, prompt, model=model, reply=reply))
         parsed: Answer = self._parts.parse(reply.text, answer)
         return parsed
+
+    async def scored(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> tuple[Answer, Any]:
+        """Without logprobs."""
+        return await self(prompt, answer, role=role), None
 
     async def votes(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> list[Answer]:
         """One vote stands for all."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from engine.journal import Library
+from engine.journal import PaidReplies
 from engine.topic import Message, Reply, Request, Seed, Topic, Verdict
 
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -21,7 +21,8 @@ Answer = TypeVar("Answer", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A rendered prompt: `task` names what is asked, `template` is `name@hash`, `inputs` the values rendered.
+    """A rendered prompt: `task` names what is asked, `template` is `name@hash`, `inputs` the values rendered, `facts`
+    what the embedded rule writer may know besides (engine.topic.Request).
 
     `params` go over the model's own (e.g. {"n": 3, "temperature": 1.0} for three votes).
     """
@@ -31,6 +32,7 @@ class Prompt:
     messages: tuple[Message, ...]
     inputs: Mapping[str, Any] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Ask(Protocol):
@@ -38,11 +40,15 @@ class Ask(Protocol):
 
     Raises UnreadableReplyError after the last correction turn, RefusedRequestError for a refused request,
     BudgetSpentError when the budget is used up. `votes` returns every choice of an `n > 1` prompt that can be read, the
-    first of them corrected where it must be.
+    first of them corrected where it must be. `scored` returns the answer with the provider's logprobs of
+    it, None where there are none.
     """
 
     def __call__(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> Awaitable[Answer]: ...
     def votes(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> Awaitable[list[Answer]]: ...
+    def scored(
+        self, prompt: Prompt, answer: type[Answer], *, role: str = "writer"
+    ) -> Awaitable[tuple[Answer, Any]]: ...
 
 
 class Model(Protocol):
@@ -138,7 +144,7 @@ class Store(Protocol):
 class Parts:
     """The concrete parts of one run, built once in each worker process by `cluster.build`.
 
-    `library` holds replies that other runs have paid for.
+    `paid` holds replies that other runs have paid for.
     """
 
     recipe: Recipe
@@ -148,4 +154,4 @@ class Parts:
     store: Store
     out: str
     repair_attempts: int = 1
-    library: Library | None = None
+    paid: PaidReplies | None = None

@@ -11,7 +11,7 @@ in the inputs and needs no clock. A value that is not given, or given and not us
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -67,8 +67,8 @@ class Template:
     variables: frozenset[str]
     parts: tuple[tuple[Role, jinja2.Template], ...]
 
-    def render(self, **inputs: Any) -> Prompt:
-        """The prompt with these inputs; they must be exactly the template's variables."""
+    def render(self, facts: Mapping[str, Any] | None = None, /, **inputs: Any) -> Prompt:
+        """The prompt with these inputs; they must be exactly the template's variables. `facts` are not rendered."""
         if inputs.keys() != self.variables:
             missing, unused = self.variables - inputs.keys(), inputs.keys() - self.variables
             raise UsageError(
@@ -81,7 +81,9 @@ class Template:
             text = self._text(part, inputs, room)
             room -= len(text)
             messages.append(Message(role, text))
-        return Prompt(self.name.replace("/", "."), f"{self.name}@{self.digest}", tuple(messages), inputs)
+        return Prompt(
+            self.name.replace("/", "."), f"{self.name}@{self.digest}", tuple(messages), inputs, facts=facts or {}
+        )
 
     def _text(self, part: jinja2.Template, inputs: dict[str, Any], room: int) -> str:
         pieces = []

@@ -54,7 +54,7 @@ class RuleWriter:
                 f"the rule writer has no rules for the task {request.task!r}; it knows {', '.join(_TASKS)}. "
                 "Name a hosted or local model for this recipe"
             )
-        return Reply(request.id, write(request.inputs), model=self.name)
+        return Reply(request.id, write({**request.inputs, **request.facts}), model=self.name)
 
 
 class _TopicWriter:

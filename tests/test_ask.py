@@ -53,7 +53,7 @@ class Script:
 
 def asker(folder, model, *, repairs=1, budget=None, reader=parse, writer="a"):
     desk = Desk(Journal(folder, 0, writer), budget or Budget(BudgetSettings()), "me")
-    return Asker(desk, {"writer": model}, reader, repairs)
+    return Asker(desk, {"writer": model}, reader, repair_attempts=repairs)
 
 
 def test_an_answer_is_typed_and_its_call_is_kept(tmp_path):

@@ -19,20 +19,18 @@ from pathlib import Path
 import openai
 import pytest
 from pydantic import BaseModel, Field
+from tiny_model import make_tiny_model
 
 from engine.errors import ModelError, ModelOutageError, RefusedRequestError, TransientModelError, UsageError
 from engine.models import local_vllm
-from engine.models.local_vllm import LocalVllm, LocalVllmSettings, VllmServer, engine_arguments, server_flags
+from engine.models.local_vllm import LocalVllm, LocalVllmSettings, engine_arguments
 from engine.models.params import Params
 from engine.models.retry import complete
+from engine.models.served_vllm import VllmServer, server_flags
 from engine.topic import Message, Request
 
 REPO = Path(__file__).resolve().parent.parent
 HAS_VLLM = importlib.util.find_spec("vllm") is not None
-CHAT = (
-    "{% for turn in messages %}<|im_start|>{{ turn['role'] }}\n{{ turn['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "HF_HUB_OFFLINE": "1",
@@ -57,36 +55,8 @@ class Judgement(BaseModel):
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory):
     """A folder with a Qwen2 of two layers and random weights, and a byte-level BPE trained on our licence."""
-    import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
-
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer, bpe.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    marks = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    bpe.train_from_iterator(
-        [(REPO / "LICENSE").read_text()],
-        trainers.BpeTrainer(vocab_size=1024, special_tokens=marks, initial_alphabet=alphabet, show_progress=False),
-    )
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token=marks[2], pad_token=marks[0])
-    tokenizer.chat_template = CHAT
-    torch.manual_seed(0)
-    config = Qwen2Config(
-        vocab_size=bpe.get_vocab_size(),
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=2048,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=None,
-    )
     folder = tmp_path_factory.mktemp("tiny")
-    Qwen2ForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    make_tiny_model(folder, [(REPO / "LICENSE").read_text()])
     return folder
 
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from cluster.commands import app
 from engine.budget import Budget
-from engine.journal import Library
+from engine.journal import PaidReplies
 from engine.limits import BudgetSettings, Limits, RuntimeSettings
 from engine.plan import look, look_ahead, stages
 from engine.run_local import run
@@ -80,10 +80,10 @@ def test_a_task_without_a_stand_in_is_named(tmp_path):
 def test_the_replies_of_another_run_are_taken_over_and_not_paid(tmp_path):
     bill, first, second = tmp_path / "bill", opened(tmp_path / "first"), opened(tmp_path / "second")
     run(Numbers(30), (), lambda: build(first, model=Echo(bill)), LIMITS, RuntimeSettings(), quiet)
-    library = Library([first / "journal"])
+    paid = PaidReplies([first / "journal"])
 
     def parts():
-        return replace(build(second, model=Echo(bill)), library=library)
+        return replace(build(second, model=Echo(bill)), paid=paid)
 
     summary = run(Numbers(40), (), parts, Limits(partition_seeds=7), RuntimeSettings(), quiet)
     assert (summary.complete, summary.counts.calls) == (True, 10)

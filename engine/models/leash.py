@@ -58,10 +58,10 @@ def _follow(parent: int) -> None:
 
 
 def _spawned(parents: set[int]) -> Iterator[tuple[int, str]]:
-    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):  # noqa: PTH208 - as below
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
         mother, start = _stat(pid)
         if mother in parents:
-            with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123 - as below
+            with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
                 title = file.read()
                 if any(mark in title for mark in _OURS):
                     yield pid, start
@@ -70,7 +70,7 @@ def _spawned(parents: set[int]) -> Iterator[tuple[int, str]]:
 def _stat(pid: int) -> tuple[int, str]:
     """The parent of a process, and when it began, in the kernel's ticks; (0, "") if it has ended."""
     try:
-        with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123 - pathlib would be half of what this script loads
+        with open(f"/proc/{pid}/stat") as file:
             fields = file.read().rpartition(") ")[2].split()
     except OSError:
         return 0, ""

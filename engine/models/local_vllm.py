@@ -1,9 +1,8 @@
-"""A model that vLLM runs on this machine: its engine inside this process, or a server of ours on loopback.
+"""A model that vLLM runs on this machine, its engine driven from this process (its server: `served_vllm`).
 
-    LocalVllm     vLLM's async engine, made by the first request; the weights live in a process of the engine's own
-    VllmServer    the OpenAI-compatible server of the same engine, started, watched, and ended with this process
+The first request makes the engine; the weights live in a process of the engine's own.
 
-Promise: an engine or server that dies is made anew, at most `restarts` times, and what was in flight may be sent again;
+Promise: an engine that dies is made anew, at most `restarts` times, and what was in flight may be sent again;
 nothing of it outlives this process. What the job says is what is sampled: the sampling defaults that come with a model
 are not used. JSON that a schema asks for comes without blanks between its parts, so that no reply ends in them.
 Price: seconds to minutes until the first reply. vLLM is imported by the first request (`pip install 'foil-ir[vllm]'`).
@@ -12,20 +11,14 @@ Price: seconds to minutes until the first reply. vLLM is imported by the first r
 from __future__ import annotations
 
 import asyncio
-import http.client
 import importlib.util
-import json
 import logging
 import multiprocessing
 import os
-import secrets
-import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -38,10 +31,7 @@ from engine.settings import Settings
 from engine.topic import Reply, Request
 
 LOG = logging.getLogger(__name__)
-_LOOK_S = 0.25
-_HEALTH_S = 5.0
 _STOP_S = 15.0
-_LAST_LINES = 30
 
 
 class LocalVllmSettings(Settings):
@@ -156,7 +146,7 @@ class LocalVllm:
                     f"{self.name}: the engine died {self._starts} times (restarts: {self._settings.restarts}); look "
                     "for its last words on stderr, and for the kernel's about memory; then run again"
                 )
-            _need_vllm()
+            need_vllm()
             self._starts += 1
             try:
                 self._engine = await asyncio.to_thread(_started, self._settings)
@@ -178,8 +168,8 @@ class LocalVllm:
                 await asyncio.to_thread(engine.shut)
 
     async def _generated(self, llm: Any, request: Request) -> Any:
-        from vllm.lora.request import LoRARequest  # type: ignore[import-not-found]  # noqa: PLC0415
-        from vllm.renderers.params import ChatParams  # type: ignore[import-not-found]  # noqa: PLC0415
+        from vllm.lora.request import LoRARequest
+        from vllm.renderers.params import ChatParams
 
         turns = [{"role": turn.role, "content": turn.content} for turn in request.messages]
         chat = ChatParams(chat_template_kwargs=_template_values(request.params))
@@ -211,7 +201,8 @@ class LocalVllm:
         )
 
 
-def _need_vllm() -> None:
+def need_vllm() -> None:
+    """Raises UsageError where vLLM is not installed."""
     if importlib.util.find_spec("vllm") is None:
         raise UsageError(
             "kind: local_vllm needs vLLM, which is not installed; pip install 'foil-ir[vllm]' on a machine with GPUs, "
@@ -219,7 +210,7 @@ def _need_vllm() -> None:
         )
 
 
-def _environment(settings: LocalVllmSettings) -> dict[str, str]:
+def environment(settings: LocalVllmSettings) -> dict[str, str]:
     """What vLLM reads from the environment, under what the user has set there. It is quiet, and calls nobody."""
     ours = {
         "VLLM_NO_USAGE_STATS": "1",
@@ -232,11 +223,11 @@ def _environment(settings: LocalVllmSettings) -> dict[str, str]:
 
 def _started(settings: LocalVllmSettings) -> _Engine:
     """A new engine, whose processes are killed if this one is. Takes seconds to minutes: run it in a thread."""
-    os.environ.update(_environment(settings))
-    from vllm.engine.arg_utils import AsyncEngineArgs  # type: ignore[import-not-found]  # noqa: PLC0415
-    from vllm.v1.engine.async_llm import AsyncLLM  # type: ignore[import-not-found]  # noqa: PLC0415
+    os.environ.update(environment(settings))
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.v1.engine.async_llm import AsyncLLM
 
-    leash = subprocess.Popen(_leash("follow"), stdin=subprocess.DEVNULL)
+    leash = subprocess.Popen(leash_command("follow"), stdin=subprocess.DEVNULL)
     try:
         named = {"disable_log_stats": True, **engine_arguments(settings)}
         return _Engine(AsyncLLM.from_engine_args(AsyncEngineArgs(**named)), leash)
@@ -246,7 +237,8 @@ def _started(settings: LocalVllmSettings) -> _Engine:
         raise
 
 
-def _leash(*words: str) -> list[str]:
+def leash_command(*words: str) -> list[str]:
+    """The command that ends processes when this one has gone (engine/models/leash.py)."""
     return [sys.executable, "-I", "-S", str(Path(__file__).with_name("leash.py")), str(os.getpid()), *words]
 
 
@@ -257,7 +249,7 @@ def _template_values(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sampling(request: Request) -> Any:
-    from vllm.sampling_params import (  # type: ignore[import-not-found]  # noqa: PLC0415
+    from vllm.sampling_params import (
         RequestOutputKind,
         SamplingParams,
         StructuredOutputsParams,
@@ -289,7 +281,7 @@ def _logprobs(choice: Any, top: int) -> dict[str, Any] | None:
 
 def _named(name: str, error: Exception) -> ModelError:
     """vLLM's error as one of ours: what the request is to blame for is refused, the rest may pass."""
-    from vllm.exceptions import VLLMClientError  # type: ignore[import-not-found]  # noqa: PLC0415
+    from vllm.exceptions import VLLMClientError
 
     cause = error.__cause__ if isinstance(error.__cause__, ValueError | TypeError) else error
     if isinstance(cause, VLLMClientError | ValueError | TypeError):
@@ -299,149 +291,3 @@ def _named(name: str, error: Exception) -> ModelError:
 
 def _said(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:500]
-
-
-class VllmServer:
-    """vLLM's OpenAI-compatible server on loopback, behind a key of this run's own.
-
-    `start` returns when it answers. From then on it is watched and, where it dies, started again at the same address,
-    at most `restarts` times. `alive` says whether it answers now; it raises ModelOutageError once it is given up.
-    `folder` (a private one) takes its log. The key goes through the environment: arguments are for all to see.
-    """
-
-    def __init__(self, settings: LocalVllmSettings, folder: Path) -> None:
-        self.model = model_name(settings)
-        self.api_key = secrets.token_urlsafe(32)
-        self.log = folder / "vllm.log"
-        self._settings = settings
-        self._port = _free_port()
-        self._process: asyncio.subprocess.Process | None = None
-        self._watch: asyncio.Task[None] | None = None
-        self._given_up: ModelOutageError | None = None
-        self.base_url = f"http://127.0.0.1:{self._port}/v1"
-
-    async def start(self) -> None:
-        """Raises ModelOutageError with the last words of a server that does not come up within `startup_s`."""
-        _need_vllm()
-        try:
-            await self._rise()
-        except BaseException:
-            await self.close()
-            raise
-        self._watch = asyncio.create_task(self._watched())
-
-    async def alive(self) -> bool:
-        if self._given_up:
-            raise self._given_up
-        return await asyncio.to_thread(_healthy, self._port)
-
-    async def close(self) -> None:
-        if self._watch:
-            self._watch.cancel()
-            await asyncio.wait([self._watch])
-        await self._end()
-
-    async def _rise(self) -> None:
-        self._process = process = await self._launched()
-        until = time.monotonic() + self._settings.startup_s
-        while not await asyncio.to_thread(_healthy, self._port):
-            if process.returncode is not None:
-                raise ModelOutageError(f"{self.model}: the vLLM server ended while it started; {self._last_words()}")
-            if time.monotonic() > until:
-                raise ModelOutageError(
-                    f"{self.model}: the vLLM server does not answer after startup_s: {self._settings.startup_s:g} "
-                    f"seconds; raise it if the weights are large; {self._last_words()}"
-                )
-            await asyncio.sleep(_LOOK_S)
-
-    async def _launched(self) -> asyncio.subprocess.Process:
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            return await asyncio.create_subprocess_exec(
-                *_leash("run"),
-                *(
-                    sys.executable,
-                    "-m",
-                    "vllm.entrypoints.openai.api_server",
-                    "--host",
-                    "127.0.0.1",
-                    "--port",
-                    str(self._port),
-                ),
-                *server_flags(self._settings),
-                env={**_environment(self._settings), "VLLM_API_KEY": self.api_key, "PYTHONUNBUFFERED": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        finally:
-            os.close(log)
-
-    async def _watched(self) -> None:
-        """Starts the server again whenever it has ended, until `restarts` are used up."""
-        assert self._process
-        for start in range(1, self._settings.restarts + 1):
-            await self._process.wait()
-            LOG.warning("%s: the vLLM server died; restart %d of %d", self.model, start, self._settings.restarts)
-            await self._end()
-            try:
-                await self._rise()
-            except ModelError as error:
-                LOG.warning("%s", error)
-        await self._process.wait()
-        self._given_up = ModelOutageError(
-            f"{self.model}: the vLLM server died more than restarts: {self._settings.restarts} times; "
-            f"{self._last_words()}"
-        )
-
-    async def _end(self) -> None:
-        """Ends the server and all that it started: asked first, then killed."""
-        if self._process is None:
-            return
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGTERM)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._process.wait(), _STOP_S)
-            os.killpg(self._process.pid, signal.SIGKILL)
-        await self._process.wait()
-
-    def _last_words(self) -> str:
-        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
-        return "\n".join([f"the end of its log {self.log}:", *lines[-_LAST_LINES:]])
-
-
-def server_flags(settings: LocalVllmSettings) -> list[str]:
-    """The settings as flags of vLLM's server. It tells how much of a prompt was cached, and logs no requests."""
-    name = model_name(settings)
-    flags = {**engine_arguments(settings), "enable_prompt_tokens_details": True, "disable_uvicorn_access_log": True}
-    if settings.lora:
-        flags["lora_modules"] = {"name": name, "path": settings.lora}
-    else:
-        flags["served_model_name"] = name
-    return [word for key, value in flags.items() for word in _flag(key.replace("_", "-"), value)]
-
-
-def _flag(name: str, value: Any) -> list[str]:
-    if isinstance(value, bool):
-        return [f"--{name}" if value else f"--no-{name}"]
-    return [f"--{name}", json.dumps(value) if isinstance(value, dict | list) else str(value)]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _healthy(port: int) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_HEALTH_S)
-    try:
-        connection.request("GET", "/health")
-        return connection.getresponse().status == http.HTTPStatus.OK
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
