@@ -23,13 +23,14 @@ from engine.settings import Settings
 from engine.topic import Intent, IntentRole, Judgment, Passage, PassageRole, Seed, Topic, intent_id, topic_id
 from prompts.blocks import cut
 from prompts.constraints import Constraint, all_hold, body, dump_constraints
+from prompts.evidence import Evidence, dump_evidence, evidence_in
 from prompts.families import FAMILIES
 from prompts.finders import folded
 from prompts.instructions import LENGTHS, STYLES
 from prompts.render import load
 from prompts.topic_answer import Blocks, Instruction, OtherQuery, TopicAnswer, View
 
-VERSION = "1"
+VERSION = "2"
 """Raised when the same seed, settings and template would give other topics."""
 
 WEIGHTS: Mapping[str, float] = {
@@ -122,7 +123,8 @@ class Verifiable:
         answer = await ask(prompt, TopicAnswer)
         if answer.refusal:
             raise Rejected(answer.refusal, f"no two views of {len(positives)} positive passage(s) can be told apart")
-        return [_Build(seed, answer, Blocks([*positives, *negatives]), drawn).topic(self._settings.negatives)]
+        build = _Build(seed, answer, Blocks([*positives, *negatives]), drawn, evidence_in(positives))
+        return [build.topic(self._settings.negatives)]
 
     def _draw(self, seed: Seed) -> Mapping[str, Any]:
         """Everything that varies between topics, from the hash of the seed alone."""
@@ -153,8 +155,10 @@ def _distinct(passages: Sequence[Passage]) -> list[Passage]:
 class _Build:
     """A topic from an answer, every claim checked."""
 
-    def __init__(self, seed: Seed, answer: TopicAnswer, blocks: Blocks, drawn: Mapping[str, Any]) -> None:
-        self._seed, self._answer, self._blocks, self._drawn = seed, answer, blocks, drawn
+    def __init__(
+        self, seed: Seed, answer: TopicAnswer, blocks: Blocks, drawn: Mapping[str, Any], evidence: Evidence
+    ) -> None:
+        self._seed, self._answer, self._blocks, self._drawn, self._evidence = seed, answer, blocks, drawn, evidence
         self._id = topic_id("verifiable", seed)
         self._intents: dict[str, Intent] = {}
         self._judgments: list[Judgment] = []
@@ -188,7 +192,8 @@ class _Build:
             self._judge(intent, d_plus, sign, "rule")
             self._judge(intent, d_minus, -sign, "rule")
         if p2 is not None and answer.other is not None:
-            elsewhere = self._intent("poisoned_query", answer.instruction, answer.other.query)
+            answering = evidence_in([self._blocks.owner(answer.other.view)])
+            elsewhere = self._intent("poisoned_query", answer.instruction, answer.other.query, answering)
             self._judge(elsewhere, p2, 1, "construction")
             self._judge(elsewhere, d_plus, -1, "construction")
         return self._finished([d_plus, d_minus, *([p2] if p2 else []), *others], p2 is not None)
@@ -233,11 +238,11 @@ class _Build:
             raise Rejected("constraint_not_held", "the other query's passage does not obey the instruction")
         return passage
 
-    def _intent(self, role: IntentRole, instruction: Instruction | None, query: str) -> Intent:
+    def _intent(self, role: IntentRole, instruction: Instruction | None, query: str, evidence: Evidence = ()) -> Intent:
         wording = instruction.wording if instruction else ""
-        attributes = {}
+        attributes = {"evidence": dump_evidence(evidence or self._evidence)}
         if instruction:
-            attributes = {"constraints": dump_constraints([d.constraint() for d in instruction.constraints])}
+            attributes["constraints"] = dump_constraints([d.constraint() for d in instruction.constraints])
             if role != "poisoned_instruction":
                 attributes |= {"length_format": self._drawn["length"], "style": self._drawn["style"]}
         intent = Intent(intent_id(self._id, wording, query), role, wording, query, attributes)
