@@ -13,22 +13,21 @@ from random import Random
 from typing import Any, TypeVar
 
 from engine.errors import RefusedRequestError
-from engine.topic import Passage, Reply, Request
-from prompts.blocks import Cut, stems
-from prompts.constraints import Constraint, all_hold, body
-from prompts.families import FAMILIES, Kind
-from prompts.finders import folded
-from prompts.instructions import LENGTHS, STYLES, Length, Style, compose, pick
-from prompts.pairs import NO_LOANS, VISIBLE, Pair, PairFinder
+from engine.topic import Reply, Request
+from prompts.blocks import Cut
+from prompts.constraints import Constraint
+from prompts.elsewhere import Elsewhere
+from prompts.families import Kind
+from prompts.instructions import LENGTHS, STYLES, Length, Style, compose
+from prompts.pairs import Pair, PairFinder
+from prompts.rule_judge import TASKS as JUDGING
+from prompts.rule_published import PUBLISHED_TASKS
 from prompts.topic_answer import Demand, Instruction, OtherQuery, TopicAnswer
 
 T = TypeVar("T")
 
 _TRIES = 4
 """Pairs tried for a second view with a demand of its own, before one is taken that has none."""
-
-_ONE_PHRASE = ("information about {a}", "{a}", "facts on {a}", "{a} explained")
-_TWO_PHRASES = ("{a} and {b}", "{a}, {b}", "{a} in connection with {b}", "information about {a} and {b}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +116,7 @@ class _TopicWriter:
             if self._denied:
                 pair, instruction, reverse, poison = pair.turned(), reverse, mine, mine[:1]
         kind = pair.kinds[0]
+        found = Elsewhere(self._query, self._negatives, self._finder, self._rng).find(pair, instruction)
         return TopicAnswer(
             first=pair.first,
             second=pair.second,
@@ -125,7 +125,7 @@ class _TopicWriter:
             poison=self._instruction(
                 poison, self._another(LENGTHS, self._length), self._another(STYLES, self._style), kind
             ),
-            other=self._other(pair, instruction),
+            other=OtherQuery(query=found.query, view=found.view) if found else None,
         )
 
     def _another(self, options: Sequence[T], but: T) -> T:
@@ -136,51 +136,6 @@ class _TopicWriter:
         demands = tuple(Demand(family=c.family, value=c.value, negated=c.negated) for c in constraints)
         return Instruction(constraints=demands, wording=compose(self._rng, constraints, length, style, kind))
 
-    def _other(self, pair: Pair, constraints: Sequence[Constraint]) -> OtherQuery | None:
-        """A negative that obeys the instruction, as it is or with the blocks that make it obey, and what it answers."""
-        kept = [self._finder.blocks.block(label) for label in pair.first.blocks]
-        added = [b for b in kept if not b.core]
-        for loan in ([], added):
-            for cut in self._negatives:
-                if loan and (cut.kind != pair.kinds[0] or cut.kind in NO_LOANS):
-                    continue
-                view = self._finder.view(cut, [b for b in cut.blocks if not b.core], loan)
-                passage = self._finder.blocks.passage(view, "query_negative")
-                if all_hold(constraints, passage):
-                    query = self._query_for(passage, cut, pair.d_plus)
-                    if (
-                        query
-                        and folded(query) != folded(self._query)
-                        and folded(query) not in folded(body(pair.d_plus))
-                    ):
-                        return OtherQuery(query=query, view=view)
-        return None
-
-    def _query_for(self, passage: Passage, cut: Cut, d_plus: Passage) -> str:
-        """What the negative answers and d+ does not: its own query if known, its title, or what it speaks of."""
-        known = cut.passage.attributes.get("query", "")
-        if known:
-            return known
-        title = " ".join(cut.passage.title.split())
-        if title and title.lower() not in body(d_plus).lower():
-            return title if " " in title else f"what is {title} for"
-        phrases = self._phrases(passage.text[:VISIBLE], body(d_plus))
-        if not phrases:
-            return ""
-        frame = pick(self._rng, _ONE_PHRASE if len(phrases) < 2 else _TWO_PHRASES)
-        return frame.replace("{a}", phrases[0]).replace("{b}", phrases[-1])
-
-    def _phrases(self, text: str, known: str) -> list[str]:
-        """Up to two telling phrases of the text, none of whose words the known text has."""
-        seen = stems(known)
-        offered = FAMILIES["mentions"].offer(text, {})
-        news = [p for p in offered if stems(p) and not stems(p) & seen]
-        chosen: list[str] = []
-        for phrase in sorted(self._finder.shuffled(news), key=lambda p: " " not in p):
-            if len(chosen) < 2 and not any(stems(phrase) & stems(c) for c in chosen):
-                chosen.append(phrase)
-        return chosen
-
 
 def _denials(constraints: Sequence[Constraint]) -> list[Constraint]:
     return [c.negate() for c in constraints]
@@ -190,4 +145,8 @@ def _write_topic(inputs: Mapping[str, Any]) -> str:
     return _TopicWriter(inputs).write().model_dump_json(exclude_defaults=True)
 
 
-_TASKS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {"verifiable.topic": _write_topic}
+_TASKS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "verifiable.topic": _write_topic,
+    **PUBLISHED_TASKS,
+    **JUDGING,
+}

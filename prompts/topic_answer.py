@@ -93,7 +93,7 @@ class Blocks:
             return replace(original, role=role)
         text = self._text([self._blocks[label] for label in view.blocks], view)
         edit = {"edit": edit_kind(view, cut)}
-        attributes = {k: v for k, v in original.attributes.items() if k in _KEPT} | edit
+        attributes = {k: v for k, v in original.attributes.items() if k in KEPT} | edit
         return Passage(
             text,
             role,
@@ -115,7 +115,7 @@ class Blocks:
         return text.replace(old, new)
 
 
-_KEPT = frozenset({"language", "library", "kind", "form", "module"})
+KEPT = frozenset({"language", "library", "kind", "form", "module"})
 """Attributes that stay true of a passage whatever blocks are dropped."""
 
 

@@ -7,9 +7,11 @@ from typing import Any
 
 from engine.protocols import Recipe
 from engine.settings import Settings
+from prompts.recipes.infir import Infir, InfirSettings
 from prompts.recipes.verifiable import Verifiable, VerifiableSettings
 
 RECIPES: Mapping[str, tuple[type[Settings], Callable[[Any], Recipe]]] = {
     "verifiable": (VerifiableSettings, Verifiable),
+    "infir": (InfirSettings, Infir),
 }
 """kind -> (its settings, what builds it)."""

@@ -20,7 +20,7 @@ from prompts.topic_answer import Blocks, View
 MAX_POSITIVES = 5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Material:
     """`positives` and `negatives` are distinct, each cut whole into blocks; the first positive is the recipe's P+."""
 

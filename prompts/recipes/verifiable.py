@@ -129,7 +129,7 @@ class Verifiable:
     def _draw(self, seed: Seed) -> Mapping[str, Any]:
         """Everything that varies between topics, from the hash of the seed alone."""
         rng = Random(int(sha256_hex(f"verifiable\x1f{seed.corpus}\x1f{seed.id}")[:16], 16))
-        order = sorted(self._weights, key=lambda f: -(rng.random() ** (1.0 / self._weights[f])))
+        order = drawn_order(rng, self._weights)
         dual = rng.random() < self._settings.dual_share
         return {
             "count": _drawn(rng, (1, 2, 3), self._settings.constraint_weights),
@@ -138,9 +138,14 @@ class Verifiable:
             "dual": dual,
             "denied": rng.random() < (self._settings.denied_share if dual else 0.5),
             "view_chars": self._settings.view_chars,
-            "families": tuple(order),
+            "families": order,
             "variation": int(rng.random() * 2**32),
         }
+
+
+def drawn_order(rng: Random, weights: Mapping[str, float] = WEIGHTS) -> tuple[str, ...]:
+    """The families in the order in which they are tried: the heavier, the sooner."""
+    return tuple(sorted(weights, key=lambda family: -(rng.random() ** (1.0 / weights[family]))))
 
 
 def _drawn(rng: Random, options: Sequence[Any], weights: Sequence[float]) -> Any:
