@@ -8,13 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cluster.catalog import MODELS, Surroundings
+from cluster.catalog import MODELS, Surroundings, open_seeds
 from cluster.job import Job
 from datasets_out.commits import CommitLog
 from engine.ids import canonical_json, sha256_hex
 from engine.journal import PaidReplies
 from engine.protocols import Model, Parts, Recipe, Screen, SeedReader, Validator
-from engine.seeds.catalog import open_seeds
 from engine.settings import Settings
 from prompts.parse import parse_reply
 from prompts.recipes.catalog import RECIPES

@@ -1,4 +1,4 @@
-"""The models that a job can name. Readers, recipes and validators have their catalogs in their own folders."""
+"""The models and seeds that a job can name. Recipes and validators have their catalogs in their own folders."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from cluster.run_seeds import RunReader, RunSettings
 from engine.ids import canonical_json, sha256_hex
 from engine.models.endpoints import HostedSettings
 from engine.models.local_vllm import LocalVllm, LocalVllmSettings
-from engine.protocols import Model
+from engine.protocols import Model, SeedReader
+from engine.seeds.catalog import READERS
 from engine.settings import Settings
 from prompts.rule_writer import RuleWriter
 
@@ -53,3 +55,11 @@ MODELS: dict[str, tuple[type[Settings], Callable[[Any, Surroundings], Model]]] =
     "hosted": (HostedSettings, _hosted),
     "local_vllm": (LocalVllmSettings, _local_vllm),
 }
+
+SEEDS: dict[str, tuple[type[Settings], Callable[[Any], SeedReader]]] = {**READERS, "run": (RunSettings, RunReader)}
+"""The corpora, and the topics of another run."""
+
+
+def open_seeds(settings: Settings) -> SeedReader:
+    """The reader that the settings belong to."""
+    return next(reader for settings_class, reader in SEEDS.values() if isinstance(settings, settings_class))(settings)

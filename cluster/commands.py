@@ -182,8 +182,8 @@ def preview(
     job: JobArgument, overrides: SetOption = None, count: Annotated[int, typer.Option(help="Seeds.")] = 3
 ) -> None:
     """Show the first seeds of a job's corpus as the recipe will get them."""
+    from cluster.catalog import open_seeds
     from cluster.job import load_job
-    from engine.seeds.catalog import open_seeds
 
     for seed in islice(open_seeds(load_job(job, overrides or []).seeds), count):
         texts = [("+", p) for p in seed.positives] + [("-", p) for p in seed.negatives]

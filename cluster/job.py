@@ -15,12 +15,11 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
-from cluster.catalog import MODELS
+from cluster.catalog import MODELS, SEEDS
 from engine.errors import UsageError
 from engine.limits import Limits, RuntimeSettings
 from engine.models.endpoints import HostedSettings
 from engine.models.params import Price
-from engine.seeds.catalog import READERS
 from engine.settings import Settings
 from prompts.recipes.catalog import RECIPES
 from trainer.settings import EvaluateSettings, TrainSettings
@@ -160,7 +159,7 @@ class _Checker:
 
     def job(self, document: dict[str, Any]) -> Job:
         self._keys(document)
-        seeds = self._chosen(("seeds",), document.get("seeds"), READERS)
+        seeds = self._chosen(("seeds",), document.get("seeds"), SEEDS)
         recipe = self._chosen(("recipe",), document.get("recipe"), RECIPES)
         models = self._models(document.get("models"))
         validators = self._validators(document.get("validators"))

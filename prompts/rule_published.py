@@ -79,7 +79,7 @@ class _Search:
         reason = "one_block" if len(only) == 1 and all(b.core for b in only[0].blocks) else "no_contrast"
         for pair in islice(self._pairs(), _PAIRS):
             for demand, poison in self._parted(pair):
-                found = self._elsewhere.find(pair, demand)
+                found = self._elsewhere.find(pair, demand) if need_other else None
                 if found and not self._differs(pair.d_plus, found.passage):
                     found = None
                 if found or not need_other:

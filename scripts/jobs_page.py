@@ -14,10 +14,9 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from cluster.catalog import MODELS
+from cluster.catalog import MODELS, SEEDS
 from cluster.job import OPTIONAL, REQUIRED
 from engine.limits import Limits, RuntimeSettings
-from engine.seeds.catalog import READERS
 from engine.settings import Settings
 from prompts.recipes.catalog import RECIPES
 from trainer.settings import EvaluateSettings, TrainSettings
@@ -38,7 +37,7 @@ Written by `python scripts/jobs_page.py` from the settings classes. A job has th
 def page() -> str:
     """The whole page."""
     parts = [HEAD]
-    for section, catalog in (("seeds", READERS), ("recipe", RECIPES), ("models", MODELS), ("validators", VALIDATORS)):
+    for section, catalog in (("seeds", SEEDS), ("recipe", RECIPES), ("models", MODELS), ("validators", VALIDATORS)):
         for kind, (settings, _) in catalog.items():
             parts.append(_table(f"`{section}`, kind: {kind}", settings))
     plain = {"limits": Limits, "runtime": RuntimeSettings, "train": TrainSettings, "evaluate": EvaluateSettings}

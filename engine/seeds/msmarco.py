@@ -1,7 +1,8 @@
 """MS MARCO in the forms in which it is passed around.
 
     rows (`path`): v2.1 question answering (`passages` with `is_selected`), Tevatron's jsonl (`positive_passages`,
-        `negative_passages`), and rows with one `positive` and `others`; each row says by its keys which it is
+        `negative_passages`), Promptriever's published rows (the same with `only_query`, `only_instruction` and
+        `new_negatives`), and rows with one `positive` and `others`; each row says by its keys which it is
     a collection (`collection`, `queries`, `qrels`): tab-separated passages and queries, with TREC judgments
 
 Rows of the same query that follow each other are one seed: its relevant passages belong together.
@@ -124,13 +125,13 @@ class MsmarcoRows(CorpusReader):
         attributes.update(attributes_of({"answer": answers}))
         positives = [replace(p, role="seed_positive") for p, grade in passages if grade >= graded]
         negatives = [p for p, grade in passages if grade <= 0]
-        seed = make_seed(
-            self._settings, row.name("query_id"), row.text("query"), positives, negatives, attributes=attributes
-        )
+        attributes.update(attributes_of({"instruction": row.value.get("only_instruction")}))
+        query = row.text("only_query" if "only_query" in row.value else "query")
+        seed = make_seed(self._settings, row.name("query_id"), query, positives, negatives, attributes=attributes)
         return Draft(seed, frozenset(p.source_id or p.id for p, grade in passages if grade > 0), row.path, row.line)
 
     def _merged(self, same: list[Draft]) -> Draft:
-        first = same[0].seed
+        first = next((draft.seed for draft in same if draft.seed.attributes.get("instruction")), same[0].seed)
         seed = make_seed(
             self._settings,
             first.id,
@@ -148,7 +149,8 @@ def _row_passages(row: Row) -> list[tuple[Passage, int]]:
         return _question_answering(row)
     if "positive_passages" in row.value:
         relevant = [(_passage(row, item, "docid"), 1) for item in row.items("positive_passages")]
-        return relevant + [(_passage(row, item, "docid"), 0) for item in row.items("negative_passages")]
+        excluded = [(_excluded(row, item), 0) for item in row.items("new_negatives")]
+        return relevant + excluded + [(_passage(row, item, "docid"), 0) for item in row.items("negative_passages")]
     if "positive" in row.value:
         graded = [(row.value["positive"], 1), *((item, 0) for item in row.items("others"))]
         return [(_passage(row, item, "pid"), _grade(row, item, default)) for item, default in graded]
@@ -181,6 +183,12 @@ def _passage(row: Row, item: Any, key: str) -> Passage:
     if part is None:
         raise row.bad(f"a passage with {key!r} and 'text'", item)
     return Passage(part.text("text"), "seed_negative", title=item.get("title") or "", source_id=part.name(key))
+
+
+def _excluded(row: Row, item: Any) -> Passage:
+    """An instruction negative as Promptriever publishes it: it answers the query and breaks the instruction."""
+    explanation = attributes_of({"reason": item.get("explanation")}) if isinstance(item, dict) else {}
+    return replace(_passage(row, item, "docid"), role="instruction_negative", attributes=explanation)
 
 
 def _grade(row: Row, item: dict[str, Any], default: int) -> int:

@@ -7,11 +7,17 @@ from typing import Any
 
 from engine.protocols import Recipe
 from engine.settings import Settings
+from prompts.recipes.dual_view import DualView, DualViewSettings
 from prompts.recipes.infir import Infir, InfirSettings
+from prompts.recipes.infosearch import InfoSearch, InfoSearchSettings
+from prompts.recipes.promptriever import Promptriever, PromptrieverSettings
 from prompts.recipes.verifiable import Verifiable, VerifiableSettings
 
 RECIPES: Mapping[str, tuple[type[Settings], Callable[[Any], Recipe]]] = {
     "verifiable": (VerifiableSettings, Verifiable),
     "infir": (InfirSettings, Infir),
+    "promptriever": (PromptrieverSettings, Promptriever),
+    "dual_view": (DualViewSettings, DualView),
+    "infosearch": (InfoSearchSettings, InfoSearch),
 }
 """kind -> (its settings, what builds it)."""

@@ -62,6 +62,27 @@ def material(seed: Seed, *, passage_chars: int, negatives: int) -> Material:
     )
 
 
+def views_of(seed: Seed, *, passage_chars: int) -> Material:
+    """The material of a seed that comes with an instruction negative: `positives` are d+ and d-, each as it is.
+
+    Raises Rejected (`empty_query`, `no_positive`, `no_instruction_negative`).
+    """
+    if not seed.query.strip():
+        raise Rejected("empty_query", seed.id)
+    positives, others = distinct(seed.positives), distinct(seed.negatives)
+    if not positives:
+        raise Rejected("no_positive", seed.id)
+    excluded = next((p for p in others if p.role == "instruction_negative" and p.id != positives[0].id), None)
+    if excluded is None:
+        raise Rejected("no_instruction_negative", "none of the seed's negatives has the role instruction_negative")
+    plain = [p for p in others if p.role != "instruction_negative"]
+    return Material(
+        seed,
+        (cut("P1", positives[0], seed.query), cut("P2", excluded, seed.query)),
+        tuple(cut(f"N{i + 1}", p, limit=passage_chars) for i, p in enumerate(plain)),
+    )
+
+
 def distinct(passages: Sequence[Passage]) -> list[Passage]:
     """Passages with text, each text once."""
     return list({p.id: p for p in passages if p.text.strip()}.values())

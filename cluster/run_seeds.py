@@ -1,0 +1,56 @@
+"""Topics of another run as seeds: what was accepted there is read in order, through its commits, never through a glob.
+
+    out/ --load_snapshot(verified)--> topics --> Seed(d+ first, instruction negatives first, the instruction beside it)
+
+The seed keeps the id of the seed behind the topic, so a held-out seed stays held out. Price: the bytes are checked
+once; then one partition is in memory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import pyarrow.parquet as pq
+from pydantic import Field
+
+from datasets_out.schema import TABLES, from_tables
+from datasets_out.snapshot import Snapshot, load_snapshot
+from engine.settings import Settings
+from engine.topic import Seed, Topic
+from prompts.recipes.dual_view import seed_of
+
+
+class RunSettings(Settings):
+    """Which run, and which of its intents."""
+
+    kind: Literal["run"] = "run"
+    out: Path = Field(description="the `out` folder of the run whose topics are the seeds")
+    snapshot: str | None = Field(default=None, description="a snapshot of it; without, what is committed now")
+
+
+class RunReader:
+    """An engine.protocols.SeedReader. A topic without an instructed intent is a seed without an instruction."""
+
+    def __init__(self, settings: RunSettings) -> None:
+        self._settings = settings
+        self.skipped = 0
+
+    def __iter__(self) -> Iterator[Seed]:
+        snapshot = load_snapshot(self._settings.out, self._settings.snapshot, verify=True)
+        seen: Counter[str] = Counter()
+        for topic in accepted(snapshot):
+            seed = seed_of(topic)
+            seen[seed.id] += 1
+            yield replace(seed, id=f"{seed.id}#{seen[seed.id]}") if seen[seed.id] > 1 else seed
+
+
+def accepted(snapshot: Snapshot) -> Iterator[Topic]:
+    """The accepted topics of a snapshot, in order."""
+    files = {table: snapshot.files(table) for table in TABLES}
+    for paths in zip(*files.values(), strict=True):
+        tables = {table: pq.read_table(path) for table, path in zip(files, paths, strict=True)}
+        yield from (topic for topic in from_tables(tables) if topic.status == "accepted")
