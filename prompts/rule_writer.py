@@ -20,6 +20,7 @@ from prompts.elsewhere import Elsewhere
 from prompts.families import Kind
 from prompts.instructions import LENGTHS, STYLES, Length, Style, compose
 from prompts.pairs import Pair, PairFinder
+from prompts.rule_infosearch import INFOSEARCH_TASKS
 from prompts.rule_judge import TASKS as JUDGING
 from prompts.rule_published import PUBLISHED_TASKS
 from prompts.topic_answer import Demand, Instruction, OtherQuery, TopicAnswer
@@ -148,5 +149,6 @@ def _write_topic(inputs: Mapping[str, Any]) -> str:
 _TASKS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "verifiable.topic": _write_topic,
     **PUBLISHED_TASKS,
+    **INFOSEARCH_TASKS,
     **JUDGING,
 }

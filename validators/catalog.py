@@ -9,6 +9,7 @@ from engine.protocols import Screen, Validator
 from engine.settings import Settings
 from validators.constraint_check import ConstraintCheck, ConstraintCheckSettings
 from validators.contamination import Contamination, ContaminationSettings
+from validators.dimension_check import DimensionCheck, DimensionCheckSettings
 from validators.duplicates import Duplicates, DuplicatesSettings
 from validators.leak import Leaks, LeakSettings
 from validators.newline_truncation import NewlineTruncation, NewlineTruncationSettings
@@ -19,6 +20,7 @@ VALIDATORS: dict[str, tuple[type[Settings], Callable[[Any], Validator | Screen]]
     "newline_truncation": (NewlineTruncationSettings, NewlineTruncation),
     "leak": (LeakSettings, Leaks),
     "constraint_check": (ConstraintCheckSettings, ConstraintCheck),
+    "dimension_check": (DimensionCheckSettings, DimensionCheck),
     "duplicates": (DuplicatesSettings, Duplicates),
     "contamination": (ContaminationSettings, Contamination),
 }
