@@ -69,7 +69,8 @@ SHAPE = Shape(ShapeSettings())
 
 def test_a_sound_topic_passes_every_check_with_a_verdict_each():
     topic = TOPIC
-    for validator in validators_of([VALIDATORS[kind][0](kind=kind) for kind in VALIDATORS if kind != "contamination"]):
+    alone = [kind for kind in VALIDATORS if kind != "contamination" and not kind.startswith("judge_")]
+    for validator in validators_of([VALIDATORS[kind][0](kind=kind) for kind in alone]):
         topic, verdicts = run(validator, topic)
         assert [(v.validator, v.scope, v.outcome) for v in verdicts] == [(validator.name, "topic", "pass")]
     assert topic == TOPIC
@@ -149,7 +150,8 @@ def test_shape_lets_an_intent_without_positive_pass_where_none_is_promised():
 
 def test_checks_after_shape_survive_a_topic_that_shape_rejects():
     broken = changed(3, passage_id="nowhere")
-    for validator in validators_of([VALIDATORS[kind][0](kind=kind) for kind in VALIDATORS if kind != "contamination"]):
+    alone = [kind for kind in VALIDATORS if kind != "contamination" and not kind.startswith("judge_")]
+    for validator in validators_of([VALIDATORS[kind][0](kind=kind) for kind in alone]):
         assert run(validator, broken)[1]
 
 

@@ -11,6 +11,9 @@ from validators.constraint_check import ConstraintCheck, ConstraintCheckSettings
 from validators.contamination import Contamination, ContaminationSettings
 from validators.dimension_check import DimensionCheck, DimensionCheckSettings
 from validators.duplicates import Duplicates, DuplicatesSettings
+from validators.judge_polarity import JudgePolarity, JudgePolaritySettings
+from validators.judge_relevance import JudgeRelevance, JudgeRelevanceSettings
+from validators.judge_scenarios import JudgeScenarios, JudgeScenariosSettings
 from validators.leak import Leaks, LeakSettings
 from validators.newline_truncation import NewlineTruncation, NewlineTruncationSettings
 from validators.shape import Shape, ShapeSettings
@@ -23,6 +26,9 @@ VALIDATORS: dict[str, tuple[type[Settings], Callable[[Any], Validator | Screen]]
     "dimension_check": (DimensionCheckSettings, DimensionCheck),
     "duplicates": (DuplicatesSettings, Duplicates),
     "contamination": (ContaminationSettings, Contamination),
+    "judge_scenarios": (JudgeScenariosSettings, JudgeScenarios),
+    "judge_relevance": (JudgeRelevanceSettings, JudgeRelevance),
+    "judge_polarity": (JudgePolaritySettings, JudgePolarity),
 }
 
 SCREENS = ("duplicates",)

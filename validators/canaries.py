@@ -1,0 +1,125 @@
+"""Is the judge awake? Questions whose answer is known, asked among the real ones, in the same words.
+
+    topic's own passages -> a constraint that a program decides -> an instruction -> the judge's own template -> right?
+
+An instruction is composed from a term, name or figure that stands in a passage which answers the query, and in none of
+the others shown; so which passage is relevant, or that none is, is known by construction. A judge cannot tell such a
+question from a real one: query, passages, template and form of the instruction are those of the run.
+
+A judge fails if its right answers are so few that one as good as the threshold would be stopped, in a run of any
+length, with a probability of at most FALSE_ALARM: P(k of n right) is bounded by exp(-n KL(k/n, threshold)) (Chernoff),
+and the alarm is shared out over all n by 1/(n(n+1)). The tally is one process's own, and changes no row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from pydantic import Field
+
+from engine.errors import JudgeUnreliableError
+from engine.ids import sha256_hex
+from engine.settings import Settings
+from engine.topic import Intent, Passage, Topic, intent_id
+from prompts.blocks import kind_of
+from prompts.constraints import Constraint, body, dump_constraints
+from prompts.families import FAMILIES
+from prompts.instructions import LENGTHS, STYLES, compose
+
+FALSE_ALARM = 0.01
+_PLAIN = ("mentions", "names", "number", "year")
+"""Families that a reader decides without doubt: the word is there, or it is not."""
+
+
+class CanarySettings(Settings):
+    """How many of a judge's calls are canaries, and how many it may get wrong."""
+
+    share: float = Field(default=0.015, ge=0, le=0.5, description="share of a judge's calls that are canaries")
+    threshold: float = Field(
+        default=0.75, gt=0, lt=1, description="share of right answers under which a judge stops the run"
+    )
+    at_least: int = Field(default=20, ge=1, description="canaries before a judge can stop the run")
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """A question with its answer: the first passage alone is relevant, or, if `denied`, none of those shown."""
+
+    intent: Intent
+    passages: tuple[Passage, ...]
+    denied: bool
+
+
+class Tally:
+    """Right and wrong answers of each judge in this process."""
+
+    def __init__(self, settings: CanarySettings, validator: str) -> None:
+        self._settings, self._validator = settings, validator
+        self._asked, self._right = Counter[str](), Counter[str]()
+
+    def count(self, judge: str, *, right: bool) -> None:
+        """Notes an answer. Raises JudgeUnreliableError once the judge is surely worse than the threshold."""
+        self._asked[judge] += 1
+        self._right[judge] += right
+        asked, known = self._asked[judge], self._right[judge]
+        if asked >= self._settings.at_least and surely_worse(known, asked, self._settings.threshold):
+            raise JudgeUnreliableError(
+                f"the judge {judge!r} of {self._validator} answered {known} of {asked} canaries rightly, surely fewer "
+                f"than {self._settings.threshold:.0%}; name a better model, or lower `canaries.threshold`"
+            )
+
+
+def surely_worse(right: int, asked: int, threshold: float) -> bool:
+    """Whether so few right answers speak against `threshold`, however often this is asked as answers come in."""
+    share = right / asked
+    if share >= threshold:
+        return False
+    divergence = (1 - share) * math.log((1 - share) / (1 - threshold))
+    if share > 0:
+        divergence += share * math.log(share / threshold)
+    return math.exp(-asked * divergence) < FALSE_ALARM / (asked * (asked + 1))
+
+
+def canary_of(topic: Topic, purpose: str, passages: int, chars: int) -> Canary | None:
+    """A canary over up to `passages` passages of the topic (a single one is relevant half of the time), decided by
+    what stands in their first `chars` characters.
+
+    None where no passage that answers the query has a word that tells it from the rest.
+    """
+    rng = Random(int(sha256_hex(f"canary\x1f{topic.id}\x1f{purpose}")[:16], 16))
+    base = topic.intents[0] if topic.intents else None
+    answering = {j.passage_id for j in topic.judgments if base and j.intent_id == base.id and j.relevance > 0}
+    order = sorted(topic.passages, key=lambda _: rng.random())
+    hero = next((passage for passage in order if passage.id in answering), None)
+    if base is None or hero is None:
+        return None
+    others = [passage for passage in order if passage is not hero][: passages - 1]
+    constraint = _telling(hero, others, base.query, chars, rng)
+    if constraint is None:
+        return None
+    denied = passages == 1 and rng.random() < 0.5
+    asked = _instructed(topic, base, hero, constraint.negate() if denied else constraint, rng)
+    return Canary(asked, (hero, *others), denied)
+
+
+def _telling(hero: Passage, others: Sequence[Passage], query: str, chars: int, rng: Random) -> Constraint | None:
+    """What the passage shows, and neither the others nor the query."""
+    silent = [*others, Passage(query, "distractor")]
+    for family in sorted(_PLAIN, key=lambda _: rng.random()):
+        for value in FAMILIES[family].offer(body(hero)[:chars], hero.attributes):
+            constraint = Constraint(family, value)
+            if constraint.holds(hero) and not any(constraint.holds(other) for other in silent):
+                return constraint
+    return None
+
+
+def _instructed(topic: Topic, base: Intent, hero: Passage, constraint: Constraint, rng: Random) -> Intent:
+    length = LENGTHS[int(rng.random() * len(LENGTHS))]
+    style = STYLES[int(rng.random() * len(STYLES))]
+    wording = compose(rng, [constraint], length, style, kind_of(hero))
+    attributes = {**base.attributes, "constraints": dump_constraints([constraint])}
+    return Intent(intent_id(topic.id, wording, base.query), "instructed", wording, base.query, attributes)
