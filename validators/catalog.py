@@ -11,11 +11,15 @@ from validators.constraint_check import ConstraintCheck, ConstraintCheckSettings
 from validators.contamination import Contamination, ContaminationSettings
 from validators.dimension_check import DimensionCheck, DimensionCheckSettings
 from validators.duplicates import Duplicates, DuplicatesSettings
+from validators.injection import Injection, InjectionSettings
 from validators.judge_polarity import JudgePolarity, JudgePolaritySettings
 from validators.judge_relevance import JudgeRelevance, JudgeRelevanceSettings
 from validators.judge_scenarios import JudgeScenarios, JudgeScenariosSettings
+from validators.language import Language, LanguageSettings
 from validators.leak import Leaks, LeakSettings
 from validators.newline_truncation import NewlineTruncation, NewlineTruncationSettings
+from validators.pii import Pii, PiiSettings
+from validators.refusal import Refusal, RefusalSettings
 from validators.shape import Shape, ShapeSettings
 
 VALIDATORS: dict[str, tuple[type[Settings], Callable[[Any], Validator | Screen]]] = {
@@ -24,6 +28,10 @@ VALIDATORS: dict[str, tuple[type[Settings], Callable[[Any], Validator | Screen]]
     "leak": (LeakSettings, Leaks),
     "constraint_check": (ConstraintCheckSettings, ConstraintCheck),
     "dimension_check": (DimensionCheckSettings, DimensionCheck),
+    "language": (LanguageSettings, Language),
+    "refusal": (RefusalSettings, Refusal),
+    "pii": (PiiSettings, Pii),
+    "injection": (InjectionSettings, Injection),
     "duplicates": (DuplicatesSettings, Duplicates),
     "contamination": (ContaminationSettings, Contamination),
     "judge_scenarios": (JudgeScenariosSettings, JudgeScenarios),

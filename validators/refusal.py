@@ -1,0 +1,81 @@
+"""Did the writer answer instead of writing? Refusals, talk about being a model, and small talk before the text.
+
+    "I'm sorry, but I can't help with that."    refusal
+    "As an AI language model, I ..."            speaks_as_model
+    "Sure! Here is a passage that ..."          chatter
+
+Looks only at what was generated: a passage of the corpus may quote a chatbot. A refusal and small talk stand at the
+beginning, which is where they are looked for; instructions say "I cannot use passages that ..." and mean it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from engine.protocols import Ask
+from engine.settings import Settings
+from engine.topic import Topic, Verdict
+from validators.marks import Mark, Text, around, texts_of, verdicts_of
+from validators.verdicts import fingerprint
+
+_LOOKED_AT = 2000
+_UNABLE = r"(?:cannot|can ?not|can[’']?t|could not|couldn[’']t|won[’']t|will not|(?:am|[’']m) (?:not able|unable) to)"
+_WORK = (
+    r"(?:assist|help|comply|fulfil+|satisfy|complete|provide|generate|create|write|produce|answer|respond|continue"
+    r"|do that|rewrite)"
+)
+_SORRY = r"(?:(?:I[’']?m|I am|we[’']?re) (?:very |so |really )?sorry|sorry|(?:my|I) apologi[sz]e?s?|unfortunately)"
+_SPEAKER = r"an? (?:AI|artificial intelligence|(?:large )?language model|chatbot|virtual assistant)"
+_PATTERNS = (
+    (
+        "refusal",
+        re.compile(
+            rf"\W*(?:{_SORRY}\b[^.!?\n]{{0,60}}?\b)?(?:I|we) {_UNABLE} {_WORK}\b|\W*{_SORRY}[,.!]? (?:but )?I\b",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "chatter",
+        re.compile(r"\W*(?:sure|certainly|of course|okay|ok)[,.!:]* here(?: is|[’']s| are)\b", re.IGNORECASE),
+    ),
+)
+_AS_MODEL = re.compile(
+    rf"\bas {_SPEAKER}\b|\bI(?:[’']m| am) (?:just |only )?{_SPEAKER}\b|\bmy (?:training data|knowledge cutoff)\b",
+    re.IGNORECASE,
+)
+
+
+class RefusalSettings(Settings):
+    """What becomes of a topic with such a text."""
+
+    kind: Literal["refusal"] = "refusal"
+    reject: bool = Field(default=True, description="reject such topics; false marks them")
+
+
+class Refusal:
+    """Rejects, or marks, with `refusal`, `speaks_as_model`, `chatter`."""
+
+    name = "refusal"
+    cost = 0
+
+    def __init__(self, settings: RefusalSettings) -> None:
+        self._settings = settings
+        self.fingerprint = fingerprint(settings, version=1)
+
+    async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:  # noqa: ARG002
+        """The topic as it was, and a verdict for each generated text that is none of the data asked for."""
+        marks = [mark for text in texts_of(topic) if text.made for mark in _marks(text)]
+        return topic, verdicts_of(self.name, marks, reject=self._settings.reject)
+
+
+def _marks(text: Text) -> Iterator[Mark]:
+    looked_at = text.text[:_LOOKED_AT]
+    found = [(reason, pattern.match(looked_at)) for reason, pattern in _PATTERNS]
+    found.append(("speaks_as_model", _AS_MODEL.search(looked_at)))
+    for reason, match in found:
+        if match:
+            yield Mark(reason, text.scope, f"{text.field}: {around(looked_at, *match.span())}")
