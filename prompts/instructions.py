@@ -199,7 +199,7 @@ def compose(rng: Random, constraints: Sequence[Constraint], length: Length, styl
     first = [lead, demand()]
     closings = rng.sample(_CLOSINGS, 2)
     if length == "medium":
-        first.append(exclusion() if style == "negation" else _with_noun(closings[0], noun))
+        first += [*([exclusion()] if style == "negation" else []), _with_noun(closings[0], noun)]
     if length == "long":
         first += [exclusion(), *(_with_noun(c, noun) for c in closings)]
     text = " ".join(s for s in first if s)

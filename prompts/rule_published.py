@@ -9,10 +9,11 @@ milliseconds a seed, once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from random import Random
 from typing import Any
 
@@ -38,8 +39,10 @@ from prompts.written import (
     WrittenQuery,
 )
 
+_WORD = re.compile(r"[A-Za-z]\w{2,}")
 _ROOM = 20_000
 _PAIRS = 24
+_CONTRASTS = 5
 _MOST_VIEWS = 12
 _DIFFERENCES = 3
 
@@ -94,8 +97,18 @@ class _Search:
         return named and not answers(self._known.evidence, p2)
 
     def _pairs(self) -> Iterator[Pair]:
-        p_plus = self._known.positive
-        for found in self._finder.pairs():
+        p_plus, first = self._known.positive, self._known.positives[0]
+        others = [
+            Pair(
+                _all(first),
+                _all(cut),
+                p_plus,
+                replace(cut.passage, role="instruction_negative"),
+                (first.kind, cut.kind),
+            )
+            for cut in self._known.positives[1:]
+        ]
+        for found in chain(self._finder.shuffled(others), self._finder.pairs()):
             pair = found.turned() if found.d_minus.id == p_plus.id else found
             same_language = p_plus.attributes.get("language") == pair.d_minus.attributes.get("language")
             if pair.d_plus.id == p_plus.id and same_language and answers(self._known.evidence, pair.d_minus):
@@ -103,9 +116,9 @@ class _Search:
 
     def _parted(self, pair: Pair) -> Iterator[tuple[tuple[Constraint, ...], tuple[Constraint, ...]]]:
         """Demands that P+ meets and P1- breaks, each with a poison for which it is the other way round."""
-        mine, theirs = self._finder.contrasts(pair, 2), self._finder.contrasts(pair.turned(), 2)
-        shown = [(chosen, theirs[:1] or _denials(mine[:1])) for chosen in (mine, *([c] for c in mine)) if chosen]
-        denied = [(_denials(theirs[:1]), theirs[:1])] if theirs else []
+        mine, theirs = (self._finder.contrasts(one, _CONTRASTS) for one in (pair, pair.turned()))
+        shown = [(chosen, theirs[:1] or _denials(chosen[:1])) for chosen in (mine[:2], *([c] for c in mine)) if chosen]
+        denied = [(_denials([c]), [c]) for c in theirs]
         either = [*denied, *shown] if self._rng.random() < 0.5 else [*shown, *denied]
         for demand, poison in either:
             for named in _named(pair.d_plus, pair.kinds[0]):
@@ -168,7 +181,7 @@ def _terms(text: str, known: str) -> list[str]:
     """Telling phrases of a text, phrases of several words first, none of whose words the known text has."""
     seen = stems(known)
     offered = [p for p in dict.fromkeys(FAMILIES["mentions"].offer(text, {})) if not stems(p) & seen]
-    words = [w for w in dict.fromkeys(text.split()) if w.isalpha() and stems(w) and not stems(w) & seen]
+    words = [w for w in dict.fromkeys(_WORD.findall(text)) if stems(w) and not stems(w) & seen]
     return [*sorted(offered, key=lambda p: " " not in p), *words]
 
 

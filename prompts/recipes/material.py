@@ -17,7 +17,7 @@ from prompts.blocks import Cut, cut
 from prompts.evidence import Evidence, evidence_in
 from prompts.topic_answer import Blocks, View
 
-MAX_POSITIVES = 5
+MAX_POSITIVES = 8
 
 
 @dataclass(frozen=True, eq=False)

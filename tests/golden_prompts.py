@@ -1,0 +1,39 @@
+"""The prompts of every recipe over our seeds, as files to be read: `python tests/golden_prompts.py` writes them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from seeds_of_ours import SEEDS, RuleAsk
+
+from engine.topic import Seed
+from prompts.recipes.catalog import RECIPES
+
+PROMPTS = Path(__file__).parent / "golden" / "prompts"
+WRITTEN: Mapping[str, Mapping[str, Any]] = {
+    "verifiable": {},
+    "infir": {},
+    "promptriever": {},
+    "dual_view": {"base": {"kind": "promptriever"}},
+}
+
+
+def rendered(kind: str, settings: Mapping[str, Any], seed: Seed) -> str:
+    """Every prompt that the recipe asks for a seed, one after the other."""
+    ask = RuleAsk()
+    settings_class, recipe = RECIPES[kind]
+    asyncio.run(recipe(settings_class.model_validate({"kind": kind, **settings}))(seed, ask))
+    return "\n".join(
+        f"##### {prompt.task}\n" + "".join(f"=== {m.role}\n{m.content}\n" for m in prompt.messages)
+        for prompt in ask.prompts
+    )
+
+
+if __name__ == "__main__":
+    PROMPTS.mkdir(exist_ok=True)
+    for kind, settings in WRITTEN.items():
+        for corpus, seed in SEEDS.items():
+            (PROMPTS / f"{kind}-{corpus}.txt").write_text(rendered(kind, settings, seed), encoding="utf-8")
