@@ -20,6 +20,7 @@ from prompts.elsewhere import Elsewhere
 from prompts.families import Kind
 from prompts.instructions import LENGTHS, STYLES, Length, Style, compose
 from prompts.pairs import Pair, PairFinder
+from prompts.rule_custom import CUSTOM_TASKS
 from prompts.rule_infosearch import INFOSEARCH_TASKS
 from prompts.rule_judge import TASKS as JUDGING
 from prompts.rule_published import PUBLISHED_TASKS
@@ -48,7 +49,7 @@ class RuleWriter:
 
     async def complete(self, request: Request) -> Reply:
         """The answer as JSON. RefusedRequestError for a task that has no rules."""
-        write = _TASKS.get(request.task)
+        write = _TASKS.get(request.task) or _TASKS.get(request.task.partition(".")[0])
         if write is None:
             raise RefusedRequestError(
                 f"the rule writer has no rules for the task {request.task!r}; it knows {', '.join(_TASKS)}. "
@@ -150,5 +151,6 @@ _TASKS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "verifiable.topic": _write_topic,
     **PUBLISHED_TASKS,
     **INFOSEARCH_TASKS,
+    **CUSTOM_TASKS,
     **JUDGING,
 }

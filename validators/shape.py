@@ -5,6 +5,7 @@ Promise: each fault is a verdict of its own that names the part and shows the va
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -46,7 +47,10 @@ class Shape:
 
     async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:  # noqa: ARG002
         """The topic as it was, and a verdict for each fault."""
-        faults = (*_identity(topic), *_judgments(topic), *_balance(topic, self._settings), *self._texts(topic))
+        if _is_plain_row(topic):
+            faults: tuple[Fault, ...] = tuple(_row(topic, self._settings))
+        else:
+            faults = (*_identity(topic), *_judgments(topic), *_balance(topic, self._settings), *self._texts(topic))
         return topic, [rejected(self.name, *fault) for fault in faults] or passed(self.name)
 
     def _texts(self, topic: Topic) -> Iterator[Fault]:
@@ -77,6 +81,27 @@ def _text(scope: str, field: str, text: str, most: int) -> Iterator[Fault]:
     if control:
         near = text[max(0, control.start() - 20) : control.start() + 20]
         yield scope, "control_character", f"{field} has {control[0]!r} at character {control.start()}: {near!r}"
+
+
+def _is_plain_row(topic: Topic) -> bool:
+    """Whether the topic is a row of the recipe `custom`: columns in the attribute `row`, and no matrix."""
+    return "row" in topic.attributes and not (topic.intents or topic.passages or topic.judgments)
+
+
+def _row(topic: Topic, bounds: ShapeSettings) -> Iterator[Fault]:
+    """The columns are one JSON object, and each text among them is present and bounded."""
+    try:
+        columns = json.loads(topic.attributes["row"])
+    except ValueError as error:
+        yield "topic", "bad_row", f"the attribute `row` is not JSON: {error}"
+        return
+    if not isinstance(columns, dict) or not columns:
+        yield "topic", "bad_row", f"the attribute `row` holds no columns: {shown(topic.attributes['row'])}"
+        return
+    for name, value in columns.items():
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str):
+                yield from _text("topic", name, text, bounds.max_passage_chars)
 
 
 def _identity(topic: Topic) -> Iterator[Fault]:

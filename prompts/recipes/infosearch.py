@@ -190,8 +190,12 @@ class _Work:
             matrix.judge(bare, "construction" if passage.edited_from else "seed", (passage, 1))
         matrix.judge(bare, "seed" if hard.role == "seed_negative" else "construction", (hard, -1))
         for row in rows:
-            for role, said, sign in (("instructed", row.asked, 1), ("reversed", row.reversed, -1)):
-                intent = self._intent(matrix, role, row, said, evidence)  # type: ignore[arg-type]
+            modes: tuple[tuple[IntentRole, Condition, int], ...] = (
+                ("instructed", row.asked, 1),
+                ("reversed", row.reversed, -1),
+            )
+            for role, said, sign in modes:
+                intent = self._intent(matrix, role, row, said, evidence)
                 matrix.judge(intent, who, *((p, sign if p is row.passage else -sign) for p in passages.values()))
                 matrix.judge(intent, "construction", (hard, -1))
         held_out = {"split": "heldout"} if self._settings.purpose == "benchmark" else {}
