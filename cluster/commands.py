@@ -162,6 +162,23 @@ def snapshot(out: OutArgument, name: Annotated[str, typer.Argument(help="A new n
 
 
 @app.command()
+def mix(
+    out: OutArgument,
+    into: Annotated[Path, typer.Argument(help="A folder for the four mixes.")],
+    snapshot: Annotated[str | None, typer.Option(help="A snapshot of the run; without, what is committed now.")] = None,
+) -> None:
+    """Write Dual-View's mixes of a run with both views, each as a run: ins_orig, ins_dv, all_orig, all_dv."""
+    from datasets_out.mixes import write_mixes
+    from datasets_out.snapshot import load_snapshot
+
+    written = write_mixes(load_snapshot(out, snapshot, verify=True), into)
+    rows = [
+        (name, str(one.out), one.rows("topics"), one.rows("intents"), one.digest[:16]) for name, one in written.items()
+    ]
+    show(["mix", "run", "topics", "rows", "digest"], rows)
+
+
+@app.command()
 def train(job: JobArgument, overrides: SetOption = None, out: OutOption = None, as_json: JsonOption = False) -> None:
     """Train the job's embedder on its committed topics; resumes by itself. The model goes to OUT/model."""
     from cluster.training import train_job

@@ -14,13 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-import pyarrow.parquet as pq
 from pydantic import Field
 
-from datasets_out.schema import TABLES, from_tables
-from datasets_out.snapshot import Snapshot, load_snapshot
+from datasets_out.mixes import accepted
+from datasets_out.snapshot import load_snapshot
 from engine.settings import Settings
-from engine.topic import Seed, Topic
+from engine.topic import Seed
 from prompts.recipes.dual_view import seed_of
 
 
@@ -46,11 +45,3 @@ class RunReader:
             seed = seed_of(topic)
             seen[seed.id] += 1
             yield replace(seed, id=f"{seed.id}#{seen[seed.id]}") if seen[seed.id] > 1 else seed
-
-
-def accepted(snapshot: Snapshot) -> Iterator[Topic]:
-    """The accepted topics of a snapshot, in order."""
-    files = {table: snapshot.files(table) for table in TABLES}
-    for paths in zip(*files.values(), strict=True):
-        tables = {table: pq.read_table(path) for table, path in zip(files, paths, strict=True)}
-        yield from (topic for topic in from_tables(tables) if topic.status == "accepted")

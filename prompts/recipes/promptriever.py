@@ -131,8 +131,8 @@ class Promptriever:
         left = matrix.negatives([cut.passage for cut in known.negatives], self._settings.negatives)
         if not left:
             raise Rejected("no_negative", "an ablation contrasts the positive with seed negatives; the seed has none")
-        for role, words in (("original", ""), ("instructed", instruction)):
-            intent = matrix.intent(role, words, ablation=self._settings.ablation)
+        twin = matrix.intent("original")
+        for intent in (twin, matrix.intent("instructed", instruction, ablation=self._settings.ablation)):
             matrix.judge(intent, "seed", (known.positive, 1), *((p, -1) for p in left))
         return matrix.topic(rows="promptriever", ablation=self._settings.ablation)
 
