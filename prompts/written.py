@@ -40,24 +40,32 @@ class WrittenInstruction(_Answer):
     def checked(self, holds: Sequence[Passage], fails: Sequence[Passage]) -> tuple[Constraint, ...]:
         """The constraints behind it, which all hold of some passages and not all of the others; none of a free text.
 
-        Raises Rejected: the writer's own reason, `no_instruction`, `bad_constraint`, `constraint_not_held` or
-        `value_not_named`.
+        Raises Rejected: the writer's own reason, `no_instruction`, or as `checked` does.
         """
         if self.refusal or not self.instruction.strip():
             raise Rejected(self.refusal or "no_instruction", "the writer gave no instruction")
-        try:
-            constraints = tuple(demand.constraint() for demand in self.demands)
-        except UsageError as error:
-            raise Rejected("bad_constraint", str(error)) from error
-        wording = folded(self.instruction)
-        unnamed = [c.value for c in constraints if FAMILIES[c.family].free and folded(c.value) not in wording]
-        if unnamed:
-            raise Rejected("value_not_named", f"the instruction does not name {unnamed[0]!r}")
-        if constraints and (
-            not all(all_hold(constraints, p) for p in holds) or any(all_hold(constraints, p) for p in fails)
-        ):
-            raise Rejected("constraint_not_held", dump_constraints(constraints))
-        return constraints
+        return checked(self.demands, self.instruction, holds, fails)
+
+
+def checked(
+    demands: Sequence[Demand], wording: str, holds: Sequence[Passage], fails: Sequence[Passage]
+) -> tuple[Constraint, ...]:
+    """The constraints that a wording names, which all hold of some passages and not all of the others; () for none.
+
+    Raises Rejected (`bad_constraint`, `constraint_not_held`, `value_not_named`).
+    """
+    try:
+        constraints = tuple(demand.constraint() for demand in demands)
+    except UsageError as error:
+        raise Rejected("bad_constraint", str(error)) from error
+    met = all(all_hold(constraints, p) for p in holds)
+    if constraints and (not met or any(all_hold(constraints, p) for p in fails)):
+        raise Rejected("constraint_not_held", dump_constraints(constraints))
+    said = folded(wording)
+    unnamed = [c.value for c in constraints if FAMILIES[c.family].free and folded(c.value) not in said]
+    if unnamed:
+        raise Rejected("value_not_named", f"the instruction does not name {unnamed[0]!r}")
+    return constraints
 
 
 class WrittenQuery(_Answer):

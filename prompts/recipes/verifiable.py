@@ -11,24 +11,28 @@ One and a half to two milliseconds a topic with the rule writer on passages of 1
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from engine.errors import Rejected, UsageError
+from engine.errors import Rejected
 from engine.ids import canonical_json, sha256_hex
 from engine.protocols import Ask
 from engine.settings import Settings
-from engine.topic import Intent, IntentRole, Judgment, Passage, PassageRole, Seed, Topic, intent_id, topic_id
+from engine.topic import Intent, IntentRole, Passage, PassageRole, Seed, Topic
 from prompts.blocks import cut
-from prompts.constraints import Constraint, all_hold, body, dump_constraints
-from prompts.evidence import Evidence, dump_evidence, evidence_in
+from prompts.constraints import Constraint, all_hold, body
+from prompts.evidence import Evidence, evidence_in
 from prompts.families import FAMILIES
 from prompts.finders import folded
 from prompts.instructions import LENGTHS, STYLES
+from prompts.recipes.material import distinct
+from prompts.recipes.matrix import Matrix
 from prompts.render import load
 from prompts.topic_answer import Blocks, Instruction, OtherQuery, TopicAnswer, View
+from prompts.written import checked
 
 VERSION = "2"
 """Raised when the same seed, settings and template would give other topics."""
@@ -112,11 +116,11 @@ class Verifiable:
         answers = seed.attributes.get("answer", ""), seed.attributes.get("answer_sentence", "")
         positives = [
             cut(f"P{i + 1}", p, seed.query, p.attributes.get("answer_sentence") or answers[1] or answers[0])
-            for i, p in enumerate(_distinct(seed.positives)[:_MAX_POSITIVES])
+            for i, p in enumerate(distinct(seed.positives)[:_MAX_POSITIVES])
         ]
         negatives = [
             cut(f"N{i + 1}", p, p.attributes.get("query") or p.title, limit=_NEGATIVE_CHARS)
-            for i, p in enumerate(_distinct(seed.negatives)[: 2 * self._settings.negatives])
+            for i, p in enumerate(distinct(seed.negatives)[: 2 * self._settings.negatives])
         ]
         drawn = self._draw(seed)
         prompt = self._template.render(query=seed.query, positives=positives, negatives=negatives, **drawn)
@@ -152,11 +156,6 @@ def _drawn(rng: Random, options: Sequence[Any], weights: Sequence[float]) -> Any
     return rng.choices(options, weights)[0]
 
 
-def _distinct(passages: Sequence[Passage]) -> list[Passage]:
-    """Passages with text, each text once."""
-    return list({p.id: p for p in passages if p.text.strip()}.values())
-
-
 class _Build:
     """A topic from an answer, every claim checked."""
 
@@ -164,9 +163,7 @@ class _Build:
         self, seed: Seed, answer: TopicAnswer, blocks: Blocks, drawn: Mapping[str, Any], evidence: Evidence
     ) -> None:
         self._seed, self._answer, self._blocks, self._drawn, self._evidence = seed, answer, blocks, drawn, evidence
-        self._id = topic_id("verifiable", seed)
-        self._intents: dict[str, Intent] = {}
-        self._judgments: list[Judgment] = []
+        self._matrix = Matrix("verifiable", seed)
 
     def topic(self, negatives: int) -> Topic:
         answer = self._answer
@@ -174,52 +171,30 @@ class _Build:
             raise Rejected("bad_view", "the answer lacks a view or an instruction")
         d_plus = self._positive(answer.first, "seed_positive")
         d_minus = self._positive(answer.second, "instruction_negative")
-        if d_plus.text == d_minus.text:
-            raise Rejected("same_passage", "the two views have the same text")
+        matrix = self._matrix
+        matrix.passages(d_plus, d_minus)
         demand = _checked(answer.instruction, d_plus, d_minus)
         reverse = _checked(answer.reverse, d_minus, d_plus)
         _checked(answer.poison, d_minus, d_plus)
         p2 = self._negative(answer.other, demand, d_plus) if answer.other else None
-        taken = {p.id for p in (d_plus, d_minus, p2) if p}
-        others = [p for p in _distinct(self._seed.negatives) if p.id not in taken][
-            : max(0, negatives - (p2 is not None))
-        ]
+        matrix.passages(*([p2] if p2 else []))
+        others = matrix.negatives(distinct(self._seed.negatives), max(0, negatives - (p2 is not None)))
 
-        original = self._intent("original", None, self._seed.query)
-        for passage, relevance in ((d_plus, 1), (d_minus, 1), (p2, -1), *((p, -1) for p in others)):
-            if passage is not None:
-                self._judge(original, passage, relevance, "construction" if passage.edited_from else "seed")
+        original = matrix.intent("original", evidence=self._evidence)
+        bare = [(d_plus, 1), (d_minus, 1), *([(p2, -1)] if p2 else []), *((p, -1) for p in others)]
+        for passage, relevance in bare:
+            matrix.judge(original, "construction" if passage.edited_from else "seed", (passage, relevance))
         opposed = {c.negate() for c in demand} >= set(reverse)
-        instructed = self._intent("instructed", answer.instruction, self._seed.query)
-        turned = self._intent("reversed" if opposed else "dual", answer.reverse, self._seed.query)
-        poisoned = self._intent("poisoned_instruction", answer.poison, self._seed.query)
+        instructed = self._intent("instructed", answer.instruction)
+        turned = self._intent("reversed" if opposed else "dual", answer.reverse)
+        poisoned = self._intent("poisoned_instruction", answer.poison)
         for intent, sign in ((instructed, 1), (turned, -1), (poisoned, -1)):
-            self._judge(intent, d_plus, sign, "rule")
-            self._judge(intent, d_minus, -sign, "rule")
+            matrix.judge(intent, "rule", (d_plus, sign), (d_minus, -sign))
         if p2 is not None and answer.other is not None:
-            answering = evidence_in([self._blocks.owner(answer.other.view)])
+            answering = _answering(self._blocks, answer.other.view)
             elsewhere = self._intent("poisoned_query", answer.instruction, answer.other.query, answering)
-            self._judge(elsewhere, p2, 1, "construction")
-            self._judge(elsewhere, d_plus, -1, "construction")
-        return self._finished([d_plus, d_minus, *([p2] if p2 else []), *others], p2 is not None)
-
-    def _finished(self, passages: Sequence[Passage], has_other: bool) -> Topic:
-        seed = self._seed
-        if len({p.id for p in passages}) < len(passages) or len(self._intents) < 4 + has_other:
-            raise Rejected("same_instruction", "two of the instructions, or two of the passages, are the same")
-        return Topic(
-            id=self._id,
-            seed_id=seed.id,
-            corpus=seed.corpus,
-            recipe="verifiable",
-            query=seed.query,
-            intents=tuple(self._intents.values()),
-            passages=tuple(passages),
-            judgments=tuple(self._judgments),
-            licence=seed.licence,
-            redistributable=seed.redistributable,
-            attributes={"rows": "dual_view,inf_ir" if has_other else "dual_view"},
-        )
+            matrix.judge(elsewhere, "construction", (p2, 1), (d_plus, -1))
+        return matrix.topic(rows="dual_view,inf_ir" if p2 else "dual_view")
 
     def _positive(self, view: View, role: PassageRole) -> Passage:
         """A view of a positive that keeps all of its answering blocks."""
@@ -243,31 +218,22 @@ class _Build:
             raise Rejected("constraint_not_held", "the other query's passage does not obey the instruction")
         return passage
 
-    def _intent(self, role: IntentRole, instruction: Instruction | None, query: str, evidence: Evidence = ()) -> Intent:
-        wording = instruction.wording if instruction else ""
-        attributes = {"evidence": dump_evidence(evidence or self._evidence)}
-        if instruction:
-            attributes["constraints"] = dump_constraints([d.constraint() for d in instruction.constraints])
-            if role != "poisoned_instruction":
-                attributes |= {"length_format": self._drawn["length"], "style": self._drawn["style"]}
-        intent = Intent(intent_id(self._id, wording, query), role, wording, query, attributes)
-        self._intents[intent.id] = intent
-        return intent
-
-    def _judge(self, intent: Intent, passage: Passage, relevance: int, judge: str) -> None:
-        self._judgments.append(Judgment(intent.id, passage.id, relevance, judge))
+    def _intent(self, role: IntentRole, instruction: Instruction, query: str = "", evidence: Evidence = ()) -> Intent:
+        drawn = self._drawn
+        cell = {} if role == "poisoned_instruction" else {"length_format": drawn["length"], "style": drawn["style"]}
+        constraints = [demand.constraint() for demand in instruction.constraints]
+        evidence = evidence or self._evidence
+        return self._matrix.intent(role, instruction.wording, query, constraints=constraints, evidence=evidence, **cell)
 
 
 def _checked(instruction: Instruction, holds: Passage, fails: Passage) -> tuple[Constraint, ...]:
     """The instruction's constraints, which must all hold of one passage, and not all of the other."""
-    try:
-        constraints = tuple(demand.constraint() for demand in instruction.constraints)
-    except UsageError as error:
-        raise Rejected("bad_constraint", str(error)) from error
-    if not all_hold(constraints, holds) or all_hold(constraints, fails):
-        raise Rejected("constraint_not_held", dump_constraints(constraints))
-    wording = folded(instruction.wording)
-    unnamed = [c.value for c in constraints if FAMILIES[c.family].free and folded(c.value) not in wording]
-    if unnamed:
-        raise Rejected("value_not_named", f"the instruction does not name {unnamed[0]!r}")
-    return constraints
+    return checked(instruction.constraints, instruction.wording, [holds], [fails])
+
+
+def _answering(blocks: Blocks, view: View) -> Evidence:
+    """What answers the other query: the view's answering blocks, or, where none is known, the first that it keeps."""
+    owner = blocks.owner(view)
+    known = owner if any(b.core for b in owner.blocks) else None
+    first = replace(blocks.block(view.blocks[0]), core=True)
+    return evidence_in([known or replace(owner, blocks=(first,))])
