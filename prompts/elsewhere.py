@@ -12,7 +12,7 @@ from random import Random
 from engine.topic import Passage
 from prompts.blocks import Cut, stems
 from prompts.constraints import Constraint, all_hold, body
-from prompts.evidence import Evidence, evidence_in
+from prompts.evidence import Evidence, answering
 from prompts.families import FAMILIES
 from prompts.finders import folded
 from prompts.instructions import pick
@@ -53,7 +53,7 @@ class Elsewhere:
                     query = self._query_for(passage, cut, pair.d_plus)
                     known = folded(query) in ("", folded(self._query)) or folded(query) in folded(body(pair.d_plus))
                     if not known:
-                        return Found(query, view, passage, _evidence(cut, view))
+                        return Found(query, view, passage, answering(cut, view))
         return None
 
     def _query_for(self, passage: Passage, cut: Cut, d_plus: Passage) -> str:
@@ -80,9 +80,3 @@ class Elsewhere:
             if len(chosen) < 2 and not any(stems(phrase) & stems(c) for c in chosen):
                 chosen.append(phrase)
         return chosen
-
-
-def _evidence(cut: Cut, view: View) -> Evidence:
-    """The blocks that answer, or, of a passage without a query of its own, the first that the view keeps."""
-    found = evidence_in([cut])
-    return found if found[0] else ((next(b.text for b in cut.blocks if b.label == view.blocks[0])[:200],),)

@@ -17,6 +17,7 @@ from engine.ids import canonical_json
 from engine.topic import Intent, Passage
 from prompts.blocks import Cut
 from prompts.constraints import body
+from prompts.topic_answer import View
 
 Evidence = tuple[tuple[str, ...], ...]
 
@@ -28,6 +29,13 @@ _WORD = re.compile(r"\w+")
 def evidence_in(cuts: Iterable[Cut]) -> Evidence:
     """The core blocks of each passage, as alternatives."""
     return tuple(tuple(_opening(b.text) for b in cut.blocks if b.core) for cut in cuts)
+
+
+def answering(cut: Cut, view: View) -> Evidence:
+    """What answers the query of a negative's view: its core blocks, or, where it has none, the first block kept."""
+    kept = [block for block in cut.blocks if block.label in view.blocks]
+    core = tuple(_opening(block.text) for block in kept if block.core)
+    return (core or tuple(_opening(block.text) for block in kept[:1]),)
 
 
 def dump_evidence(evidence: Sequence[Sequence[str]]) -> str:
