@@ -22,7 +22,7 @@ _UNSEEN = re.compile(
 )
 _OPENING = re.compile(
     r"<(?=[|\uff5c])"  # <|im_start|> and its kin
-    r"|<(?i:(?=/?(?:passage|query|instruction)\b))"  # our own fences
+    r"|<(?i:(?=/?(?:passage|query|instruction)))"  # our own fences
     r"|<(?=/?\w{1,32}>)"  # <s>, </s>, <start_of_turn>, <think>
     r"|<(?=</?SYS>>)"
     r"|\[(?=/?[A-Z_]{3,32}\])"  # [INST], [/INST], [SYSTEM_PROMPT]

@@ -38,6 +38,7 @@ from validators.verdicts import shown
 
 VERSION = 1
 """Raised when the same topic and replies would give other votes."""
+
 NONE, TIE, UNREADABLE = "none", "tie", "unreadable_judge"
 """What a vote may be besides the id of a passage."""
 _QUERY_CHARS = 20_000
@@ -115,8 +116,8 @@ class Poll:
         """The reason code of a decision that is none of those wanted."""
         if self.decision != TIE:
             return "no_passage_named" if self.decision == NONE else "other_passage_named"
-        said = Counter(vote.choice for vote in self.votes if vote.choice not in wanted)
-        return {UNREADABLE: UNREADABLE, TIE: "order_decides"}.get(said.most_common(1)[0][0], "no_majority")
+        said = Counter(vote.choice for vote in self.votes if vote.choice not in wanted).most_common(1)
+        return {UNREADABLE: UNREADABLE, TIE: "order_decides"}.get(said[0][0] if said else "", "no_majority")
 
     def evidence(self, **more: str) -> str:
         """Intent, passages and votes, as JSON."""
