@@ -6,9 +6,10 @@ An instruction is composed from a term, name or figure that stands in a passage 
 the others shown; so which passage is relevant, or that none is, is known by construction. A judge cannot tell such a
 question from a real one: query, passages, template and form of the instruction are those of the run.
 
-A judge fails if its right answers are so few that one as good as the threshold would be stopped, in a run of any
-length, with a probability of at most FALSE_ALARM: P(k of n right) is bounded by exp(-n KL(k/n, threshold)) (Chernoff),
-and the alarm is shared out over all n by 1/(n(n+1)). The tally is one process's own, and changes no row.
+A judge fails when its wrong answers have become too unlikely for one that is as good as the threshold: a bet against
+it, spread over a few lower accuracies, has multiplied its stake by 1/FALSE_ALARM. Such a bet cannot win on average
+against a good judge, so by Ville's inequality one is stopped with a probability of at most FALSE_ALARM in a run of any
+length. The tally is one process's own, and changes no row.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from prompts.families import FAMILIES
 from prompts.instructions import LENGTHS, STYLES, compose
 
 FALSE_ALARM = 0.01
+_BETS = (0.05, 0.2, 0.4, 0.6, 0.7, 0.8, 0.9)
+"""Accuracies bet on, as shares of the threshold."""
 _PLAIN = ("mentions", "names", "number", "year")
 """Families that a reader decides without doubt: the word is there, or it is not."""
 
@@ -75,13 +78,11 @@ class Tally:
 
 def surely_worse(right: int, asked: int, threshold: float) -> bool:
     """Whether so few right answers speak against `threshold`, however often this is asked as answers come in."""
-    share = right / asked
-    if share >= threshold:
-        return False
-    divergence = (1 - share) * math.log((1 - share) / (1 - threshold))
-    if share > 0:
-        divergence += share * math.log(share / threshold)
-    return math.exp(-asked * divergence) < FALSE_ALARM / (asked * (asked + 1))
+    wrong = asked - right
+    gains = (
+        right * math.log(share) + wrong * (math.log1p(-threshold * share) - math.log1p(-threshold)) for share in _BETS
+    )
+    return max(gains) >= math.log(len(_BETS) / FALSE_ALARM)
 
 
 def canary_of(topic: Topic, purpose: str, passages: int, chars: int) -> Canary | None:
