@@ -137,6 +137,20 @@ def why(
 
 
 @app.command()
+def agreement(
+    out: OutArgument,
+    labels: Annotated[
+        Path | None, typer.Option(help="People's labels (.jsonl or .csv): topic_id, intent_id, passage_id, relevance.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """How far judges, labels and people agree: Cohen's kappa with its interval."""
+    from cluster.agreement import show_agreement
+
+    show_agreement(out, labels, as_json=as_json)
+
+
+@app.command()
 def verify(out: OutArgument, as_json: JsonOption = False) -> None:
     """Check every byte that was committed; any changed bit is found. Exit code 6 if there is damage."""
     from datasets_out.verify import verify as find_damage
