@@ -8,6 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_published import TABLES, matrix
+
+from datasets_out.mixes import accepted
+from datasets_out.snapshot import load_snapshot
 
 REPO = Path(__file__).resolve().parent.parent
 CORPORA = {
@@ -23,12 +27,15 @@ CORPORA = {
 KNOWN_REASONS = {"one_block", "no_contrast", "near_duplicate", "duplicate", "same_passage", "other_answers", "leak"}
 
 
-def run_job(folder: Path, data: Path, seeds: str, validators: str = "", limit: int | None = None) -> dict:
-    """What `foil status` says after `foil run` over these seeds; kept beside the data it speaks of."""
+def run_job(
+    folder: Path, data: Path, seeds: str, validators: str = "", *, limit: int | None = None, recipe: str = "verifiable"
+) -> dict:
+    """What `foil status` says after `foil run` over these seeds, by rule alone; kept beside the data it speaks of."""
     job = folder / "job.yaml"
+    rule = "{kind: rule_writer}"
     job.write_text(
-        f"seeds: {seeds.replace('DATA', str(data))}\nrecipe: {{kind: verifiable}}\n"
-        f"models: {{writer: {{kind: rule_writer}}}}\nout: {folder / 'out'}\n{validators.replace('DATA', str(data))}"
+        f"seeds: {seeds.replace('DATA', str(data))}\nrecipe: {{kind: {recipe}}}\n"
+        f"models: {{writer: {rule}, judge: {rule}}}\nout: {folder / 'out'}\n{validators.replace('DATA', str(data))}"
         f"limits: {{partition_seeds: 100{f', seeds: {limit}' if limit else ''}}}\n"
     )
     command = [sys.executable, "-m", "cluster", "run", str(job), "--json"]
@@ -44,6 +51,46 @@ def check_corpus(name: str, folder: Path, data: Path, limit: int | None) -> None
     assert found["failed"] == 0
     assert found["accepted"] >= 0.8 * found["planned"]
     assert set(found["reasons"]) <= KNOWN_REASONS
+
+
+PUBLISHED = {
+    "infir": ("infir", "judge_scenarios"),
+    "promptriever": ("promptriever", "judge_relevance"),
+    "dual_view": ("dual_view, base: {kind: promptriever}", "judge_polarity"),
+}
+LEAST = {"leetcode": 0.4, "gsm8k": 0.5}
+"""Solutions have few partners in their own language, worked answers few steps that can be left out."""
+
+
+def check_published(recipe: str, name: str, folder: Path, data: Path, limit: int | None) -> None:
+    """Writer and judge by rule: every seed is accounted for, and every accepted topic has its method's matrix."""
+    settings, judge = PUBLISHED[recipe]
+    chain = f"validators: [{{kind: shape}}, {{kind: leak}}, {{kind: constraint_check}}, {{kind: {judge}}}]\n"
+    found = run_job(folder, data, CORPORA[name], chain, limit=limit, recipe=settings)
+    print(recipe, name, found["planned"], found["accepted"], found["reasons"])
+    assert found["planned"] == found["accepted"] + found["rejected"]
+    assert found["failed"] == 0
+    assert found["accepted"] >= LEAST.get(name, 0.65) * found["planned"]
+    topics = list(accepted(load_snapshot(folder / "out", None)))
+    assert len(topics) == found["accepted"]
+    for topic in topics:
+        roles = {passage.role for passage in topic.passages}
+        due = {i: {p: signs for p, signs in row.items() if p in roles} for i, row in TABLES[recipe].items()}
+        assert matrix(topic) == due
+        assert any(verdict.validator == judge and verdict.outcome == "pass" for verdict in topic.verdicts)
+
+
+@pytest.mark.parametrize("name", CORPORA)
+@pytest.mark.parametrize("recipe", PUBLISHED)
+def test_a_published_method_over_a_real_corpus(recipe, name, tmp_path, shared_data):
+    check_published(recipe, name, tmp_path, shared_data, limit=60)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", CORPORA)
+@pytest.mark.parametrize("recipe", PUBLISHED)
+def test_a_published_method_over_a_whole_real_corpus(recipe, name, tmp_path, shared_data):
+    check_published(recipe, name, tmp_path, shared_data, limit=None)
 
 
 @pytest.mark.parametrize("name", CORPORA)
