@@ -20,7 +20,7 @@ At most one condition of Length, Language or Format holds of a text. Each Chines
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal, get_args
 
 from engine.topic import Intent, Passage
@@ -73,10 +73,8 @@ _TOKEN = re.compile(r"[぀-ヿ㐀-鿿]|[^\s぀-ヿ㐀-鿿]+")
 _END = re.compile(r"[.!?][\"')\]”]*\s+(?=[\"'(\[“]?[A-Z])|\s\.\s+(?=\w)|[。！？](?=\s*\S)")
 _ABBREVIATION = re.compile(r"\b(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|vs|No|Fig|Eq|cf|etc|al|e\.g|i\.e|U\.S|[A-Z])$")
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
-_FENCED = re.compile(r"^```[^\n]*\n.*?^```[ \t]*$", re.MULTILINE | re.DOTALL)
-_POST = re.compile(
-    r"^(?:#+ |\*\*)?Question\b[^\n]*\n(?:[^\n]*\n)*?(?:#+ |\*\*)?(?:Accepted )?[Aa]nswer\b", re.MULTILINE
-)
+_QUESTION = re.compile(r"^(?:#{1,4} |\*\*)?Question\b", re.MULTILINE)
+_ANSWER = re.compile(r"^(?:#{1,4} |\*\*)?(?:Accepted )?[Aa]nswer\b", re.MULTILINE)
 _HEADING = re.compile(r"^#{1,4} \S|^\S[^\n]{0,80}\n[-=~^]{3,}[ \t]*$", re.MULTILINE)
 
 
@@ -98,9 +96,7 @@ def meets(dimension: str, condition: str, passage: Passage) -> bool:
     """Whether a passage meets a condition of one of the `EXACT` dimensions."""
     if dimension == "keyword":
         return Constraint("mentions", condition).holds(passage)
-    if dimension == "language":
-        return identify(passage.text)[0] == condition
-    return (length_of if dimension == "length" else format_of)(passage.text) == condition
+    return _CLASS_OF[dimension](passage.text) == condition
 
 
 def obeys(intent: Intent, passage: Passage) -> bool:
@@ -135,8 +131,9 @@ def length_of(text: str) -> str:
 
 def format_of(text: str) -> str:
     """The format of a text, or "" for one that has none of them."""
-    bare = _FENCED.sub("", text)
-    if _POST.search(bare):
+    bare = _without_fenced(text)
+    question = _QUESTION.search(bare)
+    if question and _ANSWER.search(bare, question.end()):
         return "stackoverflow_post"
     if not bare.strip() or 4 * code_lines(bare) >= bare.strip().count("\n") + 2:
         return "code_snippet" if text.strip() else ""
@@ -144,8 +141,26 @@ def format_of(text: str) -> str:
     return "manual" if headed and word_count(bare) >= _MANUAL_WORDS else ""
 
 
+_CLASS_OF: Mapping[str, Callable[[str], str]] = {
+    "length": length_of,
+    "format": format_of,
+    "language": lambda text: identify(text)[0],
+}
+
+
+def _without_fenced(text: str) -> str:
+    """The text without the blocks between two lines that open with ```; the last fence may be missing."""
+    kept, inside = [], False
+    for line in text.split("\n"):
+        if line.startswith("```"):
+            inside = not inside
+        elif not inside:
+            kept.append(line)
+    return "\n".join(kept)
+
+
 def _is_one_sentence(text: str) -> bool:
-    return all(_ABBREVIATION.search(text[: end.start()]) for end in _END.finditer(text))
+    return all(_ABBREVIATION.search(text[max(0, end.start() - 8) : end.start()]) for end in _END.finditer(text))
 
 
 def _within(count: int, bounds: tuple[int, int]) -> bool:
