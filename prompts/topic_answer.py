@@ -6,6 +6,7 @@ is kept, borrowed, set as a list or has one figure changed is known to the lette
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -65,6 +66,15 @@ class TopicAnswer(_Answer):
     reverse: Instruction | None = None
     poison: Instruction | None = None
     other: OtherQuery | None = None
+
+
+_CODE = re.compile(r"[a-z][a-z0-9_]{0,39}")
+
+
+def refused(said: str) -> Rejected:
+    """The rejection that a writer asks for: its reason code; a reason in prose becomes the detail of another code."""
+    code = said.strip()
+    return Rejected(code if _CODE.fullmatch(code) else "writer_refused", f"the writer refused: {said}")
 
 
 class Blocks:

@@ -20,7 +20,7 @@ from prompts.constraints import Constraint, all_hold, dump_constraints
 from prompts.evidence import Evidence
 from prompts.families import FAMILIES
 from prompts.finders import folded
-from prompts.topic_answer import KEPT, Demand
+from prompts.topic_answer import KEPT, Demand, refused
 
 Category = Literal["different_interpretation", "omission", "mentions_excluded"]
 CATEGORIES: tuple[Category, ...] = get_args(Category)
@@ -40,10 +40,12 @@ class WrittenInstruction(_Answer):
     def checked(self, holds: Sequence[Passage], fails: Sequence[Passage]) -> tuple[Constraint, ...]:
         """The constraints behind it, which all hold of some passages and not all of the others; none of a free text.
 
-        Raises Rejected: the writer's own reason, `no_instruction`, or as `checked` does.
+        Raises Rejected: the writer's own reason, or `writer_refused` for one in prose; `no_instruction`; as `checked`.
         """
-        if self.refusal or not self.instruction.strip():
-            raise Rejected(self.refusal or "no_instruction", "the writer gave no instruction")
+        if self.refusal.strip():
+            raise refused(self.refusal)
+        if not self.instruction.strip():
+            raise Rejected("no_instruction", "the writer gave no instruction")
         return checked(self.demands, self.instruction, holds, fails)
 
 

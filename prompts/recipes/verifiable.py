@@ -31,7 +31,7 @@ from prompts.instructions import LENGTHS, STYLES
 from prompts.recipes.material import distinct
 from prompts.recipes.matrix import Matrix
 from prompts.render import load
-from prompts.topic_answer import Blocks, Instruction, OtherQuery, TopicAnswer, View
+from prompts.topic_answer import Blocks, Instruction, OtherQuery, TopicAnswer, View, refused
 from prompts.written import checked
 
 VERSION = "2"
@@ -126,7 +126,7 @@ class Verifiable:
         prompt = self._template.render(query=seed.query, positives=positives, negatives=negatives, **drawn)
         answer = await ask(prompt, TopicAnswer)
         if answer.refusal:
-            raise Rejected(answer.refusal, f"no two views of {len(positives)} positive passage(s) can be told apart")
+            raise refused(answer.refusal)
         build = _Build(seed, answer, Blocks([*positives, *negatives]), drawn, evidence_in(positives))
         return [build.topic(self._settings.negatives)]
 
