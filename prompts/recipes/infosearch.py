@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from engine.errors import Rejected, UsageError
@@ -44,7 +44,16 @@ VERSION = "1"
 _TEMPLATES = ("keywords", "rewrite", "instruction", "reversal", "query_negative")
 _TONES = ("a polite request", "a plain statement of what is needed", "a question")
 _NEGATIVES = 4
-_SENTENCE = Field(min_length=1, max_length=1000, pattern=r"^[^\n]*\S[^\n]*$")
+
+
+def _on_one_line(text: str) -> str:
+    if "\n" in text or not text.strip():
+        raise ValueError("expected one sentence on one line")
+    return text
+
+
+_Sentence = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_on_one_line)]
+"""Its line break is no pattern of the schema: xgrammar, and so vLLM, refuses a pattern beside a length."""
 
 
 class InfoSearchSettings(Settings):
@@ -97,7 +106,7 @@ class Rewritten(_Answer):
 class Condition(_Answer):
     """One sentence that asks for a condition, or for anything else; the rule writer adds what is behind it."""
 
-    condition: str = _SENTENCE
+    condition: _Sentence
     demands: SkipJsonSchema[tuple[Demand, ...]] = ()
 
     def constraints(self) -> tuple[Constraint, ...]:
@@ -111,7 +120,7 @@ class Condition(_Answer):
 class Asked(Condition):
     """The question in other words, then the condition."""
 
-    question: str = _SENTENCE
+    question: _Sentence
     evidence: SkipJsonSchema[Evidence] = ()
 
 
