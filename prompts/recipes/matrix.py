@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from engine.errors import Rejected
 from engine.topic import Intent, IntentRole, Judgment, Passage, Seed, Topic, intent_id, topic_id
 from prompts.constraints import Constraint, dump_constraints
 from prompts.evidence import Evidence, dump_evidence
+from prompts.finders import folded
 
 
 class Matrix:
@@ -17,7 +19,7 @@ class Matrix:
         self._recipe, self._seed = recipe, seed
         self._id = topic_id(recipe, seed, index)
         self._intents: dict[str, Intent] = {}
-        self._passages: dict[str, Passage] = {}
+        self._passages: dict[str, Passage] = {}  # by their folded text: another title or line break makes no other text
         self._judgments: list[Judgment] = []
 
     def intent(
@@ -46,14 +48,19 @@ class Matrix:
     def passages(self, *passages: Passage) -> None:
         """New columns. Raises Rejected(same_passage) where two have one text."""
         for passage in passages:
-            if passage.id in self._passages:
+            if not self._add(passage):
                 raise Rejected("same_passage", f"two passages of the topic have the text {passage.text[:80]!r}")
-            self._passages[passage.id] = passage
 
     def negatives(self, passages: Sequence[Passage], most: int) -> list[Passage]:
         """Adds those of the seed's negatives that are not in the topic yet, and returns them."""
-        new = [p for p in passages if p.id not in self._passages][:most]
-        self.passages(*new)
+        return list(islice(filter(self._add, passages), most))
+
+    def _add(self, passage: Passage) -> bool:
+        """Adds the passage if its text is new."""
+        text = folded(passage.text)
+        new = text not in self._passages
+        if new:
+            self._passages[text] = passage
         return new
 
     def judge(self, intent: Intent, who: str, *pairs: tuple[Passage, int]) -> None:
