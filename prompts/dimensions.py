@@ -75,7 +75,7 @@ _ABBREVIATION = re.compile(r"\b(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|vs|No|Fig|Eq|cf|etc|al|e
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 _QUESTION = re.compile(r"^(?:#{1,4} |\*\*)?Question\b", re.MULTILINE)
 _ANSWER = re.compile(r"^(?:#{1,4} |\*\*)?(?:Accepted )?[Aa]nswer\b", re.MULTILINE)
-_HEADING = re.compile(r"^#{1,4} \S|^\S[^\n]{0,80}\n[-=~^]{3,}[ \t]*$", re.MULTILINE)
+_HEADING = re.compile(r"^#{1,4} [^\s\d]|^\S[^\n]{0,80}\n[-=~^]{3,}[ \t]*$", re.MULTILINE)
 
 
 def described(dimension: str, condition: str) -> str:

@@ -164,7 +164,7 @@ def _paragraph(_known: Material, cut: Cut) -> str:
         if not block.core and _is_prose(block) and word_count(block.text) <= most:
             most -= word_count(block.text)
             kept.add(block.label)
-    return " ".join(_flat(b.text) for b in cut.blocks if b.core or b.label in kept)
+    return " ".join(_closed(_flat(b.text)) for b in cut.blocks if b.core or b.label in kept)
 
 
 def _article(known: Material, cut: Cut) -> str:
@@ -187,7 +187,7 @@ def _in_paragraphs(cut: Cut) -> str:
     if cut.kind != "text" or "\n\n" in cut.passage.text:
         return join(cut.blocks)
     runs = [cut.blocks[i : i + _PER_PARAGRAPH] for i in range(0, len(cut.blocks), _PER_PARAGRAPH)]
-    return "\n\n".join(" ".join(_flat(b.text) for b in run) for run in runs)
+    return "\n\n".join(" ".join(_closed(_flat(b.text)) for b in run) for run in runs)
 
 
 def _snippet(_known: Material, cut: Cut) -> str:
@@ -233,6 +233,11 @@ def _lowered(text: str) -> str:
     """The text as it goes on after a semicolon: a common word that opens it loses its capital."""
     first = text.partition(" ")[0]
     return text[:1].lower() + text[1:] if first.lower() in COMMON and (first[1:].islower() or first == "A") else text
+
+
+def _closed(text: str) -> str:
+    """The text with a full stop where it has no end of its own."""
+    return f"{text}." if text[-1:].isalnum() else text
 
 
 def _flat(text: str) -> str:
