@@ -274,38 +274,43 @@ class _Checks:
     # stages
 
     def _loop(self, place: tuple[str | int, ...], at: int, stage: Stage) -> Iterator[Mistake]:
-        if stage.each:
-            yield from self._reference((*place, "each"), stage.each, at, "list")
-            above = self._stages.get(stage.each.partition(".")[0])
-            if above and above.each:
+        """`each` and `when`: what they refer to, and that it stands once, or for the same item."""
+        for key, reference, sort in (("each", stage.each, "list"), ("when", stage.when, "boolean")):
+            if not reference:
+                continue
+            wrong = list(self._reference((*place, key), reference, at, sort))
+            yield from wrong
+            above = self._stages.get(reference.partition(".")[0])
+            if not wrong and above and above.each not in {"", stage.each if key == "when" else ""}:
                 yield (
-                    (*place, "each"),
-                    f"stage {above.name!r} has an `each` itself; a loop within a loop is none",
-                    stage.each,
+                    (*place, key),
+                    f"stage {above.name!r} has an `each` of its own; only what stands once will do",
+                    reference,
                 )
-        if stage.when:
-            yield from self._reference((*place, "when"), stage.when, at, "boolean")
-            above = self._stages.get(stage.when.partition(".")[0])
-            if above and above.each not in ("", stage.each):
-                yield (*place, "when"), f"stage {above.name!r} runs over another list", stage.when
 
     def _template(self, place: tuple[str | int, ...], at: int, stage: Stage) -> Iterator[Mistake]:
+        folder, file = self._settings.templates, stage.file
         try:
-            template = template_of(self._settings.templates, stage.file)
+            template = template_of(folder, file)
         except UsageError as error:
-            yield place, str(error), stage.file
+            yield place, str(error), file
             return
-        for name in sorted(template.variables):
-            if name in BASE or (name == "item" and stage.each):
-                continue
-            if name not in self._stages:
-                given = ", ".join([*BASE, *(["item"] if stage.each else []), *self._order[:at]])
-                yield place, f"names {name!r}, which nobody provides; there are {given}", stage.file
-            elif self._order.index(name) >= at:
-                yield place, f"names stage {name!r}, which comes later", stage.file
-        tree = _DIALECT.parse(_source_of(self._settings.templates, stage.file))
-        for line, why in _wrong_fields(tree, *self._shapes(stage)):
-            yield place, f"line {line}: {why}", stage.file
+        wrong = list(self._variables(template, at, stage))
+        if not wrong:
+            found = _wrong_fields(_DIALECT.parse(_source_of(folder, file)), *self._shapes(stage))
+            wrong = [f"line {line}: {why}" for line, why in found]
+        yield from ((place, why, file) for why in wrong)
+
+    def _variables(self, template: Template, at: int, stage: Stage) -> Iterator[str]:
+        """What is wrong with the variables that a template names."""
+        given = [*BASE, *(["item"] if stage.each else []), *self._order[:at]]
+        for name in sorted(template.variables - set(given)):
+            later = name in self._stages
+            yield (
+                f"names stage {name!r}, which comes later"
+                if later
+                else f"names {name!r}, which nobody provides; there are {', '.join(given)}"
+            )
 
     def _shapes(self, stage: Stage) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
         """Variable -> fields, of what stands once and of what is a list, as this stage sees them."""

@@ -68,7 +68,7 @@ class Custom:
     def __init__(self, settings: CustomSettings) -> None:
         self._settings = settings
         self._templates = {stage.name: template_of(settings.templates, stage.file) for stage in settings.stages}
-        self._answers = {stage.name: _model(stage) for stage in settings.stages}
+        self._answers = {stage.name: model_of(stage) for stage in settings.stages}
         digests = [template.digest for template in self._templates.values()]
         said = settings.model_dump(mode="json", exclude={"templates"})
         self.fingerprint = sha256_hex(canonical_json([VERSION, digests, said]))
@@ -123,7 +123,7 @@ def _base(known: Material) -> dict[str, Any]:
     }
 
 
-def _model(stage: Stage) -> type[BaseModel]:
+def model_of(stage: Stage) -> type[BaseModel]:
     """The pydantic model of a stage's answer."""
     fields: dict[str, Any] = {
         name: (field.annotation(), Field(description=field.description or None)) for name, field in stage.answer.items()
