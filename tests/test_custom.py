@@ -437,3 +437,14 @@ def test_the_example_jobs_run_over_the_documentation(name, tmp_path):
     assert found["planned"] == found["accepted"] + found["rejected"] == 40
     assert found["accepted"] >= 15
     assert set(found["reasons"]) <= {"nothing_made", "no_condition"}
+
+
+def test_the_page_shows_recipes_and_rules_that_exist():
+    page = (REPO / "docs" / "custom.md").read_text()
+    stages, topic = (block.split("```")[0] for block in page.split("```yaml\n")[1:])
+    recipe = {**yaml.safe_load(stages)["recipe"], "templates": str(REPO / "examples" / "custom")}
+    CustomSettings.model_validate(recipe)
+    CustomSettings.model_validate({**recipe, "rows": None, **yaml.safe_load(topic)})
+    rules = page.split("| rule | type |")[1].split("\n\n")[0].splitlines()[2:]
+    shown = {row.split("`")[1].split()[0]: row.split(" | ")[1] for row in rules}
+    assert shown == {name: rule.gives for name, rule in RULES.items()}
