@@ -23,6 +23,7 @@ from engine.models.params import secret_at
 from engine.progress import Counts, Progress, Summary, status
 
 _REASONS_SHOWN = 8
+_OUTCOMES = {"reject": "rejected", "edit": "edited", "mark": "marked", "pass": "passed"}
 _PLAIN_EVERY_S = 5.0
 
 
@@ -133,6 +134,21 @@ def _rows(counts: Counts) -> list[tuple[str, int]]:
     return [*rows, ("not accepted: other reasons", rest)] if rest else rows
 
 
+def _validators_table(counts: Counts) -> Table:
+    """What each validator made of the topics that it saw, those that saw most first."""
+    found: dict[str, dict[str, int]] = {}
+    for name, topics in counts.validators.items():
+        validator, _, outcome = name.rpartition(" ")
+        found.setdefault(validator, {})[outcome] = topics
+    table = Table("validator", title="what each validator made of them", title_justify="left")
+    for heading in ("topics", *_OUTCOMES.values(), "US dollars"):
+        table.add_column(heading, justify="right")
+    for validator, made in sorted(found.items(), key=lambda one: (-sum(one[1].values()), one[0])):
+        cells = [f"{made.get(outcome, 0):,}" for outcome in _OUTCOMES]
+        table.add_row(validator, f"{sum(made.values()):,}", *cells, f"{counts.validators_usd[validator]:.4f}")
+    return table
+
+
 def _print_funnel(summary: Summary, out: Path) -> None:
     seeds = summary.counts.seeds
     table = Table(title=f"{out}: {summary.partitions:,} partitions in {summary.seconds:.1f} s", title_justify="left")
@@ -141,6 +157,8 @@ def _print_funnel(summary: Summary, out: Path) -> None:
     for name, count in _rows(summary.counts):
         table.add_row(name, f"{count:,}")
     Console().print(table, markup=False)
+    if summary.counts.validators:
+        Console().print(_validators_table(summary.counts), markup=False)
     print(
         f"planned {summary.planned:,} seeds = {seeds['accepted']:,} accepted + {seeds['rejected']:,} rejected "
         f"+ {seeds['failed']:,} failed"

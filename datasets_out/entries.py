@@ -16,6 +16,7 @@ from typing import Any
 
 from datasets_out.schema import SCHEMA_VERSION, TABLES
 from engine.errors import CorruptDataError
+from engine.progress import costs, outcomes
 from engine.topic import Topic
 
 FILE_NAME = re.compile(r"data/(?P<table>[a-z]+)/part-(?P<partition>[0-9]{8})(-[0-9a-f]{64})?\.parquet")
@@ -35,7 +36,8 @@ class FileFact:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What became of seeds and topics, by status, and what it took; `reasons` are those of topics not accepted.
+    """What became of seeds and topics, by status, and what it took; `reasons` are those of topics not accepted,
+    `validators` and `validators_usd` what each validator made of them and spent (engine.progress.Counts).
 
     A seed is accepted if one of its topics is, else failed if one failed, else rejected. A call that made several
     topics is counted once.
@@ -44,6 +46,8 @@ class Counts:
     seeds: Mapping[str, int]
     topics: Mapping[str, int]
     reasons: Mapping[str, int]
+    validators: Mapping[str, int]
+    validators_usd: Mapping[str, float]
     calls: int
     prompt_tokens: int
     completion_tokens: int
@@ -127,6 +131,8 @@ def count(topics: Iterable[Topic]) -> Counts:
         seeds={status: seeds[status] for status in _RANKED},
         topics={status: per_topic[status] for status in _RANKED},
         reasons=dict(Counter(topic.reason for topic in topics if topic.status != "accepted")),
+        validators=dict(Counter(outcome for topic in topics for outcome in outcomes(topic))),
+        validators_usd=_spent(topics),
         calls=len(calls),
         prompt_tokens=sum(call.prompt_tokens for call in calls),
         completion_tokens=sum(call.completion_tokens for call in calls),
@@ -141,11 +147,25 @@ def total(counts: Iterable[Counts]) -> Counts:
         seeds=_sum((c.seeds for c in counts), _RANKED),
         topics=_sum((c.topics for c in counts), _RANKED),
         reasons=_sum(c.reasons for c in counts),
+        validators=_sum(c.validators for c in counts),
+        validators_usd={name: math.fsum(c.validators_usd.get(name, 0.0) for c in counts) for name in _names(counts)},
         calls=sum(c.calls for c in counts),
         prompt_tokens=sum(c.prompt_tokens for c in counts),
         completion_tokens=sum(c.completion_tokens for c in counts),
         cost_usd=math.fsum(c.cost_usd for c in counts),
     )
+
+
+def _spent(topics: Iterable[Topic]) -> dict[str, float]:
+    spent: dict[str, list[float]] = defaultdict(list)
+    for topic in topics:
+        for validator, usd in costs(topic):
+            spent[validator].append(usd)
+    return {name: math.fsum(costs) for name, costs in spent.items()}
+
+
+def _names(counts: Iterable[Counts]) -> list[str]:
+    return sorted({name for one in counts for name in one.validators_usd})
 
 
 def _sum(counters: Iterable[Mapping[str, int]], keys: Iterable[str] = ()) -> dict[str, int]:

@@ -13,7 +13,7 @@ import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,10 @@ from engine.protocols import Store
 from engine.topic import Topic
 
 _STATUSES = ("accepted", "failed", "rejected")
+_COUNTERS = ("seeds", "topics", "reasons", "validators", "validators_usd")
+_SUMS = ("calls", "prompt_tokens", "completion_tokens", "cost_usd")
+OUTCOMES = ("reject", "edit", "mark", "pass")
+"""What a validator made of a topic, the gravest first."""
 
 
 @dataclass(slots=True)
@@ -31,12 +35,15 @@ class Counts:
     """Seeds and topics by status, reasons of the topics not accepted, and what it took (tokens, US dollars).
 
     A seed is accepted if one of its topics is, else failed if one failed, else rejected. Equal requests of one
-    partition are one call; what was reused from another run was paid there and is not counted.
+    partition are one call; what was reused from another run was paid there and is not counted. `validators` counts
+    topics by what each validator made of them (`outcomes`), `validators_usd` is what its calls cost.
     """
 
     seeds: Counter[str] = field(default_factory=Counter)
     topics: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
+    validators: Counter[str] = field(default_factory=Counter)
+    validators_usd: Counter[str] = field(default_factory=Counter)
     calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -48,6 +55,9 @@ class Counts:
         self.seeds[next(status for status in _STATUSES if status in found)] += 1
         for topic in topics:
             self.topics[topic.status] += 1
+            self.validators.update(outcomes(topic))
+            for validator, usd in costs(topic):
+                self.validators_usd[validator] += usd
             if topic.status != "accepted":
                 self.reasons[topic.reason] += 1
             for call in topic.calls:
@@ -60,9 +70,9 @@ class Counts:
 
     def add(self, other: Counts) -> None:
         """Adds the counts of other seeds to these."""
-        for name in ("seeds", "topics", "reasons"):
+        for name in _COUNTERS:
             getattr(self, name).update(getattr(other, name))
-        for name in ("calls", "prompt_tokens", "completion_tokens", "cost_usd"):
+        for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def plain(self) -> dict[str, Any]:
@@ -73,9 +83,21 @@ class Counts:
 def counts_of(entry: Mapping[str, Any]) -> Counts:
     """The counts in a commit entry."""
     found = entry["counts"]
-    seeds, topics, reasons = (+Counter(found[name]) for name in ("seeds", "topics", "reasons"))
-    spent = found["calls"], found["prompt_tokens"], found["completion_tokens"], found["cost_usd"]
-    return Counts(seeds, topics, reasons, *spent)
+    values: dict[str, Any] = {name: +Counter(found[name]) for name in _COUNTERS}
+    return Counts(**values, **{name: found[name] for name in _SUMS})
+
+
+def outcomes(topic: Topic) -> Iterator[str]:
+    """`VALIDATOR OUTCOME` for each validator that looked at the topic: reject, edit, mark or pass, the first that is.
+
+    A mark is a verdict that passes and gives a reason all the same.
+    """
+    said: dict[str, set[str]] = {}
+    for verdict in topic.verdicts:
+        marked = verdict.outcome == "pass" and verdict.reason
+        said.setdefault(verdict.validator, set()).add("mark" if marked else verdict.outcome)
+    for validator, found in said.items():
+        yield f"{validator} {next(outcome for outcome in OUTCOMES if outcome in found)}"
 
 
 def total(parts: Iterable[Counts]) -> Counts:
@@ -134,6 +156,11 @@ def _unaccepted(counts: Counts) -> int:
     return counts.topics.total() - counts.topics["accepted"]
 
 
+def costs(topic: Topic) -> Iterator[tuple[str, Any]]:
+    """(validator, US dollars) of each verdict that cost something."""
+    return ((verdict.validator, verdict.cost_usd) for verdict in topic.verdicts if verdict.cost_usd)
+
+
 class SessionFile:
     """The file of one session, put over itself as the run goes on; the last one stays after a kill."""
 
@@ -167,6 +194,8 @@ def status(store: Store, out: Path) -> dict[str, Any]:
         **{status: counts.seeds[status] for status in _STATUSES},
         "topics": {status: counts.topics[status] for status in _STATUSES},
         "reasons": dict(counts.reasons.most_common()),
+        "validators": dict(counts.validators.most_common()),
+        "validators_usd": dict(counts.validators_usd.most_common()),
         "partitions": len(entries),
         "calls": counts.calls,
         "tokens": counts.prompt_tokens + counts.completion_tokens,

@@ -40,9 +40,9 @@ from engine.course import cut
 from engine.errors import CorruptDataError, UsageError
 from engine.journal import possibly_paid_twice
 from engine.limits import Limits, RuntimeSettings
-from engine.progress import Counts, check_conservation, status
+from engine.progress import Counts, check_conservation, counts_of, outcomes, status
 from engine.run_local import run
-from engine.topic import Verdict
+from engine.topic import Topic, Verdict
 
 MAIN = Path(__file__).with_name("machine_main.py")
 POINTS = (
@@ -492,3 +492,27 @@ def peak_mb(out: Path, seeds: int) -> float:
 def test_memory_does_not_grow_with_the_number_of_seeds(tmp_path):
     small, large = peak_mb(tmp_path / "small", 5_000), peak_mb(tmp_path / "large", 100_000)
     assert large < small + 60
+
+
+def test_what_each_validator_made_of_the_topics_is_counted_and_adds_up(tmp_path):
+
+    said = [
+        Verdict("shape", "topic", "pass"),
+        Verdict("pii", "p1", "pass", "email"),
+        Verdict("judge", "p1", "pass", cost_usd=0.25),
+        Verdict("judge", "p2", "edit", "dropped", cost_usd=0.5),
+        Verdict("judge", "p3", "reject", "positive_lost"),
+    ]
+    topic = Topic("t", "s", "c", "r", "q", verdicts=tuple(said), status="rejected", reason="positive_lost")
+    assert set(outcomes(topic)) == {"shape pass", "pii mark", "judge reject"}
+    one = Counts()
+    one.add_seed([topic], set())
+    both = Counts()
+    both.add(one)
+    both.add(one)
+    assert both.validators == {"shape pass": 2, "pii mark": 2, "judge reject": 2}
+    assert both.validators_usd == {"judge": 1.5}
+    log = CommitLog(tmp_path)
+    log.open("f" * 64, {})
+    log.commit(0, [topic], {})
+    assert counts_of(log.committed()[0]) == one
