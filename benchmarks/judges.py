@@ -1,0 +1,262 @@
+"""Judges measured against truth: what they accept when they err in known ways, and what shuffle, swap and fences undo.
+
+Topics: the recipe `verifiable` over `python_docs` with the rule writer, those that have all of InF-IR's rows; three in
+ten are spoilt, each fault equally often: the two passages swapped, a negative that obeys the instruction after all, one
+that does not answer the query. A program says of every label whether it is true. Judges: the rule judge, corrupted at
+known rates (tests/corrupt_judge.py). With GSM8K's labelled model solutions, kappa of each judge setting.
+
+    python benchmarks/judges.py [--quick] [--json] [--topics N] [--gsm8k FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+from corrupt_judge import (
+    Accepted,
+    Corrupt,
+    First,
+    Flips,
+    Gullible,
+    Honest,
+    accepted,
+    attacked,
+    desk_in,
+    mixed,
+    true,
+    unfenced,
+)  # fmt: skip
+
+from engine.ask import Asker
+from engine.errors import Rejected
+from engine.protocols import Validator
+from engine.seeds.catalog import READERS
+from engine.topic import Intent, Passage, Topic
+from prompts.evidence import dump_evidence
+from prompts.parse import parse_reply
+from prompts.recipes.verifiable import Verifiable, VerifiableSettings
+from prompts.rule_writer import RuleWriter
+from validators.agreement import agreement
+from validators.judge_polarity import JudgePolarity, JudgePolaritySettings
+from validators.judge_relevance import JudgeRelevance, JudgeRelevanceSettings
+from validators.judge_scenarios import JudgeScenarios, JudgeScenariosSettings
+from validators.judging import Bench, PanelSettings
+
+SPOILT = 0.3
+VOTES = (1, 3, 5)
+JUDGES: Mapping[str, Callable[[], Corrupt]] = {
+    "honest": lambda: Honest("honest"),
+    "10 % flips": lambda: Flips("flips", 0.1),
+    "30 % takes the first": lambda: First("biased", 0.3),
+    "always takes the first": lambda: First("first"),
+}
+UNWATCHED = {"canaries": {"share": 0}}
+GSM8K = Path(os.environ.get("FOIL_SHARED_DATA", "../shared/data")) / "gsm8k" / "example_model_solutions.jsonl"
+
+
+def one_scenario(votes: int) -> Validator:
+    return JudgeScenarios(JudgeScenariosSettings(votes=votes, roles=("instructed",), **UNWATCHED))
+
+
+def three_scenarios(votes: int) -> Validator:
+    return JudgeScenarios(JudgeScenariosSettings(votes=votes, **UNWATCHED))
+
+
+def relevance(votes: int) -> Validator:
+    return JudgeRelevance(JudgeRelevanceSettings(votes=votes, **UNWATCHED))
+
+
+def polarity(votes: int) -> Validator:
+    return JudgePolarity(JudgePolaritySettings(votes=votes, **UNWATCHED))
+
+
+RULES: Mapping[str, Callable[[int], Validator]] = {
+    "one scenario": one_scenario,
+    "three scenarios": three_scenarios,
+    "relevance": relevance,
+    "polarity": polarity,
+}
+
+
+async def topics_of(count: int) -> list[Topic]:
+    """The first topics that have InF-IR's rows and a seed negative besides."""
+    settings, reader = READERS["python_docs"]
+    recipe, made = Verifiable(VerifiableSettings()), list[Topic]()
+    with tempfile.TemporaryDirectory() as folder:
+        desk = desk_in(Path(folder))
+        for seed in reader(settings(kind="python_docs")):
+            ask = Asker(desk, {"writer": RuleWriter()}, parse_reply, repair_attempts=1)
+            try:
+                [topic] = await recipe(seed, ask)
+            except Rejected:
+                continue
+            roles = {i.role for i in topic.intents} | {p.role for p in topic.passages}
+            if {"poisoned_query", "seed_negative"} <= roles:
+                made.append(topic)
+            if len(made) == count:
+                break
+    return made
+
+
+async def put(validator: Validator, topics: Sequence[Topic], judge: Corrupt) -> Accepted:
+    with tempfile.TemporaryDirectory() as folder:
+        return await accepted(validator, topics, judge, Path(folder))
+
+
+async def votes_table(topics: Sequence[Topic]) -> list[dict[str, Any]]:
+    """Precision and recall of what each rule accepts, for each judge and number of votes."""
+    return [
+        {"judge": name, "rule": rule, "votes": votes, **asdict(await put(build(votes), topics, judge()))}
+        for name, judge in JUDGES.items()
+        for rule, build in RULES.items()
+        for votes in VOTES
+    ]
+
+
+async def position_table(topics: Sequence[Topic]) -> list[dict[str, Any]]:
+    """The same judges without and with what is there against position bias: the order drawn, the pair also swapped."""
+    once = patch.object(Bench, "compare", lambda self, i, ps, seat: self._compare_once(i, tuple(ps), seat))
+    as_made = patch("validators.judging.shuffled", lambda passages, *_: list(passages))
+    rows = []
+    for name in ("30 % takes the first", "always takes the first"):
+        for question, build, guard, without in (
+            ("one scenario", one_scenario, "shuffled", as_made),
+            ("polarity", polarity, "in both orders", once),
+        ):
+            with without:
+                bare = await put(build(1), topics, JUDGES[name]())
+            guarded = await put(build(1), topics, JUDGES[name]())
+            for order, found in (("as made, the wanted passage first", bare), (guard, guarded)):
+                rows.append({"judge": name, "question": question, "order": order, **asdict(found)})
+    return rows
+
+
+async def injection_table(topics: Sequence[Topic]) -> list[dict[str, Any]]:
+    """A judge that obeys every command outside of the fences, and a command in every topic's negative."""
+    hostile = [attacked(topic) for topic in topics]
+    plain = patch("validators.judging.inert", lambda text, _: text)
+    renderings: Mapping[str, tuple[Any, ...]] = {
+        "labels alone": (plain, patch("validators.judging.load", unfenced)),
+        "fences that can be guessed": (plain, patch("validators.judging.nonce", lambda *_: "data")),
+        "fences with a code, inert text": (),
+    }
+    rows = []
+    for name, patches in renderings.items():
+        for rule in ("three scenarios", "relevance", "polarity"):
+            judge = Gullible("gullible")
+            with ExitStack() as stack:
+                for one in patches:
+                    stack.enter_context(one)
+                found = await put(RULES[rule](1), hostile, judge)
+            rows.append({"rendering": name, "rule": rule, "obeyed": judge.obeyed / judge.asked, **asdict(found)})
+    return rows
+
+
+# --- GSM8K ---
+
+
+def solutions(path: Path, count: int | None) -> Iterator[tuple[Intent, Passage, int]]:
+    """A question with what answers it, a model's solution, and whether it is labelled right."""
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(islice(lines, count)):
+            row = json.loads(line)
+            answer = row["ground_truth"].rpartition("\n")[2]
+            known = {"evidence": dump_evidence([[answer]])}
+            intent = Intent(f"q{number}", "original", "", row["question"], known)
+            for given in row.values():
+                if isinstance(given, dict):
+                    yield intent, Passage(given["solution"], "distractor"), 1 if given["is_correct"] else -1
+
+
+async def kappa_table(path: Path, count: int | None) -> list[dict[str, Any]]:
+    """Agreement of each judge setting with the labels; a judge is told the answer, as the rule judge always is."""
+    known = list(solutions(path, count))
+    panels = {name: [judge()] for name, judge in JUDGES.items()}
+    panels["three that flip 10 %"] = [Flips(f"flips{n}", 0.1) for n in range(3)]
+    rows = []
+    for name, judges in panels.items():
+        for votes in VOTES if len(judges) == 1 else (1,):
+            roles = {f"judge{n}": judge for n, judge in enumerate(judges)}
+            settings = PanelSettings.model_validate({"judges": list(roles), "votes": votes, **UNWATCHED})
+            said = await rated(known, settings, roles)
+            rows.append({"judge": name, "votes": votes, **asdict(agreement(name, "labels", said))})
+    return rows
+
+
+async def rated(
+    known: Sequence[tuple[Intent, Passage, int]], settings: PanelSettings, roles: Mapping[str, Corrupt]
+) -> list[tuple[int, int]]:
+    """What the panel decides of each solution, beside its label."""
+    said = []
+    with tempfile.TemporaryDirectory() as folder:
+        desk = desk_in(Path(folder))
+        for intent, passage, label in known:
+            topic = Topic(f"{intent.id} {passage.id}", intent.id, "gsm8k", "none", intent.query)
+            ask = Asker(desk, roles, parse_reply, repair_attempts=1)
+            bench = Bench("judge_relevance", settings, topic, ask)
+            poll = await bench.poll(bench.rate, intent, [passage])
+            said.append((1 if poll.decision == passage.id else -1, label))
+    return said
+
+
+# --- the page ---
+
+
+def show(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """A table in Markdown."""
+    print(f"\n{title}\n\n| {' | '.join(rows[0])} |\n|{'---|' * len(rows[0])}")
+    for row in rows:
+        print(f"| {' | '.join(f'{v:.3f}' if isinstance(v, float) else str(v) for v in row.values())} |")
+
+
+async def measure(options: argparse.Namespace) -> dict[str, Any]:
+    made = await topics_of(options.topics)
+    topics = mixed(made, SPOILT)
+    print(f"{len(topics):,} topics, {sum(map(true, topics)):,} of them true in every label")
+    tables = {
+        "votes": await votes_table(topics),
+        "position": await position_table(topics),
+        "injection": await injection_table(topics),
+    }
+    if options.gsm8k.is_file():
+        tables["gsm8k"] = await kappa_table(options.gsm8k, 100 if options.quick else None)
+    else:
+        print(f"{options.gsm8k} is absent: no kappa on GSM8K; give GSM8K's example_model_solutions.jsonl as --gsm8k")
+    return {"topics": len(topics), "true": sum(map(true, topics)), **tables}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="150 topics, 100 questions; about a minute")
+    parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
+    parser.add_argument("--topics", type=int, help="default 2,000, with --quick 150")
+    parser.add_argument("--gsm8k", type=Path, default=GSM8K, help="example_model_solutions.jsonl of GSM8K")
+    options = parser.parse_args()
+    options.topics = options.topics or (150 if options.quick else 2000)
+    started = time.process_time()
+    found = asyncio.run(measure(options))
+    for title in ("votes", "position", "injection", "gsm8k"):
+        if title in found:
+            show(title, found[title])
+    print(f"\n{time.process_time() - started:.0f} CPU seconds")
+    if options.json:
+        print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
