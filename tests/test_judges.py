@@ -349,6 +349,12 @@ def test_verdicts_bear_what_their_calls_cost(tmp_path):
     assert verdicts[0].cost_usd == pytest.approx(0.002)
 
 
+def test_a_call_that_the_topic_had_made_before_is_paid_once(tmp_path):
+    ask = asker(tmp_path, judge=Script(YES))
+    first, again = (asyncio.run(relevance()(ONE, ask))[1] for _ in range(2))
+    assert (first[0].cost_usd, again[0].cost_usd, len(ask.calls)) == (0.001, 0.0, 2)
+
+
 # --- P(true) ---
 
 

@@ -64,8 +64,9 @@ class Tally:
         self._settings, self._validator = settings, validator
         self._asked, self._right = Counter[str](), Counter[str]()
 
-    def count(self, judge: str, *, right: bool) -> None:
-        """Notes an answer. Raises JudgeUnreliableError once the judge is surely worse than the threshold."""
+    def count(self, judge: str, *, right: bool, problem: str = "") -> None:
+        """Notes an answer, and why there was none. Raises JudgeUnreliableError once the judge is surely worse than the
+        threshold."""
         self._asked[judge] += 1
         self._right[judge] += right
         asked, known = self._asked[judge], self._right[judge]
@@ -73,6 +74,7 @@ class Tally:
             raise JudgeUnreliableError(
                 f"the judge {judge!r} of {self._validator} answered {known} of {asked} canaries rightly, surely fewer "
                 f"than {self._settings.threshold:.0%}; name a better model, or lower `canaries.threshold`"
+                + (f". The last one: {problem}" if problem else "")
             )
 
 

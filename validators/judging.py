@@ -269,12 +269,15 @@ class Bench:
                     right = vote.choice == (NONE if canary.denied else canary.passages[0].id)
                     reason = "canary_right" if right else "canary_wrong"
                     verdicts.append(self.verdict(poll, "topic", "pass", reason, instruction=canary.intent.instruction))
-                    tally.count(judge, right=right)
+                    tally.count(judge, right=right, problem=vote.problem)
         return verdicts
 
     def _cost(self) -> float:
-        new, self._billed = self._calls[self._billed :], len(self._calls)
-        return sum(call.cost_usd for call in new if not call.reused)
+        """What the calls since the last verdict cost; one that the topic had made before was paid there."""
+        known = {call.request_id for call in self._calls[: self._billed]}
+        new = {call.request_id: call for call in self._calls[self._billed :] if call.request_id not in known}
+        self._billed = len(self._calls)
+        return sum(call.cost_usd for call in new.values() if not call.reused)
 
 
 def shuffled(passages: Sequence[Passage], *of: str) -> list[Passage]:
