@@ -164,7 +164,7 @@ def test_a_tally_waits_for_enough_and_counts_each_judge_alone():
     for _ in range(29):
         tally.count("judge", right=False)
         tally.count("judge2", right=True)
-    with pytest.raises(JudgeUnreliableError, match="'judge' of judge_x answered 0 of 30 canaries rightly.*: no JSON"):
+    with pytest.raises(JudgeUnreliableError, match=r"'judge' of judge_x answered 0 of 30 canaries rightly.*: no JSON"):
         tally.count("judge", right=False, problem="no JSON")
     tally.count("judge2", right=True)
 
