@@ -169,6 +169,7 @@ class _Checker:
         evaluate = self._optional("evaluate", document, EvaluateSettings)
         out = self._out(document.get("out"))
         self._together(models, limits, runtime)
+        self._asked(models, {("recipe",): recipe, **{("validators", i): one for i, one in enumerate(validators)}})
         if self.mistakes or not (seeds and recipe and limits and runtime and out):
             raise UsageError("the job was refused:\n  " + "\n  ".join(self.mistakes))
         return Job(seeds, recipe, models, validators, out, limits, runtime, train, evaluate)
@@ -209,6 +210,13 @@ class _Checker:
                 self._mistake(
                     ("runtime", "workers"), f"models.{name} has mode: batch, which one process must gather; set it to 0"
                 )
+
+    def _asked(self, models: Mapping[str, Settings], parts: Mapping[Place, Settings | None]) -> None:
+        """Every role that a recipe or validator asks has a model."""
+        for place, part in parts.items():
+            for role in part.asks() if part and models else ():
+                if role not in models:
+                    self._mistake(place, f"asks a model of the role {role!r}; name one under `models`")
 
     def _out(self, value: Any) -> Path | None:
         if not isinstance(value, str) or not value:

@@ -15,3 +15,7 @@ class Settings(BaseModel):
     def identity(self) -> dict[str, Any]:
         """What decides the rows of a run, as JSON; a class whose settings do not all do so says which."""
         return self.model_dump(mode="json")
+
+    def asks(self) -> tuple[str, ...]:
+        """The roles of the models that this part asks, besides the writer."""
+        return ()

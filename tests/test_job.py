@@ -139,3 +139,12 @@ def test_a_budget_in_dollars_needs_a_price(job_file):
     with pytest.raises(UsageError, match=r"models\.writer: limits\.budget\.usd needs the `price` of this model"):
         load_job(job_file(costly))
     load_job(job_file(costly.replace("/v1'", "/v1', price: {prompt: 1}")))
+
+
+def test_a_judge_without_a_model_is_refused(job_file):
+    job = GOOD + "validators:\n  - {kind: judge_relevance, judges: [judge, second]}\n"
+    with pytest.raises(UsageError, match=r"job.yaml:8: validators.0: asks a model of the role 'judge'") as refused:
+        load_job(job_file(job))
+    assert "'second'" in str(refused.value)
+    both = "rule_writer}\n  judge: {kind: rule_writer}\n  second: {kind: rule_writer}"
+    assert set(load_job(job_file(job.replace("rule_writer}", both))).models) == {"writer", "judge", "second"}

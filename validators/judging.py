@@ -57,6 +57,9 @@ class PanelSettings(Settings):
     passage_chars: int = Field(default=8000, ge=200, description="characters of a passage that a judge is shown")
     canaries: CanarySettings = CanarySettings()
 
+    def asks(self) -> tuple[str, ...]:
+        return self.judges
+
 
 @dataclass(frozen=True, slots=True)
 class Seat:
