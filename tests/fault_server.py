@@ -46,8 +46,8 @@ FAULTS = (*TOO_MANY, *BROKEN, *CONTENT, "slow")
 MIX = (*TOO_MANY, *BROKEN, *CONTENT)
 """What `--mix` spreads its probability over, evenly."""
 
-Answer = Callable[[Mapping[str, Any], int], str]
-"""The text of the `n`-th choice of a request; it must depend on nothing else."""
+Answer = Callable[[Mapping[str, Any], int], str | tuple[str, str]]
+"""The text of the `n`-th choice of a request, or text and finish reason; it must depend on nothing else."""
 _LINGER_NOT = struct.pack("ii", 1, 0)
 _JSON = "application/json"
 
@@ -464,7 +464,10 @@ class FaultServer:
         """The body of an answer, its prompt tokens and its completion tokens."""
         choices, written = [], 0
         for index in range(int(asked.get("n") or 1)):
-            text, reason = spoilt(self._answer(asked, index), fault if index == 0 else "")
+            answer = self._answer(asked, index)
+            text, reason = (answer, "stop") if isinstance(answer, str) else answer
+            if index == 0 and fault in CONTENT:
+                text, reason = spoilt(text, fault)
             written += len(text) // 4 + 1
             choices.append(
                 f'{{"index":{index},"message":{{"role":"assistant","content":{json.dumps(text)},"refusal":null}},'
@@ -507,7 +510,7 @@ def spoilt(text: str, fault: str) -> tuple[str, str]:
         "wrong_schema": ('{"unexpected": {"answer": [1, 2, 3]}}', "stop"),
         "length": (text[: len(text) // 2], "length"),
         "content_filter": ("", "content_filter"),
-    }.get(fault, (text, "stop"))
+    }[fault]
 
 
 def problem(status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> web.Response:
