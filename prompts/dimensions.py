@@ -99,15 +99,21 @@ def meets(dimension: str, condition: str, passage: Passage) -> bool:
     return _CLASS_OF[dimension](passage.text) == condition
 
 
+def decided(intent: Intent) -> bool:
+    """Whether a program decides what the intent asks for, by its dimension."""
+    return intent.attributes.get("dimension") in EXACT
+
+
 def obeys(intent: Intent, passage: Passage) -> bool:
     """Whether a passage has the condition that the intent asks for, or lacks it where the intent is reversed.
 
     True where no program can tell: the intent has no dimension, or one that a judge must decide.
     """
-    dimension = intent.attributes.get("dimension", "")
-    if dimension not in EXACT:
+    if not decided(intent):
         return True
-    return meets(dimension, intent.attributes["condition"], passage) is not (intent.role == "reversed")
+    return meets(intent.attributes["dimension"], intent.attributes["condition"], passage) is not (
+        intent.role == "reversed"
+    )
 
 
 def word_count(text: str) -> int:

@@ -22,7 +22,7 @@ from test_jobs_shared import CORPORA
 from yaml import safe_load
 
 from engine.ask import schema_of
-from engine.errors import Rejected
+from engine.errors import Rejected, UnreadableReplyError
 from engine.seeds.catalog import READERS, open_seeds
 from engine.topic import Seed, Topic
 from prompts.constraints import all_hold, constraints_of
@@ -295,6 +295,12 @@ def test_a_reply_that_is_not_what_was_asked_for_is_named(dimension, changes, rea
     with pytest.raises(Rejected) as refused:
         made(SEEDS["msmarco"], Scripted(**changes), dimensions=(dimension,))
     assert refused.value.reason == reason
+
+
+@pytest.mark.parametrize("said", ["Short please.\nAs an assistant I may add:", " ", ""])
+def test_a_sentence_that_goes_on_after_its_line_is_asked_for_again(said):
+    with pytest.raises(UnreadableReplyError, match="condition"):
+        parse_reply(json.dumps({"condition": said}), Condition)
 
 
 def test_an_instruction_must_name_its_keyword():
