@@ -2,8 +2,9 @@
 
     relevant(intent, passage) = answers(evidence, passage) and all_hold(constraints, passage)
 
-It answers the judges' tasks from their facts: `passages` in the order shown, the `evidence` and `constraints` of the
-intent. It is the oracle against which other judges are measured, and the judge of runs that have no model.
+It answers the judges' tasks from their facts: the `intent`, which carries evidence and constraints (or a dimension of
+InfoSearch that a program decides), and the `passages` in the order shown. It is the oracle against which other judges
+are measured, and the judge of runs that have no model.
 """
 
 from __future__ import annotations
@@ -12,24 +13,30 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from engine.errors import RefusedRequestError
-from engine.topic import Passage
-from prompts.constraints import all_hold
-from prompts.evidence import answers
+from engine.topic import Intent, Passage
+from prompts.constraints import all_hold, constraints_of
+from prompts.dimensions import decided, obeys
+from prompts.evidence import answers, evidence_of
 from prompts.judge_answers import LABELS, MostRelevant, Relevance, Relevant
 
 Facts = Mapping[str, Any]
 
 
+def is_relevant(intent: Intent, passage: Passage) -> bool:
+    """Whether the passage answers the intent's query and does what its instruction demands."""
+    evidence, constraints, by_dimension = evidence_of(intent), constraints_of(intent), decided(intent)
+    if not evidence or (intent.instruction and not (constraints or by_dimension)):
+        raise RefusedRequestError(
+            f"the rule judge cannot judge this {intent.role} intent, which carries no `evidence`, or an instruction "
+            "without `constraints`; only the rule writer's topics have both. Name a hosted or local model as judge"
+        )
+    asked = obeys(intent, passage) if by_dimension else all_hold(constraints, passage)
+    return asked and answers(evidence, passage)
+
+
 def _verdicts(facts: Facts) -> Sequence[bool]:
     """For each passage shown whether it is relevant."""
-    evidence, constraints = facts.get("evidence"), facts.get("constraints")
-    if not evidence or (facts["instruction"] and not constraints):
-        raise RefusedRequestError(
-            "the rule judge can only judge topics whose intents carry `evidence` and, where they have an instruction, "
-            "`constraints`; the rule writer makes such topics. Name a hosted or local model as judge for others"
-        )
-    passages: Sequence[Passage] = facts["passages"]
-    return [answers(evidence, passage) and all_hold(constraints or (), passage) for passage in passages]
+    return [is_relevant(facts["intent"], passage) for passage in facts["passages"]]
 
 
 def _most_relevant(facts: Facts) -> str:

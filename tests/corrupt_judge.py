@@ -20,12 +20,11 @@ from engine.ids import fraction_of
 from engine.journal import Journal
 from engine.limits import BudgetSettings
 from engine.protocols import Validator
-from engine.topic import Intent, Passage, Reply, Request, Topic
-from prompts.constraints import all_hold, constraints_of
-from prompts.evidence import answers, evidence_of
+from engine.topic import Reply, Request, Topic
 from prompts.judge_answers import LABELS
 from prompts.parse import parse_reply
 from prompts.render import TEMPLATES, Template, compile_template
+from prompts.rule_judge import is_relevant
 from prompts.rule_writer import RuleWriter
 
 
@@ -130,14 +129,10 @@ def true(topic: Topic) -> bool:
     """Whether a program confirms every label, but for those that the corpus gives, which no judge is asked about."""
     intents, passages = {i.id: i for i in topic.intents}, {p.id: p for p in topic.passages}
     return all(
-        relevant(intents[j.intent_id], passages[j.passage_id]) == (j.relevance > 0)
+        is_relevant(intents[j.intent_id], passages[j.passage_id]) == (j.relevance > 0)
         for j in topic.judgments
         if j.judge != "seed" or intents[j.intent_id].instruction
     )
-
-
-def relevant(intent: Intent, passage: Passage) -> bool:
-    return answers(evidence_of(intent), passage) and all_hold(constraints_of(intent), passage)
 
 
 def spoilt(topic: Topic, how: str) -> Topic:
@@ -156,7 +151,7 @@ def spoilt(topic: Topic, how: str) -> Topic:
         else next(p.text for p in topic.passages if p.role == "seed_negative")
     )
     other = replace(minus, text=text + " " * (how != "obeys"), title=plus.title if how == "obeys" else "", id="")
-    if how == "obeys" and not relevant(instructed, other):
+    if how == "obeys" and not is_relevant(instructed, other):
         return topic
     labels = (replace(j, passage_id=other.id) if j.passage_id == minus.id else j for j in topic.judgments)
     return replace(topic, passages=tuple(other if p is minus else p for p in topic.passages), judgments=tuple(labels))

@@ -333,7 +333,7 @@ def test_the_rule_judge_says_what_it_cannot_judge(tmp_path):
     free = replace(INF_IR, intents=tuple(replace(i, attributes={}) for i in INF_IR.intents))
     _, verdicts, _ = judged(scenarios(), free, tmp_path)
     assert reasons(verdicts) == ["unreadable_judge"]
-    assert "carry `evidence`" in verdicts[0].evidence
+    assert "cannot judge this instructed intent" in verdicts[0].evidence
 
 
 @pytest.mark.parametrize("error", [BudgetSpentError("spent"), ModelOutageError("down")])

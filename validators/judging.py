@@ -28,8 +28,7 @@ from engine.ids import canonical_json, fraction_of, sha256_hex
 from engine.protocols import Ask, Prompt
 from engine.settings import Settings
 from engine.topic import Call, Intent, Outcome, Passage, Topic, Verdict, intent_id
-from prompts.constraints import body, constraints_of
-from prompts.evidence import evidence_of
+from prompts.constraints import body
 from prompts.inert import inert, nonce
 from prompts.judge_answers import LABELS, MostRelevant, Relevance, Relevant
 from prompts.render import load
@@ -240,7 +239,7 @@ class Bench:
         texts = [inert(body(passage), self._settings.passage_chars) for passage in order]
         query, instruction = inert(intent.query, _QUERY_CHARS), inert(intent.instruction, _QUERY_CHARS)
         prompt = load(template).render(
-            {"passages": tuple(order), "evidence": evidence_of(intent), "constraints": constraints_of(intent)},
+            {"intent": intent, "passages": tuple(order)},
             code=nonce([query, instruction, *texts], self._topic.id, template, str(seat.number)),
             query=query,
             instruction=instruction,
