@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import runpy
+from collections import Counter
 from pathlib import Path
 from tempfile import mkdtemp
 
 import pytest
-from corrupt_judge import FAULTS, First, Flips, Gullible, Honest, accepted, attacked, mixed, spoilt, true, unfenced
+from corrupt_judge import (
+    FAULTS,
+    First,
+    Flips,
+    Gullible,
+    Honest,
+    accepted,
+    attacked,
+    desk_in,
+    mixed,
+    spoilt,
+    true,
+    unfenced,
+)  # fmt: skip
 from test_canaries import zoo
 from test_verifiable import topic_of
 
+from engine.ask import Asker
+from engine.errors import Rejected
+from prompts.parse import parse_reply
+from prompts.recipes.catalog import RECIPES
+from prompts.rule_writer import RuleWriter
 from validators.agreement import agreement
 from validators.judge_polarity import JudgePolarity, JudgePolaritySettings
 from validators.judge_relevance import JudgeRelevance, JudgeRelevanceSettings
@@ -32,6 +51,28 @@ def put(kind, judge, folder: Path, topics=TOPICS, **options):
     settings = {JudgeScenarios: JudgeScenariosSettings, JudgeRelevance: JudgeRelevanceSettings}
     validator = kind(settings.get(kind, JudgePolaritySettings)(canaries={"share": 0}, **options))
     return asyncio.run(accepted(validator, topics, judge, Path(mkdtemp(dir=folder))))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "kind"),
+    [
+        ("verifiable", JudgePolarity), ("infir", JudgeScenarios), ("promptriever", JudgeRelevance),
+        ("dual_view", JudgePolarity), ("infosearch", JudgeRelevance),
+    ],
+)  # fmt: skip
+def test_what_the_rule_writer_makes_stands_before_the_rule_judge(tmp_path, recipe: str, kind):
+    settings, build = RECIPES[recipe]
+    more = {"base": {"kind": "promptriever"}} if recipe == "dual_view" else {}
+    make = build(settings.model_validate({"kind": recipe, **more}))
+    desk, topics, refused = desk_in(tmp_path), [], Counter()
+    for seed in zoo(60):
+        try:
+            topics += asyncio.run(make(seed, Asker(desk, {"writer": RuleWriter()}, parse_reply, repair_attempts=1)))
+        except Rejected as reason:
+            refused[reason.reason] += 1
+    assert len(topics) > 30, refused
+    found = put(kind, Honest("honest"), tmp_path, topics)
+    assert found.accepted / len(topics) > 0.95
 
 
 def test_there_is_enough_to_measure_and_every_fault_is_one():
