@@ -9,13 +9,14 @@ nothing paid, before all of this holds.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import jinja2
 from jinja2 import nodes
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from engine.errors import UsageError
@@ -221,6 +222,9 @@ class _Checks:
             place = ("stages", at)
             if stage.name in BASE or stage.name == "item" or stage.name in self._order[:at]:
                 yield (*place, "name"), "is taken; give every stage a name of its own", stage.name
+            for name in stage.answer:
+                if not re.fullmatch(_NAME, name) or hasattr(BaseModel, name):
+                    yield (*place, "answer", name), "is no name for a field; use another, in small letters", name
             yield from self._loop(place, at, stage)
             yield from self._template((*place, "template"), at, stage)
             yield from self._rule((*place, "rule"), at, stage)

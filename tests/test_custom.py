@@ -119,7 +119,7 @@ def test_a_stage_sees_the_answer_for_its_own_item_and_elsewhere_the_list_of_them
             "words": "{{ query }}",
             "first": "{{ item }}",
             "second": "{{ item }} after {{ first.text }}",
-            "last": "{% for one in second %}{{ one.text }};{% endfor %}",
+            "last": "{% for one in second %}{{ one.text }};{% endfor %}{{ words.items|join('+') }}",
         },
         stages=[
             {"name": "words", "answer": {"items": "list"}},
@@ -132,8 +132,8 @@ def test_a_stage_sees_the_answer_for_its_own_item_and_elsewhere_the_list_of_them
     echo = {name: lambda text: {"text": text.strip()} for name in ("first", "second", "last")}
     topics = made(recipe, ask=Scripted(words={"items": ["a", "b"]}, **echo))
     assert [json.loads(t.attributes["row"]) for t in topics] == [
-        {"one": "a", "two": "a after a", "all": "a after a;b after b;"},
-        {"one": "b", "two": "b after b", "all": "a after a;b after b;"},
+        {"one": "a", "two": "a after a", "all": "a after a;b after b;a+b"},
+        {"one": "b", "two": "b after b", "all": "a after a;b after b;a+b"},
     ]
     assert len({t.id for t in topics}) == 2
 
@@ -332,6 +332,8 @@ def with_(stage: int, **changes) -> dict[str, Any]:
     [
         (with_(1, name="a"), "stages.1.name", "is taken"),
         (with_(0, name="query"), "stages.0.name", "is taken"),
+        (with_(0, answer={"model_dump": "string"}), "stages.0.answer.model_dump", "no name for a field"),
+        (with_(0, answer={"A b": "string"}), "stages.0.answer.A b", "no name for a field"),
         (with_(0, template="missing"), "stages.0.template", "no readable template"),
         (with_(0, template="broken"), "stages.0.template", "refused"),
         (with_(0, template="with_item"), "stages.0.template", "'item', which nobody provides"),
@@ -448,3 +450,19 @@ def test_the_page_shows_recipes_and_rules_that_exist():
     rules = page.split("| rule | type |")[1].split("\n\n")[0].splitlines()[2:]
     shown = {row.split("`")[1].split()[0]: row.split(" | ")[1] for row in rules}
     assert shown == {name: rule.gives for name, rule in RULES.items()}
+
+
+def test_an_attribute_that_a_seed_lacks_is_tested_for_or_an_error_that_says_so(own):
+    stages = [{"name": "a", "answer": {"b": "string"}}]
+    kind = "{% if attributes.narrative is defined %}told: {{ attributes.narrative }}{% else %}untold{% endif %}"
+    seen: list[str] = []
+
+    def reply(text: str) -> dict[str, str]:
+        seen.append(text)
+        return {"b": "c"}
+
+    for seed in (SEEDS["msmarco"], SEEDS["robust04"]):
+        made(own({"a": kind}, stages=stages, rows={"b": "a.b"}), seed, Scripted(a=reply))
+    assert seen == ["untold", f"told: {SEEDS['robust04'].attributes['narrative']}"]
+    with pytest.raises(UsageError, match="no attribute 'mood'"):
+        made(own({"a": "{{ attributes.mood }}"}, stages=stages, rows={"b": "a.b"}), ask=Scripted(a=reply))

@@ -45,7 +45,6 @@ from prompts.finders import folded
 from prompts.parse import parse_reply
 from prompts.recipes.infosearch import Asked, Condition, InfoSearch, InfoSearchSettings, Keywords, Rewritten
 from validators.catalog import VALIDATORS
-from validators.dimension_check import DimensionCheck, DimensionCheckSettings
 
 GOLDEN = Path(__file__).parent / "golden" / "prompts"
 ENGLISH = "The ferry to Lower Saltmarsh takes 35 minutes. It runs twice an hour from the northern pier in all weathers."
@@ -211,16 +210,6 @@ def test_the_validators_pass_every_topic_and_find_what_is_changed_in_one():
             for validator in chain:
                 _, verdicts = asyncio.run(validator(topic, None))
                 assert [v.outcome for v in verdicts] == ["pass"], verdicts
-
-
-def test_dimension_check_names_the_judgments_that_are_no_longer_true():
-    topic = made(SEEDS["msmarco"], dimensions=("length",))
-    turned = [replace(j, relevance=-j.relevance) for j in topic.judgments]
-    _, verdicts = asyncio.run(DimensionCheck(DimensionCheckSettings())(replace(topic, judgments=tuple(turned)), None))
-    found = Counter(v.reason for v in verdicts)
-    assert found["breaks_condition"] == sum(j.judge == "rule" and j.relevance > 0 for j in turned) + 3
-    assert found["meets_condition"] == sum(j.judge == "rule" and j.relevance < 0 for j in turned)
-    assert {v.scope for v in verdicts} <= {i.id for i in topic.intents[1:]}
 
 
 # --- other writers ---

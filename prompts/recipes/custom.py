@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
@@ -98,7 +99,7 @@ class Custom:
         template = self._templates[stage.name]
         made = {k: [one for one in v if one] if isinstance(v, list) else v for k, v in answers.items()}
         scope = {**_base(known), **made}
-        inputs = {name: scope[name] for name in template.variables}
+        inputs = {name: _shown(scope[name]) for name in template.variables}
         if None in inputs.values() or (stage.when and not _reached(scope, stage.when)):
             return None
         most = {name: field.most_items for name, field in stage.answer.items()}
@@ -110,6 +111,13 @@ class Custom:
 def _reached(scope: Mapping[str, Any], reference: str) -> Any:
     stage, _, field = reference.partition(".")
     return scope[stage][field] if scope[stage] is not None else None
+
+
+def _shown(value: Any) -> Any:
+    """A value as templates see it: fields as attributes, so that one called `items` is no method of a mapping."""
+    if isinstance(value, list):
+        return [_shown(one) for one in value]
+    return SimpleNamespace(**value) if isinstance(value, Mapping) else value
 
 
 def _base(known: Material) -> dict[str, Any]:
