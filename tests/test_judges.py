@@ -232,6 +232,12 @@ def test_a_topic_without_a_negative_that_stands_is_rejected(tmp_path):
     assert reasons(verdicts) == ["no_negative_left"]
 
 
+def test_a_topic_of_which_the_corpus_says_all_has_nothing_to_ask(tmp_path):
+    given_by_the_corpus = topic((BARE, [(PLUS, 1), (FAR, -1)]))
+    after, verdicts, calls = judged(relevance(), given_by_the_corpus, tmp_path)
+    assert (after, [v.outcome for v in verdicts], calls) == (given_by_the_corpus, ["pass"], [])
+
+
 LOST = Passage(f"{ANSWER} It was built long ago.", "seed_positive", source_id="d2")
 
 

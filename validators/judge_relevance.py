@@ -28,7 +28,7 @@ from engine.topic import Intent, Judgment, Passage, PassageRole, Topic, Verdict
 from prompts.constraints import body
 from validators.canaries import Tally
 from validators.judging import NONE, TIE, Bench, PanelSettings, Poll, rules
-from validators.verdicts import rejected, shown
+from validators.verdicts import passed, rejected, shown
 
 _NAME = "judge_relevance"
 _UNSEEN = ("construction", "mined")
@@ -60,7 +60,7 @@ class JudgeRelevance:
         hearing = _Hearing(self._settings, topic, bench)
         await hearing.hear()
         canaries = await bench.canaries(hearing.ballot, self._tally, 1)
-        return hearing.result(), [*hearing.verdicts, *canaries]
+        return hearing.result(), [*hearing.verdicts, *canaries] or passed(self.name)
 
 
 class _Hearing:
