@@ -1,10 +1,9 @@
 """What the order of a prompt is worth: the share of prompt tokens that vLLM finds in its prefix cache.
 
-For each seed four prompts are asked one after the other, as a recipe of InF-IR's kind asks them: write a positive
-instruction, a negative instruction, a query negative, and two passages. Once with what they share first (the rules,
-then the passage, then the task), once with the task first. Same words, same order of requests, a fresh engine each; the
-counts are vLLM's own (`num_cached_tokens` of each reply). A tiny model with random weights is made here: hits do not
-depend on what a model answers.
+The five prompts of the recipe `infir` are asked one after the other, for each seed, over passages of our own. Once as
+the templates have them (rules, then query and passage, then the task), once with the task first. Same words, same order
+of requests, a fresh engine each; the counts are vLLM's own (`num_cached_tokens` of each reply). A tiny model with
+random weights is made here: hits do not depend on what a model answers.
 
     .venv-vllm/bin/python benchmarks/prefix_cache.py [--seeds 20] [--quick] [--json]
 """
@@ -19,39 +18,26 @@ import os
 import random
 import sys
 import tempfile
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
+from engine.errors import Rejected
 from engine.models.local_vllm import LocalVllm, LocalVllmSettings
 from engine.models.params import Params
-from engine.topic import Message, Request
+from engine.topic import Message, Passage, Request, Seed
+from prompts.recipes.infir import Infir, InfirSettings
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+from seeds_of_ours import RuleAsk
 from tiny_model import make_tiny_model
-
-RULES = """You help to build a collection for testing whether a search engine follows instructions.
-You are shown a query and a passage that answers it. Keep to these rules in all that you write.
-1. Use only what the passage says. Add no fact, name or number of your own.
-2. An instruction says what kind of answer is wanted, never which passage: it must not quote the passage, and nobody
-should be able to tell the passage from the instruction alone.
-3. Two texts that are to differ must differ in the one point that the task names, and in nothing else.
-4. Write plain English in whole sentences. No headings, no lists, no remarks about the task.
-5. Keep to the length that the task names. A passage is as long as the one shown, an instruction has one sentence
-or two.
-6. If the passage does not allow what is asked, say `impossible` and nothing more.
-Answer with one JSON object that has the single key `text`."""
-
-TASKS = (
-    "Task: write an instruction under which the passage above stays a right answer to the query.",
-    "Task: write an instruction under which the passage above is no longer a right answer, though it fits the query.",
-    "Task: write another query on the same subject that the passage above does not answer.",
-    "Task: write two passages that both answer the query, only the first of which is what the instruction asks.",
-)
 
 SUBJECTS = (
     "tide tables", "rye bread", "bicycle chains", "barn owls", "paper mills", "harbour cranes", "winter barley",
     "church bells", "slate roofs", "canal locks", "wool dyes", "glass lenses", "peat bogs", "railway signals",
     "honey bees", "salt pans", "sailing knots", "brick kilns", "weather ships", "apple grafting",
 )  # fmt: skip
+ASKED = ("who still trades in", "the price of", "museums of", "a short history of", "where to learn about")
 SENTENCES = (
     "People who work with {s} learn early that the first hour decides how the rest of the day will go.",
     "In {y} a survey counted {n} places in the county where {s} still mattered to somebody's living.",
@@ -66,17 +52,36 @@ SENTENCES = (
 )
 
 
-def prompts_of(seed: int, *, shared_first: bool) -> list[str]:
-    """The four prompts about one seed, with their parts in one of the two orders."""
-    rng = random.Random(seed)
-    subject = SUBJECTS[seed % len(SUBJECTS)]
-    chosen = rng.sample(SENTENCES, 8)
-    passage = " ".join(s.format(s=subject, y=rng.randrange(1880, 1990), n=rng.randrange(3, 90)) for s in chosen)
-    about = f"Query: what should one know about {subject}?\n\nPassage:\n{passage}"
-    return ["\n\n".join((RULES, about, task) if shared_first else (task, RULES, about)) for task in TASKS]
+def seed_of(number: int) -> Seed:
+    """A query, two passages that answer it and five that do not, on a subject of its own."""
+    rng = random.Random(number)
+    subject = SUBJECTS[number % len(SUBJECTS)]
+
+    def text() -> str:
+        chosen = rng.sample(SENTENCES, 8)
+        return " ".join(s.format(s=subject, y=rng.randrange(1880, 1990), n=rng.randrange(3, 90)) for s in chosen)
+
+    positives = tuple(Passage(text(), "seed_positive") for _ in range(2))
+    others = tuple(Passage(text(), "seed_negative", attributes={"query": f"{ask} {subject}"}) for ask in ASKED)
+    return Seed(f"seed {number}", "ours", f"what should one know about {subject}", positives, others)
 
 
-async def count(folder: str, seeds: int, *, shared_first: bool) -> tuple[int, int]:
+def prompts_of(number: int, *, shared_first: bool) -> list[tuple[Message, ...]]:
+    """The prompts about one seed, with their parts in one of the two orders."""
+    ask = RuleAsk()
+    with suppress(Rejected):
+        asyncio.run(Infir(InfirSettings())(seed_of(number), ask))
+    return [prompt.messages if shared_first else _task_first(prompt.messages) for prompt in ask.prompts]
+
+
+def _task_first(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """The task before the rules, and the rest as it was."""
+    system, user = messages
+    shared, end, task = user.content.partition("--- end ---\n\n")
+    return Message("system", f"{task}\n\n{system.content}"), Message("user", shared + end)
+
+
+async def count(folder: str, chosen: list[list[tuple[Message, ...]]]) -> tuple[int, int]:
     """Prompt tokens, and those of them that came from the cache."""
     settings = LocalVllmSettings(
         kind="local_vllm",
@@ -90,10 +95,9 @@ async def count(folder: str, seeds: int, *, shared_first: bool) -> tuple[int, in
     try:
         await model.complete(Request(model.name, (Message("user", "Are you there?"),), model.params))
         prompt, cached = 0, 0
-        for seed in range(seeds):
-            for text in prompts_of(seed, shared_first=shared_first):
-                reply = await model.complete(Request(model.name, (Message("user", text),), model.params))
-                prompt, cached = prompt + reply.prompt_tokens, cached + reply.cached_tokens
+        for messages in chain.from_iterable(chosen):
+            reply = await model.complete(Request(model.name, messages, model.params))
+            prompt, cached = prompt + reply.prompt_tokens, cached + reply.cached_tokens
         return prompt, cached
     finally:
         await model.close()
@@ -110,16 +114,19 @@ def main() -> None:
         return
     os.environ |= {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"}
     seeds = 5 if told.quick else told.seeds
+    ours, naive = ([prompts_of(seed, shared_first=first) for seed in range(seeds)] for first in (True, False))
+    asked = sum(map(len, ours))
     with tempfile.TemporaryDirectory() as folder:
-        texts = [text for seed in range(20) for text in prompts_of(seed, shared_first=True)]
+        texts = [message.content for messages in chain.from_iterable(ours) for message in messages]
         make_tiny_model(Path(folder), texts, words=4096, context=4096)
-        (prompt, ours), (_, naive) = (asyncio.run(count(folder, seeds, shared_first=first)) for first in (True, False))
+        (tokens, hits), (_, without) = (asyncio.run(count(folder, chosen)) for chosen in (ours, naive))
     found = {
         "seeds": seeds,
-        "prompt_tokens_each": prompt / (seeds * len(TASKS)),
-        "hit_rate": ours / prompt,
-        "hit_rate_task_first": naive / prompt,
-        "ratio_hit_rate": ours / max(naive, 1),
+        "prompts": asked,
+        "prompt_tokens_each": tokens / asked,
+        "hit_rate": hits / tokens,
+        "hit_rate_task_first": without / tokens,
+        "ratio_hit_rate": hits / max(without, 1),
     }
     for name, value in found.items():
         print(f"{name:24} {value:10.3f}")
