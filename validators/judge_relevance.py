@@ -16,7 +16,7 @@ and label.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Literal
@@ -97,7 +97,10 @@ class _Hearing:
 
     async def _fits_or_is_replaced(self, passage: Passage) -> bool:
         """Turns round each label under an instruction that the passage no longer fits; False if that rejects."""
-        async for intent, label, poll in self._untrue(passage):
+        for intent, label in self._questions(passage):
+            poll = await self._dispute(passage, intent, label)
+            if poll is None:
+                continue
             if not (label.relevance > 0 and intent.instruction and poll.decision == NONE):
                 reason = poll.why_not(()) if poll.decision == TIE else "label_disputed"
                 self.verdicts.append(self._bench.verdict(poll, passage.id, "reject", reason))
@@ -120,25 +123,31 @@ class _Hearing:
 
     async def _stands_or_goes(self, passage: Passage) -> bool:
         """Drops the passage at the first label that is untrue of it."""
-        async for intent, label, poll in self._untrue(passage):
+        for intent, label in self._questions(passage):
+            poll = await self._dispute(passage, intent, label)
+            if poll is None:
+                continue
             reason = poll.why_not(()) if poll.decision == TIE else _fault(intent, label, passage)
             self._drop(passage, self._bench.verdict(poll, passage.id, "edit", reason, text=_text(passage)))
             return False
         return True
 
-    async def _untrue(self, passage: Passage) -> AsyncIterator[tuple[Intent, Judgment, Poll]]:
-        """Asks label after label; yields those that the judge does not confirm, and notes the others."""
+    def _questions(self, passage: Passage) -> Iterator[tuple[Intent, Judgment]]:
+        """The passage's labels but for what the corpus says of the bare query, the most doubtful first."""
         for intent in sorted(self._topic.intents, key=_turn):
             label = self._labels.get((passage.id, intent.id))
-            if label is None or (label.judge == "seed" and not intent.instruction):
-                continue
-            poll = await self._bench.poll(self.ballot, intent, [passage])
-            if {passage.id: 1, NONE: -1}.get(poll.decision) != label.relevance:
-                yield intent, label, poll
-                continue
-            if label.judge in _UNSEEN:
-                self._settle(label, poll)
-            self.verdicts.append(self._bench.verdict(poll, passage.id))
+            if label and (intent.instruction or label.judge != "seed"):
+                yield intent, label
+
+    async def _dispute(self, passage: Passage, intent: Intent, label: Judgment) -> Poll | None:
+        """Asks whether a label is true: the poll that does not confirm it, or None, with what follows noted."""
+        poll = await self._bench.poll(self.ballot, intent, [passage])
+        if {passage.id: 1, NONE: -1}.get(poll.decision) != label.relevance:
+            return poll
+        if label.judge in _UNSEEN:
+            self._settle(label, poll)
+        self.verdicts.append(self._bench.verdict(poll, passage.id))
+        return None
 
     def _settle(self, label: Judgment, poll: Poll) -> None:
         """The label is the judge's from now on."""
