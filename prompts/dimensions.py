@@ -10,9 +10,9 @@ writer is told (`described`), so that a near miss is the writer's fault:
                line or heading, more than one sentence or line; article: 140 words or more in two paragraphs or
                more; code has none
     Language   what `prompts.languages` identifies
-    Format     post: a line that starts with `Question:` and a later one that starts with `Answer:`; code snippet: code
-               and nothing else, fenced or at least a quarter of its lines plainly code; manual: neither, with a heading
-               and at least ten words outside of code
+    Format     post: a line that starts with `Question:` and a later one that starts with `Answer:`; code snippet:
+               fenced blocks alone, or plain code of whose lines at most a tenth, comments aside, are prose; manual:
+               neither, with a heading and at least ten words outside of fenced blocks
 
 At most one condition of Length, Language or Format holds of a text. Each Chinese or Japanese character is a word.
 """
@@ -75,6 +75,8 @@ _ABBREVIATION = re.compile(r"\b(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|vs|No|Fig|Eq|cf|etc|al|e
 _BLANK_LINE = re.compile(r"\n[ \t]*\n")
 _QUESTION = re.compile(r"^(?:#{1,4} |\*\*)?Question\b", re.MULTILINE)
 _ANSWER = re.compile(r"^(?:#{1,4} |\*\*)?(?:Accepted )?[Aa]nswer\b", re.MULTILINE)
+_COMMENT = re.compile(r"\s*(?:#|//|/?\*)")
+_PROSE = re.compile(r"(?:\b[A-Za-z'’-]{2,}[,;:]? ){4}\b[A-Za-z'’-]{2,}")
 _HEADING = re.compile(r"^#{1,4} [^\s\d]|^\S[^\n]{0,80}\n[-=~^]{3,}[ \t]*$", re.MULTILINE)
 
 
@@ -141,7 +143,7 @@ def format_of(text: str) -> str:
     question = _QUESTION.search(bare)
     if question and _ANSWER.search(bare, question.end()):
         return "stackoverflow_post"
-    if not bare.strip() or 4 * code_lines(bare) >= bare.strip().count("\n") + 2:
+    if not text.strip() or _is_code(bare):
         return "code_snippet" if text.strip() else ""
     headed = _HEADING.search(bare) or any(FAMILIES["section"].find(bare, {}, name) >= 0 for name in SECTIONS)
     return "manual" if headed and word_count(bare) >= _MANUAL_WORDS else ""
@@ -163,6 +165,14 @@ def _without_fenced(text: str) -> str:
         elif not inside:
             kept.append(line)
     return "\n".join(kept)
+
+
+def _is_code(bare: str) -> bool:
+    """Whether what stands outside of fenced blocks is code, or nothing."""
+    lines = [line for line in bare.splitlines() if line.strip()]
+    prose = sum(1 for line in lines if not _COMMENT.match(line) and _PROSE.search(line))
+    shows = code_lines(bare) or any(line.lstrip().startswith(">>>") for line in lines)
+    return not lines or (bool(shows) and 10 * prose <= len(lines))
 
 
 def _is_one_sentence(text: str) -> bool:

@@ -359,6 +359,16 @@ CODE = "def add(a, b):\n    # the sum\n    return a + b\n"
     ("text", "found"),
     [
         (CODE, "code_snippet"),
+        (
+            "# Definition for a list.\n# class Node:\nclass List:\n    def add(\n        self, a\n    ):\n        x = 1\n",
+            "code_snippet",
+        ),
+        (
+            "/**\n * Definition for a singly linked list.\n */\nclass A {\n    int a() {\n        go();\n    }\n}",
+            "code_snippet",
+        ),
+        (">>> add(1, 2)\n3\n>>> add(2, 2)\n4", "code_snippet"),
+        (f"This adds two numbers and gives their sum back.\n{CODE}", ""),
         (f"```python\n# Question: what?\n{CODE}```", "code_snippet"),
         (f"```\n{CODE}```\n```\n{CODE}```", "code_snippet"),
         (f"Question: how to add?\n\nAnswer:\nLike so.\n\n```\n{CODE}```", "stackoverflow_post"),
