@@ -2,8 +2,9 @@
 
     out/ --load_snapshot(verified)--> topics --> Seed(d+ first, instruction negatives first, the instruction beside it)
 
-The seed keeps the id of the seed behind the topic, so a held-out seed stays held out. Price: the bytes are checked
-once; then one partition is in memory.
+The seed keeps the id of the seed behind the topic, so a held-out seed stays held out (a seed's further topics get `#2`,
+`#3`, ...; what they share with a held-out one is protected by its texts). Price: the bytes are checked once; then one
+partition is in memory.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
     snapshot (bytes verified) -> index of (partition, row) a split -> groups, read as the batches ask for them
 
-A seed is held out by `engine.ids.split_of`; of the others a share is `dev`, on which a training run may choose, and
+A seed is held out by `engine.ids.split_of`, and a topic that says so itself (attribute `split: heldout`, as the recipe
+infosearch writes a benchmark); of the others a share is `dev`, on which a training run may choose, and
 the rest is `train`. No text of a held-out topic is trained on or chosen on, and none of a dev topic is trained on: a
 passage whose text, id or parent occurs in such a topic is removed; an intent that loses a relevant passage, or whose
 query occurs there, goes; a topic that loses its first intent (the bare query) goes. All is counted in `facts`.
@@ -34,7 +35,7 @@ SPLITS: tuple[Split, ...] = ("heldout", "dev", "train")
 """In the order of protection: a topic yields to every split before its own."""
 
 _COLUMNS = {
-    "topics": ["topic_id", "seed_id", "status"],
+    "topics": ["topic_id", "seed_id", "status", "attributes"],
     "intents": ["topic_id", "intent_id", "instruction", "query"],
     "passages": ["topic_id", "passage_id", "title", "text", "edited_from"],
     "judgments": ["topic_id", "intent_id", "passage_id", "relevance"],
@@ -75,6 +76,7 @@ class Group:
     passages: tuple[tuple[str, str], ...]
     keys: tuple[tuple[int, ...], ...]
     relevance: NDArray[np.int8]
+    held_out: bool = False
 
     def only(self, rows: NDArray[np.bool_], columns: NDArray[np.bool_]) -> Group:
         """The group with these intents and passages alone."""
@@ -102,7 +104,7 @@ class TrainingView:
         self.facts: dict[Split, Counter[str]] = {name: Counter() for name in SPLITS}
         places: dict[Split, list[tuple[int, int]]] = {name: [] for name in SPLITS}
         for place, group in self._all():
-            name = split.split_of(group.seed_id)
+            name = self._split_of(group)
             if self._separate(group, name, self.facts[name]):
                 places[name].append(place)
         self._places = {name: np.array(found, dtype=np.int32).reshape(-1, 2) for name, found in places.items()}
@@ -126,11 +128,14 @@ class TrainingView:
             for row, group in enumerate(_read(files)):
                 yield (part, row), group
 
+    def _split_of(self, group: Group) -> Split:
+        return "heldout" if group.held_out else self.split.split_of(group.seed_id)
+
     def _protect(self) -> dict[Split, frozenset[int]]:
         """For each split the keys of the texts that it must not hold."""
         keys: dict[Split, set[int]] = {name: set() for name in SPLITS}
         for _, group in self._all():
-            name = self.split.split_of(group.seed_id)
+            name = self._split_of(group)
             if name != "train":
                 keys[name].update(*group.keys)
                 keys[name].update(_key("query", query) for _, query in group.intents)
@@ -194,6 +199,7 @@ def _group(topic: Row, intents: list[Row], passages: list[Row], judgments: list[
         passages=tuple((row["title"], row["text"]) for row in passages),
         keys=tuple(_passage_keys(row) for row in passages),
         relevance=relevance,
+        held_out=("split", "heldout") in topic["attributes"],
     )
 
 

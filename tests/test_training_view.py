@@ -100,3 +100,14 @@ def test_a_changed_byte_stops_the_view_before_anything_is_read(tmp_path):
     path.write_bytes(raw)
     with pytest.raises(CorruptDataError, match="passages"):
         open_view(out)
+
+
+def test_a_topic_that_says_so_is_held_out_and_its_texts_are_protected(tmp_path):
+    from dataclasses import replace
+
+    topics = [topic(number) for number in range(4)]
+    topics[2] = replace(topics[2], attributes={"split": "heldout"})
+    view = open_view(commit(tmp_path, topics), heldout_share=0, dev_share=0)
+    assert [group.topic_id for group in view.read_all("heldout")] == [topics[2].id]
+    assert len(view.read_all("train")) == 3
+    assert texts(view, "heldout").isdisjoint(texts(view, "train"))
