@@ -360,7 +360,7 @@ CODE = "def add(a, b):\n    # the sum\n    return a + b\n"
     [
         (CODE, "code_snippet"),
         (
-            "# Definition for a list.\n# class Node:\nclass List:\n    def add(\n        self, a\n    ):\n        x = 1\n",
+            "# Definition of it.\n# class Node:\nclass List:\n    def add(\n        self\n    ):\n        x = 1\n",
             "code_snippet",
         ),
         (
