@@ -29,7 +29,7 @@ from prompts.rule_writer import RuleWriter
 
 
 class Corrupt:
-    """The rule judge, spoilt. Subclasses say how, in `spoilt`."""
+    """The rule judge, spoilt: how is for `spoilt` to say, when follows from the question's code and not its wording."""
 
     free = True
 
@@ -41,7 +41,7 @@ class Corrupt:
         reply = await RuleWriter().complete(request)
         answer = json.loads(reply.text)
         [(field, value)] = answer.items()
-        if fraction_of(self.name, request.id) < self.rate:
+        if fraction_of(self.name, request.inputs["code"]) < self.rate:
             value = self.spoilt(request, value)
         return Reply(request.id, json.dumps({field: value}), model=self.name)
 
@@ -61,7 +61,7 @@ class Flips(Corrupt):
 
     def spoilt(self, request: Request, value: Any) -> Any:
         others = [choice for choice in choices(request) if choice != value]
-        return others[int(fraction_of("which", self.name, request.id) * len(others))]
+        return others[int(fraction_of("which", self.name, request.inputs["code"]) * len(others))]
 
 
 class First(Corrupt):
@@ -127,6 +127,16 @@ def unfenced(name: str) -> Template:
 
 def true(topic: Topic) -> bool:
     """Whether a program confirms every label, but for those that the corpus gives, which no judge is asked about."""
+    key = topic.id, topic.judgments
+    if key not in _KNOWN:
+        _KNOWN[key] = _confirmed(topic)
+    return _KNOWN[key]
+
+
+_KNOWN: dict[Any, bool] = {}
+
+
+def _confirmed(topic: Topic) -> bool:
     intents, passages = {i.id: i for i in topic.intents}, {p.id: p for p in topic.passages}
     return all(
         is_relevant(intents[j.intent_id], passages[j.passage_id]) == (j.relevance > 0)
