@@ -182,6 +182,9 @@ class CustomSettings(Settings):
     negatives: int = Field(3, ge=0, description="seed negatives that templates and topic may use")
     passage_chars: int = Field(4_000, ge=200, description="characters of a passage; a longer positive is shortened")
 
+    def asks(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(stage.role for stage in self.stages))
+
     @model_validator(mode="after")
     def _whole(self) -> CustomSettings:
         found = [

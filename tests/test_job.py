@@ -141,6 +141,12 @@ def test_a_budget_in_dollars_needs_a_price(job_file):
     load_job(job_file(costly.replace("/v1'", "/v1', price: {prompt: 1}")))
 
 
+def test_a_stage_of_a_role_without_a_model_is_refused(job_file):
+    text = (REPO / "examples/jobs/custom.yaml").read_text().replace("- name: ask\n", "- name: ask\n      role: poet\n")
+    with pytest.raises(UsageError, match="recipe: asks a model of the role 'poet'"):
+        load_job(job_file(text))
+
+
 def test_a_judge_without_a_model_is_refused(job_file):
     job = GOOD + "validators:\n  - {kind: judge_relevance, judges: [judge, second]}\n"
     with pytest.raises(UsageError, match=r"job.yaml:8: validators.0: asks a model of the role 'judge'") as refused:
