@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
+from itertools import chain
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -108,7 +109,11 @@ class Desk:
 
 
 class Asker:
-    """The `ask` of one seed, an engine.protocols.Ask. `calls` are those made so far, in order."""
+    """The `ask` of one seed, an engine.protocols.Ask.
+
+    `calls` are those answered so far, in the order in which they were asked: prompts that wait side by side keep their
+    places however their replies come in, so that a topic's calls are the same in every run.
+    """
 
     def __init__(
         self,
@@ -123,6 +128,7 @@ class Asker:
         self._desk, self._models, self._parse, self._repairs = desk, models, parse, repair_attempts
         self._seed_id, self._clock = seed_id, clock or SeedClock(math.inf)
         self.calls: list[Call] = []
+        self._turns: list[list[Call]] = []
 
     async def __call__(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> Answer:
         first, _ = await self._answered(prompt, answer, role)
@@ -145,8 +151,12 @@ class Asker:
     async def _answered(self, prompt: Prompt, answer: type[Answer], role: str) -> tuple[Answer, Reply]:
         model = self._model(role)
         messages = prompt.messages
+        turns: list[Call] = []
+        self._turns.append(turns)
         for repairs_left in range(self._repairs, -1, -1):
-            reply = await self._reply(model, prompt, messages, answer)
+            request, reply = await self._reply(model, prompt, messages, answer)
+            turns.append(_call(prompt, request, reply))
+            self.calls[:] = chain.from_iterable(self._turns)
             try:
                 return self._read(reply.text, reply.finish_reason, reply, answer), reply
             except UnreadableReplyError as error:
@@ -166,7 +176,7 @@ class Asker:
 
     async def _reply(
         self, model: Model, prompt: Prompt, messages: tuple[Message, ...], answer: type[BaseModel]
-    ) -> Reply:
+    ) -> tuple[Request, Reply]:
         params: Mapping[str, Any] = {**getattr(model, "params", {}), **prompt.params}
         free = getattr(model, "free", False)
         request = Request(
@@ -181,12 +191,9 @@ class Asker:
             facts=prompt.facts if free else {},
         )
         if free:
-            reply = await self._desk.answer(model, request)
-        else:
-            with self._clock.stopped():
-                reply = await self._desk.answer(model, request)
-        self.calls.append(_call(prompt, request, reply))
-        return reply
+            return request, await self._desk.answer(model, request)
+        with self._clock.stopped():
+            return request, await self._desk.answer(model, request)
 
     def _model(self, role: str) -> Model:
         if role not in self._models:

@@ -26,6 +26,7 @@ from engine.errors import (
 )
 from engine.journal import Journal, possibly_paid_twice
 from engine.limits import BudgetSettings
+from engine.protocols import Prompt
 from engine.topic import Message, Reply, Request
 
 GOOD = '{"text":"good"}'
@@ -271,3 +272,44 @@ def test_what_a_dead_worker_waited_for_is_never_reserved():
         return [await asyncio.wait_for(budget.reserve("alive", 1), 1)]
 
     assert asyncio.run(die()) == [Sum(1, 1, 0.0)]
+
+
+def test_calls_stand_in_the_order_asked_however_the_replies_come_in(tmp_path):
+    class Slow(Script):
+        """Answers the first prompt last, and has it corrected once."""
+
+        async def complete(self, request: Request) -> Reply:
+            await asyncio.sleep(0.05 if "first" in request.messages[0].content else 0)
+            unreadable = "first" in request.messages[0].content and len(request.messages) == 1
+            return Reply(request.id, "" if unreadable else GOOD)
+
+    async def asked() -> list[str]:
+        ask = asker(tmp_path, Slow())
+        prompts = [Prompt(name, "t", (Message("user", name),)) for name in ("first", "second", "third")]
+        await asyncio.gather(*(ask(prompt, Line) for prompt in prompts))
+        return [call.task for call in ask.calls]
+
+    assert asyncio.run(asked()) == ["first", "first", "second", "third"]
+
+
+def test_a_failure_beside_another_request_waits_for_it_and_is_the_first_in_order(tmp_path):
+    from engine.together import together
+
+    ended = []
+
+    async def work(name: str, seconds: float, error: Exception | None = None) -> str:
+        await asyncio.sleep(seconds)
+        ended.append(name)
+        if error:
+            raise error
+        return name
+
+    async def drill() -> None:
+        assert await together(work("a", 0.02), work("b", 0)) == ("a", "b")
+        with pytest.raises(KeyError):
+            await together(work("c", 0.02, KeyError("slow")), work("d", 0, ValueError("quick")))
+        with pytest.raises(ValueError, match="quick"):
+            await together(work("e", 0.02), work("f", 0, ValueError("quick")))
+
+    asyncio.run(drill())
+    assert sorted(ended) == ["a", "b", "c", "d", "e", "f"]

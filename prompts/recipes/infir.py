@@ -14,7 +14,6 @@ language stays the same; of a worked solution it names the strategy; a Robust04 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -24,6 +23,7 @@ from engine.errors import Rejected
 from engine.ids import canonical_json, sha256_hex
 from engine.protocols import Ask, Prompt
 from engine.settings import Settings
+from engine.together import together
 from engine.topic import Seed, Topic
 from prompts.finders import folded
 from prompts.instructions import LENGTHS, STYLES
@@ -101,7 +101,7 @@ class _Rows:
             wanted = await ask(self._prompt("instruction", known), WrittenInstruction)
         i_plus = wanted.instruction.strip()
         wanted.checked([p_plus], [])
-        poisoned, other = await asyncio.gather(
+        poisoned, other = await together(
             ask(self._prompt("poisoned_instruction", known, instruction=i_plus), WrittenInstruction),
             ask(self._prompt("poisoned_query", known, instruction=i_plus), WrittenQuery),
         )
@@ -111,7 +111,7 @@ class _Rows:
             raise Rejected("same_query", f"the poisoned query {q_minus!r} is the seed's")
         if folded(i_minus) == folded(i_plus):
             raise Rejected("same_instruction", "the poisoned instruction is the instruction again")
-        first, second = await asyncio.gather(
+        first, second = await together(
             ask(self._passage(i_minus, known.seed.query, "instruction_negative"), WrittenPassage),
             ask(self._passage(i_plus, q_minus, "query_negative"), WrittenPassage),
         )
