@@ -14,20 +14,33 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import openai
 import pytest
+from machine import opened, quiet, topics
 from pydantic import BaseModel, Field
+from seeds_of_ours import SEEDS
 from tiny_model import make_tiny_model
 
+from cluster.job import load_job
+from datasets_out.commits import CommitLog
 from engine.errors import ModelError, ModelOutageError, RefusedRequestError, TransientModelError, UsageError
+from engine.limits import Limits, RuntimeSettings
 from engine.models import local_vllm
 from engine.models.local_vllm import LocalVllm, LocalVllmSettings, engine_arguments
 from engine.models.params import Params
 from engine.models.retry import complete
-from engine.models.served_vllm import VllmServer, server_flags
+from engine.models.served_vllm import ServedVllm, VllmServer, server_flags
+from engine.protocols import Parts
+from engine.run_local import run
 from engine.topic import Message, Request
+from prompts.parse import parse_reply
+from prompts.recipes.catalog import RECIPES
+from prompts.rule_writer import RuleWriter
+from validators.catalog import VALIDATORS, validators_of
 
 REPO = Path(__file__).resolve().parent.parent
 HAS_VLLM = importlib.util.find_spec("vllm") is not None
@@ -545,8 +558,6 @@ def kill(*processes):
 
 @needs_vllm
 def test_serve_true_is_asked_as_a_hosted_model_and_survives_a_kill(loop, settings):
-    from engine.models.served_vllm import ServedVllm
-
     before = {*descendants("vllm.entrypoints"), *descendants("leash.py")}
     served = ServedVllm(settings.model_copy(update={"serve": True}))
 
@@ -569,3 +580,124 @@ def test_serve_true_is_asked_as_a_hosted_model_and_survives_a_kill(loop, setting
     loop.run(served.close())
     assert gone(started)
     assert not folder.exists()
+
+
+# every template
+
+
+class HalfNonsense:
+    """Asks vLLM everything. Of each seed it hands on what vLLM says to the task that the seed's id names last, or to
+    `all`; every other task is done by rule, so that the flow comes to each template in its place.
+
+    InfoSearch may end well all the same: where a writer declines, another dimension is tried, and the rule judge goes
+    by the condition behind an instruction and not by its wording.
+    """
+
+    free = True  # else no request has the facts that the rule writer answers from
+
+    def __init__(self, vllm):
+        self.vllm, self.name, self.params = vllm, vllm.name, vllm.params
+        self.asked, self.refused = Counter(), []
+
+    async def complete(self, request):
+        self.asked[request.task] += 1
+        try:
+            reply = await complete(self.vllm, replace(request, facts={}, id=""))
+        except RefusedRequestError as error:
+            self.refused.append(str(error))
+            raise
+        if request.affinity.split()[-1] in (request.task, "all"):
+            return replace(reply, request_id=request.id)
+        return await RuleWriter().complete(request)
+
+    async def close(self):
+        await self.vllm.close()
+
+
+class Each:
+    """Makes of a seed what the recipe that its id names first makes of it."""
+
+    name, fingerprint = "each", "1"
+
+    def __init__(self, recipes):
+        self._recipes = recipes
+
+    async def __call__(self, seed, ask):
+        return await self._recipes[seed.id.split()[0]](seed, ask)
+
+
+class Listed(list):
+    """Seeds as a reader gives them."""
+
+    skipped = 0
+
+
+WRITERS = {
+    "infir": ("infir.instruction", "infir.poisoned_instruction", "infir.poisoned_query", "infir.passage"),
+    "promptriever": ("promptriever.instruction", "promptriever.passages"),
+    "dual_view": ("dual_view.instruction",),
+    "verifiable": ("verifiable.topic",),
+    "infosearch": tuple(
+        f"infosearch.{t}" for t in ("keywords", "rewrite", "instruction", "reversal", "query_negative")
+    ),
+    "custom": ("custom.aspects", "custom.ask", "custom.without"),
+}
+JUDGES = {"infir": "judges.scenario", "promptriever": "judges.relevance", "dual_view": "judges.polarity"}
+"""Recipe -> tasks of its writer, and of the judge that it is published with."""
+CRASHES = {"recipe_error", "validator_error", "model_error", "model_unavailable", "timeout", "unstorable"}
+
+
+def wide_settings(settings, folder):
+    """A tiny model in which whole prompts fit. It likes to end a string, so that most of its nonsense can be read."""
+    folder.mkdir()
+    texts = [path.read_text() for path in (REPO / "prompts" / "templates").rglob("*.j2")]
+    make_tiny_model(folder, texts, words=2048, context=8192)
+    quote = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]['"']
+    params = Params(max_tokens=160, temperature=1.0, extra={"logit_bias": {str(quote): 6.0}})
+    return settings.model_copy(update={"model": str(folder), "max_model_len": 8192, "serve": True, "params": params})
+
+
+@needs_vllm
+def test_every_template_is_accepted_and_nonsense_ends_as_a_marked_reject(settings, tmp_path, monkeypatch):
+    monkeypatch.chdir(REPO)
+    recipe, told = Each({name: recipe_of(name) for name in WRITERS}), wide_settings(settings, tmp_path / "model")
+    seeds = Listed(
+        replace(SEEDS["msmarco"], id=f"{name} {task}")
+        for name, tasks in WRITERS.items()
+        for task in (*tasks, *([JUDGES[name]] if name in JUDGES else []), "all")
+    )
+    chosen = ("shape", "leak", "refusal", "injection", "constraint_check", "dimension_check", "judge_relevance")
+    checks = [VALIDATORS[name][0]() for name in chosen]
+    checks += [VALIDATORS[name][0](missing="skip") for name in ("judge_scenarios", "judge_polarity")]
+    out, built = opened(tmp_path / "out"), []
+
+    def build():
+        built.append(HalfNonsense(ServedVllm(told)))
+        models = dict.fromkeys(("writer", "judge"), built[-1])
+        return Parts(recipe, validators_of(checks), models, parse_reply, CommitLog(out), str(out))
+
+    summary = run(seeds, (), build, Limits(), RuntimeSettings(window=32), quiet)
+    [model], ended = built, {topic.seed_id: topic for topic in topics(out)}
+    assert model.refused == []
+    assert set(model.asked) == {*templates(), *WRITERS["custom"]}
+    assert summary.complete
+    assert set(ended) == {seed.id for seed in seeds}
+    assert summary.counts.seeds.total() == summary.planned == len(seeds)
+    assert CRASHES.isdisjoint(summary.counts.reasons)
+    assert all(topic.reason for topic in ended.values() if topic.status != "accepted")
+    passed = {seed for seed, topic in ended.items() if topic.status == "accepted"}
+    coins = {seed for seed in ended if seed.endswith((" all", *JUDGES.values()))}  # a random judge may be right
+    assert {seed.split()[0] for seed in passed - coins} <= {"infosearch"}
+
+
+def templates():
+    """The tasks of all templates that there are."""
+    folder = REPO / "prompts" / "templates"
+    return {".".join(path.relative_to(folder).with_suffix("").parts) for path in folder.rglob("*.j2")}
+
+
+def recipe_of(name):
+    """The recipe as its example job has it."""
+    path = REPO / "examples" / "jobs" / f"{'quickstart' if name == 'verifiable' else name}.yaml"
+    settings = load_job(path, ["recipe.query_negative=written"] if name == "infosearch" else []).recipe
+    return RECIPES[name][1](settings)
