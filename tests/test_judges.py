@@ -401,6 +401,20 @@ def test_a_threshold_decides_over_the_probability(tmp_path):
     assert "logprobs" not in plain.sent[0].params
 
 
+def test_a_model_that_refuses_to_give_logprobs_is_asked_without_them(tmp_path):
+    class Tight(Script):
+        async def complete(self, request):
+            if "logprobs" in request.params:
+                self.sent.append(request)
+                raise RefusedRequestError("logprobs are not supported")
+            return await super().complete(request)
+
+    model = Tight(YES)
+    _, verdicts, _ = judged(relevance(), ONE, tmp_path, judge=model)
+    assert (reasons(verdicts), verdicts[0].score) == ([], 1.0)
+    assert ["logprobs" in request.params for request in model.sent[:2]] == [True, False]
+
+
 # --- what a judge is shown ---
 
 

@@ -42,7 +42,7 @@ NONE, TIE, UNREADABLE = "none", "tie", "unreadable_judge"
 """What a vote may be besides the id of a passage."""
 _QUERY_CHARS = 20_000
 _PROBLEM_CHARS = 200
-_TOP_LOGPROBS = 5
+_LOGPROBS = MappingProxyType({"logprobs": True, "top_logprobs": 5})
 _BOOLEAN = ("true", "false")
 
 
@@ -204,14 +204,24 @@ class Bench:
     async def rate(
         self, intent: Intent, passages: Sequence[Passage], seat: Seat, *, threshold: float = 0.5, logprobs: bool = False
     ) -> Vote:
-        """A ballot: whether one passage is relevant, by P(true) where the model tells it, else by its answer."""
-        wanted = {"logprobs": True, "top_logprobs": _TOP_LOGPROBS} if logprobs else {}
+        """A ballot: whether one passage is relevant, by P(true) where the model tells it, else by its answer.
+
+        A model that refuses to give logprobs is asked without them.
+        """
         chance: float | None = None
+
+        async def asked(params: Mapping[str, Any]) -> tuple[Relevance, Any]:
+            prompt = self._prompt("judges/relevance", intent, passages, seat, params)
+            return await self._ask.scored(prompt, Relevance, role=seat.judge)
 
         async def named() -> str:
             nonlocal chance
-            prompt = self._prompt("judges/relevance", intent, passages, seat, wanted)
-            answer, told = await self._ask.scored(prompt, Relevance, role=seat.judge)
+            try:
+                answer, told = await asked(_LOGPROBS if logprobs else {})
+            except RefusedRequestError:
+                if not logprobs:
+                    raise
+                answer, told = await asked({})
             chance = probability_of_true(told)
             relevant = answer.relevant if chance is None else chance >= threshold
             return passages[0].id if relevant else NONE
