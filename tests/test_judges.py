@@ -262,6 +262,14 @@ def test_without_one_the_topic_is_rejected(tmp_path):
     assert reasons(verdicts, "edit", "reject") == ["positive_lost", "positive_not_relevant", "positive_lost"]
 
 
+def test_a_rules_label_is_never_turned_round(tmp_path):
+    """A program has decided it: the judge that contradicts it is wrong, or the topic is."""
+    one = promptriever(N1, plus=LOST, spare=SPARE, who="rule")
+    after, verdicts, calls = judged(relevance(), one, tmp_path)
+    assert (reasons(verdicts), len(calls)) == (["label_disputed"], 1)
+    assert after.judgments == one.judgments
+
+
 def test_a_seed_positive_that_is_relevant_where_it_must_not_be_rejects(tmp_path):
     _, verdicts, _ = judged(relevance(), turned_round(INF_IR, ASKED), tmp_path)
     assert reasons(verdicts) == ["label_disputed"]

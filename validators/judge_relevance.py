@@ -5,7 +5,8 @@
 - A generated passage that any of its labels is untrue of is dropped: a negative that obeys its instruction after all
   (`negative_is_relevant`), one that does not answer the bare query (`negative_off_topic`), a positive that is none.
 - Where the seed's positive is no longer relevant under an instruction, its label there is turned round, and a generated
-  positive judged relevant takes its place; without one the topic is rejected (`positive_lost`).
+  positive judged relevant takes its place; without one the topic is rejected (`positive_lost`). A label that a rule or
+  an earlier judge made is not turned round: who contradicts it rejects the topic (`label_disputed`).
 - Of the instruction negatives that stand, the first `keep_negatives` are kept and the rest are not paid for.
 
 What the corpus says of the bare query is taken as given; every other label is asked. A label by construction that the
@@ -33,6 +34,8 @@ from validators.verdicts import passed, rejected, shown
 _NAME = "judge_relevance"
 _UNSEEN = ("construction", "mined")
 """Makers of labels that nobody has looked at yet."""
+_REVISABLE = (*_UNSEEN, "seed")
+"""Makers of labels that an instruction may make untrue; the seed's is of the bare query."""
 
 
 class JudgeRelevanceSettings(PanelSettings):
@@ -52,7 +55,7 @@ class JudgeRelevance:
 
     def __init__(self, settings: JudgeRelevanceSettings) -> None:
         self._settings, self._tally = settings, Tally(settings.canaries, self.name)
-        self.fingerprint = rules(settings, "judges/relevance", version=1)
+        self.fingerprint = rules(settings, "judges/relevance", version=2)
 
     async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:
         """The topic without the passages that failed, with a verdict for each label asked."""
@@ -101,7 +104,7 @@ class _Hearing:
             poll = await self._dispute(passage, intent, label)
             if poll is None:
                 continue
-            if not (label.relevance > 0 and intent.instruction and poll.decision == NONE):
+            if not (_revisable(intent, label) and poll.decision == NONE):
                 reason = poll.why_not(()) if poll.decision == TIE else "label_disputed"
                 self.verdicts.append(self._bench.verdict(poll, passage.id, "reject", reason))
                 return False
@@ -172,6 +175,11 @@ class _Hearing:
             for intent in lost
         ]
         return not lost
+
+
+def _revisable(intent: Intent, label: Judgment) -> bool:
+    """Whether a judge may find that the passage is not relevant after all."""
+    return label.relevance > 0 and bool(intent.instruction) and label.judge in _REVISABLE
 
 
 def _turn(intent: Intent) -> int:
