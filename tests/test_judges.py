@@ -333,6 +333,14 @@ def test_a_panel_of_judges_needs_more_than_half(tmp_path):
     assert json.loads(verdicts[0].evidence)["votes"] == [["judge", PLUS.id], ["judge2", "none"]]
 
 
+def test_a_judge_that_was_never_answered_does_not_stand_under_the_name_of_another(tmp_path):
+    panel = relevance(judges=("judge", "judge2", "judge3"))
+    refuses, other = Script(RefusedRequestError("not this")), Script(YES)
+    refuses.name, other.name = "refuses", "other"
+    after, _, _ = judged(panel, ONE, tmp_path, judge=Script(YES), judge2=refuses, judge3=other)
+    assert (after.judgments[0].judge, after.judgments[0].votes) == ("judge:script+judge2+other", (1, 0, 1))
+
+
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [("", "no JSON object"), ('{"most_relevant": "Z"}', "most_relevant"), ('{"most_relevant": "P"}', ""),

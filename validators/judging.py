@@ -230,11 +230,12 @@ class Bench:
 
     async def _vote(self, seat: Seat, named: Callable[[], Awaitable[str]]) -> Vote:
         self._asked[seat.judge] += 1
+        before = len(self._calls)
         try:
             choice, problem = await named(), ""
         except (UnreadableReplyError, RefusedRequestError) as error:
             choice, problem = UNREADABLE, shown(str(error), _PROBLEM_CHARS)
-        if self._calls:
+        if len(self._calls) > before:
             self._models[seat.judge] = self._calls[-1].model
         return Vote(seat.judge, choice, problem=problem)
 
