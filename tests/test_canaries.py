@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from tempfile import mkdtemp
@@ -13,7 +14,7 @@ from tempfile import mkdtemp
 import pytest
 from corrupt_judge import First, Flips, Honest, asker
 from machine import opened, topics
-from test_judges import N1, N2, Script, promptriever
+from test_judges import N1, N2, OFF_TOPIC, PLUS, SPARE, Script, promptriever
 from test_verifiable import HIPPO, ZEBRA, seed, topic_of
 
 from datasets_out.commits import CommitLog
@@ -83,6 +84,27 @@ def test_a_canary_follows_from_topic_and_purpose_and_is_absent_where_nothing_tel
     assert len({canary_of(TOPICS[0], str(n), 1, 8000).intent.instruction for n in range(20)}) > 5
     assert canary_of(Topic("t", "s", "c", "r", "q"), "x", 1, 8000) is None
     assert canary_of(TOPICS[0], "x", 1, 1) is None
+
+
+def heroes(topic: Topic) -> set[str]:
+    """The passages that canaries over the topic take for answering its query."""
+    made = (canary_of(topic, str(n), 1, 8000) for n in range(40))
+    return {canary.passages[0].id for canary in made if canary}
+
+
+def unproven(topic: Topic) -> Topic:
+    """The topic as a hosted writer leaves it: nobody knows what answers its query."""
+    return replace(topic, intents=tuple(replace(intent, attributes={}) for intent in topic.intents))
+
+
+def test_a_canary_is_about_a_passage_that_surely_answers_the_query():
+    written = promptriever(N1, N2, OFF_TOPIC, spare=SPARE)
+    assert heroes(unproven(written)) == {PLUS.id}, "what is said of generated passages is what the judge is to find out"
+    assert heroes(written) == {PLUS.id, N1.id, N2.id, SPARE.id}, "evidence proves these"
+    edited = replace(PLUS, edited_from="of-another")
+    assert heroes(unproven(promptriever(N1, N2, plus=edited))) == set()
+    generated = replace(PLUS, role="generated_positive")
+    assert heroes(unproven(promptriever(N1, N2, plus=generated))) == set()
 
 
 def judged(validator, topics: list[Topic], folder: Path, judge):

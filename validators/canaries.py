@@ -3,8 +3,10 @@
     topic's own passages -> a constraint that a program decides -> an instruction -> the judge's own template -> right?
 
 An instruction is composed from a term, name or figure that stands in a passage which answers the query, and in none of
-the others shown; so which passage is relevant, or that none is, is known by construction. A judge cannot tell such a
-question from a real one: query, passages, template and form of the instruction are those of the run.
+the others shown; so which passage is relevant, or that none is, is known by construction. That the passage answers is
+known of the corpus's own, and where the evidence proves it; what a model has written is never taken at its word. A
+judge cannot tell such a question from a real one: query, passages, template and form of the instruction are those of
+the run.
 
 A judge fails when its wrong answers have become too unlikely for one that is as good as the threshold: a bet against
 it, spread over a few lower accuracies, has multiplied its stake by 1/FALSE_ALARM. Such a bet cannot win on average
@@ -28,6 +30,7 @@ from engine.settings import Settings
 from engine.topic import Intent, Passage, Topic, intent_id
 from prompts.blocks import kind_of
 from prompts.constraints import Constraint, body, dump_constraints
+from prompts.evidence import answers, evidence_of
 from prompts.families import FAMILIES
 from prompts.instructions import LENGTHS, STYLES, compose
 
@@ -91,11 +94,11 @@ def canary_of(topic: Topic, purpose: str, passages: int, chars: int) -> Canary |
     """A canary over up to `passages` passages of the topic (a single one is relevant half of the time), decided by
     what stands in their first `chars` characters.
 
-    None where no passage that answers the query has a word that tells it from the rest.
+    None where no passage that surely answers the query has a word that tells it from the rest.
     """
     rng = Random(int(sha256_hex(f"canary\x1f{topic.id}\x1f{purpose}")[:16], 16))
     base = topic.intents[0] if topic.intents else None
-    answering = {j.passage_id for j in topic.judgments if base and j.intent_id == base.id and j.relevance > 0}
+    answering = _surely_answering(topic, base) if base else set()
     order = sorted(topic.passages, key=lambda _: rng.random())
     hero = next((passage for passage in order if passage.id in answering), None)
     if base is None or hero is None:
@@ -107,6 +110,21 @@ def canary_of(topic: Topic, purpose: str, passages: int, chars: int) -> Canary |
     denied = passages == 1 and rng.random() < 0.5
     asked = _instructed(topic, base, hero, constraint.negate() if denied else constraint, rng)
     return Canary(asked, (hero, *others), denied)
+
+
+def _surely_answering(topic: Topic, base: Intent) -> set[str]:
+    """Of the passages judged +1 under the intent, those that the corpus itself judged, and those proven by evidence."""
+    makers = {j.passage_id: j.judge for j in topic.judgments if j.intent_id == base.id and j.relevance > 0}
+    evidence = evidence_of(base)
+    return {
+        passage.id
+        for passage in topic.passages
+        if passage.id in makers and (_of_the_corpus(passage, makers[passage.id]) or answers(evidence, passage))
+    }
+
+
+def _of_the_corpus(passage: Passage, maker: str) -> bool:
+    return maker == "seed" and passage.role == "seed_positive" and not passage.edited_from
 
 
 def _telling(hero: Passage, others: Sequence[Passage], query: str, chars: int, rng: Random) -> Constraint | None:

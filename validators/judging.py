@@ -35,7 +35,7 @@ from prompts.render import load
 from validators.canaries import CanarySettings, Tally, canary_of
 from validators.verdicts import shown
 
-VERSION = 1
+VERSION = 2
 """Raised when the same topic and replies would give other votes."""
 
 NONE, TIE, UNREADABLE = "none", "tie", "unreadable_judge"
