@@ -54,7 +54,7 @@ class Job:
     def identity(self) -> dict[str, Any]:
         """What the fingerprint is taken of: kept in run.json, so that a difference can be shown."""
         return {
-            "seeds": self.seeds.model_dump(mode="json"),
+            "seeds": self.seeds.identity(),
             "recipe": self.recipe.model_dump(mode="json"),
             "models": {name: model.identity() for name, model in self.models.items()},
             "validators": [validator.model_dump(mode="json") for validator in self.validators],

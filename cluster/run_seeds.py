@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -31,9 +31,14 @@ class RunSettings(Settings):
     out: Path = Field(description="the `out` folder of the run whose topics are the seeds")
     snapshot: str | None = Field(default=None, description="a snapshot of it; without, what is committed now")
 
+    def identity(self) -> dict[str, Any]:
+        """The settings, and the digest of what they name: a run that went on in between is another corpus."""
+        return {**self.model_dump(mode="json"), "digest": load_snapshot(self.out, self.snapshot).digest}
+
 
 class RunReader:
-    """An engine.protocols.SeedReader. A topic without an instructed intent is a seed without an instruction."""
+    """An engine.protocols.SeedReader. A topic without an instructed intent is a seed without an instruction; a plain row
+    is no seed."""
 
     def __init__(self, settings: RunSettings) -> None:
         self._settings = settings
@@ -42,7 +47,7 @@ class RunReader:
     def __iter__(self) -> Iterator[Seed]:
         snapshot = load_snapshot(self._settings.out, self._settings.snapshot, verify=True)
         seen: Counter[str] = Counter()
-        for topic in accepted(snapshot):
+        for topic in (one for one in accepted(snapshot) if one.intents):
             seed = seed_of(topic)
             seen[seed.id] += 1
             yield replace(seed, id=f"{seed.id}#{seen[seed.id]}") if seen[seed.id] > 1 else seed

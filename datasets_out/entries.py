@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +46,12 @@ class Counts:
     seeds: Mapping[str, int]
     topics: Mapping[str, int]
     reasons: Mapping[str, int]
-    validators: Mapping[str, int]
-    validators_usd: Mapping[str, float]
     calls: int
     prompt_tokens: int
     completion_tokens: int
     cost_usd: float
+    validators: Mapping[str, int] = field(default_factory=dict)
+    validators_usd: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

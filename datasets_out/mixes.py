@@ -57,8 +57,8 @@ def write_mixes(snapshot: Snapshot, into: Path) -> dict[str, Snapshot]:
 
 
 def _both_views(topic: Topic) -> bool:
-    roles = {intent.role for intent in topic.intents}
-    return "instructed" in roles and bool(roles & {"dual", "reversed"})
+    roles = [intent.role for intent in topic.intents]
+    return roles.count("instructed") == roles.count("dual") + roles.count("reversed") == 1
 
 
 def _write(name: str, topics: Sequence[Topic], source: Snapshot, out: Path) -> Snapshot:

@@ -65,13 +65,16 @@ class Desk:
         turn = self._turns.setdefault(request.id, asyncio.Lock())
         async with turn:
             try:
-                return self._journal.get(request.id) or await self._reused(request) or await self._paid(model, request)
+                known = self._journal.get(request.id) or await self._reused(model, request)
+                return known or await self._paid(model, request)
             except STOPPING as error:
                 self.stopped = error
                 raise
 
-    async def _reused(self, request: Request) -> Reply | None:
-        reply = self._earlier.get(request.id) if self._earlier else None
+    async def _reused(self, model: Model, request: Request) -> Reply | None:
+        """What another run has paid for; a free model's reply costs nothing, and may follow from other facts."""
+        free = getattr(model, "free", False)
+        reply = self._earlier.get(request.id) if self._earlier and not free else None
         if reply:
             await self._journal.put(reply)
         return reply
@@ -158,21 +161,22 @@ class Asker:
             turns.append(_call(prompt, request, reply))
             self.calls[:] = chain.from_iterable(self._turns)
             try:
-                return self._read(reply.text, reply.finish_reason, reply, answer), reply
+                free = getattr(model, "free", False)
+                return self._read(reply.text, reply.finish_reason, reply, answer, free=free), reply
             except UnreadableReplyError as error:
                 if not repairs_left:
                     raise
                 messages += _correction(reply, error, answer)
         raise AssertionError("unreachable: the last turn returns or raises")
 
-    def _read(self, text: str, finish_reason: str, reply: Reply, answer: type[Answer]) -> Answer:
+    def _read(self, text: str, finish_reason: str, reply: Reply, answer: type[Answer], *, free: bool = False) -> Answer:
         """The typed answer. A reply that was cut or withheld is no text, whatever it looks like."""
         if finish_reason == "length":
             raise CutReplyError(f"the reply was cut at its limit of {reply.completion_tokens} tokens")
         if finish_reason == "content_filter":
             raise WithheldReplyError("the provider's content filter held the reply back")
         parsed: Answer = self._parse(text, answer)
-        return parsed
+        return parsed if free else _as_asked(parsed, answer)
 
     async def _reply(
         self, model: Model, prompt: Prompt, messages: tuple[Message, ...], answer: type[BaseModel]
@@ -207,6 +211,13 @@ class Asker:
 def schema_of(answer: type[BaseModel]) -> dict[str, Any]:
     """The JSON schema of an answer type, made once."""
     return answer.model_json_schema()
+
+
+def _as_asked(parsed: Answer, answer: type[Answer]) -> Answer:
+    """The answer without fields that its schema hides: what only the embedded rule writer can know, nobody else says."""
+    hidden = parsed.model_fields_set - schema_of(answer).get("properties", {}).keys()
+    defaults = {name: answer.model_fields[name].get_default(call_default_factory=True) for name in hidden}
+    return parsed.model_copy(update=defaults) if hidden else parsed
 
 
 def _correction(reply: Reply, error: Exception, answer: type[BaseModel]) -> tuple[Message, Message]:

@@ -83,7 +83,7 @@ class Counts:
 def counts_of(entry: Mapping[str, Any]) -> Counts:
     """The counts in a commit entry."""
     found = entry["counts"]
-    values: dict[str, Any] = {name: +Counter(found[name]) for name in _COUNTERS}
+    values: dict[str, Any] = {name: +Counter(found.get(name, {})) for name in _COUNTERS}
     return Counts(**values, **{name: found[name] for name in _SUMS})
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from engine.errors import RefusedRequestError
 from engine.topic import Passage
 from prompts.blocks import Cut, stems
 from prompts.constraints import Constraint, all_hold, body
@@ -152,7 +153,15 @@ def _instruction(told: Mapping[str, Any], constraints: Sequence[Constraint], pur
 
 def _found(told: Mapping[str, Any]) -> Ruled:
     found = ruled(told["material"], need_other=told["need_other"])
-    assert isinstance(found, Ruled), "an instruction was given, so there is a choice"
+    if isinstance(found, str):
+        raise RefusedRequestError(f"the rule writer found no pair for this seed: {found}; ask for an instruction first")
+    return found
+
+
+def _elsewhere(told: Mapping[str, Any]) -> Found:
+    found = _found(told).elsewhere
+    if found is None:
+        raise RefusedRequestError("the rule writer found no other query for this seed; ask for an instruction first")
     return found
 
 
@@ -162,18 +171,21 @@ def _wanted(told: Mapping[str, Any]) -> WrittenInstruction:
 
 
 def _poisoned_instruction(told: Mapping[str, Any]) -> WrittenInstruction:
+    """An instruction that is not its own it cannot turn round: it does not read prose."""
+    own = _wanted(told)
+    if own.instruction != told["instruction"]:
+        return WrittenInstruction(refusal=own.refusal or "foreign_instruction")
     return _instruction(told, _found(told).poison, "poison")
 
 
 def _poisoned_query(told: Mapping[str, Any]) -> WrittenQuery:
-    found = _found(told)
-    assert found.elsewhere
-    here, there = body(found.p_plus), body(found.elsewhere.passage)
+    found = _elsewhere(told)
+    here, there = body(_found(told).p_plus), body(found.passage)
     return WrittenQuery(
         aspects=tuple(_terms(here, "")[:_DIFFERENCES]),
         differences=tuple(f"about {term}" for term in _terms(there, here)[:_DIFFERENCES]),
-        query=found.elsewhere.query,
-        evidence=found.elsewhere.evidence,
+        query=found.query,
+        evidence=found.evidence,
     )
 
 
@@ -186,11 +198,8 @@ def _terms(text: str, known: str) -> list[str]:
 
 
 def _passage(told: Mapping[str, Any]) -> WrittenPassage:
-    found = _found(told)
-    if told["role"] == "instruction_negative":
-        return WrittenPassage(**_text(found.p1))
-    assert found.elsewhere
-    return WrittenPassage(**_text(found.elsewhere.passage))
+    negative = _found(told).p1 if told["role"] == "instruction_negative" else _elsewhere(told).passage
+    return WrittenPassage(**_text(negative))
 
 
 def _text(passage: Passage) -> dict[str, str]:

@@ -290,26 +290,3 @@ def test_calls_stand_in_the_order_asked_however_the_replies_come_in(tmp_path):
         return [call.task for call in ask.calls]
 
     assert asyncio.run(asked()) == ["first", "first", "second", "third"]
-
-
-def test_a_failure_beside_another_request_waits_for_it_and_is_the_first_in_order(tmp_path):
-    from engine.together import together
-
-    ended = []
-
-    async def work(name: str, seconds: float, error: Exception | None = None) -> str:
-        await asyncio.sleep(seconds)
-        ended.append(name)
-        if error:
-            raise error
-        return name
-
-    async def drill() -> None:
-        assert await together(work("a", 0.02), work("b", 0)) == ("a", "b")
-        with pytest.raises(KeyError):
-            await together(work("c", 0.02, KeyError("slow")), work("d", 0, ValueError("quick")))
-        with pytest.raises(ValueError, match="quick"):
-            await together(work("e", 0.02), work("f", 0, ValueError("quick")))
-
-    asyncio.run(drill())
-    assert sorted(ended) == ["a", "b", "c", "d", "e", "f"]

@@ -109,7 +109,7 @@ def test_without_a_fault_the_character_does_what_every_template_asks(name, tmp_p
     summary, rows = made(tmp_path, name, model)
     assert [(topic.seed_id, topic.reason, topic.detail) for topic in rows if topic.status != "accepted"] == []
     assert summary.counts.seeds == {"accepted": 40}
-    assert set().union(*map(codes, rows)) <= CANARIES
+    assert set().union(*map(codes, rows)) <= CANARIES | {"surplus_negative"}
     assert {call.task for topic in rows for call in topic.calls} == set(model.tasks.values())
     assert all(model.tasks[call.request_id] == call.task for topic in rows for call in topic.calls)
 
@@ -125,7 +125,7 @@ REASONS = {
     "refuses_at_length": {"writer_refused"},
     "quotes": {"quotes_passage"},
     "names_title": {"names_source"},
-    "retypes": {"same_passage"},
+    "retypes": {"same_passage", "no_negative"},
     "speaks_to_judge": {"injection_suspect"},
     "names_a_person": {"email"},
     "cut": {"cut_reply"},

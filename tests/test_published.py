@@ -39,7 +39,7 @@ def build(kind: str, **settings):
 
 
 def made(kind: str, seed: Seed, ask=None, **settings):
-    (topic,) = asyncio.run(build(kind, **(settings or SETTINGS[kind]))(seed, ask or RuleAsk()))
+    (topic,) = asyncio.run(build(kind, **(settings or SETTINGS.get(kind, {})))(seed, ask or RuleAsk()))
     return topic
 
 
@@ -113,12 +113,54 @@ def test_a_poisoned_query_says_what_it_turns_against():
     assert len(poisoned.attributes["differences"].split("; ")) >= 3
 
 
-def test_a_narrative_can_be_the_instruction():
-    ask = RuleAsk()
-    seed = SEEDS["robust04"]
+class Reader(RuleAsk):
+    """A writer that reads prose, as far as this test's: it answers each task with a line of its own."""
+
+    async def __call__(self, prompt, answer, *, role="writer"):
+        self.prompts.append(prompt)
+        task = prompt.task.partition(".")[2]
+        replies = {
+            "poisoned_instruction": {"instruction": "Leave out how long it takes."},
+            "poisoned_query": {"aspects": ["a", "b"], "differences": ["a", "b", "c"], "query": "where is the ferry"},
+            "passage": {"text": f"A text for the {prompt.inputs.get('role')}."},
+        }
+        return answer.model_validate(replies[task])
+
+
+def test_a_narrative_can_be_the_instruction_where_the_writer_reads_prose():
+    seed, ask = SEEDS["robust04"], Reader()
     topic = made("infir", seed, ask, narrative_as_instruction=True)
     assert topic.intents[1].instruction == seed.attributes["narrative"]
-    assert "infir.instruction" not in {prompt.task for prompt in ask.prompts}
+    assert [p.task.partition(".")[2] for p in ask.prompts] == [
+        "poisoned_instruction",
+        "poisoned_query",
+        *["passage"] * 2,
+    ]
+    for one in (seed, replace(seed, negatives=())):
+        with pytest.raises(Rejected, match=r"foreign_instruction|no_other"):
+            made("infir", one, narrative_as_instruction=True)
+
+
+def test_no_passage_that_answers_the_query_is_judged_against_it():
+    """An instruction negative of the seed answers it; an edit is not what the corpus judged."""
+    excluded = replace(SEEDS["msmarco"].positives[1], role="instruction_negative")
+    seed = replace(SEEDS["msmarco"], negatives=(excluded, *SEEDS["msmarco"].negatives))
+    for recipe in ("infir", "promptriever", "verifiable", "infosearch"):
+        topic = made(recipe, seed)
+        bare = topic.intents[0].id
+        against = {j.passage_id for j in topic.judgments if j.intent_id == bare and j.relevance < 0}
+        assert against
+        assert excluded.id not in against
+    long = replace(seed, positives=(passage(" ".join([seed.positives[0].text] * 9)),))
+    topic = made("promptriever", long, passage_chars=400)
+    (label,) = [
+        j for j in topic.judgments if j.intent_id == topic.intents[0].id and j.passage_id == topic.passages[0].id
+    ]
+    assert (bool(topic.passages[0].edited_from), label.judge) == (True, "construction")
+
+
+def test_a_held_out_seed_makes_a_held_out_topic():
+    assert made("infir", replace(SEEDS["msmarco"], attributes={"split": "heldout"})).attributes["split"] == "heldout"
 
 
 # --- Promptriever's grid and ablations ---
@@ -209,6 +251,10 @@ def again(prompt, _):
     return prompt.inputs["instruction"]
 
 
+def of_a_negative(prompt, _):
+    return prompt.facts["material"].negatives[1].passage.text
+
+
 def of_no_family(_, answer):
     return (answer.demands[0].model_copy(update={"family": "taste"}),)
 
@@ -222,7 +268,9 @@ REFUSED = [
     ("infir", "infir.instruction", {"refusal": "too_poor"}, "too_poor"),
     ("infir", "infir.poisoned_instruction", {"instruction": again, **FREE}, "same_instruction"),
     ("infir", "infir.poisoned_query", LOUDER, "same_query"),
-    ("infir", "infir.passage", COPY, "constraint_not_held"),
+    ("infir", "infir.passage", COPY, "same_passage"),
+    ("infir", "infir.passage", {**COPY, "text": of_a_negative}, "same_passage"),
+    ("infir", "infir.poisoned_query", {"query": " "}, "same_query"),
     ("infir", "infir.passage", {"text": "A ferry.", "source": ""}, "constraint_not_held"),
     ("promptriever", "promptriever.instruction", UNNAMED, "value_not_named"),
     ("promptriever", "promptriever.passages", {"positive": None, "negatives": ()}, "no_negative"),

@@ -131,7 +131,10 @@ class MsmarcoRows(CorpusReader):
         return Draft(seed, frozenset(p.source_id or p.id for p, grade in passages if grade > 0), row.path, row.line)
 
     def _merged(self, same: list[Draft]) -> Draft:
-        first = next((draft.seed for draft in same if draft.seed.attributes.get("instruction")), same[0].seed)
+        instructed = next((draft for draft in same if draft.seed.attributes.get("instruction")), None)
+        if instructed is not None:  # another row of the query has other passages, and they do not go with it
+            return instructed
+        first = same[0].seed
         seed = make_seed(
             self._settings,
             first.id,

@@ -109,7 +109,7 @@ class DualView:
         evidence = evidence if all(answers(evidence, p) for p in (d_plus, d_minus)) else ()
         matrix = Matrix(self.name, known.seed)
         matrix.passages(d_plus, d_minus)
-        left = matrix.negatives([cut.passage for cut in known.negatives], self._settings.negatives)
+        left = matrix.new([cut.passage for cut in known.negatives], self._settings.negatives)
         bare = matrix.intent("original", evidence=evidence)
         matrix.judge(bare, "seed", (d_plus, 1), *((p, -1) for p in left))
         matrix.judge(bare, "construction", (d_minus, 1))
@@ -138,20 +138,20 @@ def _instruction_of(seed: Seed) -> Intent:
 
 
 def seed_of(topic: Topic) -> Seed:
-    """The topic's query with what its instructed intent wants and excludes."""
+    """The topic's query with what its instructed intent wants and excludes, and what the bare query does not want."""
     asked = next((i for i in topic.intents if i.role == "instructed"), topic.intents[0])
-    passages = {p.id: p for p in topic.passages}
-    judged = [(passages[j.passage_id], j.relevance) for j in topic.judgments if j.intent_id == asked.id]
-    wanted = [p for p, relevance in judged if relevance > 0]
-    excluded = [p for p, relevance in judged if relevance < 0]
-    others = [p for p in topic.passages if p.role == "seed_negative" and p not in excluded]
+    said = {(j.intent_id, j.passage_id): j.relevance for j in topic.judgments}
+    bare = next((i for i in topic.intents if not i.instruction and i.query == asked.query), asked)
+    wanted = [p for p in topic.passages if said.get((asked.id, p.id), 0) > 0]
+    excluded = [p for p in topic.passages if said.get((asked.id, p.id), 0) < 0 and p.role == "instruction_negative"]
+    others = [p for p in topic.passages if p not in excluded and said.get((bare.id, p.id), 0) < 0]
     behind = {key: asked.attributes[key] for key in ("constraints", "evidence") if key in asked.attributes}
     return Seed(
         id=topic.seed_id,
         corpus=topic.corpus,
         query=asked.query,
         positives=tuple(wanted),
-        negatives=(*sorted(excluded, key=lambda p: p.role != "instruction_negative"), *others),
+        negatives=(*excluded, *others),
         licence=topic.licence,
         redistributable=topic.redistributable,
         attributes={**topic.attributes, **behind, "instruction": asked.instruction, "topic": topic.id},

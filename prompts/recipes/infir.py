@@ -7,9 +7,10 @@
     (I-,Q+) -1   +1
     (I+,Q-) -1        +1
 
-The bare query stands before them: P1- answers it, P2- does not. Five requests a seed, in three rounds; the long part
-that they share (rules, query, passage) comes first. Of code the instruction names language and approach and the
-language stays the same; of a worked solution it names the strategy; a Robust04 narrative may be the instruction.
+The bare query stands before them: P1- answers it, P2- does not. Five requests a seed, one after the other; the
+long part that they share (rules, query, passage) comes first. Of code the instruction names language and approach, and
+the language stays the same; of a worked solution it names the strategy; a Robust04 narrative may be the instruction,
+where the writer reads prose: the rule writer rejects it as `foreign_instruction`.
 """
 
 from __future__ import annotations
@@ -23,8 +24,7 @@ from engine.errors import Rejected
 from engine.ids import canonical_json, sha256_hex
 from engine.protocols import Ask, Prompt
 from engine.settings import Settings
-from engine.together import together
-from engine.topic import Seed, Topic
+from engine.topic import Passage, Seed, Topic
 from prompts.finders import folded
 from prompts.instructions import LENGTHS, STYLES
 from prompts.recipes.material import Material, material
@@ -101,20 +101,17 @@ class _Rows:
             wanted = await ask(self._prompt("instruction", known), WrittenInstruction)
         i_plus = wanted.instruction.strip()
         wanted.checked([p_plus], [])
-        poisoned, other = await together(
-            ask(self._prompt("poisoned_instruction", known, instruction=i_plus), WrittenInstruction),
-            ask(self._prompt("poisoned_query", known, instruction=i_plus), WrittenQuery),
-        )
+        poisoned = await ask(self._prompt("poisoned_instruction", known, instruction=i_plus), WrittenInstruction)
         poisoned.checked([], [p_plus])
-        i_minus, q_minus = poisoned.instruction.strip(), other.query.strip()
-        if folded(q_minus) == folded(known.seed.query):
-            raise Rejected("same_query", f"the poisoned query {q_minus!r} is the seed's")
+        i_minus = poisoned.instruction.strip()
         if folded(i_minus) == folded(i_plus):
             raise Rejected("same_instruction", "the poisoned instruction is the instruction again")
-        first, second = await together(
-            ask(self._passage(i_minus, known.seed.query, "instruction_negative"), WrittenPassage),
-            ask(self._passage(i_plus, q_minus, "query_negative"), WrittenPassage),
-        )
+        other = await ask(self._prompt("poisoned_query", known, instruction=i_plus), WrittenQuery)
+        q_minus = other.query.strip()
+        if folded(q_minus) in ("", folded(known.seed.query)):
+            raise Rejected("same_query", f"the poisoned query {q_minus!r} is empty, or the seed's")
+        first = await ask(self._passage(i_minus, known.seed.query, "instruction_negative"), WrittenPassage)
+        second = await ask(self._passage(i_plus, q_minus, "query_negative"), WrittenPassage)
         language = self._language()
         p1 = first.passage("instruction_negative", self._passages, **language)
         p2 = second.passage("query_negative", self._passages, **language)
@@ -122,11 +119,12 @@ class _Rows:
             raise Rejected(
                 "other_language", f"P1- is in {p1.attributes.get('language')!r}, not {language['language']!r}"
             )
+        self._apart(p1, p2)
         demand, poison = wanted.checked([p_plus, p2], [p1]), poisoned.checked([p1], [p_plus])
 
         matrix = Matrix(Infir.name, known.seed)
         matrix.passages(p_plus, p1, p2)
-        left = matrix.negatives([cut.passage for cut in known.negatives], settings.distractors)
+        left = matrix.new([cut.passage for cut in known.negatives], settings.distractors)
         evidence = known.evidence if demand else ()
         bare = matrix.intent("original", evidence=evidence)
         matrix.judge(bare, "seed", (p_plus, 1), *((p, -1) for p in left))
@@ -148,10 +146,17 @@ class _Rows:
         matrix.judge(elsewhere, "construction", (p_plus, -1), (p2, 1))
         return matrix.topic(rows="inf_ir")
 
+    def _apart(self, p1: Passage, p2: Passage) -> None:
+        """P1- is no passage that the corpus calls not relevant, P2- none that it calls relevant."""
+        known = self._known
+        for passage, cuts in ((p1, known.negatives), (p2, known.positives)):
+            if folded(passage.text) in {folded(cut.passage.text) for cut in cuts}:
+                raise Rejected("same_passage", f"the {passage.role} is a passage of the seed: {passage.text[:80]!r}")
+
     def _passage(self, instruction: str, query: str, role: str) -> Prompt:
         return self._prompt("passage", self._known, wanted_instruction=instruction, wanted_query=query, role=role)
 
     def _language(self) -> dict[str, str]:
-        """Code stays in its language: a solution that was written takes over what the seed's positive says it is."""
+        """Code is asked for in its language: a written solution is taken to be in it, one of the corpus must be."""
         spoken = self._known.positive.attributes.get("language", "")
         return {"language": spoken} if spoken and self._known.positives[0].kind == "code" else {}

@@ -9,8 +9,9 @@
 
 A passage of the corpus that meets a condition alone serves as it is; for the others one is rewritten. Where a dimension
 finds fewer than two conditions in a seed, the next one of the draw is tried. `prompts.dimensions` decides Keyword,
-Format, Language and Length; what a judge must decide (Audience, Source) is labelled by construction. At most twelve
-requests a seed for three conditions, one after the other; three to nine milliseconds with the rule writer.
+Format, Language and Length; what a judge must decide (Audience, Source) is labelled by construction. About ten
+requests a seed for three conditions, one after the other, more where dimensions are tried in vain; three to nine
+milliseconds with the rule writer.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def material(seed: Seed, *, passage_chars: int, negatives: int) -> Material:
         tuple(_whole(f"P{i + 1}", p, seed.query, known, passage_chars) for i, p in enumerate(positives)),
         tuple(
             cut(f"N{i + 1}", p, p.attributes.get("query") or p.title, limit=passage_chars)
-            for i, p in enumerate(distinct(seed.negatives)[:negatives])
+            for i, p in enumerate(non_relevant(seed)[:negatives])
         ),
     )
 
@@ -75,12 +75,16 @@ def views_of(seed: Seed, *, passage_chars: int) -> Material:
     excluded = next((p for p in others if p.role == "instruction_negative" and p.id != positives[0].id), None)
     if excluded is None:
         raise Rejected("no_instruction_negative", "none of the seed's negatives has the role instruction_negative")
-    plain = [p for p in others if p.role != "instruction_negative"]
     return Material(
         seed,
         (cut("P1", positives[0], seed.query), cut("P2", excluded, seed.query)),
-        tuple(cut(f"N{i + 1}", p, limit=passage_chars) for i, p in enumerate(plain)),
+        tuple(cut(f"N{i + 1}", p, limit=passage_chars) for i, p in enumerate(non_relevant(seed))),
     )
+
+
+def non_relevant(seed: Seed) -> list[Passage]:
+    """The seed's negatives that do not answer its query: an instruction negative does, and is none here."""
+    return [p for p in distinct(seed.negatives) if p.role != "instruction_negative"]
 
 
 def distinct(passages: Sequence[Passage]) -> list[Passage]:

@@ -46,30 +46,36 @@ class Matrix:
         return added
 
     def passages(self, *passages: Passage) -> None:
-        """New columns. Raises Rejected(same_passage) where two have one text."""
+        """New columns. Raises Rejected (`empty_text`, or `same_passage` where two have one text)."""
         for passage in passages:
+            if not passage.text.strip():
+                raise Rejected("empty_text", f"the {passage.role} has no text")
             if not self._add(passage):
                 raise Rejected("same_passage", f"two passages of the topic have the text {passage.text[:80]!r}")
 
-    def negatives(self, passages: Sequence[Passage], most: int) -> list[Passage]:
-        """Adds those of the seed's negatives that are not in the topic yet, and returns them."""
+    def new(self, passages: Sequence[Passage], most: int) -> list[Passage]:
+        """Adds those whose text is not in the topic yet, and returns them."""
         return list(islice(filter(self._add, passages), most))
 
     def _add(self, passage: Passage) -> bool:
-        """Adds the passage if its text is new."""
+        """Adds the passage if it has a text, and a new one."""
         text = folded(passage.text)
-        new = text not in self._passages
+        new = bool(text) and text not in self._passages
         if new:
             self._passages[text] = passage
         return new
 
     def judge(self, intent: Intent, who: str, *pairs: tuple[Passage, int]) -> None:
-        """Fills a row: each passage +1 or -1."""
-        self._judgments += [Judgment(intent.id, passage.id, sign, who) for passage, sign in pairs]
+        """Fills a row: each passage +1 or -1. What the corpus says of a passage it does not say of an edit of it."""
+        for passage, sign in pairs:
+            judge = "construction" if who == "seed" and passage.edited_from else who
+            self._judgments.append(Judgment(intent.id, passage.id, sign, judge))
 
     def topic(self, **attributes: str) -> Topic:
-        """What was built."""
+        """What was built. A seed that is held out (attribute `split`) makes a topic that is."""
         seed = self._seed
+        if "split" in seed.attributes:
+            attributes["split"] = seed.attributes["split"]
         return Topic(
             id=self._id,
             seed_id=seed.id,

@@ -50,7 +50,7 @@ class PromptrieverSettings(Settings):
     lengths: tuple[Length, ...] = Field(LENGTHS, min_length=1, description="the length formats of the grid")
     styles: tuple[Style, ...] = Field(STYLES, min_length=1, description="the styles of the grid")
     candidates: int = Field(
-        3, ge=1, le=8, description="instruction negatives asked for; a judge's filter leaves the good ones"
+        5, ge=1, le=8, description="instruction negatives asked for; of those that a judge lets stand it keeps three"
     )
     negatives: int = Field(3, ge=0, description="seed negatives kept in the topic")
     ablation: Ablation = Field(
@@ -104,14 +104,13 @@ class Promptriever:
             one.passage("instruction_negative", originals, category=one.category, reason=one.reason)
             for one in answer.negatives[: self._settings.candidates]
         ]
-        taken = {known.positive.id}
-        fits, breaks = _new(fits, taken), _new(breaks, taken)
+        matrix = Matrix(self.name, known.seed)
+        matrix.passages(known.positive)
+        fits, breaks = matrix.new(fits, 1), matrix.new(breaks, self._settings.candidates)
         if not breaks:
             raise Rejected("no_negative", "no written passage differs from the positive and from the others")
         constraints = written.checked([known.positive, *fits], breaks)
-        matrix = Matrix(self.name, known.seed)
-        matrix.passages(known.positive, *fits, *breaks)
-        left = matrix.negatives([cut.passage for cut in known.negatives], self._settings.negatives)
+        left = matrix.new([cut.passage for cut in known.negatives], self._settings.negatives)
         evidence = known.evidence if constraints else ()
         bare = matrix.intent("original", evidence=evidence)
         matrix.judge(bare, "seed", (known.positive, 1), *((p, -1) for p in left))
@@ -128,7 +127,7 @@ class Promptriever:
         instruction = await self._ablation(known, ask, length, style)
         matrix = Matrix(self.name, known.seed)
         matrix.passages(known.positive)
-        left = matrix.negatives([cut.passage for cut in known.negatives], self._settings.negatives)
+        left = matrix.new([cut.passage for cut in known.negatives], self._settings.negatives)
         if not left:
             raise Rejected("no_negative", "an ablation contrasts the positive with seed negatives; the seed has none")
         twin = matrix.intent("original")
@@ -163,10 +162,3 @@ def _shown(known: Material) -> dict[str, str]:
 
 def _query_of(passage: Passage) -> str:
     return passage.attributes.get("query", "") or passage.title
-
-
-def _new(passages: Sequence[Passage], taken: set[str]) -> list[Passage]:
-    """Those whose text is not in the topic yet; `taken` grows by them."""
-    found = [p for i, p in enumerate(passages) if p.id not in taken and p.id not in {q.id for q in passages[:i]}]
-    taken |= {p.id for p in found}
-    return found

@@ -11,7 +11,6 @@ One and a half to two milliseconds a topic with the rule writer on passages of 1
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from random import Random
 from typing import Any, Literal
 
@@ -24,11 +23,11 @@ from engine.settings import Settings
 from engine.topic import Intent, IntentRole, Passage, PassageRole, Seed, Topic
 from prompts.blocks import cut
 from prompts.constraints import Constraint, all_hold, body
-from prompts.evidence import Evidence, evidence_in
+from prompts.evidence import Evidence, answering, evidence_in
 from prompts.families import FAMILIES
 from prompts.finders import folded
 from prompts.instructions import LENGTHS, STYLES
-from prompts.recipes.material import distinct
+from prompts.recipes.material import distinct, non_relevant
 from prompts.recipes.matrix import Matrix
 from prompts.render import load
 from prompts.topic_answer import Blocks, Instruction, OtherQuery, TopicAnswer, View, refused
@@ -120,7 +119,7 @@ class Verifiable:
         ]
         negatives = [
             cut(f"N{i + 1}", p, p.attributes.get("query") or p.title, limit=_NEGATIVE_CHARS)
-            for i, p in enumerate(distinct(seed.negatives)[: 2 * self._settings.negatives])
+            for i, p in enumerate(non_relevant(seed)[: 2 * self._settings.negatives])
         ]
         drawn = self._draw(seed)
         prompt = self._template.render(query=seed.query, positives=positives, negatives=negatives, **drawn)
@@ -178,7 +177,7 @@ class _Build:
         _checked(answer.poison, d_minus, d_plus)
         p2 = self._negative(answer.other, demand, d_plus) if answer.other else None
         matrix.passages(*([p2] if p2 else []))
-        others = matrix.negatives(distinct(self._seed.negatives), max(0, negatives - (p2 is not None)))
+        others = matrix.new(non_relevant(self._seed), max(0, negatives - (p2 is not None)))
 
         original = matrix.intent("original", evidence=self._evidence)
         bare = [(d_plus, 1), (d_minus, 1), *([(p2, -1)] if p2 else []), *((p, -1) for p in others)]
@@ -191,19 +190,23 @@ class _Build:
         for intent, sign in ((instructed, 1), (turned, -1), (poisoned, -1)):
             matrix.judge(intent, "rule", (d_plus, sign), (d_minus, -sign))
         if p2 is not None and answer.other is not None:
-            answering = _answering(self._blocks, answer.other.view)
-            elsewhere = self._intent("poisoned_query", answer.instruction, answer.other.query, answering)
+            evidence = answering(self._blocks.owner(answer.other.view), answer.other.view)
+            elsewhere = self._intent("poisoned_query", answer.instruction, answer.other.query, evidence)
             matrix.judge(elsewhere, "construction", (p2, 1), (d_plus, -1))
         return matrix.topic(rows="dual_view,inf_ir" if p2 else "dual_view")
 
     def _positive(self, view: View, role: PassageRole) -> Passage:
         """A view of a positive that keeps all of its answering blocks."""
+        if not self._blocks.owner(view).name.startswith("P"):
+            raise Rejected("bad_view", f"the view is one of {self._blocks.owner(view).name}, not of a positive")
+        return self._whole(view, role)
+
+    def _whole(self, view: View, role: PassageRole) -> Passage:
+        """The passage of a view that keeps all answering blocks of what it is a view of."""
         owner = self._blocks.owner(view)
         missing = [b.label for b in owner.blocks if b.core and b.label not in view.blocks]
-        if not owner.name.startswith("P") or missing:
-            raise Rejected(
-                "bad_view", f"a view of {owner.name} lacks the answering block {(missing or ['of a positive'])[0]}"
-            )
+        if missing:
+            raise Rejected("bad_view", f"a view of {owner.name} lacks the answering block {missing[0]}")
         return self._blocks.passage(view, role)
 
     def _negative(self, other: OtherQuery, demand: Sequence[Constraint], d_plus: Passage) -> Passage:
@@ -213,7 +216,7 @@ class _Build:
             raise Rejected("bad_view", f"the other query's passage is a view of {owner.name}, not of a negative")
         if folded(other.query) in (folded(self._seed.query), "") or folded(other.query) in folded(body(d_plus)):
             raise Rejected("other_answers", f"the other query {other.query!r} is the seed's, or stands in d+")
-        passage = self._blocks.passage(other.view, "query_negative")
+        passage = self._whole(other.view, "query_negative")
         if not all_hold(demand, passage):
             raise Rejected("constraint_not_held", "the other query's passage does not obey the instruction")
         return passage
@@ -229,11 +232,3 @@ class _Build:
 def _checked(instruction: Instruction, holds: Passage, fails: Passage) -> tuple[Constraint, ...]:
     """The instruction's constraints, which must all hold of one passage, and not all of the other."""
     return checked(instruction.constraints, instruction.wording, [holds], [fails])
-
-
-def _answering(blocks: Blocks, view: View) -> Evidence:
-    """What answers the other query: the view's answering blocks, or, where none is known, the first that it keeps."""
-    owner = blocks.owner(view)
-    known = owner if any(b.core for b in owner.blocks) else None
-    first = replace(blocks.block(view.blocks[0]), core=True)
-    return evidence_in([known or replace(owner, blocks=(first,))])
