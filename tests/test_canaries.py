@@ -147,6 +147,16 @@ def test_a_canary_looks_like_a_real_question(tmp_path):
     assert all(request.params == model.sent[0].params for request in model.sent)
 
 
+def test_a_canary_shows_as_many_passages_as_a_real_question(tmp_path):
+    validator = JudgeScenarios(
+        JudgeScenariosSettings(missing="skip", canaries={"share": 0.5, "threshold": 0.01}, votes=3)
+    )
+    one = promptriever(N1, N2, SPARE)
+    verdicts, _ = judged(validator, [one], tmp_path, Script('{"most_relevant": "none"}'))
+    shown = {v.reason.startswith("canary"): len(json.loads(v.evidence)["shown"]) for v in verdicts}
+    assert shown == {False: 5, True: 5}
+
+
 # --- the decision ---
 
 

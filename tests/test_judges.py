@@ -195,6 +195,18 @@ def test_the_passage_of_which_one_is_an_edit_is_no_distractor(tmp_path):
     assert FAR.id in json.loads(verdicts[0].evidence)["shown"]
 
 
+def test_of_more_passages_than_labels_the_wanted_one_is_shown_and_no_vote_counts_on_the_others(tmp_path):
+    crowd = [Passage(f"{ANSWER} It burns gas from bottle {n}.", "instruction_negative") for n in range(3 * len(LABELS))]
+    one = topic((BARE, [(PLUS, 1), (FAR, -1)]), (ASKED, [*((p, -1) for p in crowd), (PLUS, 1)]))
+    model = Script('{"most_relevant": "none"}')
+    _, verdicts, _ = judged(scenarios(missing="skip"), one, tmp_path, judge=model)
+    listed = json.loads(verdicts[0].evidence)["shown"]
+    text = model.sent[0].messages[-1].content
+    assert len(listed) == len(LABELS)
+    assert PLUS.id in listed
+    assert {p.id for p in one.passages if p.text in text} == set(listed)
+
+
 # --- Promptriever's relevance ---
 
 

@@ -2,6 +2,8 @@
 
     (I+,Q+), (I-,Q+), (I+,Q-), each with P+, P1-, P2- and random distractors -> the most relevant -> judged +1 there?
 
+Of more passages than a judge can name, those that are right in the scenario are shown before all others.
+
 Promise: a topic passes only if every scenario does; each scenario asked has a verdict with its votes. A scenario that
 fails ends the topic, so the others are not paid for. Price: one to `votes` calls a judge and scenario.
 """
@@ -15,11 +17,10 @@ from pydantic import Field
 
 from engine.protocols import Ask
 from engine.topic import Intent, IntentRole, Passage, Topic, Verdict
+from prompts.judge_answers import LABELS
 from validators.canaries import Tally
 from validators.judging import Bench, PanelSettings, rules, shuffled
 from validators.verdicts import rejected
-
-_SHOWN_WITH_A_CANARY = 3
 
 
 class JudgeScenariosSettings(PanelSettings):
@@ -46,7 +47,7 @@ class JudgeScenarios:
 
     def __init__(self, settings: JudgeScenariosSettings) -> None:
         self._settings, self._tally = settings, Tally(settings.canaries, self.name)
-        self.fingerprint = rules(settings, "judges/scenario", version=1)
+        self.fingerprint = rules(settings, "judges/scenario", version=2)
 
     async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:
         """The topic as it was, with a verdict for each scenario asked."""
@@ -63,7 +64,8 @@ class JudgeScenarios:
             verdicts.append(await _stand(bench, topic, intent, shown))
             if verdicts[-1].outcome == "reject":
                 break
-        return topic, [*verdicts, *await bench.canaries(bench.name_best, self._tally, _SHOWN_WITH_A_CANARY)]
+        canaries = await bench.canaries(bench.name_best, self._tally, min(len(shown), len(LABELS)))
+        return topic, [*verdicts, *canaries]
 
     def _shown(self, topic: Topic, scenarios: Sequence[Intent]) -> list[Passage]:
         """The passages judged in any scenario, and a few other negatives of the seed, none the original of an edit."""
@@ -77,7 +79,8 @@ class JudgeScenarios:
 
 async def _stand(bench: Bench, topic: Topic, intent: Intent, shown: Sequence[Passage]) -> Verdict:
     wanted = {j.passage_id for j in topic.judgments if j.intent_id == intent.id and j.relevance > 0}
-    poll = await bench.poll(bench.name_best, intent, shown)
+    named = sorted(shown, key=lambda passage: passage.id not in wanted)[: len(LABELS)]
+    poll = await bench.poll(bench.name_best, intent, named)
     if poll.decision in wanted:
         return bench.verdict(poll, intent.id)
     return bench.verdict(poll, intent.id, "reject", poll.why_not(wanted))

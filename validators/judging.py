@@ -169,8 +169,8 @@ class Bench:
         return poll
 
     async def name_best(self, intent: Intent, passages: Sequence[Passage], seat: Seat) -> Vote:
-        """A ballot: which of the passages, shown in an order of the seat's own, serves the intent best."""
-        order = shuffled(passages, self._topic.id, intent.id, str(seat.number))[: len(LABELS)]
+        """A ballot: which of up to len(LABELS) passages, in an order of the seat's own, serves the intent best."""
+        order = shuffled(passages, self._topic.id, intent.id, str(seat.number))
         ids = dict(zip(LABELS, [passage.id for passage in order], strict=False))
 
         async def named() -> str:
