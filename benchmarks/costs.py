@@ -25,7 +25,7 @@ RECIPES = {
     "infir": ("{kind: infir}", "judge_scenarios"),
     "promptriever": ("{kind: promptriever}", "judge_relevance"),
     "dual_view": ("{kind: dual_view, base: {kind: promptriever}}", "judge_polarity"),
-    "infosearch": ("{kind: infosearch}", "judge_relevance"),
+    "infosearch": ("{kind: infosearch, dimensions: [keyword, length]}", "judge_relevance"),
     "verifiable": ("{kind: verifiable}", ""),
 }
 PUBLISHED = {"InF-IR": 38_759, "Promptriever": 490_000}

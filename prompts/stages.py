@@ -38,6 +38,8 @@ BASE: Mapping[str, str] = {
 _MOST_CHARACTERS = 20_000
 _MOST_ITEMS = 32
 _NAME = r"^[a-z][a-z0-9_]*$"
+_LARGEST = 2**53
+"""Whole numbers up to here are the same in every JSON reader."""
 _FILE = r"^[a-z0-9_]+(?:/[a-z0-9_]+)*$|^$"
 _PASSAGE_FIELDS = frozenset({"title", "text"})
 _DIALECT = jinja2.Environment(autoescape=False)  # noqa: S701 - it only parses; prompts.render renders, in a sandbox
@@ -74,6 +76,8 @@ class AnswerField(Settings):
             raise ValueError(f"`least` {self.least:g} is more than `most` {self.most:g}")
         if self.type not in {"integer", "number"} and any(b is not None and b < 0 for b in (self.least, self.most)):
             raise ValueError("a number of characters or items is 0 or more")
+        if self.type != "number" and any(b is not None and b != int(b) for b in (self.least, self.most)):
+            raise ValueError(f"`least` and `most` are whole for type {self.type}")
         return self
 
     @property
@@ -85,9 +89,11 @@ class AnswerField(Settings):
         """The type that pydantic checks, with its bounds. A text is not empty unless `least` is 0."""
         if self.type == "boolean":
             return bool
-        if self.type in {"integer", "number"}:
-            number: Any = int if self.type == "integer" else float
-            return Annotated[number, Field(ge=self.least, le=self.most)]
+        if self.type == "number":
+            return Annotated[float, Field(ge=self.least, le=self.most, allow_inf_nan=False)]
+        if self.type == "integer":
+            low = -_LARGEST if self.least is None else int(self.least)
+            return Annotated[int, Field(ge=low, le=_LARGEST if self.most is None else int(self.most))]
         if self.type == "list":
             item: Any = Literal[self.values] if self.values else _text(1, None)
             return Annotated[tuple[item, ...], Field(min_length=int(self.least or 0), max_length=self.most_items)]

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machine import Line, parse, prompt_for, seed
+from pydantic import BaseModel
+from pydantic.json_schema import SkipJsonSchema
 
 from engine.ask import Asker, Desk
 from engine.budget import Budget, Sum
@@ -24,10 +26,11 @@ from engine.errors import (
     UsageError,
     WithheldReplyError,
 )
-from engine.journal import Journal, possibly_paid_twice
+from engine.journal import Journal, PaidReplies, possibly_paid_twice
 from engine.limits import BudgetSettings
 from engine.protocols import Prompt
 from engine.topic import Message, Reply, Request
+from prompts.parse import parse_reply
 
 GOOD = '{"text":"good"}'
 PROMPT = prompt_for(seed(1))
@@ -290,3 +293,31 @@ def test_calls_stand_in_the_order_asked_however_the_replies_come_in(tmp_path):
         return [call.task for call in ask.calls]
 
     assert asyncio.run(asked()) == ["first", "first", "second", "third"]
+
+
+class Hinted(BaseModel):
+    text: str
+    source: SkipJsonSchema[str] = ""
+
+
+def test_a_field_that_the_schema_hides_is_the_rule_writers_alone(tmp_path):
+    reply = '{"text":"good","source":"p1"}'
+    hosted, free = Script(reply), Script(reply)
+    free.free = True
+    reader = {"reader": parse_reply}
+    assert asyncio.run(asker(tmp_path / "a", hosted, **reader)(PROMPT, Hinted)) == Hinted(text="good")
+    assert asyncio.run(asker(tmp_path / "b", free, **reader)(PROMPT, Hinted)) == Hinted(text="good", source="p1")
+    assert "source" not in hosted.sent[0].schema["properties"]
+
+
+def test_a_free_models_reply_is_never_taken_from_another_run(tmp_path):
+    first = Script()
+    asyncio.run(asker(tmp_path / "a", first)(PROMPT, Line))
+    for free, sent in ((False, 0), (True, 1)):
+        model = Script()
+        model.free = free
+        desk = Desk(
+            Journal(tmp_path / f"b{free}", 0, "w"), Budget(BudgetSettings()), "me", PaidReplies([tmp_path / "a"])
+        )
+        asyncio.run(Asker(desk, {"writer": model}, parse, repair_attempts=1)(PROMPT, Line))
+        assert len(model.sent) == sent

@@ -268,7 +268,8 @@ def test_the_rule_writer_refuses_a_stage_without_rules(own):
         ("string", ["a"], ["", 3, None, "x" * 20_001]),
         ({"type": "string", "least": 0, "most": 3}, ["", "abc"], ["abcd"]),
         ({"type": "string", "values": ["yes", "no"]}, ["yes"], ["maybe", ""]),
-        ("integer", [3], ["three", 3.5]),
+        ("integer", [3], ["three", 3.5, 10**20]),
+        ("number", [1e300], ["NaN", float("inf"), float("nan")]),
         ({"type": "number", "least": 0, "most": 1}, [0.5, 1], [1.1, -0.1]),
         ("boolean", [True], ["perhaps", 7]),
         ("list", [[], ["a"]], ["a", [""], ["a"] * 33]),
@@ -308,6 +309,12 @@ def test_bounds_hold_or_are_refused(kind, least, most, value):
         return
     size = len(found) if kind in {"string", "list"} else found
     assert kind == "boolean" or ((least is None or size >= least) and (most is None or size <= most))
+
+
+@pytest.mark.parametrize("kind", ["integer", "string", "list"])
+def test_bounds_of_what_is_counted_are_whole(kind):
+    with pytest.raises(ValidationError, match="whole"):
+        AnswerField(type=kind, least=1.5)
 
 
 # --- mistakes ---

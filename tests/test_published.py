@@ -22,6 +22,7 @@ from prompts.constraints import all_hold, constraints_of
 from prompts.evidence import answers, evidence_of
 from prompts.instructions import LENGTHS, STYLES
 from prompts.recipes.catalog import RECIPES
+from prompts.recipes.dual_view import seed_of
 from prompts.render import TEMPLATES, load
 from prompts.topic_answer import Demand
 
@@ -401,3 +402,51 @@ def test_a_passage_in_another_language_is_refused_for_code():
     change = {"text": foreign.text, "title": "", "source": foreign.id}
     with pytest.raises(Rejected, match="other_language"):
         made("infir", seed, Altered("infir.passage", **change))
+
+
+def test_what_a_judge_turned_round_under_the_instruction_is_no_negative_of_the_bare_query(tmp_path):
+    """After `positive_lost` the seed's positive is -1 under I, and still answers the query."""
+    topic = made("promptriever", SEEDS["msmarco"])
+    asked = next(i for i in topic.intents if i.role == "instructed")
+    lost = topic.passages[0]
+    labels = [
+        replace(j, relevance=-1, judge="judge:x") if (j.intent_id, j.passage_id) == (asked.id, lost.id) else j
+        for j in topic.judgments
+    ]
+    seed = seed_of(replace(topic, judgments=tuple(labels)))
+    assert lost.id not in {p.id for p in (*seed.positives, *seed.negatives)}
+    assert seed.positives[0].role == "generated_positive"
+    assert {p.role for p in seed.negatives} == {"instruction_negative", "seed_negative"}
+
+
+def test_the_topics_of_a_run_are_another_corpus_once_the_run_went_on(tmp_path):
+    log = CommitLog(tmp_path)
+    log.open("f" * 64, {})
+    log.commit(0, [made("promptriever", SEEDS["msmarco"])], {})
+    settings = RunSettings(kind="run", out=tmp_path)
+    before = settings.identity()
+    row = replace(made("promptriever", SEEDS["metamath"]), intents=(), passages=(), judgments=())
+    log.commit(1, [row], {})
+    assert settings.identity() != before
+    assert [seed.id for seed in RunReader(settings)] == ["ferry"]
+
+
+def test_rows_of_one_query_keep_the_passages_that_go_with_the_instruction(tmp_path):
+    ferry = SEEDS["msmarco"]
+    plain, instructed = (
+        {
+            "query_id": "7",
+            "query": ferry.query,
+            "only_query": ferry.query,
+            "only_instruction": words,
+            "positive_passages": [{"docid": f"p{at}", "text": ferry.positives[at].text}],
+            "negative_passages": [{"docid": "n", "text": ferry.negatives[0].text}],
+            "new_negatives": [{"docid": "x", "text": ferry.negatives[1].text}] if words else [],
+        }
+        for at, words in ((0, ""), (1, "Only what names a captain."))
+    )
+    (tmp_path / "rows.jsonl").write_text(f"{json.dumps(plain)}\n{json.dumps(instructed)}\n")
+    settings = READERS["msmarco"][0].model_validate({"kind": "msmarco", "path": tmp_path, "negatives": 0})
+    (seed,) = open_seeds(settings)
+    assert [p.source_id for p in seed.positives] == ["p1"]
+    assert [p.source_id for p in seed.negatives] == ["x", "n"]
