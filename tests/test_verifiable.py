@@ -330,9 +330,7 @@ def test_the_prompt_shows_all_that_the_writer_looks_at():
 
 
 def test_the_rule_writer_refuses_a_task_it_has_no_rules_for():
-    with pytest.raises(
-        RefusedRequestError, match=r"no rules for the task 'poems.sonnet'; it knows verifiable.topic"
-    ):
+    with pytest.raises(RefusedRequestError, match=r"no rules for the task 'poems.sonnet'; it knows verifiable.topic"):
         asyncio.run(RuleWriter().complete(Request("rule_writer", (), task="poems.sonnet")))
 
 
