@@ -14,6 +14,7 @@ from tempfile import mkdtemp
 import pytest
 from corrupt_judge import First, Flips, Honest, asker
 from machine import opened, topics
+from seeds_of_ours import RuleAsk
 from test_judges import N1, N2, OFF_TOPIC, PLUS, SPARE, Script, promptriever
 from test_verifiable import HIPPO, ZEBRA, seed, topic_of
 
@@ -26,7 +27,9 @@ from engine.topic import Topic
 from prompts.constraints import all_hold, constraints_of
 from prompts.evidence import answers, evidence_of
 from prompts.parse import parse_reply
+from prompts.recipes.catalog import RECIPES
 from prompts.recipes.verifiable import Verifiable, VerifiableSettings
+from prompts.rule_judge import is_relevant
 from prompts.rule_writer import RuleWriter
 from validators.canaries import FALSE_ALARM, CanarySettings, Tally, canary_of, surely_worse
 from validators.judge_polarity import JudgePolarity, JudgePolaritySettings
@@ -155,6 +158,22 @@ def test_a_canary_shows_as_many_passages_as_a_real_question(tmp_path):
     verdicts, _ = judged(validator, [one], tmp_path, Script('{"most_relevant": "none"}'))
     shown = {v.reason.startswith("canary"): len(json.loads(v.evidence)["shown"]) for v in verdicts}
     assert shown == {False: 5, True: 5}
+
+
+def test_a_topic_of_infir_has_a_canary_of_all_that_is_shown_where_no_single_word_tells_its_passage():
+    """The oracle agrees with it: all the demands hold of the hero alone."""
+    settings, recipe = RECIPES["infir"]
+    made = []
+    for one in zoo(20):
+        [topic] = asyncio.run(recipe(settings.model_validate({"kind": "infir"}))(one, RuleAsk()))
+        if canary := canary_of(topic, "x", len(topic.passages), 8000):
+            made.append(canary)
+            assert len(canary.passages) == len(topic.passages)
+            assert [is_relevant(canary.intent, p) for p in canary.passages] == [
+                True,
+                *[False] * (len(topic.passages) - 1),
+            ]
+    assert max(len(constraints_of(canary.intent)) for canary in made) > 1
 
 
 # --- the decision ---

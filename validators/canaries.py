@@ -2,11 +2,10 @@
 
     topic's own passages -> a constraint that a program decides -> an instruction -> the judge's own template -> right?
 
-An instruction is composed from a term, name or figure that stands in a passage which answers the query, and in none of
-the others shown; so which passage is relevant, or that none is, is known by construction. That the passage answers is
-known of the corpus's own, and where the evidence proves it; what a model has written is never taken at its word. A
-judge cannot tell such a question from a real one: query, passages, template and form of the instruction are those of
-the run.
+An instruction is composed from terms, names or figures that all stand in a passage which answers the query, and in none
+of the others shown; so which passage is relevant, or that none is, is known by construction. That it answers is known
+where the corpus says so of its own text, and where evidence proves it; a model's text is not taken at its word. A judge
+cannot tell such a question from a real one: query, passages, template and form of the instruction are those of the run.
 
 A judge fails when its wrong answers have become too unlikely for one that is as good as the threshold: a bet against
 it, spread over a few lower accuracies, has multiplied its stake by 1/FALSE_ALARM. Such a bet cannot win on average
@@ -18,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -94,53 +93,58 @@ def canary_of(topic: Topic, purpose: str, passages: int, chars: int) -> Canary |
     """A canary over up to `passages` passages of the topic (a single one is relevant half of the time), decided by
     what stands in their first `chars` characters.
 
-    None where no passage that surely answers the query has a word that tells it from the rest.
+    None where no passage that surely answers the query has words that tell it from the rest.
     """
     rng = Random(int(sha256_hex(f"canary\x1f{topic.id}\x1f{purpose}")[:16], 16))
-    base = topic.intents[0] if topic.intents else None
-    answering = _surely_answering(topic, base) if base else set()
     order = sorted(topic.passages, key=lambda _: rng.random())
-    hero = next((passage for passage in order if passage.id in answering), None)
-    if base is None or hero is None:
-        return None
-    others = [passage for passage in order if passage is not hero][: passages - 1]
-    constraint = _telling(hero, others, base.query, chars, rng)
-    if constraint is None:
-        return None
-    denied = passages == 1 and rng.random() < 0.5
-    asked = _instructed(topic, base, hero, constraint.negate() if denied else constraint, rng)
-    return Canary(asked, (hero, *others), denied)
+    for base, hero in _surely_answering(topic, order):
+        others = [passage for passage in order if passage is not hero][: passages - 1]
+        if telling := _telling(hero, others, base.query, chars, rng):
+            denied = passages == 1 and rng.random() < 0.5
+            asked = _instructed(topic, base, hero, [one.negate() for one in telling] if denied else telling, rng)
+            return Canary(asked, (hero, *others), denied)
+    return None
 
 
-def _surely_answering(topic: Topic, base: Intent) -> set[str]:
-    """Of the passages judged +1 under the intent, those that the corpus itself judged, and those proven by evidence."""
-    makers = {j.passage_id: j.judge for j in topic.judgments if j.intent_id == base.id and j.relevance > 0}
-    evidence = evidence_of(base)
-    return {
-        passage.id
-        for passage in topic.passages
-        if passage.id in makers and (_of_the_corpus(passage, makers[passage.id]) or answers(evidence, passage))
-    }
+def _surely_answering(topic: Topic, passages: Sequence[Passage]) -> Iterator[tuple[Intent, Passage]]:
+    """The first intent with each passage that is +1 there by the corpus itself, or proven by evidence."""
+    for base in topic.intents[:1]:
+        makers = {j.passage_id: j.judge for j in topic.judgments if j.intent_id == base.id and j.relevance > 0}
+        evidence = evidence_of(base)
+        for passage in passages:
+            maker = makers.get(passage.id)
+            if maker and (_of_the_corpus(passage, maker) or answers(evidence, passage)):
+                yield base, passage
 
 
 def _of_the_corpus(passage: Passage, maker: str) -> bool:
     return maker == "seed" and passage.role == "seed_positive" and not passage.edited_from
 
 
-def _telling(hero: Passage, others: Sequence[Passage], query: str, chars: int, rng: Random) -> Constraint | None:
-    """What the passage shows, and neither the others nor the query."""
-    silent = [*others, Passage(query, "distractor")]
+def _telling(hero: Passage, others: Sequence[Passage], query: str, chars: int, rng: Random) -> list[Constraint]:
+    """The fewest things that the passage shows, and that neither the query nor any of the others shows all of."""
+    asked = Passage(query, "distractor")
+    mine = [one for one in _shown_by(hero, chars, rng) if one.holds(hero) and not one.holds(asked)]
+    chosen: list[Constraint] = []
+    left = list(others)
+    while mine and (left or not chosen):
+        best = min(mine, key=lambda one: sum(map(one.holds, left)))
+        still = [other for other in left if best.holds(other)]
+        if left and still == left:
+            return []
+        chosen, left = [*chosen, best], still
+    return chosen
+
+
+def _shown_by(passage: Passage, chars: int, rng: Random) -> Iterator[Constraint]:
     for family in sorted(_PLAIN, key=lambda _: rng.random()):
-        for value in FAMILIES[family].offer(body(hero)[:chars], hero.attributes):
-            constraint = Constraint(family, value)
-            if constraint.holds(hero) and not any(constraint.holds(other) for other in silent):
-                return constraint
-    return None
+        for value in FAMILIES[family].offer(body(passage)[:chars], passage.attributes):
+            yield Constraint(family, value)
 
 
-def _instructed(topic: Topic, base: Intent, hero: Passage, constraint: Constraint, rng: Random) -> Intent:
+def _instructed(topic: Topic, base: Intent, hero: Passage, demands: Sequence[Constraint], rng: Random) -> Intent:
     length = LENGTHS[int(rng.random() * len(LENGTHS))]
     style = STYLES[int(rng.random() * len(STYLES))]
-    wording = compose(rng, [constraint], length, style, kind_of(hero))
-    attributes = {**base.attributes, "constraints": dump_constraints([constraint])}
+    wording = compose(rng, demands, length, style, kind_of(hero))
+    attributes = {**base.attributes, "constraints": dump_constraints(demands)}
     return Intent(intent_id(topic.id, wording, base.query), "instructed", wording, base.query, attributes)
