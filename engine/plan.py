@@ -4,6 +4,7 @@
 
 Their `ask` answers with what is journalled already, else with a stand-in that costs nothing (the embedded rule writer),
 so that the prompts are the real ones; for seeds that are to be sampled it really asks, and the run reuses the replies.
+The stand-in is told by the fact `imagined` that its answer decides nothing but what is asked next.
 
 Promise: nothing is sent unless a sample is wanted. Price: the seed stream is read once, the sample rendered.
 """
@@ -187,7 +188,7 @@ class _Imagined:
         if reply:
             self._planned.append(_known(self._seed, role, prompt.task, prompt.template, model=model, reply=reply))
         else:
-            reply = await self._stand_in.complete(replace(request, facts=prompt.facts))
+            reply = await self._stand_in.complete(replace(request, facts={**prompt.facts, "imagined": True}))
             self._planned.append(_guessed(self._seed, role, prompt, model=model, reply=reply))
         parsed: Answer = self._parts.parse(reply.text, answer)
         return parsed

@@ -4,7 +4,8 @@
 
 It answers the judges' tasks from their facts: the `intent`, which carries evidence and constraints (or a dimension of
 InfoSearch that a program decides), and the `passages` in the order shown. It is the oracle against which other judges
-are measured, and the judge of runs that have no model.
+are measured, and the judge of runs that have no model. What it cannot decide it refuses, but in a plan (`imagined`): so
+that all is asked there that a run may ask, it confirms what the topic claims (`claimed`).
 """
 
 from __future__ import annotations
@@ -24,18 +25,25 @@ Facts = Mapping[str, Any]
 
 def is_relevant(intent: Intent, passage: Passage) -> bool:
     """Whether the passage answers the intent's query and does what its instruction demands."""
-    evidence, constraints, by_dimension = evidence_of(intent), constraints_of(intent), decided(intent)
-    if not evidence or (intent.instruction and not (constraints or by_dimension)):
+    if not _decidable(intent):
         raise RefusedRequestError(
             f"the rule judge cannot judge this {intent.role} intent, which carries no `evidence`, or an instruction "
             "without `constraints`; only the rule writer's topics have both. Name a hosted or local model as judge"
         )
-    asked = obeys(intent, passage) if by_dimension else all_hold(constraints, passage)
-    return asked and answers(evidence, passage)
+    asked = obeys(intent, passage) if decided(intent) else all_hold(constraints_of(intent), passage)
+    return asked and answers(evidence_of(intent), passage)
+
+
+def _decidable(intent: Intent) -> bool:
+    demands = not intent.instruction or constraints_of(intent) or decided(intent)
+    return bool(evidence_of(intent) and demands)
 
 
 def _verdicts(facts: Facts) -> Sequence[bool]:
     """For each passage shown whether it is relevant."""
+    if facts.get("imagined") and not _decidable(facts["intent"]):
+        claimed: Sequence[bool] = facts["claimed"]
+        return claimed
     return [is_relevant(facts["intent"], passage) for passage in facts["passages"]]
 
 

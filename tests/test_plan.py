@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 from machine import Echo, Numbers, billed, build, opened, quiet, seed, topics
+from test_canaries import unproven
+from test_judges import DUAL, INF_IR, N1, N2, promptriever
 from typer.testing import CliRunner
 
 from cluster.commands import app
@@ -16,6 +19,11 @@ from engine.journal import PaidReplies
 from engine.limits import BudgetSettings, Limits, RuntimeSettings
 from engine.plan import look, look_ahead, stages
 from engine.run_local import run
+from prompts.parse import parse_reply
+from prompts.rule_writer import RuleWriter
+from validators.judge_polarity import JudgePolarity, JudgePolaritySettings
+from validators.judge_relevance import JudgeRelevance, JudgeRelevanceSettings
+from validators.judge_scenarios import JudgeScenarios, JudgeScenariosSettings
 
 LIMITS = Limits(partition_seeds=10)
 
@@ -68,13 +76,38 @@ def test_sampled_seeds_are_paid_once_and_narrow_the_plan(tmp_path):
 
 
 def test_a_task_without_a_stand_in_is_named(tmp_path):
-    from prompts.rule_writer import RuleWriter
-
     parts = build(opened(tmp_path / "out"), model=Echo())
     _, chosen = look(Numbers(5), LIMITS, 5)
     seen = asyncio.run(look_ahead(parts, chosen, LIMITS, RuleWriter(), sample=0, purse=Budget(BudgetSettings())))
     assert seen.calls == []
     assert "one.line" in next(iter(seen.unanswered))
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "topic", "calls"),
+    [
+        (JudgeScenarios, JudgeScenariosSettings, INF_IR, {"judges.scenario": 3}),
+        (JudgePolarity, JudgePolaritySettings, DUAL, {"judges.polarity": 4}),
+        (JudgeRelevance, JudgeRelevanceSettings, promptriever(N1, N2), {"judges.relevance": 5}),
+    ],
+)
+def test_all_that_a_judge_asks_of_a_hosted_writers_topic_is_planned(tmp_path, kind, settings, topic, calls):
+    """Nobody knows what answers its query, so the stand-in confirms what the topic claims, canaries too."""
+
+    async def recipe(seed, ask):
+        return [unproven(topic)]
+
+    def look_with(share):
+        judge = kind(settings(canaries={"share": share}))
+        parts = replace(build(tmp_path, model=Echo()), recipe=recipe, validators=(judge,), models={"judge": Echo()})
+        _, chosen = look(Numbers(100), LIMITS, 100)
+        parts = replace(parts, parse=parse_reply)
+        return asyncio.run(look_ahead(parts, chosen, LIMITS, RuleWriter(), sample=0, purse=Budget(BudgetSettings())))
+
+    seen = look_with(0)
+    assert Counter(call.task for call in seen.calls) == {task: 100 * count for task, count in calls.items()}
+    assert seen.unanswered == set()
+    assert len(look_with(0.5).calls) > len(seen.calls), "a judge that got its canaries wrong would have ended the plan"
 
 
 def test_the_replies_of_another_run_are_taken_over_and_not_paid(tmp_path):

@@ -155,6 +155,7 @@ class Bench:
         self._billed = len(self._calls)
         self._models: dict[str, str] = {}
         self._asked = Counter[str]()
+        self._claims = {(j.intent_id, j.passage_id) for j in topic.judgments if j.relevance > 0}
         self._seats = [Seat(judge, n) for n in range(settings.votes) for judge in settings.judges]
 
     # --- votes ---
@@ -250,7 +251,7 @@ class Bench:
         texts = [inert(body(passage), self._settings.passage_chars) for passage in order]
         query, instruction = inert(intent.query, _QUERY_CHARS), inert(intent.instruction, _QUERY_CHARS)
         prompt = load(template).render(
-            {"intent": intent, "passages": tuple(order)},
+            {"intent": intent, "passages": tuple(order), "claimed": [(intent.id, p.id) in self._claims for p in order]},
             code=nonce([query, instruction, *texts], self._topic.id, template, str(seat.number)),
             query=query,
             instruction=instruction,
@@ -277,12 +278,13 @@ class Bench:
             for number in range(int(due + luck)):
                 canary = canary_of(self._topic, f"{self._validator} {number}", passages, self._settings.passage_chars)
                 if canary:
+                    right = NONE if canary.denied else canary.passages[0].id
+                    self._claims.add((canary.intent.id, right))
                     vote = await ballot(canary.intent, canary.passages, Seat(judge, number))
                     poll = Poll(canary.intent, canary.passages, (vote,), 1)
-                    right = vote.choice == (NONE if canary.denied else canary.passages[0].id)
-                    reason = "canary_right" if right else "canary_wrong"
+                    reason = "canary_right" if vote.choice == right else "canary_wrong"
                     verdicts.append(self.verdict(poll, "topic", "pass", reason, instruction=canary.intent.instruction))
-                    tally.count(judge, right=right, problem=vote.problem)
+                    tally.count(judge, right=vote.choice == right, problem=vote.problem)
         return verdicts
 
     def _cost(self) -> float:
