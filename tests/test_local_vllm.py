@@ -16,6 +16,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import openai
@@ -51,6 +52,7 @@ ENVIRONMENT = {
     "TORCH_COMPILE_DISABLE": "1",  # compiling the sampler takes half a minute
 }
 IN_FLIGHT = 32
+ROUNDS = 5  # one after the other, so that the server is busy when it is killed, however fast it is
 PROMPT = "Which passage answers the question, and which one only looks as if it did?"
 
 
@@ -523,14 +525,18 @@ def test_a_killed_server_comes_back_and_every_request_is_answered(loop, server, 
                 await asyncio.sleep(0.5)
         raise TimeoutError(text)
 
+    async def several(number):
+        return [await persistent(f"{number}. {PROMPT}") for _ in range(ROUNDS)]
+
     async def drill():
-        tasks = [asyncio.create_task(persistent(f"{i}. {PROMPT}")) for i in range(IN_FLIGHT)]
-        await asyncio.sleep(1.0)
+        tasks = [asyncio.create_task(several(i)) for i in range(IN_FLIGHT)]
+        await asyncio.sleep(0.5)
         assert not any(task.done() for task in tasks)
         kill(*(process for process in descendants("vllm.entrypoints") if "leash" not in " ".join(process.cmdline())))
         return await asyncio.gather(*tasks)
 
-    assert [reply.usage.completion_tokens for reply in loop.run(drill())] == [700] * IN_FLIGHT
+    replies = list(chain.from_iterable(loop.run(drill())))
+    assert [reply.usage.completion_tokens for reply in replies] == [700] * IN_FLIGHT * ROUNDS
 
 
 @needs_vllm

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from engine.topic import Outcome, Passage, Topic, Verdict
-from prompts.constraints import body
 from validators.verdicts import EVIDENCE_CHARS, passed, shown
 
 
@@ -33,7 +32,7 @@ class Mark(NamedTuple):
 
 
 def texts_of(topic: Topic) -> Iterator[Text]:
-    """The query, the instructions, the queries of other intents, and the passages with their titles."""
+    """The query, the instructions, the queries of other intents, and the titles and texts of the passages."""
     yield Text("topic", "query", topic.query, made=False)
     for intent in topic.intents:
         if intent.query != topic.query:
@@ -41,7 +40,12 @@ def texts_of(topic: Topic) -> Iterator[Text]:
         if intent.instruction:
             yield Text(intent.id, "instruction", intent.instruction, made=True)
     for passage in topic.passages:
-        yield Text(passage.id, "passage", body(passage), _made(passage))
+        made = _made(passage)
+        yield from (Text(passage.id, field, text, made) for field, text in _parts(passage) if text)
+
+
+def _parts(passage: Passage) -> tuple[tuple[str, str], ...]:
+    return ("title", passage.title), ("passage", passage.text)
 
 
 def _made(passage: Passage) -> bool:
