@@ -37,8 +37,10 @@ class RunSettings(Settings):
 
 
 class RunReader:
-    """An engine.protocols.SeedReader. A topic without an instructed intent is a seed without an instruction; a plain row
-    is no seed."""
+    """An engine.protocols.SeedReader. A topic without an instructed intent is a seed without an instruction.
+
+    A plain row is no seed.
+    """
 
     def __init__(self, settings: RunSettings) -> None:
         self._settings = settings

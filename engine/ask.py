@@ -214,7 +214,7 @@ def schema_of(answer: type[BaseModel]) -> dict[str, Any]:
 
 
 def _as_asked(parsed: Answer, answer: type[Answer]) -> Answer:
-    """The answer without fields that its schema hides: what only the embedded rule writer can know, nobody else says."""
+    """The answer without fields that its schema hides: only the embedded rule writer can know what belongs there."""
     hidden = parsed.model_fields_set - schema_of(answer).get("properties", {}).keys()
     defaults = {name: answer.model_fields[name].get_default(call_default_factory=True) for name in hidden}
     return parsed.model_copy(update=defaults) if hidden else parsed
