@@ -6,17 +6,16 @@ speak of; the counts in the entries are why the state of a run is known without 
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from datasets_out.schema import SCHEMA_VERSION, TABLES
+from engine import progress
 from engine.errors import CorruptDataError
-from engine.progress import costs, outcomes
 from engine.topic import Topic
 
 FILE_NAME = re.compile(r"data/(?P<table>[a-z]+)/part-(?P<partition>[0-9]{8})(-[0-9a-f]{64})?\.parquet")
@@ -119,57 +118,23 @@ def difference(standing: Entry, attempt: Entry) -> str:
 
 
 def count(topics: Iterable[Topic]) -> Counts:
-    """The counts of one partition's topics."""
-    topics = list(topics)
-    statuses: dict[str, set[str]] = defaultdict(set)
+    """The counts of one partition's topics, as the flow counts them (engine.progress.Counts)."""
+    of_seed: dict[str, list[Topic]] = defaultdict(list)
     for topic in topics:
-        statuses[topic.seed_id].add(topic.status)
-    seeds = Counter(next(s for s in _RANKED if s in found) for found in statuses.values())
-    calls = {call.request_id: call for topic in topics for call in topic.calls}.values()
-    per_topic: Counter[str] = Counter(topic.status for topic in topics)
-    return Counts(
-        seeds={status: seeds[status] for status in _RANKED},
-        topics={status: per_topic[status] for status in _RANKED},
-        reasons=dict(Counter(topic.reason for topic in topics if topic.status != "accepted")),
-        validators=dict(Counter(outcome for topic in topics for outcome in outcomes(topic))),
-        validators_usd=_spent(topics),
-        calls=len(calls),
-        prompt_tokens=sum(call.prompt_tokens for call in calls),
-        completion_tokens=sum(call.completion_tokens for call in calls),
-        cost_usd=math.fsum(call.cost_usd for call in calls),
-    )
+        of_seed[topic.seed_id].append(topic)
+    counted, seen = progress.Counts(), set[str]()
+    for made in of_seed.values():
+        counted.add_seed(made, seen)
+    return _stored(counted)
 
 
 def total(counts: Iterable[Counts]) -> Counts:
     """The counts of several partitions together: what `foil status` shows without opening a data file."""
-    counts = list(counts)
-    return Counts(
-        seeds=_sum((c.seeds for c in counts), _RANKED),
-        topics=_sum((c.topics for c in counts), _RANKED),
-        reasons=_sum(c.reasons for c in counts),
-        validators=_sum(c.validators for c in counts),
-        validators_usd={name: math.fsum(c.validators_usd.get(name, 0.0) for c in counts) for name in _names(counts)},
-        calls=sum(c.calls for c in counts),
-        prompt_tokens=sum(c.prompt_tokens for c in counts),
-        completion_tokens=sum(c.completion_tokens for c in counts),
-        cost_usd=math.fsum(c.cost_usd for c in counts),
-    )
+    return _stored(progress.total(progress.counts_of({"counts": asdict(one)}) for one in counts))
 
 
-def _spent(topics: Iterable[Topic]) -> dict[str, float]:
-    spent: dict[str, list[float]] = defaultdict(list)
-    for topic in topics:
-        for validator, usd in costs(topic):
-            spent[validator].append(usd)
-    return {name: math.fsum(costs) for name, costs in spent.items()}
-
-
-def _names(counts: Iterable[Counts]) -> list[str]:
-    return sorted({name for one in counts for name in one.validators_usd})
-
-
-def _sum(counters: Iterable[Mapping[str, int]], keys: Iterable[str] = ()) -> dict[str, int]:
-    merged: Counter[str] = Counter(dict.fromkeys(keys, 0))
-    for counter in counters:
-        merged.update(counter)
-    return dict(merged)
+def _stored(counted: progress.Counts) -> Counts:
+    """As an entry holds them: every status is named, also one that nothing has."""
+    plain = counted.plain()
+    named = {name: {status: plain[name].get(status, 0) for status in _RANKED} for name in ("seeds", "topics")}
+    return Counts(**{**plain, **named})

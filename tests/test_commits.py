@@ -32,7 +32,7 @@ from engine.errors import (
     UnstorableTopicError,
 )
 from engine.protocols import Store
-from engine.topic import Call
+from engine.topic import Call, Topic
 
 
 def opened(out: Path, disk: Disk | None = None) -> CommitLog:
@@ -432,3 +432,15 @@ def test_an_entry_of_another_shape_is_refused(tmp_path, change, match):
     (tmp_path / "commits/00000000.json").write_bytes(seal({**body, **change}))
     with pytest.raises(CorruptDataError, match=match):
         log.entries()
+
+
+def test_what_another_run_paid_for_is_not_counted_again():
+    """An entry counts as the flow does: `foil status`, and the budget of a resumed run, read it."""
+
+    def call(name: str, *, reused: bool) -> Call:
+        return Call(name, "t", "m", "x@1", 10, 5, 0.5, "stop", "reply", reused=reused)
+
+    topic = Topic("t", "s", "c", "r", "q", calls=(call("a", reused=True), call("b", reused=False)))
+    found = count([topic])
+    assert (found.calls, found.prompt_tokens, found.completion_tokens, found.cost_usd) == (1, 10, 5, 0.5)
+    assert total([found, found]).cost_usd == 1.0
