@@ -138,7 +138,7 @@ class TrainingView:
             name = self._split_of(group)
             if name != "train":
                 keys[name].update(*group.keys)
-                keys[name].update(_key("query", query) for _, query in group.intents)
+                keys[name].update(text_key("query", query) for _, query in group.intents)
         heldout, dev = frozenset(keys["heldout"]), frozenset(keys["dev"])
         return {"heldout": frozenset(), "dev": heldout, "train": heldout | dev}
 
@@ -146,7 +146,7 @@ class TrainingView:
         """The group without what it shares with a protected split, or None where too little is left."""
         protected = self._protected[split]
         keep = np.array([protected.isdisjoint(keys) for keys in group.keys], dtype=bool)
-        queries = np.array([_key("query", query) not in protected for _, query in group.intents], dtype=bool)
+        queries = np.array([text_key("query", query) not in protected for _, query in group.intents], dtype=bool)
         whole = queries & ~(group.relevance[:, ~keep] > 0).any(1)
         facts["topics_kept" if whole[0] else "topics_dropped"] += 1
         facts["passages_removed"] += int((~keep).sum())
@@ -160,7 +160,8 @@ def _chosen(items: Sequence[Item], keep: NDArray[np.bool_]) -> tuple[Item, ...]:
     return tuple(item for item, kept in zip(items, keep, strict=True) if kept)
 
 
-def _key(kind: str, text: str) -> int:
+def text_key(kind: str, text: str) -> int:
+    """64 bits of a kind and a text, the same for texts that differ in blanks or case only."""
     normal = " ".join(text.split()).casefold()
     raw = hashlib.blake2b(f"{kind}\x1f{normal}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(raw, "big", signed=True)
@@ -197,12 +198,12 @@ def _group(topic: Row, intents: list[Row], passages: list[Row], judgments: list[
         seed_id=topic["seed_id"],
         intents=tuple((row["instruction"], row["query"]) for row in intents),
         passages=tuple((row["title"], row["text"]) for row in passages),
-        keys=tuple(_passage_keys(row) for row in passages),
+        keys=tuple(passage_keys(row["text"], row["passage_id"], row["edited_from"]) for row in passages),
         relevance=relevance,
         held_out=("split", "heldout") in topic["attributes"],
     )
 
 
-def _passage_keys(row: Row) -> tuple[int, ...]:
-    ids = filter(None, (row["passage_id"], row["edited_from"]))
-    return (_key("passage", row["text"]), *(_key("id", one) for one in ids))
+def passage_keys(text: str, passage_id: str, edited_from: str) -> tuple[int, ...]:
+    """What must stay on one side of a split: hashes of the passage's text, its id, its parent's id where it has one."""
+    return (text_key("passage", text), *(text_key("id", one) for one in (passage_id, edited_from) if one))

@@ -18,8 +18,9 @@ from engine.ids import canonical_json, content_id, sha256_hex
 
 IntentRole = Literal["original", "instructed", "poisoned_instruction", "poisoned_query", "reversed", "dual"]
 PassageRole = Literal[
-    "seed_positive", "seed_negative", "generated_positive", "instruction_negative", "query_negative", "distractor"
-]
+    "seed_positive", "seed_negative", "generated_positive", "instruction_negative", "query_negative", "distractor",
+    "mined_negative",
+]  # fmt: skip
 Outcome = Literal["pass", "edit", "reject"]
 Status = Literal["accepted", "rejected", "failed"]
 
@@ -28,6 +29,7 @@ INTENT_ROLES: tuple[IntentRole, ...] = (
 )  # fmt: skip
 PASSAGE_ROLES: tuple[PassageRole, ...] = (
     "seed_positive", "seed_negative", "generated_positive", "instruction_negative", "query_negative", "distractor",
+    "mined_negative",
 )  # fmt: skip
 
 

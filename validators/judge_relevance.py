@@ -85,7 +85,7 @@ class _Hearing:
             await self._stands_or_goes(passage)
         if not (self._served() and await self._negatives()):
             return
-        for passage in self._of("query_negative", "seed_negative", "distractor"):
+        for passage in self._of("query_negative", "seed_negative", "mined_negative", "distractor"):
             await self._stands_or_goes(passage)
         self._served()
 

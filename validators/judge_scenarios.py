@@ -22,6 +22,9 @@ from validators.canaries import Tally
 from validators.judging import Bench, PanelSettings, rules, shuffled
 from validators.verdicts import rejected
 
+_OTHERS = ("seed_negative", "mined_negative", "distractor")
+"""Roles of passages that no scenario needs judged, shown beside those that one does."""
+
 
 class JudgeScenariosSettings(PanelSettings):
     """Which scenarios a topic must stand."""
@@ -73,7 +76,7 @@ class JudgeScenarios:
         ids = {judgment.passage_id for judgment in topic.judgments if judgment.intent_id in rows}
         judged = [passage for passage in topic.passages if passage.id in ids]
         known = ids | {passage.edited_from for passage in judged}
-        others = [p for p in topic.passages if p.id not in known and p.role in ("seed_negative", "distractor")]
+        others = [p for p in topic.passages if p.id not in known and p.role in _OTHERS]
         return [*judged, *shuffled(others, topic.id, "distractors")[: self._settings.distractors]]
 
 

@@ -22,7 +22,7 @@ from engine.settings import Settings
 from engine.topic import Intent, Passage, Topic, Verdict, intent_id, passage_id
 from validators.verdicts import EVIDENCE_CHARS, fingerprint, passed, rejected, shown
 
-_SEEDS_OWN = ("seed_positive", "seed_negative")
+_SEEDS_OWN = ("seed_positive", "seed_negative", "mined_negative")
 
 
 class NewlineTruncationSettings(Settings):

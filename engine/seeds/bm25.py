@@ -32,23 +32,34 @@ class Bm25Index:
 
         Fewer than `k` come back where fewer texts share a word with the query.
         """
-        tokens = bm25s.tokenize(list(queries), stopwords="en", return_ids=False, show_progress=False)
+        tokens = words_of(queries)
         return [self._nearest(words, k, banned) for words, banned in zip(tokens, exclude, strict=True)]
 
-    def _nearest(self, words: list[str], k: int, banned: Collection[int]) -> list[int]:
-        if self._index is None or k < 1:
-            return []
+    def scores(self, words: Sequence[str]) -> NDArray[np.float32] | None:
+        """The score of every text for a query of these words (`words_of`), [texts]; None if no text has any of them."""
+        if self._index is None:
+            return None
         known = self._index.get_tokens_ids(words)
-        if not known:
+        found: NDArray[np.float32] | None = self._index.get_scores_from_ids(known) if known else None
+        return found
+
+    def _nearest(self, words: list[str], k: int, banned: Collection[int]) -> list[int]:
+        scores = self.scores(words) if k > 0 else None
+        if scores is None:
             return []
-        scores: NDArray[np.float32] = self._index.get_scores_from_ids(known)
         scores[list(banned)] = 0.0
         return best_positions(scores, k)
 
 
-def best_positions(scores: NDArray[np.float32], k: int) -> list[int]:
-    """The positions of the at most `k` highest scores above 0, highest first, equal scores by position."""
-    near = np.flatnonzero(scores > 0)
+def words_of(queries: Sequence[str]) -> list[list[str]]:
+    """The words of each query as the index knows them."""
+    words: list[list[str]] = bm25s.tokenize(list(queries), stopwords="en", return_ids=False, show_progress=False)
+    return words
+
+
+def best_positions(scores: NDArray[np.float32], k: int, above: float = 0.0) -> list[int]:
+    """The positions of the at most `k` highest scores above `above`, highest first, equal scores by position."""
+    near = np.flatnonzero(scores > above)
     found = scores[near]
     if k < len(near):  # partitioning all the scores, mostly zeros, would take a hundred times as long
         best = found >= np.partition(found, -k)[-k]
