@@ -15,7 +15,7 @@ from trainer_world import YEAR, commit, open_view, tiny_bert, topic
 
 from engine.errors import CorruptDataError, UsageError
 from trainer.checkpoint import State, blend, load_state, publish, save_state, weights
-from trainer.encoder import encode, load_encoder, micro_batches
+from trainer.encoder import load_encoder, micro_batches
 from trainer.evaluate import compare, evaluate, means
 from trainer.fit import fit, learning_rate, make_optimiser, train
 from trainer.fusion import template_named
@@ -46,22 +46,28 @@ def settings_for(tiny, steps=6, **changes):
     )
 
 
+def load(path, settings=FULL):
+    return load_encoder(path, template_named("query_instruction"), settings)
+
+
+def encode(encoder, texts):
+    with torch.no_grad():
+        return encoder.encode(texts, [])
+
+
 def fitted(settings, view, folder, **how):
-    model = load_encoder(settings.base)
-    losses = fit(model, load_encoder(settings.base), settings, view, folder, **how)
-    return losses, {name: value.clone() for name, value in weights(model).items()}
+    encoder = load(settings.base)
+    losses = fit(encoder, load(settings.base), settings, view, folder, **how)
+    return losses, {name: value.clone() for name, value in weights(encoder).items()}
 
 
 def test_our_vectors_are_those_of_sentence_transformers(tiny):
-    ours, theirs = load_encoder(tiny), SentenceTransformer(str(tiny), device="cpu")
-    with torch.no_grad():
-        assert np.allclose(encode(ours, TEXTS, FULL).numpy(), theirs.encode(TEXTS), atol=1e-6)
+    library = SentenceTransformer(str(tiny), device="cpu")
+    assert np.allclose(encode(load(tiny), TEXTS).numpy(), library.encode(TEXTS), atol=1e-6)
 
 
 def test_micro_batches_change_no_vector_and_hold_their_budget(tiny):
-    model = load_encoder(tiny)
-    with torch.no_grad():
-        whole, cut = (encode(model, TEXTS, FULL.model_copy(update={"micro_batch_tokens": n})) for n in (10_000, 9))
+    whole, cut = (encode(load(tiny, FULL.model_copy(update={"micro_batch_tokens": n})), TEXTS) for n in (10_000, 9))
     assert torch.allclose(whole, cut, atol=1e-6)
     assert list(micro_batches([3, 40, 1, 16, 17], 64)) == [[1], [4, 3], [0, 2]]
     assert list(micro_batches([3, 40, 1], 8)) == [[1], [0], [2]]
@@ -70,9 +76,8 @@ def test_micro_batches_change_no_vector_and_hold_their_budget(tiny):
 def test_a_model_learns_which_passage_an_instruction_wants(tiny, view, tmp_path):
     settings = settings_for(tiny, steps=40)
     trained = train(settings, view, tmp_path / "run", command="foil train job.yaml")
-    template, held = template_named("query_instruction"), view.read_all("heldout")
-    measure = EvaluateSettings(encode=FULL)
-    base, after = (evaluate(load_encoder(path), held, template, measure) for path in (tiny, trained.model))
+    held, measure = view.read_all("heldout"), EvaluateSettings(encode=FULL)
+    base, after = (evaluate(load(path), held, measure) for path in (tiny, trained.model))
     rows = {row.measure: row for row in compare(base, after, measure.resamples)}
     assert rows["both_views"].difference > 40
     assert rows["net"].low > 10
@@ -85,11 +90,9 @@ def test_a_trained_model_loads_in_the_real_library_and_encodes_the_same(tiny, vi
     settings = settings_for(tiny)
     trained = train(settings, view, tmp_path / "run", command="foil train job.yaml")
     library = SentenceTransformer(str(trained.model), device="cpu")
-    with torch.no_grad():
-        ours = encode(load_encoder(trained.model), TEXTS, FULL).numpy()
-    assert np.allclose(library.encode(TEXTS), ours, atol=1e-6)
+    assert np.allclose(library.encode(TEXTS), encode(load(trained.model), TEXTS).numpy(), atol=1e-6)
     _, expected = fitted(settings, view, tmp_path / "again")
-    assert all(torch.equal(value, expected[name]) for name, value in weights(library).items())
+    assert all(torch.equal(value, expected[f"model.{name}"]) for name, value in weights(library).items())
     card = (trained.model / "README.md").read_text()
     assert view.digest in card
     assert "foil train job.yaml" in card
@@ -98,11 +101,10 @@ def test_a_trained_model_loads_in_the_real_library_and_encodes_the_same(tiny, vi
 
 
 def test_the_packaged_minilm_saves_and_loads_the_same(tmp_path):
-    model = load_encoder(MODEL_DIR)
-    publish(tmp_path / "model", lambda draft: model.save(str(draft), create_model_card=False))
+    encoder = load(MODEL_DIR)
+    publish(tmp_path / "model", lambda draft: encoder.model.save(str(draft), create_model_card=False))
     library = SentenceTransformer(str(tmp_path / "model"), device="cpu")
-    with torch.no_grad():
-        assert np.allclose(library.encode(TEXTS), encode(model, TEXTS, FULL).numpy(), atol=1e-6)
+    assert np.allclose(library.encode(TEXTS), encode(encoder, TEXTS).numpy(), atol=1e-6)
 
 
 class StoppedError(Exception):
@@ -148,7 +150,7 @@ fitted(settings_for(Path({str(tiny)!r})), view, Path({str(tmp_path / "killed")!r
 
 
 def test_an_unfinished_checkpoint_is_never_loaded(tiny, tmp_path):
-    model = load_encoder(tiny)
+    model = load(tiny)
     optimiser = make_optimiser(model, ScheduleSettings())
     save_state(tmp_path, State(2, "f", [1.0, 2.0]), model, optimiser)
 
@@ -162,7 +164,7 @@ def test_an_unfinished_checkpoint_is_never_loaded(tiny, tmp_path):
 
 
 def test_checkpoints_of_other_settings_are_refused_and_broken_ones_named(tiny, tmp_path):
-    model = load_encoder(tiny)
+    model = load(tiny)
     optimiser = make_optimiser(model, ScheduleSettings())
     save_state(tmp_path, State(2, "f", [1.0, 2.0]), model, optimiser)
     with pytest.raises(UsageError, match="other settings or data"):
@@ -191,7 +193,7 @@ def test_blends_are_measured_on_dev_and_the_best_allowed_one_is_kept(tiny, view,
 
 
 def test_a_blend_lies_on_the_line_between_two_models(tiny):
-    start = weights(load_encoder(tiny))
+    start = weights(load(tiny))
     end = {name: value + 1 for name, value in start.items()}
     assert all(torch.equal(value, start[name]) for name, value in blend(start, end, 0.0).items())
     assert all(torch.equal(value, end[name]) for name, value in blend(start, end, 1.0).items())
@@ -201,7 +203,7 @@ def test_a_blend_lies_on_the_line_between_two_models(tiny):
 def test_frozen_parts_stay_as_they_are(tiny, view, tmp_path):
     keep = RetentionSettings(frozen_embeddings=True, frozen_layers=1)
     _, after = fitted(settings_for(tiny, retention=keep), view, tmp_path)
-    moved = {name for name, value in weights(load_encoder(tiny)).items() if not torch.equal(value, after[name])}
+    moved = {name for name, value in weights(load(tiny)).items() if not torch.equal(value, after[name])}
     assert moved
     assert all(".layer.1." in name for name in moved)
 
@@ -209,11 +211,10 @@ def test_frozen_parts_stay_as_they_are(tiny, view, tmp_path):
 def test_a_strong_pull_keeps_plain_texts_where_they_were(tiny, view, tmp_path):
     def drift(pull):
         keep = RetentionSettings(frozen_embeddings=False, pull_queries=pull, pull_passages=pull)
-        model, base = load_encoder(tiny), load_encoder(tiny)
-        fit(model, base, settings_for(tiny, steps=15, retention=keep), view, tmp_path / str(pull))
+        encoder, base = load(tiny), load(tiny)
+        fit(encoder, base, settings_for(tiny, steps=15, retention=keep), view, tmp_path / str(pull))
         texts = [text for group in view.read_all("train") for _, text in group.passages]
-        with torch.no_grad():
-            return 1 - float((encode(model, texts, FULL) * encode(base, texts, FULL)).sum(1).mean())
+        return 1 - float((encode(encoder, texts) * encode(base, texts)).sum(1).mean())
 
     assert drift(100.0) < 0.3 * drift(0.0)
 
@@ -228,4 +229,4 @@ def test_the_rate_rises_then_falls_to_zero():
 
 def test_a_directory_without_a_model_is_refused(tmp_path):
     with pytest.raises(UsageError, match="holds no model"):
-        load_encoder(tmp_path)
+        load(tmp_path)

@@ -10,12 +10,12 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from safetensors.torch import load_file, save_file
-from test_fit import fitted, settings_for
+from test_fit import fitted, load, settings_for
 from trainer_world import commit, open_view, tiny_bert, topic
 
 from trainer.checkpoint import weights
-from trainer.encoder import load_encoder
 from trainer.fit import train
+from trainer.settings import LossSettings
 
 ALONE, SHARED = range(40), range(40, 60)
 TOPICS = [topic(n) for n in ALONE] + [topic(n, text=f"a text of topics {n // 2 * 2} and one more") for n in SHARED]
@@ -31,25 +31,38 @@ def world(tmp_path_factory):
     return commit(tmp_path_factory.mktemp("world"), TOPICS)
 
 
+def ways(tiny):
+    """Runs that reach workers differently: columns of all, pairs of all instructions, literal columns, a cache."""
+    every = {"instructions": "batch"}
+    for name, loss, cached in (
+        ("topic", LossSettings(), False),
+        ("batch", LossSettings(blocks=("P", "I", "IQ", "Q"), matryoshka=(8,), **every), True),
+        ("literal", LossSettings(blocks=("P", "I"), combine="sum", duplicates="kept", **every), True),
+    ):
+        yield name, settings_for(tiny, loss=loss, gradient_cache=cached)
+
+
 def fit_one(rank, workers, folder, tiny, world):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=workers)
-    losses, after = fitted(settings_for(tiny), open_view(world), folder / "checkpoints")
-    if rank == 0:
-        save_file({name: value.contiguous() for name, value in after.items()}, folder / "after.safetensors")
-    (folder / f"losses-{rank}.json").write_text(json.dumps(losses))
+    for name, settings in ways(tiny):
+        losses, after = fitted(settings, open_view(world), folder / name)
+        if rank == 0:
+            save_file({name: value.contiguous() for name, value in after.items()}, folder / f"{name}.safetensors")
+        (folder / f"{name}-{rank}.json").write_text(json.dumps(losses))
     dist.destroy_process_group()
 
 
 @pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_gloo_workers_equal_one_worker(tiny, world, tmp_path, workers):
-    losses, after = fitted(settings_for(tiny), open_view(world), tmp_path / "alone")
     mp.start_processes(fit_one, (workers, tmp_path, tiny, world), nprocs=workers, start_method="spawn")
-    told = [json.loads((tmp_path / f"losses-{rank}.json").read_text()) for rank in range(workers)]
-    assert all(found == told[0] for found in told)
-    assert np.allclose(told[0], losses, atol=1e-5)
-    for name, value in load_file(tmp_path / "after.safetensors").items():
-        assert torch.allclose(value, after[name], atol=1e-5), name
+    for name, settings in ways(tiny):
+        losses, after = fitted(settings, open_view(world), tmp_path / f"{name} alone")
+        told = [json.loads((tmp_path / f"{name}-{rank}.json").read_text()) for rank in range(workers)]
+        assert all(found == told[0] for found in told)
+        assert np.allclose(told[0], losses, rtol=1e-6, atol=1e-6), name
+        for part, value in load_file(tmp_path / f"{name}.safetensors").items():
+            assert torch.allclose(value, after[part], atol=1e-6), (name, part, (value - after[part]).abs().max())
 
 
 @pytest.fixture
@@ -73,6 +86,6 @@ def test_two_ray_workers_equal_one_process(tiny, world, tmp_path, ray_cluster):
     alone = train(settings, view, tmp_path / "alone")
     pool = train_on_ray(settings.model_copy(update={"workers": 2}), view, tmp_path / "pool")
     assert np.allclose(pool.facts["losses"], alone.facts["losses"], atol=1e-5)
-    ours, theirs = (weights(load_encoder(run.model)) for run in (alone, pool))
+    ours, theirs = (weights(load(run.model)) for run in (alone, pool))
     for name, value in ours.items():
         assert torch.allclose(value, theirs[name], atol=1e-5), name

@@ -21,7 +21,7 @@ def gather_unequal(rank, workers, folder):
     unused, used = torch.zeros(2, requires_grad=True), torch.zeros(1, requires_grad=True)
     used.grad = torch.tensor([float(rank + 1)])
     sum_gradients([torch.ones(1), unused, used])
-    assert (unused.grad.tolist(), used.grad.tolist()) == ([0, 0], [3])
+    assert (unused.grad, used.grad.tolist()) == (None, [3])
     assert sum_scalar(0.25 * (rank + 1)) == 0.75
     barrier()
     dist.destroy_process_group()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets_out.training_view import Group
-from trainer.collate import Keys, collate, key_of, negatives
+from trainer.collate import Keys, cells, collate, key_of, made_pairs
 from trainer.fusion import template_named
 from trainer.losses import block_scores, row_losses
 from trainer.settings import LossSettings
@@ -22,13 +22,26 @@ def at_angles(*degrees):
     return torch.stack((radians.cos(), radians.sin()), 1)
 
 
+def masks_of(anchors, keys, blocks=("P", "I", "IQ", "Q")):
+    return {name: found.negative for name, found in cells(anchors, keys, LossSettings(blocks=blocks)).items()}
+
+
+def keys_of(passages, pairs, relevant, asked=None):
+    """Keys of pairs that are all asked, or of which the first `asked` are."""
+    real = np.arange(len(pairs)) < (len(pairs) if asked is None else asked)
+    return Keys(np.array(passages)[:, None], np.column_stack((np.array(pairs), real)), np.array(relevant))
+
+
 def loss(passages, pairs, keys, anchors, **settings):
     chosen = LossSettings(**settings)
     anchors = np.array(anchors)
     to_passages = (pairs[anchors[:, 0]] @ passages.T) / chosen.temperature
     to_pairs = (passages[anchors[:, 1]] @ pairs.T) / chosen.temperature
-    masks = {name: torch.from_numpy(mask) for name, mask in negatives(anchors, keys).items()}
-    blocks = {name: (to_passages if name == "P" else to_pairs, mask) for name, mask in masks.items()}
+    blocks = {}
+    for name, found in cells(anchors, keys, chosen).items():
+        scores = to_passages if name == "P" else to_pairs
+        scores = scores if found.columns is None else scores.gather(1, torch.from_numpy(found.columns))
+        blocks[name] = (scores, torch.from_numpy(found.negative))
     positive = to_passages[torch.arange(len(anchors)), torch.from_numpy(anchors[:, 1])]
     return row_losses(positive, blocks, chosen)
 
@@ -36,7 +49,7 @@ def loss(passages, pairs, keys, anchors, **settings):
 def two_rows(iq00, iq11, iq01, iq10):
     """Rows 0 and 1 of the golden example; pairs in the order iq00, iq11, iq01, iq10 (instruction, query)."""
     passages, pairs = at_angles(0, 90), at_angles(iq00, iq11, iq01, iq10)
-    keys = Keys(np.array([10, 11]), np.array([(1, 5), (2, 6), (1, 6), (2, 5)]), np.array([(1, 5, 10), (2, 6, 11)]))
+    keys = keys_of([10, 11], [(1, 5), (2, 6), (1, 6), (2, 5)], [(1, 5, 10), (2, 6, 11)], asked=2)
     return passages, pairs, keys
 
 
@@ -44,43 +57,28 @@ GOLDEN = {
     1.0: {
         "P": 0.420025, "I": 0.364101, "Q": 0.660775, "P I": 0.784126,
         "P I multi": 1.085992,
-    },
-    0.1: {"P": 0.012723, "I": 0.012700, "Q": 0.462888, "P I": 0.025423, "P I multi": 0.705859},
-}  # fmt: skip
-GOLDEN_IQ = {
-    1.0: {
         "IQ": 0.412585, "P IQ": 0.832610, "I IQ": 0.776686, "P I IQ": 1.196711,
         "P IQ multi": 1.112994, "I IQ multi": 1.088049, "P I IQ multi": 1.502347,
     },
     0.1: {
+        "P": 0.012723, "I": 0.012700, "Q": 0.462888, "P I": 0.025423,
+        "P I multi": 0.705859,
         "IQ": 0.003444, "P IQ": 0.016167, "I IQ": 0.016145, "P I IQ": 0.028868,
         "P IQ multi": 0.701273, "I IQ multi": 0.701262, "P I IQ multi": 1.108273,
     },
 }  # fmt: skip
-CASES = [
-    (tau, name, value) for table in (GOLDEN, GOLDEN_IQ) for tau, row in table.items() for name, value in row.items()
-]
+CASES = [(tau, name, value) for tau, row in GOLDEN.items() for name, value in row.items()]
 
 
-def golden_blocks(blocks, **settings):
-    """Block IQ pairs whole rows, so there the recombined pairs iq01 and iq10 are no candidates."""
-    passages, pairs, keys = two_rows(0, 60, 30, 120)
-    anchors = np.array([(0, 0), (1, 1)])
-    chosen = LossSettings(blocks=blocks, **settings)
-    masks = {name: torch.from_numpy(mask) for name, mask in negatives(anchors, keys).items()}
-    masks["IQ"][:, 2:] = False
-    to_passages = pairs[:2] @ passages.T / chosen.temperature
-    to_pairs = passages @ pairs.T / chosen.temperature
-    scored = {name: (to_passages if name == "P" else to_pairs, mask) for name, mask in masks.items()}
-    return row_losses(to_passages.diagonal(), scored, chosen).mean().item()
-
-
+@pytest.mark.parametrize("duplicates", ["masked", "kept"])
 @pytest.mark.parametrize(("temperature", "name", "value"), CASES)
-def test_every_loss_of_the_paper_has_its_golden_value(temperature, name, value):
-    blocks = tuple(part for part in name.split() if part != "multi")
-    combine = "multivariate" if "multi" in name else "sum"
-    found = golden_blocks(blocks, combine=combine, positive_counted="each_block", temperature=temperature)
-    assert found == pytest.approx(value, abs=6e-7)
+def test_every_loss_of_the_paper_has_its_golden_value(temperature, name, value, duplicates):
+    found = loss(
+        *two_rows(0, 60, 30, 120), [(0, 0), (1, 1)], temperature=temperature, positive_counted="each_block",
+        blocks=tuple(part for part in name.split() if part != "multi"), duplicates=duplicates, instructions="batch",
+        combine="multivariate" if "multi" in name else "sum",
+    )  # fmt: skip
+    assert found.mean().item() == pytest.approx(value, abs=6e-7)
 
 
 def test_the_symmetric_example_has_its_closed_form():
@@ -107,9 +105,9 @@ def test_counting_the_positive_in_each_block_is_a_bonus_of_log_blocks(temperatur
 @given(st.integers(2, 6))
 def test_equal_scores_cost_the_log_of_the_columns(rows):
     same = torch.ones(rows, 1, dtype=torch.float64)
-    keys = Keys(np.arange(rows), np.stack((np.arange(rows), np.arange(rows)), 1) + 1, np.zeros((0, 3), dtype=np.int64))
-    anchors = np.stack((np.arange(rows), np.arange(rows)), 1)
-    keys = Keys(keys.passages, keys.pairs, np.column_stack((keys.pairs, keys.passages)))
+    every = np.arange(rows)
+    keys = keys_of(every, np.stack((every, every), 1) + 1, np.stack((every + 1, every + 1, every), 1))
+    anchors = np.stack((every, every), 1)
     assert torch.allclose(loss(same, same, keys, anchors, blocks=("P",)), torch.tensor(math.log(rows)).double())
     both = loss(same, same, keys, anchors, blocks=("P", "IQ"), positive_counted="each_block")
     assert torch.allclose(both, torch.tensor(math.log(2 * rows)).double())
@@ -133,22 +131,57 @@ def test_a_perfect_model_pays_nothing_once_duplicates_are_masked():
         assert found.max() < 1e-9
 
 
-def test_unmasked_duplicates_leave_the_floor_that_the_paper_has():
-    positive, hundred = torch.full((3,), 100.0).double(), torch.tensor(100.0).double()
-    again = torch.where(torch.tensor([[True], [False], [True]]), hundred, -hundred)
-    blocks = {
-        "P": (torch.full((3, 2), -100.0), torch.ones(3, 2, dtype=torch.bool)),
-        "I": (again, torch.ones(3, 1, dtype=torch.bool)),
-    }
-    only_i = row_losses(positive, blocks, LossSettings(blocks=("I",)))
-    assert only_i.tolist() == pytest.approx([math.log(2), 0, math.log(2)], abs=1e-6)
-    both = row_losses(positive, blocks, LossSettings(blocks=("P", "I"), positive_counted="each_block"))
-    assert both.mean().item() == pytest.approx(0.963, abs=5e-4)
+def test_kept_duplicates_leave_the_floor_that_the_paper_has():
+    whole = LossSettings(blocks=("P", "I", "IQ"), instructions="batch")
+    batch = collate([record()], TEMPLATE, made_pairs([record()], [record()], whole, 0))
+    assert batch.pairs == (("i+", "q+"), ("i-", "q+"), ("i+", "q-"), ("i-", "q-"))
+    passages = torch.eye(3, dtype=torch.float64)
+    pairs = torch.cat((passages, torch.zeros(1, 3, dtype=torch.float64)))
+
+    def floor(*blocks, **settings):
+        asked = {"temperature": 0.01, "duplicates": "kept", "instructions": "batch", "positive_counted": "each_block"}
+        return loss(passages, pairs, batch.keys, batch.anchors, blocks=blocks, **{**asked, **settings})
+
+    assert floor("I", combine="sum").tolist() == pytest.approx([math.log(2), 0, math.log(2)], abs=1e-6)
+    assert floor("P").max() < 1e-6
+    assert floor("IQ").max() < 1e-6
+    assert floor("P", "I").mean().item() == pytest.approx(0.963, abs=5e-4)
+    assert floor("P", "I", "IQ").mean().item() == pytest.approx(1.290, abs=5e-4)
+    assert floor("P", "I", "IQ", duplicates="masked", positive_counted="once").max() < 1e-6
+
+
+def test_literal_columns_without_every_pair_are_refused():
+    with pytest.raises(ValueError, match="set instructions: batch"):
+        LossSettings(blocks=("I",), duplicates="kept")
+
+
+def test_instructions_of_the_batch_are_put_to_every_own_query():
+    groups = [dual("one", 0), dual("two", 1, bare=False)]
+    asked = LossSettings(blocks=("P", "I"), instructions="batch")
+    made = made_pairs(groups[1:], groups, asked, 0)
+    assert sorted(made) == [("", "two"), ("keep", "two"), ("turn", "two")]
+    assert made_pairs(groups, groups, LossSettings(), 0) == []
+    few = [made_pairs(groups, groups, asked.model_copy(update={"instruction_samples": 1}), step) for step in range(9)]
+    assert {len(found) for found in few} == {2}
+    assert len({tuple(found) for found in few}) > 1
+    queries = made_pairs(groups[:1], groups, LossSettings(blocks=("Q",), instructions="batch"), 0)
+    assert set(queries) == {(i, q) for i in ("keep", "turn", "") for q in ("one", "two")}
+
+
+def test_a_made_pair_is_a_column_of_its_instruction_block_only():
+    groups = [record(), dual("q+", 5)]
+    asked = LossSettings(blocks=("P", "I", "IQ"), instructions="batch")
+    batch = collate(groups, TEMPLATE, made_pairs(groups, groups, asked, 0))
+    made = batch.keys.pairs[:, 2] == 0
+    assert made.any()
+    found = {name: one.negative for name, one in cells(batch.anchors, batch.keys, asked).items()}
+    assert not found["IQ"][:, made].any()
+    assert found["I"][:, made].any()
 
 
 def test_instruction_negatives_are_the_other_instructions_on_the_same_query_only():
     batch = collate([record()], TEMPLATE)
-    masks = negatives(batch.anchors, batch.keys)
+    masks = masks_of(batch.anchors, batch.keys)
     assert masks["I"].tolist() == [[False, True, False], [True, False, False], [False, False, False]]
     assert masks["IQ"].tolist() == [[False, True, True], [True, False, True], [True, True, False]]
     assert masks["Q"].tolist() == [[False, False, True], [False, False, False], [True, False, False]]
@@ -167,8 +200,8 @@ def dual(query, number, bare=True):
 def test_a_bare_query_never_pushes_away_what_any_instruction_on_it_wants():
     groups = [dual("q", 0), dual("Q ", 1, bare=False), dual("other", 2)]
     batch = collate(groups, TEMPLATE)
-    masks = negatives(batch.anchors, batch.keys)
-    bare = np.flatnonzero((batch.keys.pairs[batch.anchors[:, 0]] == (0, key_of("q"))).all(1))
+    masks = masks_of(batch.anchors, batch.keys)
+    bare = np.flatnonzero((batch.keys.pairs[batch.anchors[:, 0], :2] == (0, key_of("q"))).all(1))
     assert len(bare) == 2
     allowed = {batch.passages[column] for column in np.flatnonzero(masks["P"][bare].any(0))}
     assert allowed == {"a2", "b2"}
@@ -177,12 +210,12 @@ def test_a_bare_query_never_pushes_away_what_any_instruction_on_it_wants():
 def test_texts_that_occur_twice_are_encoded_once_and_pushed_away_once():
     batch = collate([dual("q", 0), dual("q", 0), dual("Q", 0)], TEMPLATE)
     assert batch.passages == ("a0", "b0")
-    assert batch.pairs == ("q keep", "q turn", "q")
+    assert batch.pairs == (("keep", "q"), ("turn", "q"), ("", "q"))
     assert len(batch.anchors) == 4
     twice = Keys(
         *(np.concatenate((part, part)) for part in (batch.keys.passages, batch.keys.pairs, batch.keys.relevant))
     )
-    masks, doubled = negatives(batch.anchors, batch.keys), negatives(batch.anchors, twice)
+    masks, doubled = masks_of(batch.anchors, batch.keys), masks_of(batch.anchors, twice)
     for name, mask in masks.items():
         assert np.array_equal(doubled[name], np.concatenate((mask, np.zeros_like(mask)), 1))
 
@@ -194,7 +227,7 @@ def test_the_order_of_topics_changes_no_loss(order):
 
     def total(batch):
         passages = torch.stack([vectors["abcd"[int(text[1])]] for text in batch.passages])
-        pairs = torch.stack([vectors["efgh"[len(text) % 4]] for text in batch.pairs])
+        pairs = torch.stack([vectors["efgh"[len("".join(pair)) % 4]] for pair in batch.pairs])
         return loss(passages, pairs, batch.keys, batch.anchors).sum().item()
 
     assert total(collate([groups[i] for i in order], TEMPLATE)) == pytest.approx(total(collate(groups, TEMPLATE)))

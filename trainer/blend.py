@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from matplotlib.figure import Figure
-from sentence_transformers import SentenceTransformer
 
 from datasets_out.training_view import Group
 from trainer.checkpoint import blend, put_weights, weights
+from trainer.encoder import Encoder
 from trainer.evaluate import evaluate, means
-from trainer.fusion import Template
 from trainer.settings import EvaluateSettings, RetentionSettings
 
 
@@ -29,17 +28,14 @@ class Point:
     means: dict[str, float]
 
 
-def measure_blends(
-    model: SentenceTransformer, base: SentenceTransformer, dev: Sequence[Group], template: Template,
-    keep: RetentionSettings,
-) -> list[Point]:  # fmt: skip
-    """The base (share 0) and every blend on the dev split, by share. The model's weights are left at the last one."""
-    start, end = weights(base), {name: value.clone() for name, value in weights(model).items()}
+def measure_blends(encoder: Encoder, base: Encoder, dev: Sequence[Group], keep: RetentionSettings) -> list[Point]:
+    """The base (share 0) and every blend on the dev split, by share. The encoder's weights are left at the last one."""
+    start, end = weights(base), {name: value.clone() for name, value in weights(encoder).items()}
     points = []
     for share in sorted({0.0, *keep.blends}):
-        put_weights(model, blend(start, end, share))
-        points.append(Point(share, means(evaluate(model, dev, template, EvaluateSettings()))))
-    put_weights(model, end)
+        put_weights(encoder, blend(start, end, share))
+        points.append(Point(share, means(evaluate(encoder, dev, EvaluateSettings()))))
+    put_weights(encoder, end)
     return points
 
 

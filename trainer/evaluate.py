@@ -25,16 +25,15 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sentence_transformers import SentenceTransformer
 
 from datasets_out.training_view import Group
 from engine.errors import UsageError
 from trainer.collate import key_of
-from trainer.encoder import encode
+from trainer.encoder import Encoder, Pair
 from trainer.fusion import Template
 from trainer.metrics_instruction import both_views, rank_change
 from trainer.metrics_ranking import evaluate_run, ndcg, read_qrels
-from trainer.settings import EncodeSettings, EvaluateSettings, RerankSettings
+from trainer.settings import EvaluateSettings, RerankSettings
 
 Floats = NDArray[np.float32]
 Scores = dict[str, dict[str, float]]
@@ -54,36 +53,40 @@ class Difference:
     high: float
 
 
-def evaluate(
-    model: SentenceTransformer, groups: Sequence[Group], template: Template, settings: EvaluateSettings
-) -> Scores:
+def evaluate(encoder: Encoder, groups: Sequence[Group], settings: EvaluateSettings) -> Scores:
     """All measures of one model on these topics (and on the re-ranking collection, where one is set)."""
+    template = encoder.template
     pool = {key_of(body): body for group in groups for body in _bodies(group, template)}
     columns = {key: column for column, key in enumerate(sorted(pool, reverse=True))}
-    pairs = {intent: template.fuse(*intent) for group in groups for intent in group.intents}
-    vectors = _Vectors(model, [*(pool[key] for key in columns), *pairs.values()], settings.encode)
-    passages = vectors.of([pool[key] for key in columns])
+    texts = [pool[key] for key in columns]
+    vectors = _Vectors(encoder, texts, [intent for group in groups for intent in group.intents])
+    passages = vectors.of_passages(texts)
     scores: Scores = defaultdict(dict)
     for group in groups:
         own = np.array([columns[key_of(body)] for body in _bodies(group, template)])
-        matrix = vectors.of([pairs[intent] for intent in group.intents]) @ passages.T
+        matrix = vectors.of_pairs(group.intents) @ passages.T
         _score_topic(group, matrix[:, own], _ranks(matrix, own), settings.cutoff, scores)
     if settings.rerank:
-        scores["rerank_ndcg"] = rerank(model, settings.rerank, settings)
+        scores["rerank_ndcg"] = rerank(encoder, settings.rerank, settings.cutoff)
     return dict(scores)
 
 
-def rerank(model: SentenceTransformer, lists: RerankSettings, settings: EvaluateSettings) -> dict[str, float]:
+def rerank(encoder: Encoder, lists: RerankSettings, cutoff: int) -> dict[str, float]:
     """nDCG of every judged query after sorting its candidates by cosine."""
     queries, candidates = read_hits(lists.hits)
-    texts = [*queries.values(), *(text for found in candidates.values() for text in found.values())]
-    vectors = _Vectors(model, texts, settings.encode)
+    texts = [text for found in candidates.values() for text in found.values()]
+    vectors = _Vectors(encoder, texts, [("", query) for query in queries.values()])
     run = {
-        qid: dict(zip(found, (vectors.of(list(found.values())) @ vectors.of([queries[qid]])[0]).tolist(), strict=True))
+        qid: dict(zip(found, _cosines(vectors, list(found.values()), queries[qid]), strict=True))
         for qid, found in candidates.items()
     }
     qrels = {qid: judged for qid, judged in read_qrels(lists.qrels).items() if qid in run}
-    return {qid: found["ndcg"] for qid, found in evaluate_run(qrels, run, settings.cutoff).items()}
+    return {qid: found["ndcg"] for qid, found in evaluate_run(qrels, run, cutoff).items()}
+
+
+def _cosines(vectors: _Vectors, texts: Sequence[str], query: str) -> list[float]:
+    found: list[float] = (vectors.of_passages(texts) @ vectors.of_pairs([("", query)])[0]).tolist()
+    return found
 
 
 def read_hits(path: Path) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
@@ -125,15 +128,19 @@ def _difference(
 
 
 class _Vectors:
-    """The vectors of texts, each unique one encoded once."""
+    """The vectors of passages and pairs, each unique one encoded once."""
 
-    def __init__(self, model: SentenceTransformer, texts: Sequence[str], settings: EncodeSettings) -> None:
-        self._row = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+    def __init__(self, encoder: Encoder, passages: Sequence[str], pairs: Sequence[Pair]) -> None:
+        self._passage = {text: row for row, text in enumerate(dict.fromkeys(passages))}
+        self._pair = {pair: row for row, pair in enumerate(dict.fromkeys(pairs), len(self._passage))}
         with torch.inference_mode():
-            self._vectors: Floats = encode(model, list(self._row), settings).numpy()
+            self._vectors: Floats = encoder.encode(list(self._passage), list(self._pair)).cpu().numpy()
 
-    def of(self, texts: Sequence[str]) -> Floats:
-        return self._vectors[[self._row[text] for text in texts]]
+    def of_passages(self, texts: Sequence[str]) -> Floats:
+        return self._vectors[[self._passage[text] for text in texts]]
+
+    def of_pairs(self, pairs: Sequence[Pair]) -> Floats:
+        return self._vectors[[self._pair[pair] for pair in pairs]]
 
 
 def _bodies(group: Group, template: Template) -> Iterator[str]:

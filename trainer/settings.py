@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from datasets_out.training_view import CACHED_PARTITIONS, SplitSettings
 from engine.settings import Settings
@@ -17,6 +17,9 @@ class EncodeSettings(Settings):
     """How texts are cut and computed."""
 
     max_tokens: int = Field(default=128, ge=2, description="longer texts lose their end")
+    query_tokens: int | None = Field(
+        default=None, ge=2, description="the same for queries with instructions; none = max_tokens"
+    )
     micro_batch_tokens: int = Field(default=2048, ge=1, description="padded tokens that go through the model at once")
     precision: Literal["float32", "bfloat16"] = Field(
         default="bfloat16", description="of the forward pass; vectors are float32"
@@ -33,7 +36,25 @@ class LossSettings(Settings):
     positive_counted: Literal["once", "each_block"] = Field(
         default="once", description="in the multivariate denominator"
     )
+    duplicates: Literal["masked", "kept"] = Field(
+        default="masked", description="kept: one column a row, equal or relevant ones too, as the equations are printed"
+    )
+    instructions: Literal["topic", "batch"] = Field(
+        default="topic",
+        description="instructions that block I (queries that block Q) puts to a query: its topic's or all",
+    )
+    instruction_samples: int | None = Field(default=None, ge=1, description="of those of the batch, so many a query")
     temperature: float = Field(default=0.05, gt=0, description="cosines are divided by it")
+    matryoshka: tuple[int, ...] = Field(default=(), description="lengths of vector to learn besides the whole")
+
+    @model_validator(mode="after")
+    def _literal_blocks_need_all_pairs(self) -> LossSettings:
+        literal = self.duplicates == "kept" and {"I", "Q"} & set(self.blocks)
+        if literal and (self.instructions == "topic" or self.instruction_samples):
+            raise ValueError(
+                "duplicates: kept puts every instruction of the batch to every query; set instructions: batch"
+            )
+        return self
 
 
 class ScheduleSettings(Settings):
@@ -77,6 +98,7 @@ class TrainSettings(Settings):
     other_queries: bool = Field(default=False, description="also train on a topic's poisoned queries")
     schedule: ScheduleSettings = ScheduleSettings()
     retention: RetentionSettings = RetentionSettings()
+    gradient_cache: bool = Field(default=False, description="memory of one micro-batch for one more forward pass")
     checkpoint_steps: int = Field(default=100, ge=1, description="steps between two checkpoints")
     workers: int = Field(default=0, ge=0, description="Ray Train workers; 0 = in this process")
 
