@@ -220,6 +220,22 @@ def test_a_seat_that_is_granted_while_its_client_is_cancelled_goes_back():
     assert run_virtually(run()) == 0
 
 
+def test_a_seed_leaves_its_endpoint_only_for_one_that_is_far_less_busy():
+    async def run():
+        pool = Pool([Endpoint(name, 1.0, 64, None, None) for name in ("one", "two")], 1e9)
+        seats = [await pool.seat(1, "seed 7") for _ in range(30)]
+        names = [seat.endpoint.name for seat in seats]
+        for seat in seats:
+            seat.leave("worked")
+        return names, (await pool.seat(1, "seed 7")).endpoint.name
+
+    names, later = run_virtually(run())
+    home, away = Counter(names)
+    assert names[:4] == [home, home, home, away]
+    assert 1.3 * names.count(away) < names.count(home) < 2 * names.count(away)
+    assert later == home
+
+
 def test_a_bucket_lends_to_a_request_larger_than_itself_and_waits_for_the_debt():
     bucket = Bucket(60_000)
     assert bucket.wait(5_000, 0.0) == 0.0
