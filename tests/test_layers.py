@@ -22,6 +22,7 @@ FENCES = {
     "torch": {"trainer"},
     "transformers": {"trainer"},
     "sentence_transformers": {"trainer"},
+    "peft": {"trainer"},
 }
 
 

@@ -71,10 +71,9 @@ def spread(groups):
     return [text for _, _, text in texts], [number for _, number, _ in texts]
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("name", DECODERS)
-@settings(deadline=None, max_examples=12)
-@given(groups=GROUPS.filter(len))
+@settings(deadline=None, max_examples=14)
+@given(groups=GROUPS.filter(len), attention=st.sampled_from(["sdpa", "eager"]))
 def test_states_and_gradients_are_those_of_the_texts_one_by_one(name, attention, groups):
     model = decoder(name, attention)
     texts, keys = spread(groups)

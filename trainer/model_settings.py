@@ -1,0 +1,49 @@
+"""How a base model is loaded and what of it learns. Nothing heavy is imported, so a job file is checked at once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from engine.settings import Settings
+
+
+class LoraSettings(Settings):
+    """Low-rank updates in place of full matrices; the defaults are those of Tevatron, which Promptriever used."""
+
+    rank: int = Field(default=32, ge=1, description="of an update, in columns")
+    alpha: int = Field(default=64, ge=1, description="an update is scaled by alpha / rank")
+    dropout: float = Field(
+        default=0.1, ge=0, lt=1, description="of an update's input; acts where `model.dropout` is on"
+    )
+    targets: tuple[str, ...] = Field(
+        default=(),
+        description="last names of linear modules; none = q, k, v, o, up, down and gate projections of a decoder, or "
+        "all linear modules of a model that lacks one of these",
+    )
+
+
+class ModelSettings(Settings):
+    """What becomes of the base model when it is loaded for training."""
+
+    pooling: Literal["cls", "mean", "last"] | None = Field(
+        default=None, description="none = the saved model's own; for bare weights mean, or last for a causal decoder"
+    )
+    append_eos: bool | None = Field(
+        default=None,
+        description="end every text with the end-of-text token; none = where pooling is `last` and the tokenizer "
+        "appends nothing; kept in the saved tokenizer",
+    )
+    attention: Literal["eager", "sdpa", "flash_attention_2"] | None = Field(
+        default=None, description="none = what transformers chooses"
+    )
+    gradient_checkpointing: bool = Field(
+        default=False, description="compute activations again in the backward pass instead of keeping them"
+    )
+    dropout: bool = Field(default=False, description="the base model's own and LoRA's; false = off in training too")
+    lora: LoraSettings | None = Field(default=None, description="none = all weights learn")
+    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto = cuda where there is one")
+    matryoshka: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        default=(), description="also train so many first dimensions of the vectors to stand alone"
+    )

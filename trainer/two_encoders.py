@@ -1,0 +1,45 @@
+"""Separate encoders for queries and documents in one model: sentence-transformers' Router with two routes.
+
+    join(query, document)     one SentenceTransformer, whose encode_query and encode_document are the two models' encode
+    sides(model)              the two again, on the same weights, so that each side is trained and tokenised by its own
+
+The joined model has no default route: a plain `encode` would silently take one side, and is refused instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Router
+
+from engine.errors import UsageError
+
+ROUTES = ("query", "document")
+
+
+def join(query: SentenceTransformer, document: SentenceTransformer) -> SentenceTransformer:
+    """The model of both, on their weights; UsageError where their vectors have different lengths."""
+    dimensions = [model.get_embedding_dimension() for model in (query, document)]
+    if dimensions[0] != dimensions[1]:
+        raise UsageError(
+            f"the query encoder has vectors of {dimensions[0]} dimensions and the document encoder of {dimensions[1]}; "
+            "choose two of equal length"
+        )
+    routes: dict[str, list[Any]] = {"query": [*query.children()], "document": [*document.children()]}
+    router = Router(routes, default_route=None, allow_empty_key=False)
+    return SentenceTransformer(modules=[router], device=str(query.device))
+
+
+def sides(model: SentenceTransformer) -> tuple[SentenceTransformer, SentenceTransformer]:
+    """The query and the document encoder, on the model's own weights; twice the model itself where it is but one."""
+    first, *rest = model.children()
+    if not isinstance(first, Router):
+        return model, model
+    if set(first.sub_modules) != set(ROUTES):
+        raise UsageError(f"the model has the routes {', '.join(first.sub_modules)}; only query and document are known")
+    query, document = (
+        SentenceTransformer(modules=[*first.sub_modules[route].children(), *rest], device=str(model.device))
+        for route in ROUTES
+    )
+    return query, document
