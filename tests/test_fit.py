@@ -15,10 +15,11 @@ from trainer_world import YEAR, commit, open_view, tiny_bert, topic
 
 from engine.errors import CorruptDataError, UsageError
 from trainer.checkpoint import State, blend, load_state, publish, save_state, weights
-from trainer.encoder import load_encoder, micro_batches
+from trainer.encoder import load_encoder
 from trainer.evaluate import compare, evaluate, means
 from trainer.fit import fit, learning_rate, make_optimiser, train
 from trainer.fusion import template_named
+from trainer.packing import micro_batches
 from trainer.settings import EncodeSettings, EvaluateSettings, RetentionSettings, ScheduleSettings, TrainSettings
 
 FULL = EncodeSettings(max_tokens=64, precision="float32")
@@ -46,8 +47,8 @@ def settings_for(tiny, steps=6, **changes):
     )
 
 
-def load(path, settings=FULL):
-    return load_encoder(path, template_named("query_instruction"), settings)
+def load(path, settings=FULL, model=None):
+    return load_encoder(path, template_named("query_instruction"), settings, model)
 
 
 def encode(encoder, texts):

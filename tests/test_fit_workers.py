@@ -15,6 +15,7 @@ from trainer_world import commit, open_view, tiny_bert, topic
 
 from trainer.checkpoint import weights
 from trainer.fit import train
+from trainer.model_settings import ModelSettings
 from trainer.settings import LossSettings
 
 ALONE, SHARED = range(40), range(40, 60)
@@ -36,10 +37,10 @@ def ways(tiny):
     every = {"instructions": "batch"}
     for name, loss, cached in (
         ("topic", LossSettings(), False),
-        ("batch", LossSettings(blocks=("P", "I", "IQ", "Q"), matryoshka=(8,), **every), True),
+        ("batch", LossSettings(blocks=("P", "I", "IQ", "Q"), **every), True),
         ("literal", LossSettings(blocks=("P", "I"), combine="sum", duplicates="kept", **every), True),
     ):
-        yield name, settings_for(tiny, loss=loss, gradient_cache=cached)
+        yield name, settings_for(tiny, loss=loss, gradient_cache=cached, model=ModelSettings(matryoshka=(8,)))
 
 
 def fit_one(rank, workers, folder, tiny, world):

@@ -10,6 +10,7 @@ from datasets_out.training_view import Group
 from trainer.collate import collate, made_pairs
 from trainer.encoder import Encoder
 from trainer.gradient_cache import backward
+from trainer.model_settings import ModelSettings
 from trainer.settings import LossSettings, RetentionSettings, TrainSettings
 from trainer.step import step
 
@@ -17,7 +18,7 @@ from trainer.step import step
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
     folder = tiny_bert(tmp_path_factory.mktemp("bert"))
-    return load(folder), load(folder)
+    return load(folder, model=ModelSettings(dropout=True)), load(folder)
 
 
 def groups(count):
@@ -54,8 +55,12 @@ LOSSES = [
 def test_cached_gradients_are_those_of_the_whole_graph(tiny, loss):
     own = list(groups(6))
     keep = RetentionSettings(pull_queries=0.5, pull_passages=0.5)
-    loss = loss.model_copy(update={"matryoshka": (8,)})
-    plain = TrainSettings(encode=FULL.model_copy(update={"micro_batch_tokens": 48}), loss=loss, retention=keep)
+    plain = TrainSettings(
+        encode=FULL.model_copy(update={"micro_batch_tokens": 48}),
+        loss=loss,
+        retention=keep,
+        model=ModelSettings(matryoshka=(8,)),
+    )
     batch = collate(own, TEMPLATE, made_pairs(own, own, loss, 0))
     whole_loss, whole = gradients(tiny, batch, plain, dropout=True)
     cached_loss, cached = gradients(tiny, batch, plain.model_copy(update={"gradient_cache": True}), dropout=True)

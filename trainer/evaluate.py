@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from datasets_out.training_view import Group
 from engine.errors import UsageError
 from trainer.collate import key_of
-from trainer.encoder import Encoder, Pair
+from trainer.encoder import Encoder, Pair, evaluating
 from trainer.fusion import Template
 from trainer.metrics_instruction import both_views, rank_change
 from trainer.metrics_ranking import evaluate_run, ndcg, read_qrels
@@ -133,7 +133,7 @@ class _Vectors:
     def __init__(self, encoder: Encoder, passages: Sequence[str], pairs: Sequence[Pair]) -> None:
         self._passage = {text: row for row, text in enumerate(dict.fromkeys(passages))}
         self._pair = {pair: row for row, pair in enumerate(dict.fromkeys(pairs), len(self._passage))}
-        with torch.inference_mode():
+        with torch.inference_mode(), evaluating(encoder):
             self._vectors: Floats = encoder.encode(list(self._passage), list(self._pair)).cpu().numpy()
 
     def of_passages(self, texts: Sequence[str]) -> Floats:

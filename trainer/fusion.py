@@ -19,6 +19,11 @@ class Template:
     pair: str
     passage: str = "{title} {text}"
 
+    @property
+    def leading(self) -> int:
+        """What a fused pair begins with: 0 the instruction, 1 the query."""
+        return int(self.pair.index("{query}") < self.pair.index("{instruction}"))
+
     def fuse(self, instruction: str, query: str) -> str:
         return self.pair.format(instruction=instruction, query=query).strip()
 

@@ -2,7 +2,8 @@
 
 Each worker scores its own anchors against the columns of all; the backward pass of the gather returns to every worker
 the gradients that all of them have for its vectors. Summed over workers this is exactly the gradient of one process.
-Without a process group every function is the identity.
+Keys and counts lie on the CPU, vectors and gradients where the model is: with GPUs the process group must carry both
+(backend `cpu:gloo,cuda:nccl`). Without a process group every function is the identity.
 """
 
 from __future__ import annotations
@@ -62,9 +63,8 @@ def sum_scalar(value: float) -> float:
 
 
 def barrier() -> None:
-    """Waits until every worker is here."""
-    if dist.is_initialized():
-        dist.barrier()
+    """Waits until every worker is here; over the CPU, so that no GPU has to be named."""
+    sum_scalar(0.0)
 
 
 def _counts(rows: int, workers: int) -> list[int]:

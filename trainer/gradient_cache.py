@@ -17,14 +17,14 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from trainer.encoder import Encoder, MicroBatch, in_order
+from trainer.encoder import Encoder, Work, in_order
 
 LossOf = Callable[[Tensor], Tensor]
 """From the table of vectors, [texts, D], to a scalar."""
 
 
 def backward(
-    encoder: Encoder, batches: Sequence[MicroBatch], loss_of: LossOf, *, cached: bool, seeds: Sequence[int]
+    encoder: Encoder, batches: Sequence[Work], loss_of: LossOf, *, cached: bool, seeds: Sequence[int]
 ) -> float:
     """Adds the gradient of `loss_of(vectors)` to the encoder's parameters, and returns the loss.
 
@@ -45,7 +45,7 @@ def backward(
     return loss.item()
 
 
-def _encode(encoder: Encoder, batch: MicroBatch, seed: int) -> Tensor:
+def _encode(encoder: Encoder, batch: Work, seed: int) -> Tensor:
     with _random_numbers(encoder, seed):
         vectors: Tensor = encoder(batch)
     return vectors

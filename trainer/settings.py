@@ -9,8 +9,10 @@ from pydantic import Field, model_validator
 
 from datasets_out.training_view import CACHED_PARTITIONS, SplitSettings
 from engine.settings import Settings
+from trainer.model_settings import ModelSettings
 
 Block = Literal["P", "I", "IQ", "Q"]
+Measure = Literal["both_views", "net", "should_fall", "instructed_ndcg"]
 
 
 class EncodeSettings(Settings):
@@ -19,6 +21,10 @@ class EncodeSettings(Settings):
     max_tokens: int = Field(default=128, ge=2, description="longer texts lose their end")
     query_tokens: int | None = Field(
         default=None, ge=2, description="the same for queries with instructions; none = max_tokens"
+    )
+    shared_prefix: bool = Field(
+        default=True,
+        description="a causal decoder that takes the last token computes what pairs share at their start once",
     )
     micro_batch_tokens: int = Field(default=2048, ge=1, description="padded tokens that go through the model at once")
     precision: Literal["float32", "bfloat16"] = Field(
@@ -45,7 +51,6 @@ class LossSettings(Settings):
     )
     instruction_samples: int | None = Field(default=None, ge=1, description="of those of the batch, so many a query")
     temperature: float = Field(default=0.05, gt=0, description="cosines are divided by it")
-    matryoshka: tuple[int, ...] = Field(default=(), description="lengths of vector to learn besides the whole")
 
     @model_validator(mode="after")
     def _literal_blocks_need_all_pairs(self) -> LossSettings:
@@ -83,13 +88,38 @@ class RetentionSettings(Settings):
     blends: tuple[float, ...] = Field(
         default=(1.0,), min_length=1, description="shares of trained weights to try on dev"
     )
-    plain_loss_allowed: float = Field(default=1.0, ge=0, description="points of dev plain nDCG that a blend may lose")
+    plain_loss_allowed: float = Field(
+        default=1.0, ge=0, description="points of dev plain nDCG that a blend, or the best step, may lose"
+    )
+    drawn_shares: tuple[float, ...] = Field(
+        default=(0.25, 0.5, 0.75), description="shares that are measured for the drawing alone, where `blends` is one"
+    )
+
+
+class ValidationSettings(Settings):
+    """What is measured on dev topics while a run goes on, and which step's weights it gives."""
+
+    steps: int = Field(default=0, ge=0, description="steps between two measurements; 0 = only the first and the last")
+    topics: int = Field(default=200, ge=0, description="dev topics at most, spread evenly; 0 = nothing is measured")
+    keep: Literal["last", "best"] = Field(default="last", description="of which step the weights are published")
+    measure: Measure = Field(
+        default="both_views", description="the best step has most of it, within `retention.plain_loss_allowed`"
+    )
+
+    @model_validator(mode="after")
+    def _best_is_measured(self) -> ValidationSettings:
+        if self.keep == "best" and not self.topics:
+            raise ValueError("keep: best chooses on dev topics; give `topics` above 0")
+        return self
 
 
 class TrainSettings(Settings):
     """One training run."""
 
-    base: Path | None = Field(default=None, description="directory of the model to start from; none = packaged MiniLM")
+    base: Path | str | None = Field(
+        default=None, description="directory or hub name of the model to start from; none = packaged MiniLM"
+    )
+    model: ModelSettings = ModelSettings()
     template: str = Field(default="query_instruction", description="how instruction and query are joined")
     split: SplitSettings = SplitSettings()
     encode: EncodeSettings = EncodeSettings()
@@ -98,9 +128,12 @@ class TrainSettings(Settings):
     other_queries: bool = Field(default=False, description="also train on a topic's poisoned queries")
     schedule: ScheduleSettings = ScheduleSettings()
     retention: RetentionSettings = RetentionSettings()
+    validation: ValidationSettings = ValidationSettings()
     gradient_cache: bool = Field(default=False, description="memory of one micro-batch for one more forward pass")
     checkpoint_steps: int = Field(default=100, ge=1, description="steps between two checkpoints")
     workers: int = Field(default=0, ge=0, description="Ray Train workers; 0 = in this process")
+    use_gpu: bool | None = Field(default=None, description="a GPU a worker; none = where Ray has as many as workers")
+    max_failures: int = Field(default=2, ge=-1, description="restarts of the Ray workers; -1 = no end of them")
 
 
 class RerankSettings(Settings):

@@ -45,7 +45,7 @@ def step(encoder: Encoder, base: Encoder, batch: Batch, settings: TrainSettings,
     pull = _Pull(base, batch, shared, settings.retention)
 
     def loss_of(vectors: Tensor) -> Tensor:
-        lengths = (*settings.loss.matryoshka, vectors.shape[1])
+        lengths = (*settings.model.matryoshka, vectors.shape[1])
         losses = [_contrast(_shortened(vectors, length), batch, shared, settings) for length in lengths]
         return torch.stack(losses).mean() + pull.loss(vectors)
 
