@@ -193,6 +193,23 @@ def mix(
 
 
 @app.command()
+def mine(
+    out: OutArgument,
+    into: Annotated[Path, typer.Argument(help="A folder for the new run.")],
+    overrides: SetOption = None,
+    job: Annotated[
+        Path | None, typer.Option(help="The run's job file: its `train.split` is kept, its seeds can be mined.")
+    ] = None,
+    snapshot: Annotated[str | None, typer.Option(help="A snapshot of the run; without, what is committed now.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a run with mined hard negatives: `--set miner=bm25`, or `miner=model` with `model=DIRECTORY`."""
+    from cluster.mining import mine_run
+
+    mine_run(out, into, overrides or [], job, snapshot, as_json=as_json)
+
+
+@app.command()
 def train(job: JobArgument, overrides: SetOption = None, out: OutOption = None, as_json: JsonOption = False) -> None:
     """Train the job's embedder on its committed topics; resumes by itself. The model goes to OUT/model."""
     from cluster.training import train_job

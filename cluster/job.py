@@ -73,6 +73,19 @@ def load_job(path: Path, overrides: Sequence[str] = (), out: Path | None = None)
     return _Checker(path, lines).job(document)
 
 
+def settings_from(overrides: Sequence[str], settings: type[Section]) -> Section:
+    """A command's own settings: the defaults under `--set`. Raises UsageError that lists every mistake."""
+    document: dict[str, Any] = {}
+    for override in overrides:
+        _override(document, override)
+    try:
+        return settings.model_validate(document)
+    except ValidationError as error:
+        places = [(".".join(map(str, one["loc"])), _wording(one, settings)) for one in error.errors()]
+        lines = [f"--set {place}: {words}" if place else words for place, words in places]
+        raise UsageError("the settings were refused:\n  " + "\n  ".join(lines)) from None
+
+
 def _read(path: Path) -> str:
     try:
         raw = path.read_bytes()
