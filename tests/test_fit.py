@@ -229,5 +229,5 @@ def test_the_rate_rises_then_falls_to_zero():
 
 
 def test_a_directory_without_a_model_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="holds no model"):
+    with pytest.raises(UsageError, match="does not load"):
         load(tmp_path)

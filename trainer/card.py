@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 CARD = """---
@@ -20,33 +20,48 @@ Trained by Foil on snapshot `{snapshot}`.
 | Command | `{command}` |
 | Base model | `{base}` |
 | Steps | {steps}, {topics} topics each; last loss {loss:.4f} |
+| Published step | {step}{chosen} |
 | Share of trained weights | {blend:g} (the rest is the base model's) |
 | Topics | {kept} for training; {dropped} more dropped, since they share text with held-out or dev topics |
 
 ## How to ask it
 
-Instruction and query are joined as `{pair}`, title and text of a passage as `{passage}`; leave out what is empty.
+Instruction and query are joined as `{pair}`, title and text of a passage as `{passage}`; leave out what is empty. No
+prompt is put before either. In training texts were cut after {query_tokens} tokens (queries with their instructions)
+and {passage_tokens} tokens (passages).
 
 ```python
 from sentence_transformers import SentenceTransformer
 model = SentenceTransformer("path/of/this/directory")
-query = model.encode("{example}")
+query = "sort a table"
+instruction = "Only answers that name an argument."
+asked = model.encode_query(f"{example}")
+found = model.encode_document(["A passage."])
+print(model.similarity(asked, found))
 ```
 
-## Dev split
+## On dev topics
+
+What was chosen was chosen on these; `foil evaluate` measures on held-out topics, which no choice has seen. In points.
+
+{validations}
 
 {curve}
-
+{drawings}
 ## Licence
 
-The weights derive from the base model and keep its licence. The licence of each training text is in the column
-`licence` of the snapshot's table `topics`; ask `SELECT licence, redistributable, count(*) FROM topics GROUP BY ALL`.
+The weights derive from the base model and keep its licence. They were trained on texts under these licences:
+
+{licences}
 """
 
+DRAWINGS = {"training.png": "Loss and dev measures over the steps", "curve.png": "What sensitivity costs"}
 
-def model_card(facts: Mapping[str, Any]) -> str:
-    """README.md for a published model; `facts` as in its foil.json."""
+
+def model_card(facts: Mapping[str, Any], drawings: Sequence[str]) -> str:
+    """README.md for a published model; `facts` as in its foil.json, `drawings` the names of PNG files beside it."""
     settings, template, data = facts["settings"], facts["template"], facts["data"]["train"]
+    encode, validation = settings["encode"], settings["validation"]
     return CARD.format(
         snapshot=facts["snapshot"],
         command=facts["command"] or "(called from Python)",
@@ -54,20 +69,32 @@ def model_card(facts: Mapping[str, Any]) -> str:
         steps=settings["schedule"]["steps"],
         topics=settings["schedule"]["topics_per_batch"],
         loss=facts["losses"][-1],
+        step=facts["step"],
+        chosen=f", the best by {validation['measure']}" if validation["keep"] == "best" else ", the last",
         blend=facts["blend"],
         kept=data["topics_kept"],
         dropped=data["topics_dropped"],
         pair=template["pair"],
         passage=template["passage"],
-        example=template["pair"].format(query="sort a table", instruction="Only answers that name an argument."),
-        curve=_table(facts["curve"]),
+        query_tokens=encode["query_tokens"] or encode["max_tokens"],
+        passage_tokens=encode["max_tokens"],
+        example=template["pair"],
+        validations=_table("step", facts["validations"]) or "Nothing was measured while it was trained.",
+        curve=_table("share", facts["curve"]) or "No other share of trained weights was measured.",
+        drawings="".join(f"\n![{DRAWINGS[name]}]({name})\n" for name in drawings),
+        licences="\n".join(f"- {words}: {count:,} topics" for words, count in facts["licences"].items()),
     )
 
 
-def _table(curve: list[dict[str, Any]]) -> str:
-    if not curve:
-        return "No blend was chosen, so nothing was measured."
-    names = list(curve[0]["means"])
-    rows = [["share", *names], ["---"] * (len(names) + 1)]
-    rows += [[f"{point['share']:g}", *(f"{point['means'][name]:.1f}" for name in names)] for point in curve]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+def _table(first: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """A table of `means` by the key `first`; empty where there are no rows."""
+    if not rows:
+        return ""
+    names = list(dict.fromkeys(name for row in rows for name in row["means"]))
+    cells = [[first, *names], ["---"] * (len(names) + 1)]
+    cells += [[f"{row[first]:g}", *(_points(row["means"].get(name)) for name in names)] for row in rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
+
+
+def _points(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"

@@ -1,7 +1,8 @@
 """What training leaves on disk: states to resume from, and the model. Safetensors and JSON only; nothing is unpickled.
 
-    out/checkpoints/step-00000100/   weights, AdamW's moments, state.json; removed once the model is there
-    out/model/                       what SentenceTransformer(path) loads, foil.json, README.md
+    out/checkpoints/step-00000100/       weights, AdamW's moments, state.json
+    out/checkpoints/dev-*/               numbers of the steps that were measured, and the weights of the best
+    out/model/                           what SentenceTransformer(path) loads, foil.json, README.md; then the above goes
 
 A directory is written beside its place, synced, and renamed into it, so one that bears its name is complete.
 """
@@ -25,6 +26,9 @@ from engine.errors import CorruptDataError, UsageError
 
 KEPT = 2
 """Checkpoints that stay; older ones are removed once a newer one is complete."""
+
+
+WEIGHTS = "weights.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ def save_state(folder: Path, state: State, model: nn.Module, optimiser: torch.op
     }
 
     def write(draft: Path) -> None:
-        save_file({name: value.contiguous() for name, value in weights(model).items()}, draft / "weights.safetensors")
+        save_weights(model, draft)
         save_file(moments, draft / "moments.safetensors")
         facts = {"step": state.step, "fingerprint": state.fingerprint, "losses": state.losses}
         (draft / "state.json").write_text(json.dumps(facts), encoding="utf-8")
@@ -79,7 +83,7 @@ def load_state(folder: Path, fingerprint: str, model: nn.Module, optimiser: torc
         return State(0, fingerprint, [])
     try:
         state = State(**json.loads((found[-1] / "state.json").read_text(encoding="utf-8")))
-        stored = load_file(found[-1] / "weights.safetensors")
+        stored = load_file(found[-1] / WEIGHTS)
         moments = load_file(found[-1] / "moments.safetensors")
     except (OSError, ValueError, TypeError, SafetensorError) as error:
         raise CorruptDataError(f"checkpoint {found[-1]} does not read ({error}); remove that directory") from error
@@ -89,8 +93,23 @@ def load_state(folder: Path, fingerprint: str, model: nn.Module, optimiser: torc
     parameters = dict(model.named_parameters())
     for key, value in moments.items():
         name, _, moment = key.rpartition("/")
-        optimiser.state[parameters[name]][moment] = value
+        place = parameters[name].device if value.ndim else value.device
+        optimiser.state[parameters[name]][moment] = value.to(place)
     return state
+
+
+def save_weights(model: nn.Module, folder: Path) -> None:
+    """Writes the parameters of a model into a folder that is there."""
+    save_file({name: value.contiguous() for name, value in weights(model).items()}, folder / WEIGHTS)
+
+
+def load_weights(folder: Path, model: nn.Module) -> None:
+    """Puts what `save_weights` wrote into a model; CorruptDataError if it does not read."""
+    try:
+        stored = load_file(folder / WEIGHTS)
+    except (OSError, SafetensorError) as error:
+        raise CorruptDataError(f"{folder / WEIGHTS} does not read ({error}); remove {folder}") from error
+    put_weights(model, stored)
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
@@ -113,6 +132,21 @@ def blend(base: Mapping[str, Tensor], trained: Mapping[str, Tensor], share: floa
 def write_json(path: Path, value: Any) -> None:
     """JSON that a person reads: indented, keys in the order given."""
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def put_json(path: Path, value: Any) -> None:
+    """The same, complete or not at all."""
+    put_text(path, json.dumps(value))
+
+
+def put_text(path: Path, text: str) -> None:
+    """Writes or replaces a file such that it is never seen half written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(text, encoding="utf-8")
+    _sync(draft)
+    draft.rename(path)
+    _sync(path.parent)
 
 
 def read_json(path: Path) -> Any:

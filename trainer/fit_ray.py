@@ -1,48 +1,99 @@
-"""The same training on a Ray Train worker pool: Ray places, joins (gloo) and restarts the workers.
+"""The same training on a Ray Train worker pool: Ray places, joins and restarts the workers, and measures beside them.
 
-Each worker runs `fit.train` on its slice of every batch; Ray Data and DDP stay out of it, so that a batch is the same
-whatever the number of workers. A restarted pool resumes from `out/checkpoints`, which all workers must reach.
-Price: every worker holds the whole model and the index of the view.
+    TorchTrainer: fit.learn in every worker, to the last step
+        report(validation=...) -> a Ray task measures the stored weights while training goes on
+    one more task: fit.train, which finds all steps done, chooses and publishes
+
+Each worker takes its slice of every batch; Ray Data and DDP stay out of it, so that a batch is the same whatever the
+number of workers. A restarted pool resumes from `out/checkpoints`, which all nodes must reach; Ray itself is only told
+the step. Price: every worker holds the whole model and the index of the view; measuring shares the workers' CPUs, or
+waits for a GPU of its own, at the latest until the workers are done.
 """
 
 from __future__ import annotations
 
+import json
+import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ray.train import FailureConfig, RunConfig, ScalingConfig
-from ray.train.torch import TorchConfig, TorchTrainer
+import ray
+import ray.train
+from ray.train import Checkpoint
+from ray.train.torch import TorchConfig
+from ray.train.v2.api.config import FailureConfig, RunConfig, ScalingConfig
 from ray.train.v2.api.exceptions import TrainingFailedError
+from ray.train.v2.api.validation_config import ValidationConfig, ValidationTaskConfig
+from ray.train.v2.torch.torch_trainer import TorchTrainer
 
 from datasets_out.training_view import TrainingView
 from engine.errors import RunFailedError
-from trainer.fit import Trained, fingerprint_of, read_trained, train
+from trainer.finish import Trained, fingerprint_of, read_trained
+from trainer.fit import learn, train, validation_of
 from trainer.settings import TrainSettings
-
-MAX_FAILURES = 2
-"""Restarts of the pool before a run is given up; Ray's own default is none."""
+from trainer.watch import NOBODY, Told
 
 
-def train_on_ray(settings: TrainSettings, view: TrainingView, out: Path, command: str = "") -> Trained:
-    """`fit.train` over `settings.workers` workers of one CPU each, on the Ray that this process is connected to.
+def train_on_ray(
+    settings: TrainSettings, view: TrainingView, out: Path, command: str = "", told: Told = NOBODY
+) -> Trained:
+    """`fit.train` over `settings.workers` workers, each of one CPU or one GPU, on the Ray of this process.
 
-    Raises RunFailedError with the first worker's error if the pool failed more often than MAX_FAILURES.
+    Raises RunFailedError with the first worker's error if the pool failed more often than `settings.max_failures`.
     """
+    out, fingerprint = out.resolve(), fingerprint_of(settings, view.digest)
+    if (out / "model").exists():
+        return read_trained(out, fingerprint)
+    if not ray.is_initialized():
+        ray.init()
+    gpu = _use_gpu(settings)
+    run: dict[str, Any] = {"settings": settings, "view": view, "out": out}
     trainer = TorchTrainer(
         _work,
-        train_loop_config={"settings": settings, "view": view, "out": out.resolve(), "command": command},
-        torch_config=TorchConfig(backend="gloo"),
-        scaling_config=ScalingConfig(num_workers=settings.workers, use_gpu=False),
+        train_loop_config={**run, "told": told},
+        torch_config=TorchConfig(backend="cpu:gloo,cuda:nccl" if gpu else "gloo"),
+        scaling_config=ScalingConfig(num_workers=settings.workers, use_gpu=gpu),
         run_config=RunConfig(
-            storage_path=str(out.resolve() / "ray"), failure_config=FailureConfig(max_failures=MAX_FAILURES)
+            storage_path=str(out / "ray"), failure_config=FailureConfig(max_failures=settings.max_failures)
         ),
+        validation_config=ValidationConfig(partial(_measure, **run), ray_remote_kwargs=_beside(gpu)),
     )
     try:
         trainer.fit()
     except TrainingFailedError as error:
         raise RunFailedError(f"training on {settings.workers} Ray workers failed: {error}") from error
-    return read_trained(out, fingerprint_of(settings, view))
+    task: Any = ray.remote(num_cpus=1, num_gpus=int(gpu))(train)
+    ray.get(task.remote(settings, view, out, command, told))
+    return read_trained(out, fingerprint)
+
+
+def _use_gpu(settings: TrainSettings) -> bool:
+    if settings.use_gpu is None:
+        there = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        return bool(there.get("GPU", 0) >= settings.workers)
+    return settings.use_gpu
+
+
+def _beside(gpu: bool) -> dict[str, Any]:
+    """What a measurement asks of Ray: it must not wait for CPUs that the workers hold until they are done."""
+    return {"num_gpus": 1} if gpu else {"num_cpus": 0}
 
 
 def _work(arguments: dict[str, Any]) -> None:
-    train(**arguments)
+    learn(**arguments, hand_over=_hand_over)
+
+
+def _hand_over(step: int, wanted: bool) -> None:
+    """Has Ray measure the weights of this step; all workers call it. What Ray stores is a note of the step."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "step.json").write_text(json.dumps(step), encoding="utf-8")
+        ray.train.report(
+            {"step": step},
+            checkpoint=Checkpoint.from_directory(folder) if wanted else None,
+            validation=ValidationTaskConfig(fn_kwargs={"step": step}) if wanted else False,
+        )
+
+
+def _measure(_: Checkpoint, *, settings: TrainSettings, view: TrainingView, out: Path, step: int) -> dict[str, float]:
+    return validation_of(settings, view, out).measure_stored(step).means
