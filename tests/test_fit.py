@@ -1,10 +1,6 @@
 """Training: it learns, resumes exactly, and leaves what sentence-transformers loads."""
 
 import json
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -125,29 +121,6 @@ def test_a_stopped_run_resumes_to_the_very_same_weights(tiny, view, tmp_path, at
     losses, resumed = fitted(settings, view, tmp_path / "stopped")
     assert losses == straight_losses
     assert all(torch.equal(value, straight[name]) for name, value in resumed.items())
-
-
-def test_a_run_killed_at_any_moment_resumes_to_the_very_same_weights(tiny, view, tmp_path):
-    script = f"""
-import sys; sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parent.parent)]!r}
-import os, signal
-from pathlib import Path
-from test_fit import *
-from datasets_out.snapshot import load_snapshot
-from datasets_out.training_view import SplitSettings, TrainingView
-view = open_view(Path({str(tmp_path / "world")!r}), heldout_share=0.2, dev_share=0.2)
-def die(progress):
-    if progress.step == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-fitted(settings_for(Path({str(tiny)!r})), view, Path({str(tmp_path / "killed")!r}), on_step=die)
-"""
-    out = commit(tmp_path / "world", [topic(number) for number in range(60)])
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    same = open_view(out, heldout_share=0.2, dev_share=0.2)
-    assert (
-        fitted(settings_for(tiny), same, tmp_path / "killed")[0] == fitted(settings_for(tiny), view, tmp_path / "s")[0]
-    )
 
 
 def test_an_unfinished_checkpoint_is_never_loaded(tiny, tmp_path):

@@ -85,7 +85,7 @@ def best_allowed(found: Sequence[Mapping[str, float]], plain_loss_allowed: float
 
 
 def draw(points: Sequence[Point], chosen: float, path: Path) -> None:
-    """The trade-off as a PNG: plain nDCG lost (x) against both-views pair accuracy (y), one dot a blend, `chosen` red."""
+    """The trade-off as a PNG: plain nDCG gained (x) against both-views accuracy (y), a dot a blend, `chosen` red."""
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
     base = points[0].means["plain_ndcg"]
