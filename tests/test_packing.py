@@ -72,7 +72,7 @@ def spread(groups):
 
 
 @pytest.mark.parametrize("name", DECODERS)
-@settings(deadline=None, max_examples=14)
+@settings(deadline=None, max_examples=8)
 @given(groups=GROUPS.filter(len), attention=st.sampled_from(["sdpa", "eager"]))
 def test_states_and_gradients_are_those_of_the_texts_one_by_one(name, attention, groups):
     model = decoder(name, attention)
@@ -97,6 +97,7 @@ def test_a_text_that_another_begins_with_keeps_a_token_of_its_own():
     assert batch.segments[0, :4].tolist() == [0, 1, 2, 2]
 
 
+@settings(deadline=None, max_examples=40)
 @given(groups=GROUPS, strip_tokens=st.integers(1, 60), batch_tokens=st.integers(1, 200))
 def test_every_text_is_packed_once_and_budgets_hold(groups, strip_tokens, batch_tokens):
     texts, keys = spread(groups)
