@@ -76,8 +76,10 @@ def finish(learnt: Learnt, settings: TrainSettings, view: TrainingView, out: Pat
 
 
 def fingerprint_of(settings: TrainSettings, digest: str) -> str:
-    """Equal for runs that make the same model: settings (but not those of the workers) and the data's digest."""
-    choices = settings.model_dump(mode="json", exclude={"workers", "use_gpu", "max_failures", "checkpoint_steps"})
+    """Equal for runs that make the same model: settings (but not where it is made) and the data's digest."""
+    choices = settings.model_dump(
+        mode="json", exclude={"workers": True, "max_failures": True, "checkpoint_steps": True, "model": {"device"}}
+    )
     return sha256_hex(canonical_json([choices, digest]))
 
 

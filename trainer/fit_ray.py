@@ -38,7 +38,7 @@ from trainer.watch import NOBODY, Told
 def train_on_ray(
     settings: TrainSettings, view: TrainingView, out: Path, command: str = "", told: Told = NOBODY
 ) -> Trained:
-    """`fit.train` over `settings.workers` workers, each of one CPU or one GPU, on the Ray of this process.
+    """`fit.train` over `settings.workers` workers, of a CPU or a GPU each, on the Ray of this process or a new one.
 
     Raises RunFailedError with the first worker's error if the pool failed more often than `settings.max_failures`.
     """
@@ -48,6 +48,8 @@ def train_on_ray(
     if not ray.is_initialized():
         ray.init()
     gpu = _use_gpu(settings)
+    place = {"device": "cuda" if gpu else "cpu"}
+    settings = settings.model_copy(update={"model": settings.model.model_copy(update=place)})
     run: dict[str, Any] = {"settings": settings, "view": view, "out": out}
     trainer = TorchTrainer(
         _work,
@@ -69,10 +71,10 @@ def train_on_ray(
 
 
 def _use_gpu(settings: TrainSettings) -> bool:
-    if settings.use_gpu is None:
-        there = ray.cluster_resources()  # type: ignore[no-untyped-call]
-        return bool(there.get("GPU", 0) >= settings.workers)
-    return settings.use_gpu
+    if settings.model.device != "auto":
+        return settings.model.device == "cuda"
+    there = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    return bool(there.get("GPU", 0) >= settings.workers)
 
 
 def _beside(gpu: bool) -> dict[str, Any]:

@@ -131,8 +131,11 @@ class TrainSettings(Settings):
     validation: ValidationSettings = ValidationSettings()
     gradient_cache: bool = Field(default=False, description="memory of one micro-batch for one more forward pass")
     checkpoint_steps: int = Field(default=100, ge=1, description="steps between two checkpoints")
-    workers: int = Field(default=0, ge=0, description="Ray Train workers; 0 = in this process")
-    use_gpu: bool | None = Field(default=None, description="a GPU a worker; none = where Ray has as many as workers")
+    workers: int = Field(
+        default=0,
+        ge=0,
+        description="Ray Train workers, 0 = in this process; of a GPU each where Ray has as many, or by `model.device`",
+    )
     max_failures: int = Field(default=2, ge=-1, description="restarts of the Ray workers; -1 = no end of them")
 
 
