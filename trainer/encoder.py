@@ -3,7 +3,8 @@
 The model *is* a SentenceTransformer: its own pooling and normalisation are trained through, and what is saved is what
 `SentenceTransformer(path)` loads. Texts are sorted by length and cut into micro-batches of equal padded tokens, so that
 little of a batch is padding; a micro-batch is the unit of work, of dropout's random numbers and of the gradient cache.
-With a causal decoder's last token, pairs that begin alike are packed behind their beginning (`trainer.packing`).
+With a causal decoder's last token, pairs that begin alike are packed behind their beginning (`trainer.packing`). With
+cross-attention an instruction and its query are encoded apart, and their tokens meet after that.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 from torch import Tensor, nn
 
+from trainer.cross_attention import CrossAttention
 from trainer.fusion import Template, template_named
-from trainer.loading import backbone_of, load_model
+from trainer.loading import backbone_of, load_model, save_model
 from trainer.model_settings import ModelSettings
 from trainer.packing import LENGTH_STEP, PackedBatch, check_packable, is_causal, last_states, micro_batches, pack
 from trainer.settings import EncodeSettings, TrainSettings
-from trainer.two_encoders import sides
+from trainer.two_encoders import join, sides
 
 Pair = tuple[str, str]
 """(instruction, query), with "" for no instruction."""
@@ -42,8 +44,22 @@ class MicroBatch:
     side: int = 0
 
 
-Work = MicroBatch | PackedBatch
+@dataclass(frozen=True, slots=True)
+class ApartBatch:
+    """Pairs whose parts are encoded apart: of each row the `instruction` and `query` [n] among the texts of a part."""
 
+    rows: Tensor
+    instruction: Tensor
+    query: Tensor
+    instructions: dict[str, Tensor]
+    queries: dict[str, Tensor]
+
+
+Work = MicroBatch | PackedBatch | ApartBatch
+
+
+ATTENTION = "cross_attention"
+"""Where a saved model keeps what is not sentence-transformers'."""
 
 STRIP_TEXTS = 8
 """A strip of packed texts is as long as so many of the longest: attention over it grows with its square."""
@@ -55,9 +71,15 @@ class Encoder(nn.Module):
     `tokens` counts those of all texts that were made ready, without padding.
     """
 
-    def __init__(self, model: SentenceTransformer, template: Template, settings: EncodeSettings) -> None:
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        template: Template,
+        settings: EncodeSettings,
+        attention: CrossAttention | None = None,
+    ) -> None:
         super().__init__()
-        self.model, self.template, self.settings = model, template, settings
+        self.model, self.template, self.settings, self.attention = model, template, settings, attention
         self._sides = sides(model)
         self._packs = settings.shared_prefix and _takes_last_token(self._sides[0])
         self.tokens = 0
@@ -71,6 +93,8 @@ class Encoder(nn.Module):
         """All the work for a table of vectors: the passages in their order, then the pairs."""
         own = self.settings
         texts = self._tokens(1, passages, own.max_tokens)
+        if self.attention:
+            return [*self._padded(1, texts, 0), *self._apart(pairs, len(texts))]
         fused = self._tokens(0, [self.template.fuse(*pair) for pair in pairs], own.query_tokens or own.max_tokens)
         if self._packs:
             return [*self._padded(1, texts, 0), *self._packed(fused, pairs, len(texts))]
@@ -80,13 +104,13 @@ class Encoder(nn.Module):
 
     def forward(self, batch: Work) -> Tensor:
         """The unit vectors of one micro-batch in float32, [n, D]; with gradients where these are enabled."""
-        device = self.device
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
             if isinstance(batch, PackedBatch):
                 vectors = last_states(backbone_of(self._sides[0]), batch)
+            elif isinstance(batch, ApartBatch):
+                vectors = self._attend(batch)
             else:
-                features = {name: values.to(device, non_blocking=True) for name, values in batch.features.items()}
-                vectors = self._sides[batch.side](features)["sentence_embedding"]
+                vectors = self._sides[batch.side](self._here(batch.features))["sentence_embedding"]
         return nn.functional.normalize(vectors.float(), dim=1)
 
     def encode(self, passages: Sequence[str], pairs: Sequence[Pair]) -> Tensor:
@@ -103,13 +127,44 @@ class Encoder(nn.Module):
         self.tokens += sum(map(len, found))
         return found
 
+    def _attend(self, batch: ApartBatch) -> Tensor:
+        """Cross-attention of each row's instruction with its query, over the states of their tokens, [n, D]."""
+        assert self.attention is not None
+        parts = []
+        for features, row in ((batch.instructions, batch.instruction), (batch.queries, batch.query)):
+            here, at = self._here(features), row.to(self.device)
+            states = self._sides[0][0](here)["token_embeddings"]
+            parts += [states[at], here["attention_mask"][at]]
+        parts[1] = parts[1] * (batch.instruction > 0).to(self.device)[:, None]
+        vectors: Tensor = self.attention(*parts)
+        return vectors
+
+    def _here(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {name: values.to(self.device, non_blocking=True) for name, values in features.items()}
+
     def _padded(self, side: int, tokens: list[list[int]], start: int) -> Iterator[MicroBatch]:
         """Texts of like length together, padded; their rows begin at `start`."""
-        pad = self._sides[side].tokenizer.pad
         for chunk in micro_batches([len(ids) for ids in tokens], self.settings.micro_batch_tokens):
-            ids = {"input_ids": [tokens[row] for row in chunk]}
-            features = dict(pad(ids, pad_to_multiple_of=LENGTH_STEP, return_tensors="pt"))
-            yield MicroBatch(torch.tensor(chunk) + start, features, side)
+            yield MicroBatch(torch.tensor(chunk) + start, self._pad(side, [tokens[row] for row in chunk]), side)
+
+    def _pad(self, side: int, tokens: list[list[int]]) -> dict[str, Tensor]:
+        tokenizer = self._sides[side].tokenizer
+        return dict(tokenizer.pad({"input_ids": tokens}, pad_to_multiple_of=LENGTH_STEP, return_tensors="pt"))
+
+    def _apart(self, pairs: Sequence[Pair], start: int) -> Iterator[ApartBatch]:
+        """Pairs with the texts of their parts, each part once a batch; the first instruction is the empty one."""
+        most = self.settings.query_tokens or self.settings.max_tokens
+        lengths = [len(ids) for ids in self._tokens(0, [self.template.fuse(*pair) for pair in pairs], 2 * most)]
+        for chunk in micro_batches(lengths, self.settings.micro_batch_tokens):
+            instructions = {text: at for at, text in enumerate(dict.fromkeys(["", *(pairs[row][0] for row in chunk)]))}
+            queries = {text: at for at, text in enumerate(dict.fromkeys(pairs[row][1] for row in chunk))}
+            yield ApartBatch(
+                torch.tensor(chunk) + start,
+                torch.tensor([instructions[pairs[row][0]] for row in chunk]),
+                torch.tensor([queries[pairs[row][1]] for row in chunk]),
+                self._pad(0, self._tokens(0, list(instructions), most)),
+                self._pad(0, self._tokens(0, list(queries), most)),
+            )
 
     def _packed(self, tokens: list[list[int]], pairs: Sequence[Pair], start: int) -> Iterator[PackedBatch]:
         """Pairs that begin with the same instruction (or query, by the template) behind it once."""
@@ -122,8 +177,37 @@ class Encoder(nn.Module):
 def load_encoder(
     name: str | Path, template: Template, settings: EncodeSettings, model: ModelSettings | None = None
 ) -> Encoder:
-    """The model in a local directory or of that hub name, in evaluation mode."""
-    return Encoder(load_model(name, model or ModelSettings()), template, settings).eval()
+    """The model in a local directory or of that hub name, in evaluation mode; saved cross-attention comes along.
+
+    Raises UsageError where there is no such model, or where it cannot be as the settings ask.
+    """
+    wanted = model or ModelSettings()
+    loaded = load_model(name, wanted)
+    if wanted.encoders == "separate" and sides(loaded)[0] is loaded:
+        loaded = join(loaded, load_model(name, wanted)).eval()
+    saved, attention = Path(name) / ATTENTION, None
+    if saved.is_dir():
+        attention = CrossAttention.load(saved)
+    elif wanted.cross_attention:
+        query = sides(loaded)[0]
+        last = any(isinstance(module, Pooling) and module.pooling_mode == "lasttoken" for module in query.children())
+        attention = CrossAttention(
+            backbone_of(query).config.hidden_size,
+            wanted.cross_attention.direction,
+            wanted.cross_attention.residual,
+            "last" if last else "mean",
+        )
+    return Encoder(loaded, template, settings, attention.to(loaded.device) if attention else None).eval()
+
+
+def save_encoder(encoder: Encoder, path: Path) -> None:
+    """Writes a directory that `load_encoder` and SentenceTransformer(path) load, LoRA merged in.
+
+    What cross-attention adds lies in a directory of its own, which SentenceTransformer does not read.
+    """
+    save_model(encoder.model, path)
+    if encoder.attention:
+        encoder.attention.save(path / ATTENTION)
 
 
 def starting_encoder(settings: TrainSettings, *, adapters: bool = True) -> Encoder:

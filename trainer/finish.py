@@ -21,9 +21,8 @@ from engine.ids import canonical_json, sha256_hex
 from trainer.blend import Point, beginning, choose, draw, measure_blends
 from trainer.card import DRAWINGS, model_card
 from trainer.checkpoint import blend, publish, put_weights, read_json, weights, write_json
-from trainer.encoder import Encoder
+from trainer.encoder import Encoder, save_encoder
 from trainer.fusion import template_named
-from trainer.loading import save_model
 from trainer.logs import draw_training, read_rows
 from trainer.settings import TrainSettings
 from trainer.validation import Measured, Validation, measure
@@ -114,7 +113,7 @@ def _publish(
 ) -> None:
     def write(draft: Path) -> None:
         encoder.model.prompts = dict.fromkeys(("query", "document"), "")
-        save_model(encoder.model, draft)
+        save_encoder(encoder, draft)
         write_json(draft / "foil.json", facts)
         draw_training(read_rows(out / "logs" / "train.csv"), results, facts["step"], draft / "training.png")
         if curve and all({"plain_ndcg", "both_views"} <= set(point.means) for point in curve):

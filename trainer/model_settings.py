@@ -24,8 +24,24 @@ class LoraSettings(Settings):
     )
 
 
+class AttentionSettings(Settings):
+    """InF-Embed's cross-attention between instruction and query, encoded apart; see `trainer.cross_attention`."""
+
+    direction: Literal["instruction_queries", "query_queries"] = Field(
+        default="instruction_queries", description="whose tokens ask, and are pooled over; the first is eq. 4"
+    )
+    residual: bool = Field(default=True, description="the query's own vector is added")
+
+
 class ModelSettings(Settings):
     """What becomes of the base model when it is loaded for training."""
+
+    encoders: Literal["shared", "separate"] = Field(
+        default="shared", description="separate = queries and passages each learn their own copy of the base"
+    )
+    cross_attention: AttentionSettings | None = Field(
+        default=None, description="none = instruction and query are one text, joined by `train.template`"
+    )
 
     pooling: Literal["cls", "mean", "last"] | None = Field(
         default=None, description="none = the saved model's own; for bare weights mean, or last for a causal decoder"
