@@ -364,8 +364,9 @@ def test_whatever_the_topics_no_mined_row_is_poisoned(topics, choices):
     pool = Pool(topics, choices.split)
     found = Miner(pool, open_bm25, choices, never)(topics)
     relevant = {
-        (text_key("query", i.query), text_key("passage", p.text))
+        (whose, text_key("passage", p.text))
         for one in topics for i in one.intents for p in one.passages
+        for whose in (text_key("query", i.query), one.seed_id)
         if any((j.intent_id, j.passage_id) == (i.id, p.id) and j.relevance > 0 for j in one.judgments)
     }  # fmt: skip
     home = {}
@@ -380,21 +381,25 @@ def test_whatever_the_topics_no_mined_row_is_poisoned(topics, choices):
         for m in mined:
             intent, key = intents[m.intent_id], text_key("passage", m.candidate.passage.text)
             assert intent.role in choices.roles
-            assert all((text_key("query", i.query), key) not in relevant for i in one.intents)
+            asked = {one.seed_id, *(text_key("query", i.query) for i in one.intents)}
+            assert not any((whose, key) in relevant for whose in asked)
             assert key not in {text_key("passage", p.text) for p in one.passages}
             assert home[key] == pool.split_of(one)
             assert choices.skip < m.rank <= choices.depth
-            index = Bm25Index(bodies(pool.shelves[pool.split_of(one)]))
-            scores = index.scores(words_of([intent.query])[0])
-            at = pool.shelves[pool.split_of(one)].position
-            wanted = {j.passage_id for j in one.judgments if j.intent_id == intent.id and j.relevance > 0}
-            lowest = min(float(scores[at(p)]) for p in one.passages if p.id in wanted)
-            assert m.positive == lowest
-            assert (
-                float(scores[at(m.candidate.passage)])
-                == m.score
-                <= min(choices.max_relative * lowest, lowest - choices.min_gap)
-            )
+            shelf = pool.shelves[pool.split_of(one)]
+            index = Bm25Index(bodies(shelf))
+            for other in one.intents:
+                wanted = {j.passage_id for j in one.judgments if j.intent_id == other.id and j.relevance > 0}
+                places = [shelf.position(p) for p in one.passages if p.id in wanted]
+                scores = index.scores(words_of([other.query])[0])
+                scores = np.zeros(len(shelf.candidates)) if scores is None else scores
+                if not places or None in places:
+                    assert other != intent
+                    continue
+                score = float(scores[shelf.position(m.candidate.passage)])
+                lowest = min(float(scores[place]) for place in places)
+                assert score <= min(choices.max_relative * lowest, lowest - choices.min_gap)
+                assert other != intent or (m.score, m.positive) == (score, lowest)
         carried = with_mined(one, mined, "bm25")
         assert carried.judgments[: len(one.judgments)] == one.judgments
         assert {(j.intent_id, j.passage_id) for j in carried.judgments[len(one.judgments) :]} == {
@@ -580,6 +585,18 @@ def test_nothing_to_mine_for_is_a_run_all_the_same(tmp_path):
     assert written.counts == {}
     assert topics_in(tmp_path / "mined") == topics_in(out)
     assert verify(tmp_path / "mined") == []
+
+
+def test_a_run_that_is_not_finished_can_be_mined_as_far_as_it_is(tmp_path):
+    log = CommitLog(tmp_path / "run")
+    log.open("f" * 64, {})
+    for partition in (0, 2):
+        log.commit(partition, [topic(number) for number in range(partition * 8, partition * 8 + 8)], {"index": "d1"})
+    mine(tmp_path / "run", tmp_path / "mined")
+    assert [one.id for one in topics_in(tmp_path / "mined")] == [topic(n).id for n in (*range(8), *range(16, 24))]
+    assert verify(tmp_path / "mined") == []
+    entries = CommitLog(tmp_path / "mined").entries()
+    assert [(entry.partition, entry.facts["index"]) for entry in entries] == [(0, "d1"), (1, "d1")]
 
 
 def test_write_mined_holds_what_mining_found_nothing_for(world, tmp_path):
