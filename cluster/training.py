@@ -70,7 +70,8 @@ def _done(job: Job, settings: TrainSettings) -> Trained | None:
 def _train(job: Job, settings: TrainSettings, command: str) -> Trained:
     view = _pinned(job)
     _tell_view(view)
-    told = Told(partial(_tell_step, steps=settings.schedule.steps), _tell_measured)
+    steps = settings.schedule.over(len(view.partitions("train"))).steps
+    told = Told(partial(_tell_step, steps=steps), _tell_measured)
     if settings.workers:
         from trainer.fit_ray import train_on_ray
 

@@ -51,7 +51,7 @@ class Trained:
 def finish(learnt: Learnt, settings: TrainSettings, view: TrainingView, out: Path, command: str) -> None:
     """Chooses and publishes `out/model`; the encoder is left with its weights."""
     results = learnt.watch.close()
-    step = settings.schedule.steps
+    step = len(learnt.losses)
     if settings.validation.keep == "best":
         step = learnt.validation.best(results) or 0
         learnt.validation.load(step, learnt.encoder)

@@ -86,7 +86,7 @@ def fit(
 
     `on_weights` is called where it begins or resumes, and like `on_step` after each step, before its checkpoint.
     """
-    plan = settings.schedule
+    plan = settings.schedule.over(len(view.partitions("train")))
     freeze(encoder.train(), settings.retention)
     optimiser = make_optimiser(encoder, plan)
     state = load_state(checkpoints, fingerprint_of(settings, view.digest), encoder, optimiser)

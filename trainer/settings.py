@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from datasets_out.training_view import CACHED_PARTITIONS, SplitSettings
 from engine.settings import Settings
 from trainer.model_settings import ModelSettings
+from trainer.presets import PRESETS, Preset, under
 
 Block = Literal["P", "I", "IQ", "Q"]
 Measure = Literal["both_views", "net", "should_fall", "instructed_ndcg"]
@@ -66,6 +67,7 @@ class ScheduleSettings(Settings):
     """AdamW and its learning rate over the steps."""
 
     steps: int = Field(default=60, ge=1, description="batches in all")
+    epochs: int | None = Field(default=None, ge=1, description="in place of steps: passes over the topics")
     topics: int | None = Field(default=None, ge=1, description="train on the first so many topics; all if absent")
     topics_per_batch: int = Field(default=24, ge=1, description="over all workers")
     learning_rate: float = Field(default=1e-4, gt=0, description="at its peak")
@@ -75,6 +77,13 @@ class ScheduleSettings(Settings):
     clip_norm: float = Field(default=1.0, gt=0, description="norm to which gradients are cut")
     seed: int = Field(default=0, ge=0, description="of the order of topics")
     window_partitions: int = Field(default=32, ge=1, le=CACHED_PARTITIONS, description="partitions shuffled together")
+
+    def over(self, topics: int) -> ScheduleSettings:
+        """The same with the number of steps that its epochs take over so many topics."""
+        if self.epochs is None:
+            return self
+        used = min(topics, self.topics or topics)
+        return self.model_copy(update={"steps": max(1, self.epochs * (used // self.topics_per_batch)), "epochs": None})
 
 
 class RetentionSettings(Settings):
@@ -114,8 +123,9 @@ class ValidationSettings(Settings):
 
 
 class TrainSettings(Settings):
-    """One training run."""
+    """One training run; what a preset says holds where nothing else is said."""
 
+    preset: Preset | None = Field(default=None, description="a published system's choices; see docs/trainers.md")
     base: Path | str | None = Field(
         default=None, description="directory or hub name of the model to start from; none = packaged MiniLM"
     )
@@ -137,6 +147,13 @@ class TrainSettings(Settings):
         description="Ray Train workers, 0 = in this process; of a GPU each where Ray has as many, or by `model.device`",
     )
     max_failures: int = Field(default=2, ge=-1, description="restarts of the Ray workers; -1 = no end of them")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_preset(cls, said: Any) -> Any:
+        if not isinstance(said, dict) or said.get("preset") not in PRESETS:
+            return said
+        return under(said, PRESETS[said["preset"]])
 
 
 class RerankSettings(Settings):
