@@ -67,6 +67,8 @@ def under(said: Mapping[str, Any], preset: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(preset)
     for name, value in said.items():
         below = merged.get(name)
-        both = isinstance(value, Mapping) and isinstance(below, Mapping)
-        merged[name] = under(value, below) if both else value
+        if isinstance(value, Mapping) and isinstance(below, Mapping):
+            merged[name] = under(value, below)
+        else:
+            merged[name] = value
     return merged
