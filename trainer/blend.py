@@ -101,5 +101,5 @@ def draw(points: Sequence[Point], chosen: float, path: Path) -> None:
     axes.margins(0.12)
     axes.set_xlabel("plain nDCG@10 against the base model (points, dev split)")
     axes.set_ylabel("both-views pair accuracy (%, dev split)")
-    axes.set_title("What sensitivity costs; labels: share of the trained weights, red: published")
+    axes.set_title("Labels: share of the trained weights; red: published", fontsize="medium")
     figure.savefig(path, dpi=120)

@@ -50,7 +50,8 @@ What was chosen was chosen on these; `foil evaluate` measures on held-out topics
 {drawings}
 ## Licence
 
-The weights derive from the base model and keep its licence. They were trained on texts under these licences:
+The weights derive from the base model and keep its licence. The snapshot's topics, of which it saw those for training,
+are under these licences:
 
 {licences}
 """

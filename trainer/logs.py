@@ -102,7 +102,7 @@ def draw_training(rows: Sequence[Row], results: Sequence[Measured], kept: int, p
     figure = Figure(figsize=(8, 8 if results else 3), layout="constrained")
     panels = figure.subplots(3 if results else 1, 1, sharex=True, squeeze=False)[:, 0]
     steps, losses = [row.step for row in rows], [row.loss for row in rows]
-    width = max(1, len(rows) // 20)
+    width = max(5, len(rows) // 20)
     panels[0].plot(steps, losses, color="tab:blue", alpha=0.3, linewidth=0.8, label="loss")
     panels[0].plot(steps, running_mean(losses, width), color="tab:blue", label=f"mean of {width} steps")
     panels[0].set_ylabel("loss")
