@@ -19,6 +19,7 @@ from cluster.job import OPTIONAL, REQUIRED
 from engine.limits import Limits, RuntimeSettings
 from engine.settings import Settings
 from prompts.recipes.catalog import RECIPES
+from trainer.mining import MineSettings
 from trainer.settings import EvaluateSettings, TrainSettings
 from validators.catalog import DEFAULT_VALIDATORS, VALIDATORS
 
@@ -42,6 +43,7 @@ def page() -> str:
             parts.append(_table(f"`{section}`, kind: {kind}", settings))
     plain = {"limits": Limits, "runtime": RuntimeSettings, "train": TrainSettings, "evaluate": EvaluateSettings}
     parts += [_table(f"`{section}`", settings) for section, settings in plain.items()]
+    parts.append(_table("`foil mine OUT INTO --set KEY=VALUE`", MineSettings))
     return "\n".join(parts)
 
 
@@ -51,21 +53,22 @@ def _table(title: str, settings: type[Settings]) -> str:
     return "\n".join([f"## {title}", "", summary, "", "| key | default | meaning |", "|---|---|---|", *rows, ""])
 
 
-def _rows(settings: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str]]:
+def _rows(settings: type[BaseModel], prefix: str, given: object = None) -> Iterator[tuple[str, str, str]]:
+    """`given`: the instance that is the default of the whole section, where there is one."""
     for name, field in settings.model_fields.items():
         if name == "kind":
             continue
-        inner = field.annotation
+        inner, default = field.annotation, getattr(given, name, field.default)
         if isinstance(inner, type) and issubclass(inner, BaseModel):
-            yield from _rows(inner, f"{prefix}{name}.")
+            yield from _rows(inner, f"{prefix}{name}.", default)
         else:
-            yield f"{prefix}{name}", _default(field), (field.description or "").rstrip(".").replace("|", "\\|")
+            yield f"{prefix}{name}", _default(field, default), (field.description or "").rstrip(".").replace("|", "\\|")
 
 
-def _default(field: Any) -> str:
-    if field.default is PydanticUndefined:
+def _default(field: Any, default: Any) -> str:
+    if default is PydanticUndefined:
         return "required" if field.default_factory is None else "none"
-    value = list(field.default) if isinstance(field.default, tuple) else field.default
+    value = list(default) if isinstance(default, tuple) else default
     shown = "none" if value in (None, "") else str(value).replace("|", "\\|")
     return shown if len(shown) <= 80 else shown[:77] + "..."
 
