@@ -13,6 +13,7 @@ waits for a GPU of its own, at the latest until the workers are done.
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -46,7 +47,7 @@ def train_on_ray(
     if (out / "model").exists():
         return read_trained(out, fingerprint)
     if not ray.is_initialized():
-        ray.init()
+        _start(settings.workers)
     gpu = _use_gpu(settings)
     place = {"device": "cuda" if gpu else "cpu"}
     settings = settings.model_copy(update={"model": settings.model.model_copy(update=place)})
@@ -68,6 +69,13 @@ def train_on_ray(
     task: Any = ray.remote(num_cpus=1, num_gpus=int(gpu))(train)
     ray.get(task.remote(settings, view, out, command, told))
     return read_trained(out, fingerprint)
+
+
+def _start(workers: int) -> None:
+    """Joins the cluster at RAY_ADDRESS, or starts one here that holds the workers."""
+    address = os.environ.get("RAY_ADDRESS", "") or "local"
+    size: dict[str, Any] = {"num_cpus": workers, "include_dashboard": False} if address == "local" else {}
+    ray.init(address=address, **size)
 
 
 def _use_gpu(settings: TrainSettings) -> bool:
