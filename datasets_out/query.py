@@ -45,6 +45,17 @@ _KILL_AFTER_S = 2.0
 _MESSAGE_CHARS = 8000  # less than a pipe holds, so that writing it never waits for the reader
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _KEPT_ENVIRONMENT = ("LD_LIBRARY_PATH", "PATH", "TZ")
+# pyarrow.dataset loads pandas wherever it is installed, for nothing here: that would be half of the start.
+_CHILD = """
+import sys
+class NoPandas:
+    def find_spec(name, *_):
+        if name == "pandas":
+            raise ImportError(name)
+sys.meta_path.insert(0, NoPandas)
+from datasets_out.query import main
+main()
+"""
 _CHILD_ENVIRONMENT = {
     "PYTHONPATH": str(_REPOSITORY),
     "ARROW_DEFAULT_MEMORY_POOL": "system",
@@ -89,7 +100,7 @@ def run_sql(
     limits = {"timeout_s": timeout_s, "memory_bytes": memory_bytes}
     environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
     with subprocess.Popen(
-        [sys.executable, "-P", "-m", "datasets_out.query"],
+        [sys.executable, "-P", "-c", _CHILD],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -264,7 +275,3 @@ def _explain(error: Exception, request: Mapping[str, Any]) -> FoilError:
         first, _, place = text.partition("\n\n")
         return UsageError(f"{first.splitlines()[0]} The views are {', '.join(VIEWS)}.\n\n{place}")
     return UsageError(text)
-
-
-if __name__ == "__main__":
-    main()
