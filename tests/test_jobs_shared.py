@@ -1,19 +1,19 @@
-"""The same job over private real corpora, from a job file to counted rows: `foil run` and what became of every seed."""
+"""The same job over private real corpora, from a job file to counted rows: what `foil run` does with every seed."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from test_published import TABLES, matrix
 
+from cluster.job import load_job
+from cluster.running import start
+from datasets_out.commits import CommitLog
 from datasets_out.mixes import accepted
 from datasets_out.snapshot import load_snapshot
+from engine.progress import status
 
-REPO = Path(__file__).resolve().parent.parent
 CORPORA = {
     "msmarco": "{kind: msmarco, path: DATA/msmarco/rows_dl.jsonl}",
     "leetcode": "{kind: leetcode, path: DATA/leetcode}",
@@ -30,18 +30,16 @@ KNOWN_REASONS = {"one_block", "no_contrast", "near_duplicate", "duplicate", "sam
 def run_job(
     folder: Path, data: Path, seeds: str, validators: str = "", *, limit: int | None = None, recipe: str = "verifiable"
 ) -> dict:
-    """What `foil status` says after `foil run` over these seeds, by rule alone; kept beside the data it speaks of."""
-    job = folder / "job.yaml"
+    """What `foil status` says after a run over these seeds, by rule alone; kept beside the data it speaks of."""
+    job, out = folder / "job.yaml", folder / "out"
     rule = "{kind: rule_writer}"
     job.write_text(
         f"seeds: {seeds.replace('DATA', str(data))}\nrecipe: {{kind: {recipe}}}\n"
-        f"models: {{writer: {rule}, judge: {rule}}}\nout: {folder / 'out'}\n{validators.replace('DATA', str(data))}"
+        f"models: {{writer: {rule}, judge: {rule}}}\nout: {out}\n{validators.replace('DATA', str(data))}"
         f"limits: {{partition_seeds: 100{f', seeds: {limit}' if limit else ''}}}\n"
     )
-    command = [sys.executable, "-m", "cluster", "run", str(job), "--json"]
-    ran = subprocess.run(command, capture_output=True, text=True, cwd=REPO, check=False)
-    assert ran.returncode == 0, ran.stderr
-    return json.loads(ran.stdout.splitlines()[-1])
+    assert start(load_job(job)).exit_code == 0
+    return status(CommitLog(out), out)
 
 
 def check_corpus(name: str, folder: Path, data: Path, limit: int | None) -> None:
