@@ -272,7 +272,7 @@ def test_what_a_dead_worker_waited_for_is_never_reserved():
         await budget.settle("alive", alive[0], Sum())
         with pytest.raises(BudgetSpentError, match="dead is dead"):
             await zombie
-        return [await asyncio.wait_for(budget.reserve("alive", 1), 1)]
+        return [await asyncio.wait_for(budget.reserve("alive", 1), 60)]
 
     assert asyncio.run(die()) == [Sum(1, 1, 0.0)]
 

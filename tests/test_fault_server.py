@@ -192,12 +192,12 @@ def test_a_quota_refills():
         assert [status for status, _, _ in found] == [200, 200, 200, 429]
         assert found[0][1]["x-ratelimit-remaining-requests"] == "2"
         pause = float(found[-1][1]["Retry-After"])
-        assert 0 < pause <= 0.2
+        assert 0 < pause <= 1
         await asyncio.sleep(pause)
         assert (await post(server))[0] == 200
         assert server.report()["busiest_60s"]["admitted"] == 4
 
-    drill(body, rpm=300, burst=3, ratelimit_headers=True)
+    drill(body, rpm=60, burst=3, ratelimit_headers=True)
 
 
 def test_a_token_quota():
@@ -217,9 +217,9 @@ def test_capacity_refuses_and_slots_wait():
         started = time.monotonic()
         many = [post(server, asked(f"task {i}")) for i in range(4)]
         assert {status for status, _, _ in await asyncio.gather(*many)} == {200}
-        assert time.monotonic() - started >= 0.2
+        assert time.monotonic() - started >= 0.6
 
-    drill(body, capacity=2, latency=0.1)
+    drill(body, capacity=2, latency=0.3)
 
 
 def test_an_outage_by_control():

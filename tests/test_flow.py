@@ -288,7 +288,7 @@ def test_another_writers_entry_is_the_truth(tmp_path):
 
 
 def test_waiting_for_a_model_takes_no_time_of_the_seed(tmp_path):
-    found = made(tmp_path, partition(3), model=Echo(delay_s=1.5), recipe=OneTopic(asks=3), seed_timeout_s=0.5)
+    found = made(tmp_path, partition(3), model=Echo(delay_s=2.0), recipe=OneTopic(asks=3), seed_timeout_s=1.0)
     assert [topic.status for topic in found] == ["accepted"] * 3
 
 

@@ -114,7 +114,7 @@ def test_each_fault_is_a_typed_error_and_the_next_send_answers(kind, error, unsu
         reply = await hosted.complete(request())
         assert json.loads(reply.text)["text"]
 
-    drill(work, once(kind), patience={"timeout_s": 0.5})
+    drill(work, once(kind), patience={"timeout_s": 1.0 if kind in {"timeout", "slow"} else 60.0})
 
 
 @pytest.mark.parametrize(
@@ -242,20 +242,24 @@ def test_a_dead_endpoint_is_left_alone_and_the_other_takes_over():
     drill(work, Behaviour(outage="503"), Behaviour())
 
 
-def test_an_outage_that_lasts_stops_the_run_and_a_short_one_does_not():
+@pytest.fixture
+def probed_often(monkeypatch):
+    """An open breaker is probed ten times as often; how often in truth is tested in virtual time."""
+    monkeypatch.setattr("engine.models.pacing._PROBES_S", (0.3, 0.6, 1.2, 1.5))
+
+
+def test_an_outage_that_lasts_stops_the_run_and_a_short_one_does_not(probed_often):
     async def lasting(hosted, server):
-        started = time.monotonic()
         results = await asyncio.gather(
             *(retry.complete(hosted, request(f"task {i}")) for i in range(20)), return_exceptions=True
         )
         assert {type(result) for result in results} == {ModelOutageError}
-        assert time.monotonic() - started < 20
 
-    drill(lasting, Behaviour(outage="503"), patience={"outage_s": 2.0})
+    drill(lasting, Behaviour(outage="503"), patience={"outage_s": 1.0})
 
     async def short(hosted, server):
         async def mend():
-            await asyncio.sleep(4)
+            await asyncio.sleep(1)
             await server.control({"outage": ""})
 
         mending = asyncio.create_task(mend())
@@ -332,7 +336,7 @@ def test_a_key_that_a_provider_repeats_is_cut_out_before_the_message_is_cut_shor
     asyncio.run(work())
 
 
-def test_two_poisoned_prompts_at_the_end_of_a_run_fail_alone_and_an_outage_stops_it():
+def test_two_poisoned_prompts_at_the_end_of_a_run_fail_alone_and_an_outage_stops_it(probed_often):
     async def poisoned(hosted, server):
         results = await asyncio.gather(
             *(retry.complete(hosted, request(f"task {i}")) for i in range(2)), return_exceptions=True
@@ -340,19 +344,19 @@ def test_two_poisoned_prompts_at_the_end_of_a_run_fail_alone_and_an_outage_stops
         assert {type(result) for result in results} == {ModelError}
         assert "it is up, so this request is to blame" in str(results[0])
 
-    drill(poisoned, Behaviour(faults={"500": 1.0}, worst=10**6), patience={"outage_s": 2.0, "attempts": 4})
+    drill(poisoned, Behaviour(faults={"500": 1.0}, worst=10**6), patience={"outage_s": 1.0, "attempts": 4})
 
     async def outage(hosted, server):
         with pytest.raises(ModelOutageError):
             await retry.complete(hosted, request())
 
-    drill(outage, Behaviour(outage="503"), patience={"outage_s": 2.0, "attempts": 4})
+    drill(outage, Behaviour(outage="503"), patience={"outage_s": 1.0, "attempts": 4})
 
 
-def test_one_request_at_a_time_survives_an_outage():
+def test_one_request_at_a_time_survives_an_outage(probed_often):
     async def work(hosted, server):
         async def mend():
-            await asyncio.sleep(3)
+            await asyncio.sleep(1)
             await server.control({"outage": ""})
 
         mending = asyncio.create_task(mend())

@@ -395,7 +395,7 @@ def test_every_condition_is_described_and_only_four_dimensions_are_exact():
 
 
 def test_hostile_texts_take_no_time():
-    start = time.perf_counter()
+    start = time.process_time()
     for text in (
         "a. " * 60_000,
         "```\n" * 50_001,
@@ -409,7 +409,7 @@ def test_hostile_texts_take_no_time():
     ):
         assert length_of(text) in {"", "article"}
         assert format_of(text) in {"", "code_snippet", "manual"}
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 # --- prompts ---

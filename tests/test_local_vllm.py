@@ -317,7 +317,7 @@ if __name__ == "__main__":
     leash = subprocess.Popen(command, start_new_session=True)
     spawned = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
     spawned.start()
-    time.sleep(1.5)
+    time.sleep({pause})
     print(spawned.pid, leash.pid, flush=True)
     time.sleep(600)
 """
@@ -326,17 +326,18 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("words", [["follow"], ["run", "sleep", "600"]])
 def test_a_killed_parent_takes_what_it_started_with_it(tmp_path, words):
     script = tmp_path / "parent.py"
-    script.write_text(PARENT.format(leash=str(LEASH), words=words))
+    looks = 3.0  # seconds in which a leash that follows has surely seen what it must end
+    script.write_text(PARENT.format(leash=str(LEASH), words=words, pause=looks if words == ["follow"] else 0))
     parent = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
     spawned, leash = (int(word) for word in parent.stdout.readline().split())
+    if words != ["follow"]:
+        eventually(lambda: children(leash))
     watched = [spawned] if words == ["follow"] else [leash, *children(leash)]
     assert all(running(pid) for pid in watched)
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    until = time.monotonic() + 20
-    while any(running(pid) for pid in watched) and time.monotonic() < until:
-        time.sleep(0.1)
+    eventually(lambda: not any(running(pid) for pid in watched))
     left = [pid for pid in watched if running(pid)]
     if running(spawned):
         os.kill(spawned, signal.SIGKILL)
@@ -350,8 +351,15 @@ def test_a_command_on_the_leash_ends_with_its_whole_group(tmp_path):
         [sys.executable, LEASH, str(os.getpid()), *words], start_new_session=True, stderr=subprocess.PIPE, check=False
     )
     assert b"exit code 3" in leash.stderr
-    time.sleep(0.2)
-    assert not running(int(pids.read_text()))
+    assert eventually(lambda: not running(int(pids.read_text())))
+
+
+def eventually(true, within_s=20.0):
+    """Whether it came true in time."""
+    until = time.monotonic() + within_s
+    while not true() and time.monotonic() < until:
+        time.sleep(0.05)
+    return true()
 
 
 def children(pid):

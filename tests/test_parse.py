@@ -67,7 +67,7 @@ def test_an_object_survives_its_own_json(name, weight):
 
 @pytest.mark.parametrize("hostile", ["{" * 300_000, '{"a":' * 60_000, "```json\n" * 40_000, '{"a": {}} ' * 30_000])
 def test_hostile_replies_end_soon(hostile):
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(UnreadableReplyError):
         parse_reply(hostile, Fruit)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5

@@ -374,7 +374,7 @@ def test_any_text_makes_a_topic_or_a_rejection(one, other, query):
 
 
 def test_hostile_passages_take_no_time():
-    start = time.perf_counter()
+    start = time.process_time()
     for text in (
         "a. " * 100_000,
         "(" * 300_000,
@@ -387,7 +387,7 @@ def test_hostile_passages_take_no_time():
             topic_of(seed(positives=(text,), negatives=(text + "b",)))
         except Rejected:
             continue
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 # --- real corpora ---
