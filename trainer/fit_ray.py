@@ -15,6 +15,9 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,8 +35,13 @@ from datasets_out.training_view import TrainingView
 from engine.errors import RunFailedError
 from trainer.finish import Trained, fingerprint_of, read_trained
 from trainer.fit import learn, train, validation_of
+from trainer.logs import read_rows
 from trainer.settings import TrainSettings
+from trainer.validation import Validation
 from trainer.watch import NOBODY, Told
+
+FOLLOW_S = 2.0
+"""Seconds between two looks at what the workers logged."""
 
 
 def train_on_ray(
@@ -41,11 +49,13 @@ def train_on_ray(
 ) -> Trained:
     """`fit.train` over `settings.workers` workers, of a CPU or a GPU each, on the Ray of this process or a new one.
 
-    Raises RunFailedError with the first worker's error if the pool failed more often than `settings.max_failures`.
+    `told` is called in this process, a moment later than the logs. Raises RunFailedError with the first worker's error
+    if the pool failed more often than `settings.max_failures`.
     """
     out, fingerprint = out.resolve(), fingerprint_of(settings, view.digest)
     if (out / "model").exists():
         return read_trained(out, fingerprint)
+    validation = validation_of(settings, view, out)
     if not ray.is_initialized():
         _start(settings.workers)
     gpu = _use_gpu(settings)
@@ -54,7 +64,7 @@ def train_on_ray(
     run: dict[str, Any] = {"settings": settings, "view": view, "out": out}
     trainer = TorchTrainer(
         _work,
-        train_loop_config={**run, "told": told},
+        train_loop_config=run,
         torch_config=TorchConfig(backend="cpu:gloo,cuda:nccl" if gpu else "gloo"),
         scaling_config=ScalingConfig(num_workers=settings.workers, use_gpu=gpu),
         run_config=RunConfig(
@@ -63,19 +73,47 @@ def train_on_ray(
         validation_config=ValidationConfig(partial(_measure, **run), ray_remote_kwargs=_beside(gpu)),
     )
     try:
-        trainer.fit()
+        with _followed(told, validation, out / "logs" / "train.csv"):
+            trainer.fit()
     except TrainingFailedError as error:
         raise RunFailedError(f"training on {settings.workers} Ray workers failed: {error}") from error
     task: Any = ray.remote(num_cpus=1, num_gpus=int(gpu))(train)
-    ray.get(task.remote(settings, view, out, command, told))
+    ray.get(task.remote(settings, view, out, command))
     return read_trained(out, fingerprint)
 
 
+@contextmanager
+def _followed(told: Told, validation: Validation, log: Path) -> Iterator[None]:
+    """Tells of what the workers write while they work."""
+    over = threading.Event()
+    thread = threading.Thread(target=_follow, args=(told, validation, log, over))
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _follow(told: Told, validation: Validation, log: Path, over: threading.Event) -> None:
+    last = max((row.step for row in read_rows(log)), default=0)
+    known = {one.step for one in validation.results()}
+    ended = False
+    while not ended:
+        ended = over.wait(FOLLOW_S)
+        for row in [row for row in read_rows(log) if row.step > last]:
+            told.on_step(row)
+            last = row.step
+        for one in [one for one in validation.results() if one.step not in known]:
+            told.on_measured(one)
+            known.add(one.step)
+
+
 def _start(workers: int) -> None:
-    """Joins the cluster at RAY_ADDRESS, or starts one here that holds the workers."""
+    """Joins the cluster at RAY_ADDRESS, or starts one here that holds the workers; their output stays in Ray's logs."""
     address = os.environ.get("RAY_ADDRESS", "") or "local"
     size: dict[str, Any] = {"num_cpus": workers, "include_dashboard": False} if address == "local" else {}
-    ray.init(address=address, **size)
+    ray.init(address=address, log_to_driver=False, **size)
 
 
 def _use_gpu(settings: TrainSettings) -> bool:
