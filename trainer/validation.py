@@ -23,7 +23,8 @@ import numpy as np
 from datasets_out.training_view import Group, TrainingView
 from engine.errors import UsageError
 from trainer.blend import best_allowed
-from trainer.checkpoint import load_weights, publish, put_json, read_json, save_weights
+from trainer.checkpoint import load_weights, publish, save_weights
+from trainer.documents import put_json, read_json
 from trainer.encoder import Encoder, starting_encoder
 from trainer.evaluate import evaluate, means
 from trainer.settings import EvaluateSettings, TrainSettings
@@ -46,6 +47,7 @@ class Validation:
 
     def __init__(self, folder: Path, settings: TrainSettings, view: TrainingView) -> None:
         self._folder, self._settings, self._view = folder, settings, view
+        self._last = settings.schedule.over(len(view.partitions("train"))).steps
         there = len(view.partitions("dev"))
         most = settings.validation.topics
         self._topics = np.linspace(0, there, min(there, most), endpoint=False).astype(int).tolist()
@@ -63,8 +65,7 @@ class Validation:
     def due(self, step: int) -> bool:
         """Whether the weights after this step are measured: the same answer for every worker."""
         every = self._settings.validation.steps
-        ends = (0, self._settings.schedule.steps)
-        return bool(self._topics) and (step in ends or (every > 0 and step % every == 0))
+        return bool(self._topics) and (step in (0, self._last) or (every > 0 and step % every == 0))
 
     def done(self, step: int) -> bool:
         """Whether the numbers of a step are there."""
