@@ -56,7 +56,10 @@ def write(out: Path, partitions: int, seed: int, acks: Path, variant: int = 0) -
 
 
 def kills(folder: Path, count: int, seed: int) -> Iterator[dict[str, object]]:
-    """Two writers at a time on one dataset, each killed at a random moment, until `count` died; then one finishes."""
+    """Two writers at a time on one dataset, each killed at a random moment, until `count` died; then one finishes.
+
+    Where a machine has become slower than it was in the warm-up, and nobody finishes, they are given ever more time.
+    """
     rng, pace = random.Random(seed), warm_up(folder)
     killed = 0
     while killed < count:
@@ -66,7 +69,7 @@ def kills(folder: Path, count: int, seed: int) -> Iterator[dict[str, object]]:
             while len(writers) < 2:
                 variant = int(rng.random() < 1 / VARIANTS)
                 pid = fork(write, out, partitions, rng.randrange(1 << 30), acks, variant)
-                writers[pid] = time.monotonic() + rng.uniform(0, 5 * pace)
+                writers[pid] = time.monotonic() + rng.uniform(0, 5 * pace * (1 + here / 20))
             pid = min(writers, key=writers.__getitem__)
             time.sleep(max(0.0, writers.pop(pid) - time.monotonic()))
             if end(pid, signal.SIGKILL) == 0:

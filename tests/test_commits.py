@@ -220,7 +220,7 @@ def test_the_status_of_a_million_topics_reads_a_thousand_entries_in_a_blink(tmp_
         (tmp_path / f"commits/{partition:08d}.json").write_bytes(seal(body))
     start = time.process_time()
     counts = total(entry.counts for entry in log.entries())
-    assert time.process_time() - start < 0.3
+    assert time.process_time() - start < 1, "0.1 s where nothing else runs"
     assert counts.topics["accepted"] == 4000
 
 
@@ -256,23 +256,26 @@ for _name in [name for name in vars(Disk) if name[0] != "_" and name not in vars
 
 
 FAULTS = [
-    pytest.param(errno.EIO, False, False, id="EIO"),
-    pytest.param(errno.ENOSPC, False, False, id="ENOSPC", marks=pytest.mark.long),
-    pytest.param(errno.ENOSPC, True, False, id="ENOSPC-from-then-on"),
-    pytest.param(errno.EMFILE, False, True, id="EMFILE-with-orphans-in-the-way"),
-    pytest.param(None, False, False, id="short-write"),
+    pytest.param((errno.EIO, False, False, 0), id="EIO"),
+    pytest.param((errno.ENOSPC, False, False, 0), id="ENOSPC", marks=pytest.mark.long),
+    pytest.param((errno.ENOSPC, True, False, 1), id="ENOSPC-from-then-on"),
+    pytest.param((errno.EMFILE, False, True, 2), id="EMFILE-with-orphans-in-the-way"),
+    pytest.param((None, False, False, 3), id="short-write"),
 ]
 
 
-@pytest.mark.parametrize(("error", "for_good", "rival"), FAULTS)
-def test_whichever_call_to_the_disk_fails_the_run_fails_cleanly_and_resumes(memory_folder, error, for_good, rival):
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_whichever_call_to_the_disk_fails_the_run_fails_cleanly_and_resumes(memory_folder, fault, every):
+    """Every fourth call, each kind of fault from another one on, so that every call meets one kind; all when long."""
+    error, for_good, rival, offset = fault
     reference = memory_folder / "whole"
     if rival:
         leave_orphans(reference, 1)
     run(CommitLog(reference), 1, set())
     whole = load_snapshot(reference, None).digest
     failures = 0
-    for k in range(1, 1000):
+    for k in range(1 + offset % every, 1000, every):
         out, acked, disk = memory_folder / str(k), set(), FailingDisk(k, error, for_good=for_good)
         if rival:
             leave_orphans(out, 1)
@@ -287,7 +290,7 @@ def test_whichever_call_to_the_disk_fails_the_run_fails_cleanly_and_resumes(memo
         if disk.calls < k:
             break
     assert k > 100
-    assert failures > 50 if error else failures == 0
+    assert failures > 50 / every if error else failures == 0
 
 
 def test_a_full_disk_is_named_with_the_bytes_that_it_lacks(tmp_path):

@@ -188,7 +188,7 @@ class Writers(RuleBasedStateMachine):
 
 
 def test_no_order_of_events_breaks_a_promise():
-    run_state_machine_as_test(Writers, settings=settings(max_examples=60, stateful_step_count=15, deadline=None))
+    run_state_machine_as_test(Writers, settings=settings(max_examples=40, stateful_step_count=15, deadline=None))
 
 
 @pytest.mark.long
