@@ -59,7 +59,6 @@ def zoo(count: int) -> list:
     return made
 
 
-TOPICS = [topic_of(one) for one in zoo(120)]
 KINDS = (
     (JudgeScenarios, JudgeScenariosSettings, {"missing": "skip"}),
     (JudgeRelevance, JudgeRelevanceSettings, {}),
@@ -67,10 +66,15 @@ KINDS = (
 )
 
 
+@pytest.fixture(scope="module")
+def many() -> list[Topic]:
+    return [topic_of(one) for one in zoo(120)]
+
+
 @pytest.mark.parametrize("passages", [1, 2, 3])
-def test_a_canary_has_one_right_answer_that_a_program_decides(passages: int):
-    made = [canary for topic in TOPICS if (canary := canary_of(topic, "x", passages, 8000))]
-    assert len(made) > 0.8 * len(TOPICS)
+def test_a_canary_has_one_right_answer_that_a_program_decides(many, passages: int):
+    made = [canary for topic in many if (canary := canary_of(topic, "x", passages, 8000))]
+    assert len(made) > 0.8 * len(many)
     for canary in made:
         constraints, evidence = constraints_of(canary.intent), evidence_of(canary.intent)
         relevant = [answers(evidence, p) and all_hold(constraints, p) for p in canary.passages]
@@ -82,11 +86,11 @@ def test_a_canary_has_one_right_answer_that_a_program_decides(passages: int):
     assert 0.3 < denied < 0.7 if passages == 1 else denied == 0
 
 
-def test_a_canary_follows_from_topic_and_purpose_and_is_absent_where_nothing_tells_passages_apart():
-    assert canary_of(TOPICS[0], "x", 3, 8000) == canary_of(TOPICS[0], "x", 3, 8000)
-    assert len({canary_of(TOPICS[0], str(n), 1, 8000).intent.instruction for n in range(20)}) > 5
+def test_a_canary_follows_from_topic_and_purpose_and_is_absent_where_nothing_tells_passages_apart(many):
+    assert canary_of(many[0], "x", 3, 8000) == canary_of(many[0], "x", 3, 8000)
+    assert len({canary_of(many[0], str(n), 1, 8000).intent.instruction for n in range(20)}) > 5
     assert canary_of(Topic("t", "s", "c", "r", "q"), "x", 1, 8000) is None
-    assert canary_of(TOPICS[0], "x", 1, 1) is None
+    assert canary_of(many[0], "x", 1, 1) is None
 
 
 def heroes(topic: Topic) -> set[str]:
@@ -121,10 +125,10 @@ def judged(validator, topics: list[Topic], folder: Path, judge):
 
 
 @pytest.mark.parametrize(("kind", "settings", "options"), KINDS, ids=lambda one: getattr(one, "name", None))
-def test_so_many_calls_are_canaries_and_an_honest_judge_is_right(tmp_path, kind, settings, options):
+def test_so_many_calls_are_canaries_and_an_honest_judge_is_right(many, tmp_path, kind, settings, options):
     share = 0.1
     validator = kind(settings(canaries={"share": share}, **options))
-    verdicts, calls = judged(validator, TOPICS, tmp_path, Honest("honest"))
+    verdicts, calls = judged(validator, many, tmp_path, Honest("honest"))
     said = Counter(v.reason for v in verdicts if v.reason.startswith("canary"))
     assert set(said) == {"canary_right"}
     of_all = said.total() * (2 if kind is JudgePolarity else 1)
@@ -135,9 +139,9 @@ def test_so_many_calls_are_canaries_and_an_honest_judge_is_right(tmp_path, kind,
     assert evidence["instruction"]
 
 
-def test_without_a_share_there_is_none(tmp_path):
+def test_without_a_share_there_is_none(many, tmp_path):
     validator = JudgeRelevance(JudgeRelevanceSettings(canaries={"share": 0}))
-    verdicts, _ = judged(validator, TOPICS[:10], tmp_path, Flips("flips", 1.0))
+    verdicts, _ = judged(validator, many[:10], tmp_path, Flips("flips", 1.0))
     assert not any("canary" in v.reason for v in verdicts)
 
 

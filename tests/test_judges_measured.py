@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import runpy
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -38,19 +39,27 @@ from validators.judge_scenarios import JudgeScenarios, JudgeScenariosSettings
 from validators.judging import Bench
 
 BENCHMARK = Path(__file__).resolve().parent.parent / "benchmarks" / "judges.py"
-SOUND = [
-    topic
-    for topic in map(topic_of, zoo(200))
-    if {"poisoned_query", "seed_negative"} <= {i.role for i in topic.intents} | {p.role for p in topic.passages}
-    and true(topic)
-]
-TOPICS = mixed(SOUND, 0.3)
 
 
-def put(kind, judge, folder: Path, topics=TOPICS, **options):
+@cache
+def sound_topics():
+    return [
+        topic
+        for topic in map(topic_of, zoo(200))
+        if {"poisoned_query", "seed_negative"} <= {i.role for i in topic.intents} | {p.role for p in topic.passages}
+        and true(topic)
+    ]
+
+
+@cache
+def mixed_topics():
+    return mixed(sound_topics(), 0.3)
+
+
+def put(kind, judge, folder: Path, topics=None, **options):
     settings = {JudgeScenarios: JudgeScenariosSettings, JudgeRelevance: JudgeRelevanceSettings}
     validator = kind(settings.get(kind, JudgePolaritySettings)(canaries={"share": 0}, **options))
-    return asyncio.run(accepted(validator, topics, judge, Path(mkdtemp(dir=folder))))
+    return asyncio.run(accepted(validator, topics or mixed_topics(), judge, Path(mkdtemp(dir=folder))))
 
 
 @pytest.mark.parametrize(
@@ -76,10 +85,11 @@ def test_what_the_rule_writer_makes_stands_before_the_rule_judge(tmp_path, recip
 
 
 def test_there_is_enough_to_measure_and_every_fault_is_one():
-    assert len(SOUND) > 150
-    assert 0.15 < sum(not true(topic) for topic in TOPICS) / len(TOPICS) < 0.35
+    sound, topics = sound_topics(), mixed_topics()
+    assert len(sound) > 150
+    assert 0.15 < sum(not true(topic) for topic in topics) / len(topics) < 0.35
     for fault in FAULTS:
-        assert sum(not true(spoilt(topic, fault)) for topic in SOUND) > 0.8 * len(SOUND), fault
+        assert sum(not true(spoilt(topic, fault)) for topic in sound) > 0.8 * len(sound), fault
 
 
 @pytest.mark.parametrize("kind", [JudgeScenarios, JudgeRelevance, JudgePolarity])
@@ -124,7 +134,7 @@ def test_shuffle_and_swap_take_the_reward_from_a_judge_that_takes_the_first(tmp_
 
 @pytest.mark.parametrize("kind", [JudgeScenarios, JudgeRelevance, JudgePolarity])
 def test_only_fences_with_a_code_keep_commands_from_a_gullible_judge(tmp_path, monkeypatch, kind):
-    hostile = [attacked(topic) for topic in TOPICS]
+    hostile = [attacked(topic) for topic in mixed_topics()[:60]]
     judge = Gullible("gullible")
     fenced = put(kind, judge, tmp_path, hostile)
     assert judge.obeyed == 0
