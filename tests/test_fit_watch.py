@@ -15,10 +15,11 @@ from trainer_world import commit, open_view, tiny_bert, topic
 
 from datasets_out.training_view import TrainingView
 from engine.errors import UsageError
-from trainer.checkpoint import weights
+from trainer.checkpoint import blend, put_weights, weights
 from trainer.evaluate import evaluate, means
 from trainer.fit import train, validation_of
 from trainer.logs import Logs, Row, read_rows
+from trainer.model_settings import LoraSettings, ModelSettings
 from trainer.settings import EvaluateSettings, RetentionSettings, ValidationSettings
 from trainer.validation import measure
 from trainer.watch import Told
@@ -255,3 +256,14 @@ def test_a_finished_run_is_found_without_reading_its_data(tiny, world, tmp_path,
     assert "trained already" in told
     with pytest.raises(UsageError, match="trained with other settings"):
         train_job(job, [*asked, "train.schedule.seed=1"], out, as_json=True)
+
+
+def test_an_adapters_run_is_blended_along_its_update(tiny, view, tmp_path):
+    model = ModelSettings(lora=LoraSettings(rank=4))
+    trained = train(settings_for(tiny, model=model), view, tmp_path)
+    curve = {point["share"]: point["means"] for point in trained.facts["curve"]}
+    start, end = weights(load(tiny)), weights(load(trained.model))
+    assert any(not torch.equal(value, end[name]) for name, value in start.items())
+    for share in (0.0, 0.5, 1.0):
+        put_weights(mixed := load(tiny), blend(start, end, share))
+        assert measure(mixed, view.read_all("dev")) == pytest.approx(curve[share], abs=1e-3)
