@@ -40,14 +40,14 @@ class Measured:
 
 
 class Validation:
-    """The measurements of one run, in a folder of its own; several processes may share it.
+    """The measurements of one run, in a folder of its own; several processes may share it. `last` is its last step.
 
     Raises UsageError if the settings ask for a choice and there are no dev topics to make it on.
     """
 
     def __init__(self, folder: Path, settings: TrainSettings, view: TrainingView) -> None:
         self._folder, self._settings, self._view = folder, settings, view
-        self._last = settings.schedule.over(len(view.partitions("train"))).steps
+        self.last = settings.schedule.over(len(view.partitions("train"))).steps
         there = len(view.partitions("dev"))
         most = settings.validation.topics
         self._topics = np.linspace(0, there, min(there, most), endpoint=False).astype(int).tolist()
@@ -65,7 +65,7 @@ class Validation:
     def due(self, step: int) -> bool:
         """Whether the weights after this step are measured: the same answer for every worker."""
         every = self._settings.validation.steps
-        return bool(self._topics) and (step in (0, self._last) or (every > 0 and step % every == 0))
+        return bool(self._topics) and (step in (0, self.last) or (every > 0 and step % every == 0))
 
     def done(self, step: int) -> bool:
         """Whether the numbers of a step are there."""

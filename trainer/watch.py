@@ -39,7 +39,7 @@ NOBODY = Told()
 class Watch:
     """Follows a run: `weights` where it begins or resumes and after each step, `row` between them, `close` at the end.
 
-    Rows are on disk before the checkpoint of their step, if that is one in `sync_steps`.
+    Rows are on disk before the checkpoint of their step, that is every `sync_steps` and at the last.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Watch:
         """Logs a step."""
         if self._logs is not None:
             self._logs.step(row)
-            if row.step % self._sync_steps == 0:
+            if row.step % self._sync_steps == 0 or row.step == self._validation.last:
                 self._logs.sync()
             self._told.on_step(row)
 
