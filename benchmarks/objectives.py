@@ -9,7 +9,7 @@ Each run appends its row to --rows as it ends, and a run whose row is there is s
 resumed, and split over processes with --part. Seeds go round by round: every objective has its first run before any has
 its second. --report writes the table of the rows that there are.
 
-    .venv/bin/python benchmarks/objectives.py [--part 0/2] [--seeds 3] [--layers 3] [--steps 150] [--threads 1]
+    .venv/bin/python benchmarks/objectives.py [--part 0/2] [--seeds 3] [--layers 3] [--steps 160] [--threads 1]
         [--rows docs/objectives.jsonl] [--out datasets_out/data/objectives] [--report docs/objectives.md]
         [--quick] [--json]
 """
@@ -102,7 +102,7 @@ def first_candidates(folder: Path) -> RerankSettings | None:
 def settings_of(combine: Any, blocks: Any, seed: int, told: argparse.Namespace, base: Path) -> TrainSettings:
     return TrainSettings(
         base=base,
-        encode=EncodeSettings(max_tokens=112, micro_batch_tokens=4096),
+        encode=EncodeSettings(max_tokens=112),
         loss=LossSettings(blocks=blocks, combine=combine),
         distractors=0,
         schedule=ScheduleSettings(
@@ -154,7 +154,7 @@ def one_run(
 def grid(told: argparse.Namespace, folder: Path) -> None:
     view, base = topics(told.out, told.source_seeds), shortened(told.layers, folder)
     key, done = budget(told, view.digest), {(r["key"], r["seed"], r["objective"]) for r in rows_in(told.rows)}
-    measured = EvaluateSettings(encode=EncodeSettings(max_tokens=160, micro_batch_tokens=4096))
+    measured = EvaluateSettings(encode=EncodeSettings(max_tokens=160))
     if not told.quick:
         measured = measured.model_copy(update={"rerank": first_candidates(folder)})
     base_scores = None
@@ -218,7 +218,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--part", default="0/1", help="this process's share of the runs, as number/processes")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--layers", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--steps", type=int, default=160)
     parser.add_argument("--topics", type=int, default=300)
     parser.add_argument("--rate", type=float, default=6e-4)
     parser.add_argument("--threads", type=int, default=1)

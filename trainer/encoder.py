@@ -58,6 +58,9 @@ class ApartBatch:
 Work = MicroBatch | PackedBatch | ApartBatch
 
 
+MICRO_BATCH_TOKENS = {"cpu": 1024, "cuda": 16384}
+"""On a CPU few, so that texts of one length meet and caches hold; on a GPU enough to fill it."""
+
 ATTENTION = "cross_attention"
 """Where a saved model keeps what is not sentence-transformers'."""
 
@@ -88,6 +91,10 @@ class Encoder(nn.Module):
     def device(self) -> torch.device:
         """Where the parameters are."""
         return next(self.parameters()).device
+
+    @property
+    def _budget(self) -> int:
+        return self.settings.micro_batch_tokens or MICRO_BATCH_TOKENS[self.device.type]
 
     def micro_batches(self, passages: Sequence[str], pairs: Sequence[Pair]) -> list[Work]:
         """All the work for a table of vectors: the passages in their order, then the pairs."""
@@ -144,7 +151,7 @@ class Encoder(nn.Module):
 
     def _padded(self, side: int, tokens: list[list[int]], start: int) -> Iterator[MicroBatch]:
         """Texts of like length together, padded; their rows begin at `start`."""
-        for chunk in micro_batches([len(ids) for ids in tokens], self.settings.micro_batch_tokens):
+        for chunk in micro_batches([len(ids) for ids in tokens], self._budget):
             yield MicroBatch(torch.tensor(chunk) + start, self._pad(side, [tokens[row] for row in chunk]), side)
 
     def _pad(self, side: int, tokens: list[list[int]]) -> dict[str, Tensor]:
@@ -155,7 +162,7 @@ class Encoder(nn.Module):
         """Pairs with the texts of their parts, each part once a batch; the first instruction is the empty one."""
         most = self.settings.query_tokens or self.settings.max_tokens
         lengths = [len(ids) for ids in self._tokens(0, [self.template.fuse(*pair) for pair in pairs], 2 * most)]
-        for chunk in micro_batches(lengths, self.settings.micro_batch_tokens):
+        for chunk in micro_batches(lengths, self._budget):
             instructions = {text: at for at, text in enumerate(dict.fromkeys(["", *(pairs[row][0] for row in chunk)]))}
             queries = {text: at for at, text in enumerate(dict.fromkeys(pairs[row][1] for row in chunk))}
             yield ApartBatch(
@@ -170,7 +177,7 @@ class Encoder(nn.Module):
         """Pairs that begin with the same instruction (or query, by the template) behind it once."""
         groups = [pair[self.template.leading] for pair in pairs]
         strip = STRIP_TEXTS * max(map(len, tokens), default=1)
-        for batch in pack(tokens, groups, strip_tokens=strip, batch_tokens=self.settings.micro_batch_tokens):
+        for batch in pack(tokens, groups, strip_tokens=strip, batch_tokens=self._budget):
             yield replace(batch, rows=batch.rows + start)
 
 

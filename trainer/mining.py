@@ -52,7 +52,7 @@ class MineSettings(Settings):
     instruction_words: bool = Field(
         default=False, description="BM25 counts the words of instructions too, not the query's alone"
     )
-    encode: EncodeSettings = EncodeSettings(max_tokens=256, micro_batch_tokens=4096)
+    encode: EncodeSettings = EncodeSettings(max_tokens=256)
     corpus: Literal["run", "seeds", "file"] = Field(
         default="run", description="what is mined: passages of accepted topics, of the job's seeds, or of a file"
     )

@@ -27,7 +27,9 @@ class EncodeSettings(Settings):
         default=True,
         description="a causal decoder that takes the last token computes what pairs share at their start once",
     )
-    micro_batch_tokens: int = Field(default=2048, ge=1, description="padded tokens that go through the model at once")
+    micro_batch_tokens: int | None = Field(
+        default=None, ge=1, description="padded tokens that go through the model at once; none = what suits the device"
+    )
     precision: Literal["float32", "bfloat16"] = Field(
         default="bfloat16", description="of the forward pass; vectors are float32"
     )
@@ -166,7 +168,7 @@ class RerankSettings(Settings):
 class EvaluateSettings(Settings):
     """What is measured, and how finely."""
 
-    encode: EncodeSettings = EncodeSettings(max_tokens=256, micro_batch_tokens=2048, precision="bfloat16")
+    encode: EncodeSettings = EncodeSettings(max_tokens=256)
     cutoff: int = Field(default=10, ge=1, description="ranks that nDCG looks at")
     rerank: RerankSettings | None = Field(
         default=None, description="a collection that the training data does not reach"
