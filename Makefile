@@ -1,7 +1,11 @@
 # The verbs of this project. `make help` lists them.
 .DEFAULT_GOAL := help
 SHELL := bash
-PYTEST := .venv/bin/python -m pytest
+# Empty, so that the programs which tests start are compiled once.
+PYTEST := PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest
+# A file's tests share what is dear to make, and stay in one process; files are taken in the order of their names.
+WORKERS ?= 2
+PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 QUICK ?=
 
 .PHONY: help setup setup-vllm demo test test-long test-vllm check bench clean
@@ -22,8 +26,8 @@ setup-vllm: .venv-vllm/.done ## make .venv-vllm, where vLLM runs without a GPU (
 demo: setup ## the main job on real seeds: generate, verify, query, train, evaluate (QUICK=1: under 2 minutes)
 	@QUICK=$(QUICK) scripts/demo
 
-test: setup ## all tests but the long ones
-	$(PYTEST)
+test: setup ## all tests but the long ones (WORKERS=2: so many at a time)
+	$(PYTEST) $(PARALLEL)
 
 test-long: setup ## the long crash drills and the full corpora
 	$(PYTEST) -m long --timeout 7200
