@@ -156,20 +156,23 @@ def session(tmp_path, url, seeds, **settings):
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
 
 
-def test_a_kill_costs_at_most_what_was_in_flight(tmp_path):
+@pytest.mark.parametrize(
+    ("seeds", "kills"), [(600, (150, 400)), pytest.param(2000, (300, 700, 1100, 1500), marks=pytest.mark.long)]
+)
+def test_a_kill_costs_at_most_what_was_in_flight(tmp_path, seeds, kills):
     with serving(Behaviour(latency=0.05)) as server:
         killed = 0
-        for asked in (200, 500, 800):
-            process = session(tmp_path, server.url, 1000)
+        for asked in kills:
+            process = session(tmp_path, server.url, seeds)
             while server.report()["requests"] < asked and process.poll() is None:
                 time.sleep(0.02)
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 killed += 1
             process.wait()
-        assert session(tmp_path, server.url, 1000).wait(timeout=240) == 0
+        assert session(tmp_path, server.url, seeds).wait(timeout=240) == 0
         report = server.report()
-    sound(tmp_path / "out", 1000)
+    sound(tmp_path / "out", seeds)
     assert killed > 0
     assert report["delivered_twice"] <= possibly_paid_twice(tmp_path / "out" / "journal") <= killed * 64
 
