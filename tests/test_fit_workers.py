@@ -73,7 +73,7 @@ def fit_one(rank, workers, folder, tiny, world):
     dist.destroy_process_group()
 
 
-def assert_same(found, expected, start):
+def assert_together(found, expected, start):
     """The weights lie together to 1e-6 of their length, and to 1e-4 of the way that training went."""
     apart, whole, moved = (
         torch.cat([(one[name] - other.get(name, 0)).reshape(-1) for name in expected]).norm()
@@ -93,13 +93,13 @@ def test_gloo_workers_equal_one_worker(tiny, world, tmp_path, workers):
         told = [json.loads((tmp_path / f"{name}-{rank}.json").read_text()) for rank in range(workers)]
         assert all(found == told[0] for found in told)
         assert np.allclose(told[0], losses, rtol=1e-6, atol=1e-6), name
-        assert_same(load_file(tmp_path / f"{name}.safetensors"), after, weights(load(tiny)))
+        assert_together(load_file(tmp_path / f"{name}.safetensors"), after, weights(load(tiny)))
 
     straight, after = fitted(settings_for(tiny), open_view(world), tmp_path / "straight")
     shrunk, shrunk_after = fitted(settings_for(tiny), open_view(world), tmp_path / "many-then-one")
     grown = json.loads((tmp_path / "one-then-many-0.json").read_text())
     assert np.allclose([grown, shrunk], [straight, straight], rtol=1e-6, atol=1e-6)
-    assert_same(shrunk_after, after, weights(load(tiny)))
+    assert_together(shrunk_after, after, weights(load(tiny)))
 
 
 @pytest.fixture
