@@ -437,7 +437,7 @@ def test_poison_rows_fail_alone_with_their_reason(tmp_path):
         tmp_path,
         reader=Numbers(40, POISON),
         model=Echo(bill),
-        runtime={"workers": 1, "seed_timeout_s": 3, "worker_memory_mb": 512},
+        runtime={"workers": 1, "seed_timeout_s": 5, "worker_memory_mb": 512},
     )
     poisoned_rows(tmp_path, summary, 40)
     assert paid_twice(bill) == 0
