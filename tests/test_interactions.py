@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from test_fit import FULL, load, settings_for, view  # noqa: F401
+from test_fit import FULL, load, settings_for
 from test_gradient_cache import groups
 from test_losses import TEMPLATE
 from tiny_backbones import tiny as tiny_backbone
@@ -43,7 +43,7 @@ def vectors(encoder):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_model_of_every_kind_learns_and_loads_again(tiny, view, tmp_path, way):  # noqa: F811
+def test_a_model_of_every_kind_learns_and_loads_again(tiny, view, tmp_path, way):
     settings = settings_for(tiny, steps=8, model=WAYS[way])
     trained = train(settings, view, tmp_path)
     assert np.mean(trained.facts["losses"][-2:]) < np.mean(trained.facts["losses"][:2])
@@ -91,7 +91,7 @@ def test_a_decoder_packs_pairs_and_gives_the_library_s_vectors(llama):
     assert np.allclose(vectors(encoder), encoder.model.encode(PASSAGES + fused), atol=1e-5)
 
 
-def test_a_decoder_learns_through_packing(llama, view, tmp_path):  # noqa: F811
+def test_a_decoder_learns_through_packing(llama, view, tmp_path):
     model = ModelSettings(lora=LoraSettings(rank=8), dropout=True, gradient_checkpointing=True)
     settings = settings_for(llama, steps=8, model=model, template="instruction_query", gradient_cache=True)
     trained = train(settings, view, tmp_path)

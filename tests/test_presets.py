@@ -4,7 +4,6 @@ import doctest
 
 import pytest
 import torch
-from test_fit import view  # noqa: F401
 from tiny_backbones import tiny
 
 from trainer import presets
@@ -42,7 +41,7 @@ def test_epochs_become_steps_over_the_topics_there_are():
 
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("family", ["bert", "qwen3"])
-def test_every_preset_trains_an_encoder_and_a_decoder(preset, family, view, tmp_path):  # noqa: F811
+def test_every_preset_trains_an_encoder_and_a_decoder(preset, family, view, tmp_path):
     torch.manual_seed(0)
     said = {
         "preset": preset, "base": tiny(tmp_path, family, max_position_embeddings=256), "validation": {"topics": 0},

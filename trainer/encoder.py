@@ -10,7 +10,6 @@ cross-attention an instruction and its query are encoded apart, and their tokens
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -161,17 +160,22 @@ class Encoder(nn.Module):
     def _apart(self, pairs: Sequence[Pair], start: int) -> Iterator[ApartBatch]:
         """Pairs with the texts of their parts, each part once a batch; the first instruction is the empty one."""
         most = self.settings.query_tokens or self.settings.max_tokens
-        lengths = [len(ids) for ids in self._tokens(0, [self.template.fuse(*pair) for pair in pairs], 2 * most)]
+        parts = (["", *(instruction for instruction, _ in pairs)], [query for _, query in pairs])
+        instructions, queries = (self._by_text(list(dict.fromkeys(texts)), most) for texts in parts)
+        lengths = [len(instructions[instruction]) + len(queries[query]) for instruction, query in pairs]
         for chunk in micro_batches(lengths, self._budget):
-            instructions = {text: at for at, text in enumerate(dict.fromkeys(["", *(pairs[row][0] for row in chunk)]))}
-            queries = {text: at for at, text in enumerate(dict.fromkeys(pairs[row][1] for row in chunk))}
+            asked = {text: at for at, text in enumerate(dict.fromkeys(["", *(pairs[row][0] for row in chunk)]))}
+            about = {text: at for at, text in enumerate(dict.fromkeys(pairs[row][1] for row in chunk))}
             yield ApartBatch(
                 torch.tensor(chunk) + start,
-                torch.tensor([instructions[pairs[row][0]] for row in chunk]),
-                torch.tensor([queries[pairs[row][1]] for row in chunk]),
-                self._pad(0, self._tokens(0, list(instructions), most)),
-                self._pad(0, self._tokens(0, list(queries), most)),
+                torch.tensor([asked[pairs[row][0]] for row in chunk]),
+                torch.tensor([about[pairs[row][1]] for row in chunk]),
+                self._pad(0, [instructions[text] for text in asked]),
+                self._pad(0, [queries[text] for text in about]),
             )
+
+    def _by_text(self, texts: list[str], most: int) -> dict[str, list[int]]:
+        return dict(zip(texts, self._tokens(0, texts, most), strict=True))
 
     def _packed(self, tokens: list[list[int]], pairs: Sequence[Pair], start: int) -> Iterator[PackedBatch]:
         """Pairs that begin with the same instruction (or query, by the template) behind it once."""
@@ -221,17 +225,6 @@ def starting_encoder(settings: TrainSettings, *, adapters: bool = True) -> Encod
     """The model that a run starts from, before its first step; without `adapters` as it was found."""
     model = settings.model if adapters else settings.model.model_copy(update={"lora": None})
     return load_encoder(settings.base or MODEL_DIR, template_named(settings.template), settings.encode, model)
-
-
-@contextmanager
-def evaluating(encoder: Encoder) -> Iterator[None]:
-    """Dropout off inside, and the mode that was there again outside."""
-    was = encoder.training
-    encoder.eval()
-    try:
-        yield
-    finally:
-        encoder.train(was)
 
 
 def in_order(batches: Sequence[Work], vectors: Sequence[Tensor]) -> Tensor:

@@ -29,10 +29,11 @@ from numpy.typing import NDArray
 from datasets_out.training_view import Group
 from engine.errors import UsageError
 from trainer.collate import key_of
-from trainer.encoder import Encoder, Pair, evaluating
+from trainer.encoder import Encoder, Pair
 from trainer.fusion import Template
 from trainer.metrics_instruction import both_views, rank_change
 from trainer.metrics_ranking import evaluate_run, ndcg, read_qrels
+from trainer.packing import evaluating
 from trainer.settings import EvaluateSettings, RerankSettings
 
 Floats = NDArray[np.float32]

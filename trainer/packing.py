@@ -12,11 +12,12 @@ refused. Price: attention over a strip is masked, not skipped, so it grows with 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from engine.errors import UsageError
@@ -113,7 +114,7 @@ def check_packable(backbone: PreTrainedModel) -> None:
     texts = [[3, 4, 5, 6, 7, 8], [3, 4, 5, 8], [3, 4, 5, 6, 3]]
     alone = torch.cat([_probe(backbone, text)[:, -1] for text in texts])
     try:
-        with torch.no_grad(), _Evaluating(backbone):
+        with torch.no_grad(), evaluating(backbone):
             packed = encode_packed(backbone, pack(texts, [0, 0, 0], strip_tokens=64, batch_tokens=64))
     except (RuntimeError, TypeError, ValueError) as error:
         raise UsageError(f"{name} takes no attention mask of our own ({error}); turn packing off") from error
@@ -129,6 +130,17 @@ def is_causal(backbone: PreTrainedModel) -> bool:
     """Whether earlier states stay as they are when the last token changes."""
     one, other = _probe(backbone, [3, 4, 5, 6]), _probe(backbone, [3, 4, 5, 7])
     return torch.allclose(one[:, :-1], other[:, :-1], rtol=0, atol=1e-6)
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Dropout off inside, and the mode that was there again outside."""
+    was = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(was)
 
 
 def micro_batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
@@ -182,7 +194,7 @@ def _mask(segments: Tensor, backbone: PreTrainedModel) -> Tensor:
 
 def _probe(backbone: PreTrainedModel, text: list[int]) -> Tensor:
     ids = torch.tensor([text], device=backbone.device)
-    with torch.no_grad(), _Evaluating(backbone):
+    with torch.no_grad(), evaluating(backbone):
         states: Tensor = backbone(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
     return states
 
@@ -193,16 +205,3 @@ def _attention(backbone: PreTrainedModel) -> str:
 
 def _padded(tokens: int) -> int:
     return -(-tokens // LENGTH_STEP) * LENGTH_STEP
-
-
-class _Evaluating:
-    """Dropout off inside, and the mode that was there again outside."""
-
-    def __init__(self, module: torch.nn.Module) -> None:
-        self.module, self.was = module, module.training
-
-    def __enter__(self) -> None:
-        self.module.eval()
-
-    def __exit__(self, *_: object) -> None:
-        self.module.train(self.was)

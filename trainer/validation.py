@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -144,14 +143,5 @@ class Validation:
 
 
 def measure(encoder: Encoder, groups: Sequence[Group]) -> dict[str, float]:
-    """The means of all measures of an encoder on these topics, with dropout off meanwhile."""
-    with _at_rest(encoder):
-        return means(evaluate(encoder, groups, EvaluateSettings()))
-
-
-@contextmanager
-def _at_rest(encoder: Encoder) -> Iterator[None]:
-    training = encoder.training
-    encoder.eval()
-    yield
-    encoder.train(training)
+    """The means of all measures of an encoder on these topics."""
+    return means(evaluate(encoder, groups, EvaluateSettings()))
