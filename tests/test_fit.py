@@ -13,7 +13,7 @@ from engine.errors import CorruptDataError, UsageError
 from trainer.checkpoint import State, blend, load_state, publish, save_state, weights
 from trainer.encoder import load_encoder
 from trainer.evaluate import compare, evaluate, means
-from trainer.fit import fit, learning_rate, make_optimiser, train
+from trainer.fit import Batches, fit, learning_rate, make_optimiser, train
 from trainer.fusion import template_named
 from trainer.packing import micro_batches
 from trainer.settings import EncodeSettings, EvaluateSettings, RetentionSettings, ScheduleSettings, TrainSettings
@@ -115,6 +115,21 @@ def test_a_stopped_run_resumes_to_the_very_same_weights(tiny, view, tmp_path, at
     losses, resumed = fitted(settings, view, tmp_path / "stopped")
     assert losses == straight_losses
     assert all(torch.equal(value, straight[name]) for name, value in resumed.items())
+
+
+def test_plain_topics_bring_a_bare_query_and_its_passage_beside_the_batch(tiny, view):
+    keep = RetentionSettings(plain_topics=5)
+    alone = Batches(view, settings_for(tiny)).own(3)
+    mixed = Batches(view, settings_for(tiny, retention=keep))
+    beside = mixed.own(3)
+    added = beside.pairs[len(alone.pairs) :]
+    assert beside.pairs[: len(alone.pairs)] == alone.pairs
+    assert 0 < len(added) <= 5
+    assert {instruction for instruction, _ in added} == {""}
+    assert len(beside.anchors) - len(alone.anchors) == len(beside.passages) - len(alone.passages) == len(added)
+    assert mixed.own(4).pairs != beside.pairs == Batches(view, settings_for(tiny, retention=keep)).own(3).pairs
+    with pytest.raises(UsageError, match="plain_topics"):
+        Batches(view, settings_for(tiny, retention=RetentionSettings(plain_topics=500)))
 
 
 def test_an_unfinished_checkpoint_is_never_loaded(tiny, tmp_path):

@@ -45,7 +45,9 @@ def ways(tiny):
         ("batch", LossSettings(blocks=("P", "I", "IQ", "Q"), **every), True),
         ("literal", LossSettings(blocks=("P", "I"), combine="sum", duplicates="kept", **every), True),
     ):
-        yield name, settings_for(tiny, loss=loss, gradient_cache=cached, model=ModelSettings(matryoshka=(8,)))
+        settings = settings_for(tiny, loss=loss, gradient_cache=cached, model=ModelSettings(matryoshka=(8,)))
+        keep = settings.retention.model_copy(update={"plain_topics": 5})
+        yield name, settings.model_copy(update={"retention": keep})
 
 
 def stopped(settings, world, folder):

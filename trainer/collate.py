@@ -78,6 +78,12 @@ def trim(group: Group, distractors: int, other_queries: bool) -> Group:
     return group.only(rows, columns)
 
 
+def plain(group: Group) -> Group:
+    """What a topic brings to plain retrieval: its bare query and the first passage that this wants."""
+    first = np.arange(len(group.passages)) == np.argmax(group.relevance[0] > 0)
+    return group.only(np.arange(len(group.intents)) == 0, first & (group.relevance[0] > 0))
+
+
 def collate(groups: Sequence[Group], template: Template, made: Iterable[Pair] = ()) -> Batch:
     """The batch of these groups; anchors in the order of the groups, equal ones once. `made` are further pairs."""
     passages: dict[int, str] = {}

@@ -5,7 +5,7 @@
     -> the last step's weights or the best one's -> finish -> out/model
 
 Promise: on CPU a run that was stopped and resumed ends with the very weights of one that was not, and N workers end
-with those of one (to rounding). Price: the activations of a whole batch are held at once.
+with those of one (to rounding). Price: without the gradient cache, the activations of a whole batch at once.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from datasets_out.training_view import TrainingView
+from datasets_out.training_view import Group, TrainingView
 from trainer.checkpoint import State, load_state, save_state
-from trainer.collate import Batch, collate, made_pairs, trim
+from trainer.collate import Batch, collate, made_pairs, plain, trim
 from trainer.encoder import Encoder, starting_encoder
 from trainer.finish import Learnt, finish
 from trainer.fusion import template_named
@@ -91,19 +91,19 @@ def fit(
     freeze(encoder.train(), settings.retention)
     optimiser = make_optimiser(encoder, plan)
     state = load_state(checkpoints, fingerprint_of(settings, view.digest), encoder, optimiser)
-    sampler = Sampler(view.partitions("train")[: plan.topics], plan.topics_per_batch, plan.seed, plan.window_partitions)
+    batches = Batches(view, settings)
     rank = rank_and_workers()[0]
     on_weights(state.step, encoder)
     for step in range(state.step, plan.steps):
         clock = _Clock(encoder)
-        batch = own_batch(view, sampler.batch(step), settings, step)
+        batch = batches.own(step)
         optimiser.zero_grad()
         loss = sum_scalar(add_gradients(encoder, base, batch, settings, seed=_seed(plan.seed, step, rank)))
         rate = learning_rate(step, plan)
         norm = optimise(encoder, optimiser, rate, plan.clip_norm)
         state = State(step + 1, state.fingerprint, [*state.losses, loss])
         speeds = clock.speeds(plan.topics_per_batch)
-        on_step(Row(state.step, step // sampler.steps_per_epoch, loss, rate, norm, *speeds))
+        on_step(Row(state.step, batches.epoch(step), loss, rate, norm, *speeds))
         on_weights(state.step, encoder)
         if rank == 0 and (state.step % settings.checkpoint_steps == 0 or state.step == plan.steps):
             save_state(checkpoints, state, encoder, optimiser)
@@ -123,18 +123,40 @@ class _Clock:
         return seconds, topics / seconds, tokens / seconds
 
 
-def own_batch(view: TrainingView, topics: NDArray[np.int64], settings: TrainSettings, step: int) -> Batch:
-    """This worker's share of the batch of `topics`; where blocks reach beyond topics, all of them are read."""
-    rank, workers = rank_and_workers()
-    share = share_of(topics, rank, workers)
-    wanted = topics if settings.loss.instructions == "batch" else share
-    read = view.read("train", wanted.tolist())
-    by_topic = dict(
-        zip(wanted.tolist(), (trim(g, settings.distractors, settings.other_queries) for g in read), strict=True)
-    )
-    own = [by_topic[topic] for topic in share.tolist()]
-    made = made_pairs(own, list(by_topic.values()), settings.loss, step)
-    return collate(own, template_named(settings.template), made)
+class Batches:
+    """This worker's share of every step's batch: its topics, and what further topics bring of plain retrieval."""
+
+    def __init__(self, view: TrainingView, settings: TrainSettings) -> None:
+        plan, partition_of = settings.schedule, view.partitions("train")
+        self._view, self._settings, self._plain = view, settings, settings.retention.plain_topics
+        self._topics = Sampler(partition_of[: plan.topics], plan.topics_per_batch, plan.seed, plan.window_partitions)
+        if self._plain:
+            self._others = Sampler(partition_of, self._plain, _seed(plan.seed, 1), plan.window_partitions)
+
+    def epoch(self, step: int) -> int:
+        """The epoch of a step, from 0."""
+        return step // self._topics.steps_per_epoch
+
+    def own(self, step: int) -> Batch:
+        """The batch of a step; where blocks reach beyond topics, those of all workers are read."""
+        rank, workers = rank_and_workers()
+        topics = self._topics.batch(step)
+        parts = [(topics, self._whole)]
+        if self._plain:
+            others = self._others.batch(step)
+            parts.append((others[~np.isin(others, topics)], plain))
+        own = [group for topics, cut in parts for group in self._read(share_of(topics, rank, workers), cut)]
+        everyone = own
+        if self._settings.loss.instructions == "batch" and workers > 1:
+            everyone = [group for topics, cut in parts for group in self._read(topics, cut)]
+        made = made_pairs(own, everyone, self._settings.loss, step)
+        return collate(own, template_named(self._settings.template), made)
+
+    def _read(self, topics: NDArray[np.int64], cut: Callable[[Group], Group]) -> list[Group]:
+        return [cut(group) for group in self._view.read("train", topics.tolist())]
+
+    def _whole(self, group: Group) -> Group:
+        return trim(group, self._settings.distractors, self._settings.other_queries)
 
 
 def _seed(*parts: int) -> int:

@@ -32,7 +32,7 @@ class Sampler:
         if len(partition_of) < topics_per_batch:
             raise UsageError(
                 f"a batch takes {topics_per_batch} topics and there are {len(partition_of)}; "
-                "lower `topics_per_batch` or make more topics"
+                "lower `topics_per_batch` (or `plain_topics`), or make more topics"
             )
         self.steps_per_epoch = len(partition_of) // topics_per_batch
         self._partition_of, self._size, self._seed, self._window = partition_of, topics_per_batch, seed, window

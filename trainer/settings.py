@@ -92,6 +92,11 @@ class RetentionSettings(Settings):
     """How the base model's abilities are kept while instructions are learnt."""
 
     plain_weight: float = Field(default=1.0, ge=0, description="weight of anchors without an instruction, against 1")
+    plain_topics: int = Field(
+        default=0,
+        ge=0,
+        description="further topics a batch, drawn from all, that bring their bare query and a passage alone",
+    )
     pull_queries: float = Field(default=0.0, ge=0, description="weight of 1 - cos(now, base) over bare queries")
     pull_passages: float = Field(default=0.0, ge=0, description="weight of 1 - cos(now, base) over passages")
     frozen_layers: int = Field(default=0, ge=0, description="transformer layers, from the input up, that stay")
