@@ -34,7 +34,7 @@ _WORDS = {
     "instructed_ndcg": "nDCG@10 with instructions",
     "plain_ndcg": "nDCG@10 without instructions, held-out pool",
     "plain_rr": "MRR without instructions, held-out pool",
-    "rerank_ndcg": "nDCG@10 without instructions, DL19 re-ranked",
+    "rerank_ndcg": "nDCG@10 without instructions, lists re-ranked",
 }
 _SHORT = {
     "both_views": "both views",
