@@ -247,7 +247,12 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
         left.plot([r["topics"] for r in mine], [r["seconds"] for r in mine], marker="o", label=system)
         right.plot([r["topics"] for r in mine], [r["peak_gib"] for r in mine], marker="o", label=system)
     for axes, name in ((left, "seconds a step"), (right, "peak memory, GiB")):
-        axes.set(xscale="log", yscale="log", xlabel="topics a batch", ylabel=name)
+        axes.set(xlabel="topics a batch", ylabel=name)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log", base=2)
+        axes.set_xticks(sorted({row["topics"] for row in rows if "topics" in row}))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_major_formatter("{x:g}")
         axes.grid(alpha=0.3, which="both")
         axes.legend()
     figure.savefig(path, dpi=120)
