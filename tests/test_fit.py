@@ -1,6 +1,7 @@
 """Training: it learns, resumes exactly, and leaves what sentence-transformers loads."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,13 +12,22 @@ from trainer_world import YEAR, tiny_bert
 
 from engine.errors import CorruptDataError, UsageError
 from trainer.checkpoint import State, blend, load_state, publish, save_state, weights
+from trainer.collate import cells, collate, plain
 from trainer.encoder import load_encoder
 from trainer.evaluate import compare, evaluate, means
 from trainer.fit import Batches, fit, learning_rate, make_optimiser, train
 from trainer.fusion import template_named
 from trainer.packing import micro_batches
-from trainer.settings import EncodeSettings, EvaluateSettings, RetentionSettings, ScheduleSettings, TrainSettings
+from trainer.settings import (
+    EncodeSettings,
+    EvaluateSettings,
+    LossSettings,
+    RetentionSettings,
+    ScheduleSettings,
+    TrainSettings,
+)
 
+TEMPLATE = template_named("query_instruction")
 FULL = EncodeSettings(max_tokens=64, precision="float32")
 TEXTS = ["", "one", "two words", "a longer text of several words " * 5, "two words", YEAR]
 
@@ -130,6 +140,17 @@ def test_plain_topics_bring_a_bare_query_and_its_passage_beside_the_batch(tiny, 
     assert mixed.own(4).pairs != beside.pairs == Batches(view, settings_for(tiny, retention=keep)).own(3).pairs
     with pytest.raises(UsageError, match="plain_topics"):
         Batches(view, settings_for(tiny, retention=RetentionSettings(plain_topics=500)))
+
+
+def test_what_a_plain_topic_wants_is_no_negative_where_another_topic_brings_it(view):
+    """The topic wants both of its passages and brings the first; another one brings the second."""
+    whole, other = view.read("train", [0, 1])
+    second = replace(other, passages=(whole.passages[1], *other.passages[1:]))
+    batch = collate([second, plain(whole)], TEMPLATE, known=[whole])
+    row = [batch.pairs[pair] == whole.intents[0] for pair, _ in batch.anchors].index(True)
+    at = batch.passages.index(TEMPLATE.body(*whole.passages[1]))
+    for keys, negative in ((batch.keys, False), (replace(batch.keys, known=batch.keys.known[:0]), True)):
+        assert cells(batch.anchors, keys, LossSettings())["P"].negative[row, at] == negative
 
 
 def test_an_unfinished_checkpoint_is_never_loaded(tiny, tmp_path):

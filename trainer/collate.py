@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -34,12 +34,14 @@ class Keys:
     """What masks are made of.
 
     `passages` [P, 1]; `pairs` [N, 3]: instruction, query, and 1 where a topic asks so, 0 where the pair was only made
-    for contrast; `relevant` [M, 3]: instruction, query, passage of every anchor.
+    for contrast; `relevant` [M, 3]: instruction, query, passage of every anchor; `known` [K, 3]: the same of what is
+    relevant too and is no anchor, since its topic did not bring the passage, while another may.
     """
 
     passages: Ints
     pairs: Ints
     relevant: Ints
+    known: Ints = field(default_factory=lambda: np.zeros((0, 3), dtype=np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +86,11 @@ def plain(group: Group) -> Group:
     return group.only(np.arange(len(group.intents)) == 0, first & (group.relevance[0] > 0))
 
 
-def collate(groups: Sequence[Group], template: Template, made: Iterable[Pair] = ()) -> Batch:
-    """The batch of these groups; anchors in the order of the groups, equal ones once. `made` are further pairs."""
+def collate(
+    groups: Sequence[Group], template: Template, made: Iterable[Pair] = (), known: Iterable[Group] = ()
+) -> Batch:
+    """The batch of these groups; anchors in the order of the groups, equal ones once. `made` are further pairs;
+    `known` are topics that brought a part of what their first intent wants: none of the rest is a negative of it."""
     passages: dict[int, str] = {}
     pairs: dict[tuple[int, int], Pair] = {}
     anchors: dict[tuple[tuple[int, int], int], None] = {}
@@ -110,8 +115,14 @@ def collate(groups: Sequence[Group], template: Template, made: Iterable[Pair] = 
             np.array(list(passages), dtype=np.int64).reshape(-1, 1),
             np.array([(*key, place < asked) for place, key in enumerate(pairs)], dtype=np.int64).reshape(-1, 3),
             np.array([(*r, c) for r, c in anchors], dtype=np.int64).reshape(-1, 3),
+            np.array([row for group in known for row in _wanted_first(group, template)], dtype=np.int64).reshape(-1, 3),
         ),
     )
+
+
+def _wanted_first(group: Group, template: Template) -> list[tuple[int, int, int]]:
+    asked = _pair_key(group.intents[0])
+    return [(*asked, key_of(template.body(*group.passages[at]))) for at in np.flatnonzero(group.relevance[0] > 0)]
 
 
 def made_pairs(own: Sequence[Group], batch: Sequence[Group], settings: LossSettings, step: int) -> list[Pair]:
@@ -187,10 +198,10 @@ def _relevance(keys: Keys, pair_id: Ints, passage_id: Ints) -> Bools:
     pair_class = {tuple(pair): number for pair, number in zip(keys.pairs[:, :2].tolist(), pair_id, strict=True)}
     passage_class = dict(zip(keys.passages[:, 0].tolist(), passage_id, strict=True))
     relevant = np.zeros((len(set(pair_class.values())), len(set(passage_class.values()))), dtype=bool)
-    for instruction, query, passage in keys.relevant.tolist():
-        relevant[pair_class[instruction, query], passage_class[passage]] = True
-        if (0, query) in pair_class:
-            relevant[pair_class[0, query], passage_class[passage]] = True
+    for instruction, query, passage in (*keys.relevant.tolist(), *keys.known.tolist()):
+        for pair in ((instruction, query), (0, query)):
+            if pair in pair_class and passage in passage_class:
+                relevant[pair_class[pair], passage_class[passage]] = True
     return relevant
 
 

@@ -141,22 +141,24 @@ class Batches:
         """The batch of a step; where blocks reach beyond topics, those of all workers are read."""
         rank, workers = rank_and_workers()
         topics = self._topics.batch(step)
-        parts = [(topics, self._whole)]
+        own, known = self._whole(share_of(topics, rank, workers)), []
         if self._plain:
             others = self._others.batch(step)
-            parts.append((others[~np.isin(others, topics)], plain))
-        own = [group for topics, cut in parts for group in self._read(share_of(topics, rank, workers), cut)]
+            others = others[~np.isin(others, topics)]
+            known = self._read(share_of(others, rank, workers))
+            own += map(plain, known)
         everyone = own
         if self._settings.loss.instructions == "batch" and workers > 1:
-            everyone = [group for topics, cut in parts for group in self._read(topics, cut)]
+            everyone = [*self._whole(topics), *(map(plain, self._read(others)) if self._plain else ())]
         made = made_pairs(own, everyone, self._settings.loss, step)
-        return collate(own, template_named(self._settings.template), made)
+        return collate(own, template_named(self._settings.template), made, known)
 
-    def _read(self, topics: NDArray[np.int64], cut: Callable[[Group], Group]) -> list[Group]:
-        return [cut(group) for group in self._view.read("train", topics.tolist())]
+    def _read(self, topics: NDArray[np.int64]) -> list[Group]:
+        return self._view.read("train", topics.tolist())
 
-    def _whole(self, group: Group) -> Group:
-        return trim(group, self._settings.distractors, self._settings.other_queries)
+    def _whole(self, topics: NDArray[np.int64]) -> list[Group]:
+        own = self._settings
+        return [trim(group, own.distractors, own.other_queries) for group in self._read(topics)]
 
 
 def _seed(*parts: int) -> int:

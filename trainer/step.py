@@ -58,7 +58,8 @@ def _share(keys: Keys) -> Shared:
     passages, passage = gather_keys(keys.passages)
     pairs, pair = gather_keys(keys.pairs)
     relevant, anchor = gather_keys(keys.relevant)
-    return Shared(Keys(passages, pairs, relevant), passage, pair, anchor)
+    known, _ = gather_keys(keys.known)
+    return Shared(Keys(passages, pairs, relevant, known), passage, pair, anchor)
 
 
 def _shortened(vectors: Tensor, length: int) -> Tensor:
