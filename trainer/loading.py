@@ -26,6 +26,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
 from engine.errors import UsageError
+from trainer.attention import attend_in_float32
 from trainer.model_settings import LoraSettings, ModelSettings
 from trainer.packing import is_causal
 from trainer.two_encoders import sides
@@ -52,6 +53,8 @@ def load_model(name: str | Path, settings: ModelSettings) -> SentenceTransformer
     model.default_prompt_name = None
     for side in dict.fromkeys(sides(model)):
         _prepare(side, settings)
+        if device == "cpu":
+            attend_in_float32(backbone_of(side))
     most = model.get_embedding_dimension() or 0
     if settings.matryoshka and max(settings.matryoshka) > most:
         raise UsageError(f"matryoshka asks for {max(settings.matryoshka)} dimensions, and {name} has {most}")

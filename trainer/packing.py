@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from engine.errors import UsageError
+from trainer.attention import SDPA, SDPA_FLOAT32, attention_of
 
 LENGTH_STEP = 16
 """Padded lengths are multiples of it: the CPU kernels keep memory for every shape that they have seen."""
@@ -106,8 +107,8 @@ def last_states(backbone: PreTrainedModel, batch: PackedBatch) -> Tensor:
 
 def check_packable(backbone: PreTrainedModel) -> None:
     """Refuses a backbone whose packed states are not those of its texts alone; it is tried, not looked up in a list."""
-    name, attention = type(backbone).__name__, _attention(backbone)
-    if attention not in {"eager", "sdpa"}:
+    name, attention = type(backbone).__name__, attention_of(backbone)
+    if attention not in {"eager", SDPA, SDPA_FLOAT32}:
         raise UsageError(f"packing needs a mask that {attention} has no place for; set attention to sdpa or eager")
     if not is_causal(backbone):
         raise UsageError(f"packing needs a causal decoder, and in {name} tokens see later ones; turn packing off")
@@ -186,7 +187,7 @@ def _mask(segments: Tensor, backbone: PreTrainedModel) -> Tensor:
     """Who sees whom, [S, 1, T, T]: bool for sdpa, and for eager attention what is added to the scores."""
     own, seen = segments[:, :, None], segments[:, None, :]
     visible = (((own == seen) | (seen == PREFIX)).tril())[:, None]
-    if _attention(backbone) == "sdpa":
+    if attention_of(backbone) in {SDPA, SDPA_FLOAT32}:
         return visible
     hidden = torch.finfo(backbone.dtype).min
     return torch.zeros_like(visible, dtype=backbone.dtype).masked_fill(~visible, hidden)
@@ -197,10 +198,6 @@ def _probe(backbone: PreTrainedModel, text: list[int]) -> Tensor:
     with torch.no_grad(), evaluating(backbone):
         states: Tensor = backbone(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state
     return states
-
-
-def _attention(backbone: PreTrainedModel) -> str:
-    return str(backbone.config._attn_implementation)  # noqa: SLF001 - transformers has no public name for it
 
 
 def _padded(tokens: int) -> int:

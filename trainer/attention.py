@@ -1,0 +1,41 @@
+"""Which attention a backbone computes, and one more for CPUs: that of torch, with its products in float32.
+
+Under bfloat16 autocast torch 2.13 computes the backward pass of scaled dot products on a CPU in bfloat16, 2 to 7 times
+slower than in float32 (the less, the longer the texts); forward they take the same time. See docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+SDPA = "sdpa"
+SDPA_FLOAT32 = "sdpa_float32"
+
+
+def attention_of(backbone: PreTrainedModel) -> str:
+    """The name that transformers has for it: eager, sdpa, flash_attention_2, or our own `sdpa_float32`."""
+    return str(backbone.config._attn_implementation)  # noqa: SLF001 - transformers has no public name for it
+
+
+def attend_in_float32(backbone: PreTrainedModel) -> None:
+    """Lets a backbone that attends by torch's scaled dot products do so in float32; others stay as they are."""
+    if attention_of(backbone) == SDPA:
+        backbone.set_attn_implementation(SDPA_FLOAT32)
+
+
+def _sdpa_float32(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **options: Any
+) -> tuple[Tensor, None]:
+    with torch.autocast(query.device.type, enabled=False):
+        states, _ = sdpa_attention_forward(module, query.float(), key.float(), value.float(), mask, **options)
+    return states.to(query.dtype), None
+
+
+AttentionInterface.register(SDPA_FLOAT32, _sdpa_float32)
+AttentionMaskInterface.register(SDPA_FLOAT32, sdpa_mask)
