@@ -14,7 +14,8 @@ from tiny_backbones import DECODERS, FAMILIES, TEXTS, tiny, tokenizer_of
 from transformers import AutoModel
 
 from engine.errors import UsageError
-from trainer.loading import add_lora, load_model, save_model, trainable
+from trainer.attention import attention_of
+from trainer.loading import add_lora, backbone_of, load_model, save_model, trainable
 from trainer.model_settings import LoraSettings, ModelSettings
 
 ENDS = {"bert": 102, "modernbert": 102} | dict.fromkeys(FAMILIES[2:], 1)
@@ -226,6 +227,26 @@ def test_attention_is_what_was_asked_for(folder):
     eager, sdpa = (load(folder / "llama", attention=name) for name in ("eager", "sdpa"))
     assert eager[0].model.config._attn_implementation == "eager"
     np.testing.assert_allclose(eager.encode(TEXTS), sdpa.encode(TEXTS), atol=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_under_bfloat16_attention_is_computed_in_float32_on_a_cpu(folder, family, tmp_path):
+    """Its gradients are no further from those of float32 than with torch's own attention; nothing of it is saved."""
+
+    def gradients(model, precision):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bfloat16"):
+            vectors = model(dict(model.tokenizer(TEXTS, padding=True, return_tensors="pt")))["sentence_embedding"]
+        vectors.float()[:, 0].sum().backward()
+        return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+
+    ours, torchs = load(folder / family), load(folder / family)
+    assert attention_of(backbone_of(ours)) == "sdpa_float32"
+    backbone_of(torchs).set_attn_implementation("sdpa")
+    exact = gradients(load(folder / family), "float32")
+    near, far = ((gradients(model, "bfloat16") - exact).norm() / exact.norm() for model in (ours, torchs))
+    assert near < 1.2 * far < 0.1
+    save_model(ours, tmp_path / "saved")
+    assert not [path for path in (tmp_path / "saved").rglob("*.json") if "sdpa_float32" in path.read_text()]
 
 
 def test_models_that_cannot_be_loaded_say_why(folder, tmp_path):

@@ -110,7 +110,7 @@ class Encoder(nn.Module):
 
     def forward(self, batch: Work) -> Tensor:
         """The unit vectors of one micro-batch in float32, [n, D]; with gradients where these are enabled."""
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.settings.precision == "bfloat16"):
+        with self._precision():
             if isinstance(batch, PackedBatch):
                 vectors = last_states(backbone_of(self._sides[0]), batch)
             elif isinstance(batch, ApartBatch):
@@ -124,7 +124,11 @@ class Encoder(nn.Module):
         batches = self.micro_batches(passages, pairs)
         if not batches:
             return torch.zeros(0, self.model.get_embedding_dimension() or 0, device=self.device)
-        return in_order(batches, [self(batch) for batch in batches])
+        with self._precision():  # around all of them, so that weights are cast once
+            return in_order(batches, [self(batch) for batch in batches])
+
+    def _precision(self) -> torch.autocast:
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.settings.precision == "bfloat16")
 
     def _tokens(self, side: int, texts: Sequence[str], most: int) -> list[list[int]]:
         if not texts:
