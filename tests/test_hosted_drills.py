@@ -12,6 +12,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 import pytest
 from fault_server import Behaviour, mix, serving
@@ -271,7 +272,9 @@ def test_r20_a_soak_keeps_memory_and_files_flat(tmp_path):
         summary = run(Numbers(100_000), (), Builder(tmp_path, server.url, **PATIENT), limits, runtime, look)
     assert summary.complete
     assert seen[-1][0] <= 1.05 * seen[0][0] + 20_000  # KiB; the fault server in this process keeps its own books
-    assert max(files for _, files in seen) <= 2 * 256 + 100
+    third = len(seen) // 3  # of the looks; how many files are open depends on how fast a machine closes dead sockets
+    first, last = (median(files for _, files in part) for part in (seen[:third], seen[-third:]))
+    assert last <= 1.05 * first + 20
 
 
 def main() -> None:
