@@ -22,7 +22,6 @@ import asyncio
 import contextlib
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -232,7 +231,7 @@ LIBRARIES = {
 
 
 def peak_mib() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return float(import_module("engine.guard").peak_memory() / 2**20)
 
 
 def run_one(told: argparse.Namespace) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from datasets_out.commits import CommitLog
+from engine.guard import peak_memory
 from engine.limits import Limits, RuntimeSettings
 from engine.protocols import Ask, Parts, Prompt
 from engine.run_local import run
@@ -105,8 +105,7 @@ def measure(topics: int, **kind: Any) -> dict[str, float]:
         build_parts = partial(build, Path(name), **kind)
         run(Corpus(topics), (), build_parts, Limits(partition_seeds=1000), RuntimeSettings(window=64), lambda _: None)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"topics_per_s": topics / wall, "cpu_ms_per_topic": 1000 * cpu / topics, "peak_mib": peak}
+    return {"topics_per_s": topics / wall, "cpu_ms_per_topic": 1000 * cpu / topics, "peak_mib": peak_memory() / 2**20}
 
 
 def main() -> None:

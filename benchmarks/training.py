@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import statistics
 import subprocess
 import sys
@@ -46,6 +45,7 @@ from transformers import AutoTokenizer, BertConfig, BertModel, LlamaConfig, Llam
 
 from datasets_out.snapshot import load_snapshot
 from datasets_out.training_view import Group, SplitSettings, TrainingView
+from engine.guard import peak_memory as process_peak
 from trainer.collate import collate, trim
 from trainer.encoder import Encoder, load_encoder
 from trainer.fit import make_optimiser, optimise
@@ -151,7 +151,7 @@ def st_step(path: Path, groups: Sequence[Group], tokens: int, *, cached: bool) -
 def peak_memory() -> int:
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return process_peak()
 
 
 def finish() -> None:

@@ -56,3 +56,17 @@ def limit_memory(mb: int) -> None:
         pages = int(Path("/proc/self/statm").read_text().split()[5])
         limit = pages * resource.getpagesize() + (mb << 20)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+
+
+def peak_memory() -> int:
+    """Bytes: the most memory this process has held (Linux).
+
+    `ru_maxrss` is no such figure: a process starts with that of the one that started it.
+    """
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) << 10
+
+
+def forget_peak() -> None:
+    """Lets `peak_memory` count from now on (Linux)."""
+    Path("/proc/self/clear_refs").write_text("5")

@@ -24,6 +24,7 @@ from datasets_out.commits import CommitLog
 from datasets_out.schema import TABLES, from_tables
 from datasets_out.snapshot import load_snapshot
 from engine.errors import Rejected, UnreadableReplyError
+from engine.guard import peak_memory
 from engine.limits import Limits, RuntimeSettings
 from engine.protocols import Parts, Prompt
 from engine.run_local import run
@@ -192,5 +193,5 @@ def main() -> None:
     limits, runtime = Limits(**told["limits"]), RuntimeSettings(**told["runtime"])
     print("started", flush=True)
     summary = run(Numbers(told["seeds"]), (), builder(out, model=model), limits, runtime, quiet)
-    print(json.dumps({"complete": summary.complete, "exit_code": summary.exit_code}))
+    print(json.dumps({"complete": summary.complete, "exit_code": summary.exit_code, "peak": peak_memory()}))
     sys.exit(summary.exit_code)

@@ -38,6 +38,7 @@ from datasets_out.commits import CommitLog
 from engine import crash
 from engine.course import cut
 from engine.errors import CorruptDataError, UsageError
+from engine.guard import forget_peak, peak_memory
 from engine.journal import possibly_paid_twice
 from engine.limits import Limits, RuntimeSettings
 from engine.progress import Counts, check_conservation, counts_of, outcomes, status
@@ -480,15 +481,26 @@ def test_a_child_ends_with_its_parent(tmp_path):
 # Scale
 
 
+def test_the_peak_of_memory_is_that_of_one_process_and_can_be_forgotten():
+    held = b"1" * (200 << 20)
+    before = peak_memory()
+    code = "from engine.guard import peak_memory; print(peak_memory())"
+    child = int(subprocess.check_output([sys.executable, "-c", code]))
+    assert child < 100 << 20 < len(held) < before
+    del held
+    forget_peak()
+    assert peak_memory() < before - (150 << 20)
+
+
 def peak_mb(out: Path, seeds: int) -> float:
     """The peak memory of a session in a process of its own, in MiB."""
     told = {
         "seeds": seeds, "bill": os.devnull, "limits": {"partition_seeds": 500}, "runtime": {"window": 16},
     }  # fmt: skip
-    pid = os.spawnv(os.P_NOWAIT, sys.executable, [sys.executable, str(MAIN), str(opened(out)), json.dumps(told)])
-    _, code, usage = os.wait4(pid, 0)
-    assert code == 0
-    return usage.ru_maxrss / 1024
+    done = subprocess.run(
+        [sys.executable, MAIN, opened(out), json.dumps(told)], stdout=subprocess.PIPE, text=True, check=True
+    )
+    return float(json.loads(done.stdout.splitlines()[-1])["peak"] / 2**20)
 
 
 @pytest.mark.long
