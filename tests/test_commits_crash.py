@@ -54,8 +54,8 @@ def kill_drill(folder: Path, kills: int, seed: int) -> None:
     assert len(datasets) > kills // 100
 
 
-def test_a_hundred_kills_of_two_writers_lose_double_and_spoil_nothing(tmp_path):
-    kill_drill(tmp_path, 100, seed=20261121)
+def test_two_hundred_kills_of_two_writers_lose_double_and_spoil_nothing(tmp_path):
+    kill_drill(tmp_path, 200, seed=20261121)
 
 
 @pytest.mark.long

@@ -75,8 +75,8 @@ def flip_bits(out: Path, flips: int, seed: int) -> None:
             assert refused(out, path), where
 
 
-def test_each_of_three_hundred_flipped_bits_is_found(out):
-    flip_bits(out, 300, seed=10)
+def test_each_of_eight_hundred_flipped_bits_is_found(out):
+    flip_bits(out, 800, seed=10)
 
 
 @pytest.mark.long
