@@ -33,7 +33,7 @@ test-long: setup ## the long crash drills and the full corpora
 	$(PYTEST) -m long --timeout 7200
 
 test-vllm: setup-vllm ## the local model over real vLLM, on the CPU
-	.venv-vllm/bin/python -m pytest tests/test_local_vllm.py
+	.venv-vllm/bin/python -m pytest tests/engine/models/test_local_vllm.py
 
 check: setup ## style, types and layers
 	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && $(PYTEST) tests/test_layers.py

@@ -6,8 +6,8 @@ bare    aiohttp and nothing else: one task a place, which sleeps in its place wh
 openai  AsyncOpenAI with its defaults (two retries of its own), one task a place
 peers   with --peers: every peer that `benchmarks/peers/setup` has installed, with its defaults
 
-Each runs in a process of its own, against a fresh tests/fault_server.py in another, or at --base-url. CPU time is that
-of the contender's process. Scenarios: `plain`; `limited`: 20 % of all requests get a 429 with Retry-After 0.3 s;
+Each runs in a process of its own, against a fresh fault server in another, or at --base-url. CPU time is
+that of the contender's process. Scenarios: `plain`; `limited`: 20 % of all requests get a 429 with Retry-After 0.3 s;
 `stragglers`: 2 % take ten times as long; `refused`: 2 % are refused for good; `quota`: 1,800 requests a minute, burst
 30, with the job's `rpm` set and without.
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from engine.topic import Seed, Topic
 
 HERE = Path(__file__).resolve().parent
-SERVER = HERE.parent / "tests" / "fault_server.py"
+SERVER = HERE.parent / "tests" / "support" / "models" / "fault_server.py"
 TEMPLATE = f"=== system ===\n{SYSTEM}\n=== user ===\n{USER.format(query='{{ query }}', passage='{{ passage }}')}"
 WINDOW = 2
 """Seeds in flight for each request in flight, so that a seed that waits for another attempt costs no place."""
@@ -127,12 +127,12 @@ def topic_of(recipe: str, seed: Seed, answer: Variant) -> Topic:
 
 
 def build(out: Path, recipe: OnePrompt, told: argparse.Namespace, rpm: float | None) -> Parts:
-    from datasets_out.commits import CommitLog
+    from datasets_out.commits.log import CommitLog
     from engine.models.endpoints import HostedSettings
     from engine.models.hosted import Hosted
     from engine.protocols import Parts
     from prompts.parse import parse_reply
-    from validators.shape import Shape, ShapeSettings
+    from validators.checks.shape import Shape, ShapeSettings
 
     params = {"temperature": TEMPERATURE, "max_tokens": MAX_TOKENS}
     settings = HostedSettings.model_validate(
@@ -144,10 +144,10 @@ def build(out: Path, recipe: OnePrompt, told: argparse.Namespace, rpm: float | N
 
 def foil(told: argparse.Namespace, rpm: float | None = None) -> dict[str, Any]:
     """The run of a job, from its first seed to its last commit."""
-    from datasets_out.commits import CommitLog
+    from datasets_out.commits.log import CommitLog
     from engine.errors import RunFailedError
-    from engine.limits import Limits, RuntimeSettings
-    from engine.run_local import run
+    from engine.flow.limits import Limits, RuntimeSettings
+    from engine.runtime.run_local import run
 
     recipe = OnePrompt(max(told.requests // 10, 1))
     with tempfile.TemporaryDirectory(prefix="foil-bench-") as name:
@@ -223,7 +223,13 @@ CONTENDERS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
 
 
 LIBRARIES = {
-    "foil": ("datasets_out.writer", "engine.run_local", "engine.models.hosted", "prompts.render", "validators.shape"),
+    "foil": (
+        "datasets_out.commits.writer",
+        "engine.runtime.run_local",
+        "engine.models.hosted",
+        "prompts.render",
+        "validators.checks.shape",
+    ),
     "bare": ("aiohttp",),
     "openai": ("openai.resources.chat",),
 }
@@ -231,7 +237,7 @@ LIBRARIES = {
 
 
 def peak_mib() -> float:
-    return float(import_module("engine.guard").peak_memory() / 2**20)
+    return float(import_module("engine.runtime.watchdog").peak_memory() / 2**20)
 
 
 def run_one(told: argparse.Namespace) -> dict[str, Any]:

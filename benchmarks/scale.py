@@ -24,10 +24,10 @@ from pathlib import Path
 
 from cluster.build import build_plant
 from cluster.job import load_job
-from datasets_out.commits import CommitLog
-from datasets_out.query import run_sql
-from engine import run_local
-from engine.progress import Progress
+from datasets_out.commits.log import CommitLog
+from datasets_out.sql.query import run_sql
+from engine.flow.progress import Progress
+from engine.runtime import run_local
 from engine.topic import Seed
 
 BASE_SEEDS = 2000

@@ -43,16 +43,16 @@ from sentence_transformers.sentence_transformer.losses import (
 )
 from transformers import AutoTokenizer, BertConfig, BertModel, LlamaConfig, LlamaModel
 
-from datasets_out.snapshot import load_snapshot
-from datasets_out.training_view import Group, SplitSettings, TrainingView
-from engine.guard import peak_memory as process_peak
-from trainer.collate import collate, trim
-from trainer.encoder import Encoder, load_encoder
-from trainer.fit import make_optimiser, optimise
-from trainer.fusion import template_named
+from datasets_out.commits.snapshot import load_snapshot
+from datasets_out.training.training_view import Group, SplitSettings, TrainingView
+from engine.runtime.watchdog import peak_memory as process_peak
+from trainer.data.collate import collate, trim
+from trainer.loss.batch_loss import step
+from trainer.model.encoder import Encoder, load_encoder
 from trainer.model_settings import ModelSettings
+from trainer.run.fit import make_optimiser, optimise
 from trainer.settings import EncodeSettings, LossSettings, RetentionSettings, ScheduleSettings, TrainSettings
-from trainer.step import step
+from trainer.text_templates import template_named
 
 REPO = Path(__file__).resolve().parent.parent
 SYSTEMS = ("st", "st_cached", "foil", "foil_cached")

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from cluster.terminal import show
-from datasets_out.query import run_sql
+from datasets_out.sql.query import run_sql
 from engine.errors import UsageError
-from validators.agreement import Agreement, Labels, compare, read_labels, votes_of
+from validators.judges.agreement import Agreement, Labels, compare, read_labels, votes_of
 
 _VOTES = """
 SELECT topic_id, validator, evidence FROM verdicts

@@ -10,9 +10,9 @@ from typing import Any
 
 from cluster.catalog import MODELS, Surroundings, open_seeds
 from cluster.job import Job
-from datasets_out.commits import CommitLog
+from datasets_out.commits.log import CommitLog
+from engine.flow.journal import PaidReplies
 from engine.ids import canonical_json, sha256_hex
-from engine.journal import PaidReplies
 from engine.protocols import Model, Parts, Recipe, Screen, SeedReader, Validator
 from engine.settings import Settings
 from prompts.parse import parse_reply

@@ -14,7 +14,7 @@ from engine.models.local_vllm import LocalVllm, LocalVllmSettings
 from engine.protocols import Model, SeedReader
 from engine.seeds.catalog import READERS
 from engine.settings import Settings
-from prompts.rule_writer import RuleWriter
+from prompts.rule_writer.model import RuleWriter
 
 
 class RuleWriterSettings(Settings):

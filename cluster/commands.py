@@ -104,9 +104,9 @@ def sql(
     memory_mb: Annotated[int, typer.Option(help="MiB that the query may take.")] = 4096,
 ) -> None:
     """Ask a run in SQL: topics, intents, passages, judgments, verdicts, rejects, calls, triplets, runs."""
-    from datasets_out import answers
-    from datasets_out.query import run_sql
-    from datasets_out.views import views_script
+    from datasets_out.sql import output_formats as answers
+    from datasets_out.sql.query import run_sql
+    from datasets_out.sql.views import views_script
 
     if views:
         print(views_script(out, snapshot))
@@ -130,7 +130,7 @@ def why(
     as_json: JsonOption = False,
 ) -> None:
     """Where a record comes from: its seed, prompts, model, calls, judgments, verdicts and file."""
-    from datasets_out.why import lineage, render
+    from datasets_out.sql.why import lineage, render
 
     tree = lineage(out, record)
     print(json.dumps(tree.to_json(), ensure_ascii=False, default=str) if as_json else render(tree))
@@ -153,7 +153,7 @@ def agreement(
 @app.command()
 def verify(out: OutArgument, as_json: JsonOption = False) -> None:
     """Check every byte that was committed; any changed bit is found. Exit code 6 if there is damage."""
-    from datasets_out.verify import verify as find_damage
+    from datasets_out.commits.verify import verify as find_damage
 
     found = find_damage(out)
     harm = [one for one in found if not one.harmless]
@@ -169,7 +169,7 @@ def verify(out: OutArgument, as_json: JsonOption = False) -> None:
 @app.command()
 def snapshot(out: OutArgument, name: Annotated[str, typer.Argument(help="A new name.")]) -> None:
     """Pin what is committed now under a name, with one digest."""
-    from datasets_out.snapshot import take_snapshot
+    from datasets_out.commits.snapshot import take_snapshot
 
     taken = take_snapshot(out, name)
     print(json.dumps({"name": name, "digest": taken.digest, "topics": taken.rows("topics")}))
@@ -182,8 +182,8 @@ def mix(
     snapshot: Annotated[str | None, typer.Option(help="A snapshot of the run; without, what is committed now.")] = None,
 ) -> None:
     """Write Dual-View's mixes of a run with both views, each as a run: ins_orig, ins_dv, all_orig, all_dv."""
-    from datasets_out.mixes import write_mixes
-    from datasets_out.snapshot import load_snapshot
+    from datasets_out.commits.snapshot import load_snapshot
+    from datasets_out.training.mixes import write_mixes
 
     written = write_mixes(load_snapshot(out, snapshot, verify=True), into)
     rows = [
@@ -247,8 +247,8 @@ def fetch(
     """Bring a public corpus at its pinned revision, with checksums; says what has to be brought by hand."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-    from engine.seeds.fetch import CORPORA, public_corpus
-    from engine.seeds.fetch import fetch as bring
+    from engine.seeds.files.download import CORPORA, public_corpus
+    from engine.seeds.files.download import fetch as bring
 
     if not name:
         rows = [(one.name, len(one.files), one.licence, one.by_hand) for one in CORPORA.values()]

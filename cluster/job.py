@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from cluster.catalog import MODELS, SEEDS
 from engine.errors import UsageError
-from engine.limits import Limits, RuntimeSettings
+from engine.flow.limits import Limits, RuntimeSettings
 from engine.models.endpoints import HostedSettings
 from engine.models.params import Price
 from engine.settings import Settings

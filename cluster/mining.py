@@ -12,16 +12,16 @@ from typing import Any
 from cluster.catalog import open_seeds
 from cluster.job import Job, load_job, settings_from
 from cluster.terminal import say, show
-from datasets_out.mined import MinedRun, topics_of, write_mined
-from datasets_out.pool import Candidate, Pool, Shelf
-from datasets_out.snapshot import Snapshot, load_snapshot
+from datasets_out.commits.snapshot import Snapshot, load_snapshot
+from datasets_out.training.mined import MinedRun, topics_of, write_mined
+from datasets_out.training.pool import Candidate, Pool, Shelf
 from engine.errors import SeedFormatError, UsageError
 from engine.ids import canonical_json, sha256_hex
-from engine.seeds.rows import Row, rows
+from engine.seeds.files.rows import Row, rows
 from engine.topic import Intent, Passage, Seed, passage_id
-from prompts.constraints import all_hold, constraints_of
-from trainer.fusion import Template, template_named
-from trainer.mining import MINING_VERSION, Bm25Scorer, Miner, MineSettings, Scorer
+from prompts.constraints.constraint import all_hold, constraints_of
+from trainer.mining.mining import MINING_VERSION, Bm25Scorer, Miner, MineSettings, Scorer
+from trainer.text_templates import Template, template_named
 
 _MAX_ROW_BYTES = 8 << 20
 _NOT_IDENTITY = {"model", "template", "file"}
@@ -135,8 +135,8 @@ def _model(settings: MineSettings) -> Means:
     digest = _digest(place)
 
     def opened(shelf: Shelf) -> Scorer:
-        from trainer.encoder import load_encoder
-        from trainer.nearest import ModelScorer
+        from trainer.mining.nearest import ModelScorer
+        from trainer.model.encoder import load_encoder
 
         encoder = load_encoder(place, template, settings.encode)
         return ModelScorer(encoder, _bodies(shelf, template), shelf.opened, _tell)

@@ -11,13 +11,13 @@ from typing import Any
 from cluster.build import build_plant
 from cluster.job import Job, load_job
 from cluster.terminal import say, show
-from datasets_out.commits import CommitLog
-from engine.budget import Budget, Sum
-from engine.conduct import spent_before
+from datasets_out.commits.log import CommitLog
+from engine.flow.budget import Budget, Sum
+from engine.flow.plan import Look, Range, Stage, look, look_ahead, stages
 from engine.models.endpoints import HostedSettings
-from engine.plan import Look, Range, Stage, look, look_ahead, stages
 from engine.protocols import Parts
-from prompts.rule_writer import RuleWriter
+from engine.runtime.session import spent_before
+from prompts.rule_writer.model import RuleWriter
 
 
 def plan_job(

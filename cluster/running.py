@@ -16,11 +16,11 @@ from rich.table import Table
 
 from cluster.build import build_plant
 from cluster.job import Job, load_job
-from datasets_out.commits import CommitLog
-from engine import run_local
+from datasets_out.commits.log import CommitLog
+from engine.flow.progress import Counts, Progress, Summary, status
 from engine.models.endpoints import HostedSettings
 from engine.models.params import secret_at
-from engine.progress import Counts, Progress, Summary, status
+from engine.runtime import run_local
 
 _REASONS_SHOWN = 8
 _OUTCOMES = {"reject": "rejected", "edit": "edited", "mark": "marked", "pass": "passed"}
@@ -52,7 +52,7 @@ def start(job: Job, reuse: Sequence[Path] = ()) -> Summary:
     CommitLog(job.out).open(plant.fingerprint, plant.identity)
     with _shown() as show_progress:
         if job.runtime.kind == "ray":
-            from engine import run_ray
+            from engine.runtime import run_ray
 
             runner = run_ray.run
         else:

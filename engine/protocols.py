@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from engine.journal import PaidReplies
+from engine.flow.journal import PaidReplies
 from engine.topic import Message, Reply, Request, Seed, Topic, Verdict
 
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -128,7 +128,7 @@ class Partition:
 class Store(Protocol):
     """Where partitions are committed; each exactly once (design, guarantees 1 and 2).
 
-    `committed` gives each entry, with its `counts` under the names of engine.progress.Counts.
+    `committed` gives each entry, with its `counts` under the names of engine.flow.progress.Counts.
     `commit` returns True if this call's entry stands, False if an equal entry of another writer already stood.
     It raises CommitLostError if a *different* entry stood. `facts` (digests of indexes, counts) go into the entry.
     `plan` is what is known once the seed stream has ended: {"seeds": N, "partitions": K}; None until then.

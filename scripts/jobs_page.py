@@ -16,10 +16,10 @@ from pydantic_core import PydanticUndefined
 
 from cluster.catalog import MODELS, SEEDS
 from cluster.job import OPTIONAL, REQUIRED
-from engine.limits import Limits, RuntimeSettings
+from engine.flow.limits import Limits, RuntimeSettings
 from engine.settings import Settings
 from prompts.recipes.catalog import RECIPES
-from trainer.mining import MineSettings
+from trainer.mining.mining import MineSettings
 from trainer.settings import EvaluateSettings, TrainSettings
 from validators.catalog import DEFAULT_VALIDATORS, VALIDATORS
 

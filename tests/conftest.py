@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.paths import REPO
+
+os.environ["PYTHONPATH"] = str(REPO)  # for the programs that tests start
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several tests run at a time
 if TYPE_CHECKING:
-    from datasets_out.training_view import TrainingView
+    from datasets_out.training.training_view import TrainingView
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
-
-REPO = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +36,7 @@ def shared_data() -> Path:
 @pytest.fixture(scope="module")
 def view(tmp_path_factory: pytest.TempPathFactory) -> TrainingView:
     """Sixty small committed topics as a trainer has them."""
-    from trainer_world import commit, open_view, topic
+    from tests.support.trainer_world import commit, open_view, topic
 
     out = commit(tmp_path_factory.mktemp("world"), [topic(number) for number in range(60)])
     return open_view(out, heldout_share=0.2, dev_share=0.2)
@@ -67,6 +68,5 @@ def ray_home() -> Iterator[Path]:
         patch.setenv("RAY_TMPDIR", str(home))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_worker_niceness", "0")  # else a busy machine starves the workers, and a test times out
-        patch.setenv("PYTHONPATH", str(REPO / "tests"))
         yield home
     shutil.rmtree(home, ignore_errors=True)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import runpy
-from pathlib import Path
 
-REPO = Path(__file__).resolve().parent.parent
+from tests.support.paths import REPO
 
 
 def test_the_settings_page_is_what_the_settings_say():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-REPO = Path(__file__).resolve().parent.parent
+from tests.support.paths import REPO
+
 ALLOWED = {
     "engine": set(),
     "prompts": {"engine"},
@@ -15,8 +16,8 @@ ALLOWED = {
     "cluster": {"engine", "prompts", "validators", "datasets_out", "trainer"},
 }
 FENCES = {
-    "ray": {"engine/run_ray.py", "trainer/fit_ray.py", "cluster/submit.py"},
-    "duckdb": {"datasets_out/query.py"},
+    "ray": {"engine/runtime/run_ray.py", "trainer/run/fit_ray.py", "cluster/submit.py"},
+    "duckdb": {"datasets_out/sql/query.py"},
     "openai": {"engine/models/hosted.py"},
     "vllm": {"engine/models/local_vllm.py"},
     "torch": {"trainer"},

@@ -25,7 +25,7 @@ class LoraSettings(Settings):
 
 
 class AttentionSettings(Settings):
-    """InF-Embed's cross-attention between instruction and query, encoded apart; see `trainer.cross_attention`."""
+    """InF-Embed's cross-attention between instruction and query, encoded apart; see `trainer.model.cross_attention`."""
 
     direction: Literal["instruction_queries", "query_queries"] = Field(
         default="instruction_queries", description="whose tokens ask, and are pooled over; the first is eq. 4"

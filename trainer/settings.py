@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from datasets_out.training_view import CACHED_PARTITIONS, SplitSettings
+from datasets_out.training.training_view import CACHED_PARTITIONS, SplitSettings
 from engine.settings import Settings
 from trainer.model_settings import ModelSettings
 from trainer.presets import PRESETS, Preset, under
@@ -36,7 +36,7 @@ class EncodeSettings(Settings):
 
 
 class LossSettings(Settings):
-    """What an anchor is contrasted with, and how; see `trainer.losses`."""
+    """What an anchor is contrasted with, and how; see `trainer.loss.losses`."""
 
     blocks: tuple[Block, ...] = Field(default=("P", "I"), min_length=1, description="what varies: passages, ...")
     combine: Literal["multivariate", "sum"] = Field(

@@ -7,20 +7,20 @@ from typing import Any
 
 from engine.protocols import Screen, Validator
 from engine.settings import Settings
-from validators.constraint_check import ConstraintCheck, ConstraintCheckSettings
-from validators.contamination import Contamination, ContaminationSettings
-from validators.dimension_check import DimensionCheck, DimensionCheckSettings
-from validators.duplicates import Duplicates, DuplicatesSettings
-from validators.injection import Injection, InjectionSettings
-from validators.judge_polarity import JudgePolarity, JudgePolaritySettings
-from validators.judge_relevance import JudgeRelevance, JudgeRelevanceSettings
-from validators.judge_scenarios import JudgeScenarios, JudgeScenariosSettings
-from validators.language import Language, LanguageSettings
-from validators.leak import Leaks, LeakSettings
-from validators.newline_truncation import NewlineTruncation, NewlineTruncationSettings
-from validators.pii import Pii, PiiSettings
-from validators.refusal import Refusal, RefusalSettings
-from validators.shape import Shape, ShapeSettings
+from validators.checks.constraint_check import ConstraintCheck, ConstraintCheckSettings
+from validators.checks.dimension_check import DimensionCheck, DimensionCheckSettings
+from validators.checks.injection import Injection, InjectionSettings
+from validators.checks.language import Language, LanguageSettings
+from validators.checks.leak import Leaks, LeakSettings
+from validators.checks.newline_truncation import NewlineTruncation, NewlineTruncationSettings
+from validators.checks.pii import Pii, PiiSettings
+from validators.checks.refusal import Refusal, RefusalSettings
+from validators.checks.shape import Shape, ShapeSettings
+from validators.judges.polarity import JudgePolarity, JudgePolaritySettings
+from validators.judges.relevance import JudgeRelevance, JudgeRelevanceSettings
+from validators.judges.scenarios import JudgeScenarios, JudgeScenariosSettings
+from validators.overlap.contamination import Contamination, ContaminationSettings
+from validators.overlap.duplicates import Duplicates, DuplicatesSettings
 
 VALIDATORS: dict[str, tuple[type[Settings], Callable[[Any], Validator | Screen]]] = {
     "shape": (ShapeSettings, Shape),

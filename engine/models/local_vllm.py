@@ -238,8 +238,8 @@ def _started(settings: LocalVllmSettings) -> _Engine:
 
 
 def leash_command(*words: str) -> list[str]:
-    """The command that ends processes when this one has gone (engine/models/leash.py)."""
-    return [sys.executable, "-I", "-S", str(Path(__file__).with_name("leash.py")), str(os.getpid()), *words]
+    """The command that ends processes when this one has gone (engine/models/orphan_reaper.py)."""
+    return [sys.executable, "-I", "-S", str(Path(__file__).with_name("orphan_reaper.py")), str(os.getpid()), *words]
 
 
 def _template_values(params: Mapping[str, Any]) -> dict[str, Any]:

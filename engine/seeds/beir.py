@@ -13,8 +13,8 @@ from typing import Literal
 from pydantic import Field
 
 from engine.errors import SeedFormatError, UsageError
+from engine.seeds.files.rows import ENDINGS, Row, attributes_of, rows
 from engine.seeds.judged import JudgedReader, JudgedSettings, Qrels, Query, read_qrels
-from engine.seeds.rows import ENDINGS, Row, attributes_of, rows
 from engine.topic import Passage
 
 

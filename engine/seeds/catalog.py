@@ -11,7 +11,7 @@ from engine.seeds.beir import BeirReader, BeirSettings
 from engine.seeds.leetcode import LeetcodeReader, LeetcodeSettings
 from engine.seeds.metamath import MetamathReader, MetamathSettings
 from engine.seeds.msmarco import MsmarcoSettings, msmarco_reader
-from engine.seeds.python_docs import PythonDocsReader, PythonDocsSettings
+from engine.seeds.python_docs.reader import PythonDocsReader, PythonDocsSettings
 from engine.seeds.robust04 import Robust04Reader, Robust04Settings
 from engine.seeds.table import TableReader, TableSettings
 from engine.settings import Settings

@@ -22,7 +22,7 @@ from pydantic import BeforeValidator, Field
 from engine.errors import SeedFormatError, UsageError
 from engine.ids import fraction_of
 from engine.seeds.corpus import Candidate, CorpusReader, CorpusSettings, Draft, make_seed
-from engine.seeds.files import Line, lines, streams
+from engine.seeds.files.streams import Line, lines, streams
 from engine.topic import Passage
 
 Qrels = dict[str, dict[str, int]]

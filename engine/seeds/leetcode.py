@@ -19,7 +19,7 @@ from pydantic import Field
 
 from engine.errors import SeedFormatError
 from engine.seeds.corpus import Candidate, CorpusReader, CorpusSettings, Draft, make_seed
-from engine.seeds.rows import Record, Row, rows
+from engine.seeds.files.rows import Record, Row, rows
 from engine.topic import Passage
 
 

@@ -23,7 +23,7 @@ from typing import Literal
 from pydantic import Field
 
 from engine.seeds.corpus import Candidate, CorpusReader, CorpusSettings, Draft, make_seed
-from engine.seeds.rows import Row, place_in, rows
+from engine.seeds.files.rows import Row, place_in, rows
 from engine.topic import Passage, PassageRole
 
 _CALCULATOR = re.compile(r"<<[^<>]*>>")

@@ -24,9 +24,9 @@ from pydantic import Field, model_validator
 from engine.errors import SeedFormatError
 from engine.protocols import SeedReader
 from engine.seeds.corpus import Candidate, CorpusReader, Draft, make_seed
-from engine.seeds.files import Line, lines, streams
+from engine.seeds.files.rows import Row, attributes_of, rows
+from engine.seeds.files.streams import Line, lines, streams
 from engine.seeds.judged import JudgedReader, JudgedSettings, Paths, Qrels, Query, read_qrels
-from engine.seeds.rows import Row, attributes_of, rows
 from engine.topic import Passage
 
 NO_ANSWER = "No Answer Present."

@@ -16,7 +16,7 @@ from typing import Literal
 from pydantic import Field
 
 from engine.errors import SeedFormatError, UsageError
-from engine.seeds.files import streams
+from engine.seeds.files.streams import streams
 from engine.seeds.judged import JudgedReader, JudgedSettings, Paths, Qrels, Query, read_qrels
 from engine.seeds.trec import blocks, document_topics, documents, topics
 from engine.topic import Passage

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from engine.seeds.corpus import Candidate, CorpusReader, CorpusSettings, Draft, make_seed
-from engine.seeds.rows import Row, attributes_of, place_in, rows
+from engine.seeds.files.rows import Row, attributes_of, place_in, rows
 from engine.settings import Settings
 from engine.topic import Passage, PassageRole
 

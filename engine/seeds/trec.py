@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path, PurePath
 
 from engine.errors import SeedFormatError
-from engine.seeds.files import Stream, lines, streams
+from engine.seeds.files.streams import Stream, lines, streams
 from engine.seeds.judged import Query
 from engine.topic import Passage
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from engine.protocols import Recipe
 from engine.settings import Settings
-from prompts.recipes.custom import Custom
+from prompts.recipes.custom.recipe import Custom
+from prompts.recipes.custom.stages import CustomSettings
 from prompts.recipes.dual_view import DualView, DualViewSettings
 from prompts.recipes.infir import Infir, InfirSettings
 from prompts.recipes.infosearch import InfoSearch, InfoSearchSettings
 from prompts.recipes.promptriever import Promptriever, PromptrieverSettings
 from prompts.recipes.verifiable import Verifiable, VerifiableSettings
-from prompts.stages import CustomSettings
 
 RECIPES: Mapping[str, tuple[type[Settings], Callable[[Any], Recipe]]] = {
     "verifiable": (VerifiableSettings, Verifiable),

@@ -22,17 +22,17 @@ from engine.ids import canonical_json, sha256_hex
 from engine.protocols import Ask, Recipe
 from engine.settings import Settings
 from engine.topic import Intent, Seed, Topic
-from prompts.blocks import stems
-from prompts.constraints import all_hold, constraints_of
-from prompts.evidence import answers, evidence_of
-from prompts.instructions import LENGTHS, STYLES
+from prompts.constraints.constraint import all_hold, constraints_of
+from prompts.constraints.instructions import LENGTHS, STYLES
+from prompts.passages.answer_evidence import answers, evidence_of
+from prompts.passages.blocks import stems
+from prompts.passages.reply_types import WrittenInstruction
+from prompts.passages.seed_material import Material, views_of
+from prompts.passages.topic_builder import Matrix
 from prompts.recipes.infir import Infir, InfirSettings
-from prompts.recipes.material import Material, views_of
-from prompts.recipes.matrix import Matrix
 from prompts.recipes.promptriever import Promptriever, PromptrieverSettings
 from prompts.recipes.verifiable import Verifiable, VerifiableSettings
 from prompts.render import load
-from prompts.written import WrittenInstruction
 
 VERSION = "1"
 """Raised when the same seed, settings and template would give other topics."""

@@ -25,12 +25,12 @@ from engine.ids import canonical_json, sha256_hex
 from engine.protocols import Ask, Prompt
 from engine.settings import Settings
 from engine.topic import Passage, Seed, Topic
-from prompts.finders import folded
-from prompts.instructions import LENGTHS, STYLES
-from prompts.recipes.material import Material, material
-from prompts.recipes.matrix import Matrix
+from prompts.constraints.detectors import folded
+from prompts.constraints.instructions import LENGTHS, STYLES
+from prompts.passages.reply_types import WrittenInstruction, WrittenPassage, WrittenQuery
+from prompts.passages.seed_material import Material, material
+from prompts.passages.topic_builder import Matrix
 from prompts.render import load
-from prompts.written import WrittenInstruction, WrittenPassage, WrittenQuery
 
 VERSION = "1"
 """Raised when the same seed, settings and templates would give other topics."""

@@ -8,7 +8,7 @@
     (not I_c) -1   +1    +1     -1            reversely instructed
 
 A passage of the corpus that meets a condition alone serves as it is; for the others one is rewritten. Where a dimension
-finds fewer than two conditions in a seed, the next one of the draw is tried. `prompts.dimensions` decides Keyword,
+finds fewer than two conditions in a seed, the next one of the draw is tried. `constraints.dimensions` decides Keyword,
 Format, Language and Length; what a judge must decide (Audience, Source) is labelled by construction. About ten
 requests a seed for three conditions, one after the other, more where dimensions are tried in vain; three to nine
 milliseconds with the rule writer.
@@ -29,15 +29,15 @@ from engine.ids import canonical_json, sha256_hex
 from engine.protocols import Ask
 from engine.settings import Settings
 from engine.topic import Intent, IntentRole, Passage, Seed, Topic
-from prompts.constraints import Constraint
-from prompts.dimensions import CONDITIONS, DIMENSIONS, EXACT, Dimension, described, meets
-from prompts.evidence import Evidence, answers
-from prompts.finders import folded
+from prompts.constraints.constraint import Constraint
+from prompts.constraints.detectors import folded
+from prompts.constraints.dimensions import CONDITIONS, DIMENSIONS, EXACT, Dimension, described, meets
 from prompts.languages import languages
-from prompts.recipes.material import Material, material
-from prompts.recipes.matrix import Matrix
+from prompts.passages.answer_evidence import Evidence, answers
+from prompts.passages.seed_material import Material, material
+from prompts.passages.topic_builder import Matrix
+from prompts.passages.views import KEPT, Demand
 from prompts.render import Template, load
-from prompts.topic_answer import KEPT, Demand
 
 VERSION = "1"
 """Raised when the same seed, settings and templates would give other topics."""

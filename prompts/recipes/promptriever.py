@@ -23,11 +23,11 @@ from engine.ids import canonical_json, sha256_hex
 from engine.protocols import Ask, Prompt
 from engine.settings import Settings
 from engine.topic import Passage, Seed, Topic
-from prompts.instructions import LENGTHS, STYLES, Length, Style
-from prompts.recipes.material import Material, material
-from prompts.recipes.matrix import Matrix
+from prompts.constraints.instructions import LENGTHS, STYLES, Length, Style
+from prompts.passages.reply_types import WrittenInstruction, WrittenPassages
+from prompts.passages.seed_material import Material, material
+from prompts.passages.topic_builder import Matrix
 from prompts.render import load
-from prompts.written import WrittenInstruction, WrittenPassages
 
 VERSION = "1"
 """Raised when the same seed, settings and templates would give other topics."""

@@ -21,17 +21,17 @@ from engine.ids import canonical_json, sha256_hex
 from engine.protocols import Ask
 from engine.settings import Settings
 from engine.topic import Intent, IntentRole, Passage, PassageRole, Seed, Topic
-from prompts.blocks import cut
-from prompts.constraints import Constraint, all_hold, body
-from prompts.evidence import Evidence, answering, evidence_in
-from prompts.families import FAMILIES
-from prompts.finders import folded
-from prompts.instructions import LENGTHS, STYLES
-from prompts.recipes.material import distinct, non_relevant
-from prompts.recipes.matrix import Matrix
+from prompts.constraints.constraint import Constraint, all_hold, body
+from prompts.constraints.detectors import folded
+from prompts.constraints.families import FAMILIES
+from prompts.constraints.instructions import LENGTHS, STYLES
+from prompts.passages.answer_evidence import Evidence, answering, evidence_in
+from prompts.passages.blocks import cut
+from prompts.passages.reply_types import checked
+from prompts.passages.seed_material import distinct, non_relevant
+from prompts.passages.topic_builder import Matrix
+from prompts.passages.views import Blocks, Instruction, OtherQuery, TopicAnswer, View, refused
 from prompts.render import load
-from prompts.topic_answer import Blocks, Instruction, OtherQuery, TopicAnswer, View, refused
-from prompts.written import checked
 
 VERSION = "2"
 """Raised when the same seed, settings and template would give other topics."""

@@ -1,0 +1,221 @@
+"""Committed topics as a trainer wants them: compact groups, split three ways, with no text shared between the splits.
+
+    snapshot (bytes verified) -> index of (partition, row) a split -> groups, read as the batches ask for them
+
+A seed is held out by `engine.ids.split_of`, and a topic that says so itself (attribute `split: heldout`, as the recipe
+infosearch writes a benchmark); of the others a share is `dev`, on which a training run may choose, and
+the rest is `train`. No text of a held-out topic is trained on or chosen on, and none of a dev topic is trained on: a
+passage whose text, id or parent occurs in such a topic is removed; an intent that loses a relevant passage, or whose
+query occurs there, goes; a topic that loses its first intent (the bare query) goes. All is counted in `facts`.
+
+Price: two passes over the texts at the start, 8 bytes a topic and about 100 bytes a protected text in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pydantic import Field
+
+from datasets_out.commits.snapshot import Snapshot
+from engine.ids import fraction_of, split_of
+from engine.settings import Settings
+
+Split = Literal["heldout", "dev", "train"]
+SPLITS: tuple[Split, ...] = ("heldout", "dev", "train")
+"""In the order of protection: a topic yields to every split before its own."""
+
+_COLUMNS = {
+    "topics": ["topic_id", "seed_id", "status", "attributes"],
+    "intents": ["topic_id", "intent_id", "instruction", "query"],
+    "passages": ["topic_id", "passage_id", "title", "text", "edited_from"],
+    "judgments": ["topic_id", "intent_id", "passage_id", "relevance"],
+}
+
+Item = TypeVar("Item")
+Row = dict[str, Any]
+
+CACHED_PARTITIONS = 64
+"""Partitions whose groups stay in memory; a sampler's window should not pass it."""
+
+
+class SplitSettings(Settings):
+    """Which seeds are kept from training."""
+
+    heldout_share: float = Field(default=0.1, ge=0, lt=1, description="share of all seeds that only evaluation sees")
+    dev_share: float = Field(
+        default=0.05, ge=0, lt=1, description="share of the other seeds on which training may choose"
+    )
+
+    def split_of(self, seed_id: str) -> Split:
+        if split_of(seed_id, self.heldout_share) == "heldout":
+            return "heldout"
+        return "dev" if fraction_of("dev", seed_id) < self.dev_share else "train"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One topic: `relevance`, [intents, passages], is +1, -1, or 0 where nobody judged.
+
+    `intents` are (instruction, query), with "" for no instruction; `passages` are (title, text); `keys` are, for each
+    passage, hashes of what must stay on one side of a split: its text, its id, its parent's id.
+    """
+
+    topic_id: str
+    seed_id: str
+    intents: tuple[tuple[str, str], ...]
+    passages: tuple[tuple[str, str], ...]
+    keys: tuple[tuple[int, ...], ...]
+    relevance: NDArray[np.int8]
+    held_out: bool = False
+
+    def only(self, rows: NDArray[np.bool_], columns: NDArray[np.bool_]) -> Group:
+        """The group with these intents and passages alone."""
+        return replace(
+            self,
+            intents=_chosen(self.intents, rows),
+            passages=_chosen(self.passages, columns),
+            keys=_chosen(self.keys, columns),
+            relevance=self.relevance[np.ix_(rows, columns)],
+        )
+
+
+class TrainingView:
+    """The accepted topics of a snapshot, by split.
+
+    `facts` counts, for each split, the topics kept and dropped, the intents dropped and the passages removed.
+    Every file is verified first; raises CorruptDataError for any changed bit.
+    """
+
+    def __init__(self, snapshot: Snapshot, split: SplitSettings) -> None:
+        snapshot.check()
+        self.digest, self.split = snapshot.digest, split
+        self._files = list(zip(*(snapshot.files(table) for table in _COLUMNS), strict=True))
+        self._protected: dict[Split, frozenset[int]] = self._protect()
+        self.facts: dict[Split, Counter[str]] = {name: Counter() for name in SPLITS}
+        places: dict[Split, list[tuple[int, int]]] = {name: [] for name in SPLITS}
+        for place, group in self._all():
+            name = self._split_of(group)
+            if self._separate(group, name, self.facts[name]):
+                places[name].append(place)
+        self._places = {name: np.array(found, dtype=np.int32).reshape(-1, 2) for name, found in places.items()}
+
+    def partitions(self, split: Split) -> NDArray[np.int32]:
+        """The partition of every topic of a split, [topics]: what a sampler needs to know of the data."""
+        return self._places[split][:, 0]
+
+    def read(self, split: Split, indices: Iterable[int]) -> list[Group]:
+        """The groups at these positions of a split, in the order asked."""
+        places = (self._places[split][index] for index in indices)
+        found = (self._separate(_read(self._files[part])[row], split, Counter()) for part, row in places)
+        return [group for group in found if group is not None]
+
+    def read_all(self, split: Split) -> list[Group]:
+        """Every group of a split; meant for held-out and dev."""
+        return self.read(split, range(len(self._places[split])))
+
+    def licences(self) -> dict[str, int]:
+        """Accepted topics by what their seeds say of rights, most frequent first."""
+        found: Counter[str] = Counter()
+        for topics, *_ in self._files:
+            table = pq.read_table(topics, columns=["licence", "redistributable"], filters=[("status", "=", "accepted")])
+            found.update(_rights(row["licence"], row["redistributable"]) for row in table.to_pylist())
+        return dict(found.most_common())
+
+    def _all(self) -> Iterator[tuple[tuple[int, int], Group]]:
+        for part, files in enumerate(self._files):
+            for row, group in enumerate(_read(files)):
+                yield (part, row), group
+
+    def _split_of(self, group: Group) -> Split:
+        return "heldout" if group.held_out else self.split.split_of(group.seed_id)
+
+    def _protect(self) -> dict[Split, frozenset[int]]:
+        """For each split the keys of the texts that it must not hold."""
+        keys: dict[Split, set[int]] = {name: set() for name in SPLITS}
+        for _, group in self._all():
+            name = self._split_of(group)
+            if name != "train":
+                keys[name].update(*group.keys)
+                keys[name].update(text_key("query", query) for _, query in group.intents)
+        heldout, dev = frozenset(keys["heldout"]), frozenset(keys["dev"])
+        return {"heldout": frozenset(), "dev": heldout, "train": heldout | dev}
+
+    def _separate(self, group: Group, split: Split, facts: Counter[str]) -> Group | None:
+        """The group without what it shares with a protected split, or None where too little is left."""
+        protected = self._protected[split]
+        keep = np.array([protected.isdisjoint(keys) for keys in group.keys], dtype=bool)
+        queries = np.array([text_key("query", query) not in protected for _, query in group.intents], dtype=bool)
+        whole = queries & ~(group.relevance[:, ~keep] > 0).any(1)
+        facts["topics_kept" if whole[0] else "topics_dropped"] += 1
+        facts["passages_removed"] += int((~keep).sum())
+        facts["intents_dropped"] += int((~whole).sum())
+        if not whole[0]:
+            return None
+        return group.only(whole, keep)
+
+
+def _rights(licence: str, redistributable: bool) -> str:
+    return f"{licence or 'unknown'}, {'may' if redistributable else 'may not'} be passed on"
+
+
+def _chosen(items: Sequence[Item], keep: NDArray[np.bool_]) -> tuple[Item, ...]:
+    return tuple(item for item, kept in zip(items, keep, strict=True) if kept)
+
+
+def text_key(kind: str, text: str) -> int:
+    """64 bits of a kind and a text, the same for texts that differ in blanks or case only."""
+    normal = " ".join(text.split()).casefold()
+    raw = hashlib.blake2b(f"{kind}\x1f{normal}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(raw, "big", signed=True)
+
+
+@lru_cache(maxsize=CACHED_PARTITIONS)
+def _read(files: tuple[Path, ...]) -> tuple[Group, ...]:
+    """The groups of one partition, in the order of its topics; `files` as in _COLUMNS."""
+    tables = [pq.read_table(file, columns=columns) for file, columns in zip(files, _COLUMNS.values(), strict=True)]
+    topics, *children = [table.to_pylist() for table in tables]
+    intents, passages, judgments = map(_by_topic, children)
+    return tuple(
+        _group(topic, intents[name], passages[name], judgments.get(name, []))
+        for topic in topics
+        if topic["status"] == "accepted" and (name := topic["topic_id"]) in intents
+    )
+
+
+def _by_topic(rows: Iterable[Row]) -> Mapping[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row["topic_id"], []).append(row)
+    return found
+
+
+def _group(topic: Row, intents: list[Row], passages: list[Row], judgments: list[Row]) -> Group:
+    intent_at = {row["intent_id"]: i for i, row in enumerate(intents)}
+    passage_at = {row["passage_id"]: i for i, row in enumerate(passages)}
+    relevance = np.zeros((len(intents), len(passages)), dtype=np.int8)
+    for row in judgments:
+        relevance[intent_at[row["intent_id"]], passage_at[row["passage_id"]]] = row["relevance"]
+    return Group(
+        topic_id=topic["topic_id"],
+        seed_id=topic["seed_id"],
+        intents=tuple((row["instruction"], row["query"]) for row in intents),
+        passages=tuple((row["title"], row["text"]) for row in passages),
+        keys=tuple(passage_keys(row["text"], row["passage_id"], row["edited_from"]) for row in passages),
+        relevance=relevance,
+        held_out=("split", "heldout") in topic["attributes"],
+    )
+
+
+def passage_keys(text: str, passage_id: str, edited_from: str) -> tuple[int, ...]:
+    """What must stay on one side of a split: hashes of the passage's text, its id, its parent's id where it has one."""
+    return (text_key("passage", text), *(text_key("id", one) for one in (passage_id, edited_from) if one))

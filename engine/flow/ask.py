@@ -1,0 +1,248 @@
+"""`ask`: what a recipe or validator calls, and all that it sees of models, journal and money.
+
+    prompt -> Request -> journal? -----------------------------> reply -> parse -> answer
+                            | no                                  ^         | unreadable: a correction turn
+                            v                                     |
+                         budget -> model (with retries) -> journal
+
+Promise: a reply is durable before it is parsed; a request once answered is not sent again, in this run or a later one;
+equal requests of one partition are sent once, however many seeds ask at the same time.
+Price: hashing the request, one journal record; 0.1 ms of CPU or so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cache
+from itertools import chain
+from typing import Any
+from weakref import WeakValueDictionary
+
+from pydantic import BaseModel
+
+from engine.crash_points import crash_point
+from engine.errors import (
+    STOPPING,
+    CutReplyError,
+    FoilError,
+    ModelError,
+    UnreadableReplyError,
+    UsageError,
+    WithheldReplyError,
+)
+from engine.flow.budget import Purse, Sum
+from engine.flow.journal import Journal, PaidReplies
+from engine.flow.seed_outcome import SeedClock
+from engine.ids import canonical_json
+from engine.models import retry
+from engine.protocols import Answer, Model, Prompt
+from engine.topic import Call, Message, Reply, Request
+
+_CHARACTERS_PER_TOKEN = 4
+_CORRECTION = (
+    "Your answer could not be used: {problem}. Answer the same task once more. "
+    "Write one JSON object and nothing before or after it. It must fit this JSON schema: {schema}"
+)
+
+
+class Desk:
+    """Where the seeds of one partition get their requests answered. `owner` names the worker that spends; `paid`
+    holds what other runs have paid for.
+
+    `stopped` is the error that ends the run, so that no recipe can swallow it and go on.
+    """
+
+    def __init__(self, journal: Journal, purse: Purse, owner: str, paid: PaidReplies | None = None) -> None:
+        self._journal, self._purse, self._owner, self._earlier = journal, purse, owner, paid
+        self.stopped: FoilError | None = None
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def answer(self, model: Model, request: Request) -> Reply:
+        """The journalled reply, or a new one, durable. Raises ModelError, BudgetSpentError, JournalError."""
+        turn = self._turns.setdefault(request.id, asyncio.Lock())
+        async with turn:
+            try:
+                known = self._journal.get(request.id) or await self._reused(model, request)
+                return known or await self._paid(model, request)
+            except STOPPING as error:
+                self.stopped = error
+                raise
+
+    async def _reused(self, model: Model, request: Request) -> Reply | None:
+        """What another run has paid for; a free model's reply costs nothing, and may follow from other facts."""
+        free = getattr(model, "free", False)
+        reply = self._earlier.get(request.id) if self._earlier and not free else None
+        if reply:
+            await self._journal.put(reply)
+        return reply
+
+    async def _paid(self, model: Model, request: Request) -> Reply:
+        held = await self._purse.reserve(self._owner, *_estimate(model, request))
+        spent = held
+        try:
+            reply = await self._sent(model, request)
+            spent = Sum(1, reply.prompt_tokens + reply.completion_tokens, reply.cost_usd)
+        except ModelError as error:
+            spent = held if error.unsure else Sum()
+            raise
+        finally:
+            await self._purse.settle(self._owner, held, spent)
+        return reply
+
+    async def _sent(self, model: Model, request: Request) -> Reply:
+        free = getattr(model, "free", False)
+        if not (free or getattr(model, "remembers", False)):
+            self._journal.asked(request.id)
+        try:
+            reply = await (model.complete(request) if free else retry.complete(model, request))
+        except ModelError as error:
+            if not error.unsure:
+                self._journal.refused(request.id)
+            raise
+        crash_point("ask.answered")
+        if reply.request_id != request.id:
+            raise ModelError(
+                f"model {model.name!r} answered {reply.request_id!r} when asked {request.id!r}; mend the model"
+            )
+        await self._journal.put(reply, durable=not free)
+        return reply
+
+
+class Asker:
+    """The `ask` of one seed, an engine.protocols.Ask.
+
+    `calls` are those answered so far, in the order in which they were asked: prompts that wait side by side keep their
+    places however their replies come in, so that a topic's calls are the same in every run.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        models: Mapping[str, Model],
+        parse: Callable[[str, type[Any]], Any],
+        *,
+        repair_attempts: int,
+        seed_id: str = "",
+        clock: SeedClock | None = None,
+    ) -> None:
+        self._desk, self._models, self._parse, self._repairs = desk, models, parse, repair_attempts
+        self._seed_id, self._clock = seed_id, clock or SeedClock(math.inf)
+        self.calls: list[Call] = []
+        self._turns: list[list[Call]] = []
+
+    async def __call__(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> Answer:
+        first, _ = await self._answered(prompt, answer, role)
+        return first
+
+    async def scored(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> tuple[Answer, Any]:
+        """The answer, and the provider's logprobs of it, if it gives any."""
+        found, reply = await self._answered(prompt, answer, role)
+        return found, reply.logprobs
+
+    async def votes(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> list[Answer]:
+        """Every readable choice of an `n > 1` prompt; the first is corrected where it must be."""
+        first, reply = await self._answered(prompt, answer, role)
+        found = [first]
+        for text, finish_reason in reply.others:
+            with suppress(UnreadableReplyError):
+                found.append(self._read(text, finish_reason, reply, answer))
+        return found
+
+    async def _answered(self, prompt: Prompt, answer: type[Answer], role: str) -> tuple[Answer, Reply]:
+        model = self._model(role)
+        messages = prompt.messages
+        turns: list[Call] = []
+        self._turns.append(turns)
+        for repairs_left in range(self._repairs, -1, -1):
+            request, reply = await self._reply(model, prompt, messages, answer)
+            turns.append(_call(prompt, request, reply))
+            self.calls[:] = chain.from_iterable(self._turns)
+            try:
+                free = getattr(model, "free", False)
+                return self._read(reply.text, reply.finish_reason, reply, answer, free=free), reply
+            except UnreadableReplyError as error:
+                if not repairs_left:
+                    raise
+                messages += _correction(reply, error, answer)
+        raise AssertionError("unreachable: the last turn returns or raises")
+
+    def _read(self, text: str, finish_reason: str, reply: Reply, answer: type[Answer], *, free: bool = False) -> Answer:
+        """The typed answer. A reply that was cut or withheld is no text, whatever it looks like."""
+        if finish_reason == "length":
+            raise CutReplyError(f"the reply was cut at its limit of {reply.completion_tokens} tokens")
+        if finish_reason == "content_filter":
+            raise WithheldReplyError("the provider's content filter held the reply back")
+        parsed: Answer = self._parse(text, answer)
+        return parsed if free else _as_asked(parsed, answer)
+
+    async def _reply(
+        self, model: Model, prompt: Prompt, messages: tuple[Message, ...], answer: type[BaseModel]
+    ) -> tuple[Request, Reply]:
+        params: Mapping[str, Any] = {**getattr(model, "params", {}), **prompt.params}
+        free = getattr(model, "free", False)
+        request = Request(
+            model.name,
+            messages,
+            params,
+            schema_of(answer),
+            prompt.task,
+            prompt.template,
+            prompt.inputs,
+            self._seed_id,
+            facts=prompt.facts if free else {},
+        )
+        if free:
+            return request, await self._desk.answer(model, request)
+        with self._clock.stopped():
+            return request, await self._desk.answer(model, request)
+
+    def _model(self, role: str) -> Model:
+        if role not in self._models:
+            raise UsageError(
+                f"no model has the role {role!r}; the job names {sorted(self._models)}: add it to `models`"
+            )
+        return self._models[role]
+
+
+@cache
+def schema_of(answer: type[BaseModel]) -> dict[str, Any]:
+    """The JSON schema of an answer type, made once."""
+    return answer.model_json_schema()
+
+
+def _as_asked(parsed: Answer, answer: type[Answer]) -> Answer:
+    """The answer without fields that its schema hides: only the embedded rule writer can know what belongs there."""
+    hidden = parsed.model_fields_set - schema_of(answer).get("properties", {}).keys()
+    defaults = {name: answer.model_fields[name].get_default(call_default_factory=True) for name in hidden}
+    return parsed.model_copy(update=defaults) if hidden else parsed
+
+
+def _correction(reply: Reply, error: Exception, answer: type[BaseModel]) -> tuple[Message, Message]:
+    text = _CORRECTION.format(problem=error, schema=canonical_json(schema_of(answer)))
+    return Message("assistant", reply.text), Message("user", text)
+
+
+def _call(prompt: Prompt, request: Request, reply: Reply) -> Call:
+    return Call(
+        request_id=request.id,
+        task=prompt.task,
+        model=request.model,
+        template=prompt.template,
+        prompt_tokens=reply.prompt_tokens,
+        completion_tokens=reply.completion_tokens,
+        cost_usd=reply.cost_usd,
+        finish_reason=reply.finish_reason,
+        reply_text=reply.text,
+        reused=reply.reused,
+    )
+
+
+def _estimate(model: Model, request: Request) -> tuple[int, float]:
+    """What a request may use, in tokens and US dollars: its characters, and the completion that it allows."""
+    asked = sum(len(m.content) for m in request.messages) // _CHARACTERS_PER_TOKEN
+    answered = int(request.params.get("max_tokens", 0)) * int(request.params.get("n", 1))
+    price = getattr(model, "price", None)
+    return asked + answered, price(asked, answered) if price else 0.0

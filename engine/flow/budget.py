@@ -1,0 +1,101 @@
+"""The purse of a run: an amount is reserved before a request is sent, so that no concurrency can overspend.
+
+Promise: answered calls never exceed the budget; tokens and dollars exceed it by no more than the estimates err. Whoever
+finds it empty while others hold reservations waits for what they give back; only then is it spent.
+Price: two awaits a call. A worker process asks its parent's purse over the wire, and only if there is a limit at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.errors import BudgetSpentError
+from engine.flow.limits import BudgetSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """An amount of calls, tokens and US dollars."""
+
+    calls: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+
+    def __add__(self, other: Sum) -> Sum:
+        return Sum(self.calls + other.calls, self.tokens + other.tokens, self.usd + other.usd)
+
+    def __sub__(self, other: Sum) -> Sum:
+        return Sum(self.calls - other.calls, self.tokens - other.tokens, self.usd - other.usd)
+
+
+class Purse(Protocol):
+    """What `ask` needs of a budget, wherever that is kept. `owner` is the worker that spends."""
+
+    async def reserve(self, owner: str, tokens: int, usd: float = 0.0) -> Sum: ...
+    async def settle(self, owner: str, held: Sum, spent: Sum) -> None: ...
+
+
+class Budget:
+    """The one purse of a run; `spent` is what earlier runs on the same `out` have paid."""
+
+    def __init__(self, limits: BudgetSettings, spent: Sum = Sum()) -> None:
+        self._limits, self.spent = limits, spent
+        self._reserved = Sum()
+        self._held: Counter[tuple[str, Sum]] = Counter()
+        self._dearest = 0.0
+        self._dead: set[str] = set()
+        self._returned = asyncio.Condition()
+
+    async def reserve(self, owner: str, tokens: int, usd: float = 0.0) -> Sum:
+        """Sets aside one call of about `tokens` and `usd`; without a price, as dear as the dearest so far.
+
+        Raises BudgetSpentError.
+        """
+        async with self._returned:
+            while over := self._over(wanted := Sum(1, tokens, usd or self._dearest)):
+                self._must_live(owner)
+                if not self._held.total():
+                    raise BudgetSpentError(f"the budget is spent: {over}; raise it under `limits.budget` and run again")
+                await self._returned.wait()
+            self._must_live(owner)
+            self._held[owner, wanted] += 1
+            self._reserved += wanted
+            return wanted
+
+    async def settle(self, owner: str, held: Sum, spent: Sum) -> None:
+        """Puts what was spent in the place of what was held."""
+        async with self._returned:
+            if owner in self._dead:
+                return
+            self._held[owner, held] -= 1
+            self._reserved -= held
+            self.spent += spent
+            self._dearest = max(self._dearest, spent.usd)
+            self._returned.notify_all()
+
+    async def forfeit(self, owner: str) -> None:
+        """Counts all that a dead worker held as spent: its requests may have been answered, and will be asked again."""
+        for (name, held), times in list(self._held.items()):
+            for _ in range(times if name == owner else 0):
+                await self.settle(owner, held, held)
+        async with self._returned:
+            self._dead.add(owner)
+            self._returned.notify_all()
+
+    def _must_live(self, owner: str) -> None:
+        """What a dead worker still waits for would never be given back."""
+        if owner in self._dead:
+            raise BudgetSpentError(f"{owner} is dead; nothing is reserved for it")
+
+    def _over(self, wanted: Sum) -> str:
+        total = self.spent + self._reserved + wanted
+        for name in ("calls", "tokens", "usd"):
+            limit, used = getattr(self._limits, name), getattr(self.spent, name)
+            if limit is not None and getattr(total, name) > limit:
+                return (
+                    f"{used:.6g} of {limit:.6g} {name} are used, and the next request needs {getattr(wanted, name):.6g}"
+                )
+        return ""

@@ -1,0 +1,270 @@
+"""The journal: every raw reply on disk before anyone reads it, so that no reply is ever paid for twice.
+
+    journal/00000007/WRITER.log     what one opening of partition 7 asked and was answered
+
+Promise: `put` returns when the reply would survive kill -9 and a power cut. A reply of a free model can be made again,
+so it is written but not synced. A record carries a CRC32; one that does not check (a torn tail) is as if it were never
+written. A segment is written by one opening and never reopened for writing.
+Price: one write a record, and one fsync shared by all replies that wait for it; a partition's replies are in memory
+while it is being made. The segments of committed partitions are not read again.
+
+What can be paid twice is only what was asked and not answered when a process died: `possibly_paid_twice` counts it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import zlib
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from engine.crash_points import crash_point
+from engine.errors import JournalError
+from engine.ids import canonical_json
+from engine.topic import Reply
+
+_TAIL_BYTES = 64
+"""More than the closing record of a segment is long."""
+
+
+class Journal:
+    """The replies of one partition: those on disk when it was opened, and those put since.
+
+    `writer` names the one segment that this object writes, made at the first record; it must be new.
+    """
+
+    def __init__(self, folder: Path, partition: int, writer: str) -> None:
+        self._folder = folder / f"{partition:08d}"
+        self._path = self._folder / f"{writer}.log"
+        self._replies = _replies(self._folder)
+        self._open: Counter[str] = Counter()
+        self._fd = -1
+        self._named = False
+        self._broken = False
+        self._waiting: list[asyncio.Future[None]] = []
+        self._syncing: asyncio.Task[None] | None = None
+
+    def get(self, request_id: str) -> Reply | None:
+        """The reply to this request, if one was ever journalled for this partition; the first, if several."""
+        return self._replies.get(request_id)
+
+    def asked(self, request_id: str) -> None:
+        """Marks that this request is about to be sent to a model that costs something."""
+        self._append({"asked": request_id})
+        self._open[request_id] += 1
+        crash_point("journal.asked")
+
+    def refused(self, request_id: str) -> None:
+        """Marks that no reply will come: the request is not in flight any more, and nothing was paid."""
+        self._append({"refused": request_id})
+        self._close_question(request_id)
+
+    def begun(self, seed_id: str) -> None:
+        """Marks that work on a seed begins, for whoever must find out what ended this process."""
+        self._append({"begun": seed_id})
+
+    def ended(self, seed_id: str) -> None:
+        """Marks that work on a seed has ended."""
+        self._append({"ended": seed_id})
+
+    async def put(self, reply: Reply, *, durable: bool = True) -> None:
+        """Writes the reply; with `durable`, returns after an fsync that began later. Raises JournalError."""
+        self._append({"reply": {name: getattr(reply, name) for name in Reply.__slots__}})
+        crash_point("journal.written")
+        if durable:
+            await self._synced()
+            crash_point("journal.synced")
+        self._replies.setdefault(reply.request_id, reply)
+        self._close_question(reply.request_id)
+
+    def close(self) -> None:
+        """Ends the segment with the number of its questions that were left open."""
+        if self._fd < 0:
+            return
+        if not self._broken:
+            self._append({"end": self._open.total()})
+        os.close(self._fd)
+        self._fd = -1
+
+    def _close_question(self, request_id: str) -> None:
+        if self._open[request_id] > 0:
+            self._open[request_id] -= 1
+
+    def _append(self, body: Mapping[str, Any]) -> None:
+        line = _line(body)
+        if self._broken:
+            raise self._failure("an earlier record could not be written whole")
+        self._broken = True
+        try:
+            if self._fd < 0:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
+            written = os.write(self._fd, line)
+        except OSError as error:
+            raise self._failure(str(error)) from error
+        if written != len(line):
+            raise self._failure(f"only {written} of {len(line)} bytes were written")
+        self._broken = False
+
+    async def _synced(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        if self._syncing is None:
+            self._syncing = asyncio.create_task(self._sync_all())
+        await waiter
+
+    async def _sync_all(self) -> None:
+        """Syncs until nobody waits; whoever arrives during one fsync shares the next."""
+        while self._waiting:
+            waiters, self._waiting = self._waiting, []
+            failure = await asyncio.to_thread(self._sync)
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_exception(failure) if failure else waiter.set_result(None)
+        self._syncing = None
+
+    def _sync(self) -> JournalError | None:
+        try:
+            os.fsync(self._fd)
+            if not self._named:
+                _sync_folder(self._folder)
+                _sync_folder(self._folder.parent)
+                self._named = True
+        except OSError as error:
+            self._broken = True
+            return self._failure(str(error))
+        return None
+
+    def _failure(self, problem: str) -> JournalError:
+        return JournalError(
+            f"the journal {self._path} could not be written ({problem}); make room or mend the disk, and run again: "
+            "every reply before this one is kept"
+        )
+
+
+class PaidReplies:
+    """The replies that other runs have paid for, found by request id (`foil run --reuse OUT`).
+
+    Price: their segments are read once, at the first question; then 200 bytes of memory a reply, and one read each.
+    """
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = folders
+        self._places: dict[str, tuple[Path, int]] | None = None
+
+    def get(self, request_id: str) -> Reply | None:
+        """The reply, marked as reused; None if no run has it."""
+        if self._places is None:
+            self._places = dict(chain.from_iterable(map(_places, self._folders)))
+        if request_id not in self._places:
+            return None
+        path, offset = self._places[request_id]
+        with path.open("rb") as file:
+            file.seek(offset)
+            body = _body(file.readline()[:-1])
+        return replace(_reply(body["reply"]), reused=True) if body else None
+
+
+def possibly_paid_twice(folder: Path) -> int:
+    """Requests asked and never answered, over all segments. In a run that is going on, those in flight count too.
+
+    Reads the last record of a segment that was closed, and the whole of one that was not.
+    """
+    return sum(map(_unanswered, folder.glob("*/*.log")))
+
+
+def suspects(folder: Path, partition: int) -> list[str]:
+    """The seeds that were begun and not ended in segments that were never closed: what ran when a process died."""
+    begun: dict[str, None] = {}
+    for path in sorted((folder / f"{partition:08d}").glob("*.log")):
+        bodies = list(_records(path))
+        if not bodies or "end" not in bodies[-1]:
+            ended = {body["ended"] for body in bodies if "ended" in body}
+            begun.update((body["begun"], None) for body in bodies if "begun" in body and body["begun"] not in ended)
+    return list(begun)
+
+
+def paid_replies(folder: Path, committed: Collection[int]) -> Iterator[Reply]:
+    """The replies journalled for partitions that are not committed: what a resumed run has spent without a row yet."""
+    for place in sorted(folder.glob("*/")):
+        if int(place.name) not in committed:
+            yield from (reply for reply in _replies(place).values() if not reply.reused)
+
+
+def read_calls(folder: Path) -> Iterator[dict[str, Any]]:
+    """Each journalled reply but its text, with its partition: what shards leave out (latency_s, attempts)."""
+    for path in sorted(folder.glob("*/*.log")):
+        for body in _records(path):
+            if "reply" in body:
+                facts = {name: value for name, value in body["reply"].items() if name != "text"}
+                yield {"partition": int(path.parent.name), **facts}
+
+
+def _line(body: Mapping[str, Any]) -> bytes:
+    data = canonical_json(body).encode("utf-8", "surrogatepass")
+    return b"%08x %b\n" % (zlib.crc32(data), data)
+
+
+def _body(line: bytes) -> dict[str, Any] | None:
+    crc, _, data = line.partition(b" ")
+    if crc != b"%08x" % zlib.crc32(data):
+        return None
+    body: dict[str, Any] = json.loads(data.decode("utf-8", "surrogatepass"))
+    return body
+
+
+def _places(folder: Path) -> Iterator[tuple[str, tuple[Path, int]]]:
+    for path in sorted(folder.glob("*/*.log")):
+        offset = 0
+        with path.open("rb") as file:
+            for line in file:
+                if b'"reply":' in line and line.endswith(b"\n") and (body := _body(line[:-1])) and "reply" in body:
+                    yield body["reply"]["request_id"], (path, offset)
+                offset += len(line)
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open("rb") as file:
+        yield from (body for line in file if line.endswith(b"\n") and (body := _body(line[:-1])) is not None)
+
+
+def _replies(folder: Path) -> dict[str, Reply]:
+    replies: dict[str, Reply] = {}
+    for path in sorted(folder.glob("*.log")):
+        for body in _records(path):
+            if "reply" in body:
+                reply = _reply(body["reply"])
+                replies.setdefault(reply.request_id, reply)
+    return replies
+
+
+def _reply(body: Mapping[str, Any]) -> Reply:
+    return Reply(**{**body, "others": tuple((text, reason) for text, reason in body.get("others", ()))})
+
+
+def _unanswered(path: Path) -> int:
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+        last = _body(file.read().rstrip(b"\n").rpartition(b"\n")[2])
+    if last is not None and "end" in last:
+        return int(last["end"])
+    asked: Counter[str] = Counter(body["asked"] for body in _records(path) if "asked" in body)
+    return (asked - Counter(filter(None, map(_settled, _records(path))))).total()
+
+
+def _settled(body: Mapping[str, Any]) -> str:
+    return str(body["reply"]["request_id"] if "reply" in body else body.get("refused", ""))
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

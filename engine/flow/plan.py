@@ -1,0 +1,291 @@
+"""What a job will ask, and what that costs, before it asks anything.
+
+    seeds in stream order -> a sample by hash -> recipe and judges -> the calls of each stage, with their lengths
+
+Their `ask` answers with what is journalled already, else with a stand-in that costs nothing (the embedded rule writer),
+so that the prompts are the real ones; for seeds that are to be sampled it really asks, and the run reuses the replies.
+The stand-in is told by the fact `imagined` that its answer decides nothing but what is asked next.
+
+Promise: nothing is sent unless a sample is wanted. Price: the seed stream is read once, the sample rendered.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import os
+import secrets
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from engine.errors import STOPPING, FoilError, RefusedRequestError, Rejected
+from engine.flow.ask import Asker, Desk, schema_of
+from engine.flow.budget import Purse
+from engine.flow.journal import Journal
+from engine.flow.limits import Limits
+from engine.ids import fraction_of
+from engine.protocols import Answer, Ask, Model, Parts, Prompt
+from engine.topic import Reply, Request, Seed
+
+_CHARACTERS_PER_TOKEN = 4.0
+_ASKS_A_MODEL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCall:
+    """One call of a sampled seed. Tokens are counted by a model where it answered (`known`), else estimated."""
+
+    seed_id: str
+    role: str
+    task: str
+    template: str
+    known: bool
+    prompt_tokens: float
+    completion_tokens: float
+    most_completion_tokens: int
+    latency_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Look:
+    """What the sample showed: the seeds looked at, their calls, and the tasks that nothing could answer."""
+
+    looked_at: int
+    calls: list[PlannedCall] = field(default_factory=list)
+    unanswered: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """An expected amount, and the bounds within which it should lie."""
+
+    low: float
+    expected: float
+    high: float
+
+    def plain(self) -> list[float]:
+        """As JSON holds it."""
+        return [self.low, self.expected, self.high]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """All calls of one task to one role. `answered` is the share of them that is paid already.
+
+    `repaid` are the calls that an edit of the template would pay again: its own, and with those asked after them.
+    """
+
+    role: str
+    task: str
+    template: str
+    calls: Range
+    prompt_tokens: Range
+    completion_tokens: Range
+    usd: Range
+    answered: float
+    latency_s: float
+    repaid: tuple[float, float]
+
+
+def look(reader: Iterable[Seed], limits: Limits, count: int) -> tuple[int, list[tuple[int, Seed]]]:
+    """The number of seeds, and `count` of them with their positions, drawn by the hash of their ids."""
+    total = 0
+
+    def drawn() -> Iterable[tuple[float, int, Seed]]:
+        nonlocal total
+        for total, seed in enumerate(islice(reader, limits.seeds), start=1):
+            yield fraction_of("plan", seed.id), total - 1, seed
+
+    chosen = heapq.nsmallest(count, drawn(), key=lambda one: one[:2])
+    return total, sorted(((at, seed) for _, at, seed in chosen), key=lambda one: one[0])
+
+
+async def look_ahead(
+    parts: Parts, seeds: Sequence[tuple[int, Seed]], limits: Limits, stand_in: Model, *, sample: int, purse: Purse
+) -> Look:
+    """Runs the recipe and the judges on the seeds; the first `sample` of them really ask, and pay."""
+    seen = Look(len(seeds))
+    for number, (position, seed) in enumerate(seeds):
+        index = position // limits.partition_seeds
+        journal = Journal(Path(parts.out) / "journal", index, f"plan-{os.getpid()}-{secrets.token_hex(6)}")
+        ask = _Sampled(parts, journal, purse, seed) if number < sample else _Imagined(parts, journal, stand_in, seed)
+        try:
+            await _through(parts, seed, ask)
+        except STOPPING:
+            raise
+        except Rejected:
+            pass
+        except Exception as error:  # noqa: BLE001 - one seed must not end the plan
+            if isinstance(error, RefusedRequestError) or not isinstance(error, FoilError):
+                seen.unanswered.add(str(error))
+        finally:
+            journal.close()
+        seen.calls += ask.planned()
+    return seen
+
+
+async def _through(parts: Parts, seed: Seed, ask: Ask) -> None:
+    for topic in await parts.recipe(seed, ask):
+        for validator in parts.validators:
+            if validator.cost >= _ASKS_A_MODEL:
+                await validator(topic, ask)
+
+
+class _Sampled(Asker):
+    """An `ask` that really asks; what it journals, the run will find."""
+
+    def __init__(self, parts: Parts, journal: Journal, purse: Purse, seed: Seed) -> None:
+        desk = Desk(journal, purse, "plan", parts.paid)
+        super().__init__(desk, parts.models, parts.parse, repair_attempts=parts.repair_attempts, seed_id=seed.id)
+        self._parts, self._journal, self._seed = parts, journal, seed
+        self._role_of: dict[str, str] = {}
+
+    async def _answered(self, prompt: Prompt, answer: type[Answer], role: str) -> tuple[Answer, Reply]:
+        self._role_of[prompt.task] = role
+        return await super()._answered(prompt, answer, role)
+
+    def planned(self) -> list[PlannedCall]:
+        """Its calls, correction turns among them."""
+        found = []
+        for call in self.calls:
+            role = self._role_of[call.task]
+            reply = self._journal.get(call.request_id)
+            assert reply is not None
+            found.append(
+                _known(self._seed, role, call.task, call.template, model=self._parts.models[role], reply=reply)
+            )
+        return found
+
+
+class _Imagined:
+    """An `ask` that answers from the journal, else lets the stand-in answer; it writes nothing."""
+
+    def __init__(self, parts: Parts, journal: Journal, stand_in: Model, seed: Seed) -> None:
+        self._parts, self._journal, self._stand_in, self._seed = parts, journal, stand_in, seed
+        self._planned: list[PlannedCall] = []
+
+    async def __call__(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> Answer:
+        model = self._parts.models[role]
+        params = {**getattr(model, "params", {}), **prompt.params}
+        request = Request(
+            model.name,
+            prompt.messages,
+            params,
+            schema_of(answer),
+            prompt.task,
+            prompt.template,
+            prompt.inputs,
+            self._seed.id,
+            facts=prompt.facts if getattr(model, "free", False) else {},
+        )
+        paid = self._parts.paid
+        reply = self._journal.get(request.id) or (paid.get(request.id) if paid else None)
+        if reply:
+            self._planned.append(_known(self._seed, role, prompt.task, prompt.template, model=model, reply=reply))
+        else:
+            reply = await self._stand_in.complete(replace(request, facts={**prompt.facts, "imagined": True}))
+            self._planned.append(_guessed(self._seed, role, prompt, model=model, reply=reply))
+        parsed: Answer = self._parts.parse(reply.text, answer)
+        return parsed
+
+    async def scored(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> tuple[Answer, Any]:
+        """Without logprobs."""
+        return await self(prompt, answer, role=role), None
+
+    async def votes(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> list[Answer]:
+        """One vote stands for all."""
+        return [await self(prompt, answer, role=role)]
+
+    def planned(self) -> list[PlannedCall]:
+        """Its calls."""
+        return self._planned
+
+
+def _most(model: Model) -> int:
+    params: Mapping[str, Any] = getattr(model, "params", {})
+    return int(params.get("max_tokens", 0)) * int(params.get("n", 1))
+
+
+def _known(seed: Seed, role: str, task: str, template: str, *, model: Model, reply: Reply) -> PlannedCall:
+    tokens = reply.prompt_tokens, reply.completion_tokens
+    return PlannedCall(seed.id, role, task, template, True, *tokens, _most(model), reply.latency_s)
+
+
+def _guessed(seed: Seed, role: str, prompt: Prompt, *, model: Model, reply: Reply) -> PlannedCall:
+    asked = sum(len(message.content) for message in prompt.messages) / _CHARACTERS_PER_TOKEN
+    written = len(reply.text) / _CHARACTERS_PER_TOKEN
+    return PlannedCall(seed.id, role, prompt.task, prompt.template, False, asked, written, _most(model))
+
+
+def stages(seen: Look, seeds: int, models: Mapping[str, Model]) -> list[Stage]:
+    """What the whole job will ask, stage by stage in the order of the first call."""
+    by_stage: dict[tuple[str, str], list[PlannedCall]] = {}
+    for call in seen.calls:
+        by_stage.setdefault((call.role, call.task), []).append(call)
+    return [_stage(calls, seen, seeds, models[role]) for (role, _), calls in by_stage.items()]
+
+
+def _stage(calls: Sequence[PlannedCall], seen: Look, seeds: int, model: Model) -> Stage:
+    first, scale = calls[0], seeds / seen.looked_at
+    a_seed = Counter(call.seed_id for call in calls)
+    counts = _range([float(a_seed[one]) for one in _seeds_of(seen)], seen.looked_at, seeds)
+    known = [call for call in calls if call.known]
+    prompt = _mean([call.prompt_tokens for call in known or calls])
+    written = _mean([call.completion_tokens for call in known or calls])
+    most = Range(
+        written.low, written.expected, written.high if known else max(written.high, first.most_completion_tokens)
+    )
+    price = getattr(model, "price", None)
+    usd = [
+        price(p, c) * n if price else 0.0 for n, p, c in zip(counts.plain(), prompt.plain(), most.plain(), strict=True)
+    ]
+    own = len(known) * scale
+    return Stage(
+        role=first.role,
+        task=first.task,
+        template=first.template,
+        calls=counts,
+        prompt_tokens=_times(counts, prompt),
+        completion_tokens=_times(counts, most),
+        usd=Range(*usd),
+        answered=len(known) / len(calls),
+        latency_s=_mean([call.latency_s for call in known]).expected if known else 0.0,
+        repaid=(own, own + scale * _known_after(first, seen.calls)),
+    )
+
+
+def _known_after(stage: PlannedCall, calls: Sequence[PlannedCall]) -> int:
+    """The paid calls of other stages that come after this stage's first call of the same seed."""
+    begun: set[str] = set()
+    count = 0
+    for call in calls:
+        if (call.role, call.task) == (stage.role, stage.task):
+            begun.add(call.seed_id)
+        elif call.seed_id in begun and call.known:
+            count += 1
+    return count
+
+
+def _seeds_of(seen: Look) -> list[str]:
+    return list(dict.fromkeys(call.seed_id for call in seen.calls))
+
+
+def _range(a_seed: list[float], looked_at: int, seeds: int) -> Range:
+    """An amount a seed, over all seeds: the mean, and two standard errors on either side."""
+    one = _mean(a_seed + [0.0] * (looked_at - len(a_seed)))
+    return Range(one.low * seeds, one.expected * seeds, one.high * seeds)
+
+
+def _mean(values: Sequence[float]) -> Range:
+    mean = statistics.fmean(values)
+    error = 2 * statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+    return Range(max(0.0, mean - error), mean, mean + error)
+
+
+def _times(a: Range, b: Range) -> Range:
+    return Range(a.low * b.low, a.expected * b.expected, a.high * b.high)

@@ -1,0 +1,207 @@
+"""What became of the seeds so far: counts, the progress event, the summary, and the status of a run on disk.
+
+Promise: planned = accepted + rejected + failed, in seeds and in topics, is checked when a run has ended. Price: a few
+additions a seed; `status` opens commit entries, session files and the last record of each journal segment, never data.
+
+    out/sessions/STARTED-TOKEN.json     one call of `foil run`: seconds, exit code, and its last progress, each second
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from engine.errors import CorruptDataError
+from engine.flow.journal import possibly_paid_twice
+from engine.protocols import Store
+from engine.topic import Topic
+
+_STATUSES = ("accepted", "failed", "rejected")
+_COUNTERS = ("seeds", "topics", "reasons", "validators", "validators_usd")
+_SUMS = ("calls", "prompt_tokens", "completion_tokens", "cost_usd")
+OUTCOMES = ("reject", "edit", "mark", "pass")
+"""What a validator made of a topic, the gravest first."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """Seeds and topics by status, reasons of the topics not accepted, and what it took (tokens, US dollars).
+
+    A seed is accepted if one of its topics is, else failed if one failed, else rejected. Equal requests of one
+    partition are one call; what was reused from another run was paid there and is not counted. `validators` counts
+    topics by what each validator made of them (`outcomes`), `validators_usd` is what its calls cost.
+    """
+
+    seeds: Counter[str] = field(default_factory=Counter)
+    topics: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    validators: Counter[str] = field(default_factory=Counter)
+    validators_usd: Counter[str] = field(default_factory=Counter)
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float = 0.0
+
+    def add_seed(self, topics: Sequence[Topic], seen: set[str]) -> None:
+        """Counts one seed's topics; `seen` are the requests of its partition that are counted already."""
+        found = {topic.status for topic in topics}
+        self.seeds[next(status for status in _STATUSES if status in found)] += 1
+        for topic in topics:
+            self.topics[topic.status] += 1
+            self.validators.update(outcomes(topic))
+            for validator, usd in costs(topic):
+                self.validators_usd[validator] += usd
+            if topic.status != "accepted":
+                self.reasons[topic.reason] += 1
+            for call in topic.calls:
+                if call.request_id not in seen and not call.reused:
+                    seen.add(call.request_id)
+                    self.calls += 1
+                    self.prompt_tokens += call.prompt_tokens
+                    self.completion_tokens += call.completion_tokens
+                    self.cost_usd += call.cost_usd
+
+    def add(self, other: Counts) -> None:
+        """Adds the counts of other seeds to these."""
+        for name in _COUNTERS:
+            getattr(self, name).update(getattr(other, name))
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {name: dict(value) if isinstance(value, Counter) else value for name, value in _fields(self)}
+
+
+def counts_of(entry: Mapping[str, Any]) -> Counts:
+    """The counts in a commit entry."""
+    found = entry["counts"]
+    values: dict[str, Any] = {name: +Counter(found.get(name, {})) for name in _COUNTERS}
+    return Counts(**values, **{name: found[name] for name in _SUMS})
+
+
+def outcomes(topic: Topic) -> Iterator[str]:
+    """`VALIDATOR OUTCOME` for each validator that looked at the topic: reject, edit, mark or pass, the first that is.
+
+    A mark is a verdict that passes and gives a reason all the same.
+    """
+    said: dict[str, set[str]] = {}
+    for verdict in topic.verdicts:
+        marked = verdict.outcome == "pass" and verdict.reason
+        said.setdefault(verdict.validator, set()).add("mark" if marked else verdict.outcome)
+    for validator, found in said.items():
+        yield f"{validator} {next(outcome for outcome in OUTCOMES if outcome in found)}"
+
+
+def total(parts: Iterable[Counts]) -> Counts:
+    """The sum of counts."""
+    everything = Counts()
+    for part in parts:
+        everything.add(part)
+    return everything
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run stands. `planned` and `eta_s` are None as long as the number of seeds is not known.
+
+    `counts` are of all seeds finished, in this session or an earlier one, committed or not yet.
+    """
+
+    planned: int | None
+    counts: Counts
+    in_flight: int
+    seconds: float
+    topics_per_s: float
+    eta_s: float | None
+    workers_lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """How a session ended. `exit_code` is what `foil run` ends with, `stopped` the message of what ended it early.
+
+    `complete` says that every planned seed is committed. `planned` counts the seeds read, where it is not.
+    """
+
+    planned: int
+    counts: Counts
+    partitions: int
+    complete: bool
+    seconds: float
+    workers_lost: int
+    possibly_paid_twice: int
+    exit_code: int
+    stopped: str = ""
+
+
+def check_conservation(planned: int, counts: Counts) -> None:
+    """Raises CorruptDataError unless every planned seed, and every topic, has exactly one end."""
+    ended = counts.seeds.total()
+    if ended != planned or counts.topics.total() < ended or sum(counts.reasons.values()) != _unaccepted(counts):
+        raise CorruptDataError(
+            f"{planned} seeds were planned, yet the commits hold {dict(counts.seeds)} seeds and {dict(counts.topics)} "
+            "topics: seeds were lost, doubled, or share an id; run `foil verify`, and check that seed ids are unique"
+        )
+
+
+def _unaccepted(counts: Counts) -> int:
+    return counts.topics.total() - counts.topics["accepted"]
+
+
+def costs(topic: Topic) -> Iterator[tuple[str, Any]]:
+    """(validator, US dollars) of each verdict that cost something."""
+    return ((verdict.validator, verdict.cost_usd) for verdict in topic.verdicts if verdict.cost_usd)
+
+
+class SessionFile:
+    """The file of one session, put over itself as the run goes on; the last one stays after a kill."""
+
+    def __init__(self, out: Path) -> None:
+        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+        self._path = out / "sessions" / f"{stamp}-{secrets.token_hex(4)}.json"
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+
+    def note(self, state: Progress | Summary) -> None:
+        """Writes the state; not synced, since it only informs."""
+        staged = self._path.with_suffix(".tmp")
+        facts = {name: value.plain() if isinstance(value, Counts) else value for name, value in _fields(state)}
+        staged.write_text(json.dumps({"pid": os.getpid(), **facts}))
+        staged.replace(self._path)
+
+
+def _fields(state: Any) -> list[tuple[str, Any]]:
+    return [(f.name, getattr(state, f.name)) for f in fields(state)]
+
+
+def status(store: Store, out: Path) -> dict[str, Any]:
+    """The state of a run on disk, as plain JSON: planned, accepted, rejected, failed, topics, calls, cost, seconds."""
+    entries = store.committed()
+    counts = total(map(counts_of, entries.values()))
+    plan = store.plan()
+    sessions = [json.loads(path.read_text()) for path in sorted((out / "sessions").glob("*.json"))]
+    last = sessions[-1] if sessions else {}
+    return {
+        "planned": plan["seeds"] if plan else last.get("planned"),
+        "complete": plan is not None and len(entries) == plan["partitions"],
+        **{status: counts.seeds[status] for status in _STATUSES},
+        "topics": {status: counts.topics[status] for status in _STATUSES},
+        "reasons": dict(counts.reasons.most_common()),
+        "validators": dict(counts.validators.most_common()),
+        "validators_usd": dict(counts.validators_usd.most_common()),
+        "partitions": len(entries),
+        "calls": counts.calls,
+        "tokens": counts.prompt_tokens + counts.completion_tokens,
+        "cost_usd": counts.cost_usd,
+        "seconds": round(sum(session["seconds"] for session in sessions), 3),
+        "sessions": len(sessions),
+        "possibly_paid_twice": possibly_paid_twice(out / "journal"),
+        "last_session": last,
+    }

@@ -1,0 +1,65 @@
+"""A worker elsewhere, and the purse seen from there: the same methods, carried by `call(method, *args)`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from engine.flow.budget import Sum
+from engine.flow.progress import Counts
+from engine.flow.seed_outcome import Ending
+from engine.protocols import Partition
+from engine.topic import Seed
+
+Call = Callable[..., Awaitable[Any]]
+
+
+class RemoteWorker:
+    """An engine.runtime.supervisor.Worker: `call` reaches its Flow, `end` ends it and gives back what it held."""
+
+    def __init__(self, call: Call, end: Callable[[], Awaitable[None]]) -> None:
+        self._call, self._end = call, end
+
+    async def make(self, partition: Partition, condemned: Mapping[str, Ending]) -> None:
+        await self._call("make", partition, condemned)
+
+    async def commit(self, index: int) -> Counts:
+        counts: Counts = await self._call("commit", index)
+        return counts
+
+    async def try_alone(self, index: int, seed: Seed) -> None:
+        await self._call("try_alone", index, seed)
+
+    async def live(self) -> tuple[int, Counts]:
+        in_flight, counts = await self._call("live")
+        return in_flight, counts
+
+    async def drain(self) -> None:
+        await self._call("drain")
+
+    async def close(self) -> None:
+        await self._end()
+
+
+class RemotePurse:
+    """An engine.flow.budget.Purse: `call` reaches the run's Budget."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    async def reserve(self, owner: str, tokens: int, usd: float = 0.0) -> Sum:
+        reserving = asyncio.ensure_future(self._call("reserve", owner, tokens, usd))
+        try:
+            held: Sum = await asyncio.shield(reserving)
+        except asyncio.CancelledError:  # what comes too late is given back
+            reserving.add_done_callback(lambda done: self._give_back(owner, done))
+            raise
+        return held
+
+    def _give_back(self, owner: str, done: asyncio.Future[Sum]) -> None:
+        if not done.cancelled() and not done.exception():
+            self._giving = asyncio.ensure_future(self._call("settle", owner, done.result(), Sum()))
+
+    async def settle(self, owner: str, held: Sum, spent: Sum) -> None:
+        await self._call("settle", owner, held, spent)

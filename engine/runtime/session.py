@@ -1,0 +1,194 @@
+"""One session of a run, whatever its workers are: resume, supervise, report, close the books.
+
+    what is committed -> course -> supervisor(workers) -> plan put -> conservation checked -> summary
+
+Promise: a run whose plan is complete reads no seed; a session always ends in a summary, with the exit code that `foil`
+ends with. Price: every commit entry is read once at the start; a small file is written twice a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Protocol
+
+from engine.crash_points import crash_point
+from engine.errors import FoilError, RunFailedError
+from engine.flow.budget import Budget, Sum
+from engine.flow.journal import paid_replies, possibly_paid_twice
+from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
+from engine.flow.progress import Counts, Progress, SessionFile, Summary, check_conservation, counts_of, total
+from engine.protocols import Parts, Screen, SeedReader
+from engine.runtime.partition_queue import Course, cut
+from engine.runtime.supervisor import Supervisor, Worker
+from engine.runtime.watchdog import calm_collector
+
+OnProgress = Callable[[Progress], None]
+_TICK_S = 0.5
+
+
+class HireFor(Protocol):
+    """A Hire (engine.runtime.supervisor) that is told the run's budget."""
+
+    def __call__(self, budget: Budget, *, apart: bool) -> Awaitable[Worker]: ...
+
+
+class InterruptedRunError(FoilError):
+    """A signal asked the run to stop."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(signum).name}; run it again to go on")
+        self.exit_code = 128 + signum
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a session works on, and within which limits."""
+
+    reader: SeedReader
+    screens: Sequence[Screen]
+    parts: Parts
+    limits: Limits
+    runtime: RuntimeSettings
+
+
+def conduct(work: Work, on_progress: OnProgress, hire: HireFor) -> Summary:
+    """Runs a job to its end, or as far as it gets.
+
+    A FoilError that stops it is told in the summary; anything else is raised, after complete partitions are committed.
+    In the main thread, the first SIGINT or SIGTERM drains the run and the second raises SystemExit at once.
+    """
+    try:
+        with calm_collector():
+            return asyncio.run(_Session(work, on_progress).run(hire))
+    except KeyboardInterrupt as second:
+        raise SystemExit(128 + (second.args[0] if second.args else signal.SIGINT)) from None
+
+
+class _Session:
+    def __init__(self, work: Work, on_progress: OnProgress) -> None:
+        self._work, self._on_progress = work, on_progress
+        self._began = time.monotonic()
+        self._journal = Path(work.parts.out) / "journal"
+        committed = {index: counts_of(entry) for index, entry in work.parts.store.committed().items()}
+        standing = {index: (c.topics["accepted"], c.seeds.total()) for index, c in committed.items()}
+        self._earlier = total(committed.values())
+        self._course = Course(cut(work.reader, work.screens, work.limits), standing, work.limits)
+        self._plan = work.parts.store.plan()
+
+    async def run(self, hire: HireFor) -> Summary:
+        work = self._work
+        if self._complete():
+            return self._summary(workers_lost=0)
+        budget = Budget(work.limits.budget, self._spent())
+        supervisor = Supervisor(self._course, partial(hire, budget), self._journal, work.limits, work.runtime)
+        file = SessionFile(Path(work.parts.out))
+        ticking = asyncio.create_task(self._tick(supervisor, file))
+        try:
+            with _signals(self._course):
+                await supervisor.run()
+        finally:
+            ticking.cancel()
+        self._put_plan()
+        summary = self._summary(supervisor.lost())
+        file.note(summary)
+        if self._course.error and not isinstance(self._course.error, FoilError):
+            raise self._course.error
+        return summary
+
+    def _put_plan(self) -> None:
+        """The plan is the last thing put: with it, the next session knows that there is nothing to do."""
+        self._plan = self._course.plan() or self._plan
+        if self._plan is not None:
+            crash_point("conduct.planned")
+            self._work.parts.store.put_plan(self._plan)
+            if self._complete():
+                check_conservation(self._plan["seeds"], self._counts())
+
+    def _complete(self) -> bool:
+        return self._plan is not None and len(self._course.committed()) >= self._plan["partitions"]
+
+    def _counts(self) -> Counts:
+        return total([self._earlier, self._course.counts])
+
+    def _spent(self) -> Sum:
+        if self._work.limits.budget == BudgetSettings():
+            return Sum()
+        return spent_before(self._work.parts)
+
+    async def _tick(self, supervisor: Supervisor, file: SessionFile) -> None:
+        before = self._earlier.topics.total()
+        while True:
+            in_flight, live = await supervisor.live()
+            counts = total([self._counts(), live])
+            seconds = max(time.monotonic() - self._began, 1e-6)
+            rate = (counts.topics.total() - before) / seconds
+            planned = self._plan["seeds"] if self._plan else self._work.limits.seeds
+            left = planned - counts.seeds.total() if planned is not None else None
+            eta_s = left / rate if left is not None and rate else None
+            progress = Progress(planned, counts, in_flight, seconds, rate, eta_s, supervisor.lost())
+            file.note(progress)
+            self._on_progress(progress)
+            await asyncio.sleep(_TICK_S)
+
+    def _summary(self, workers_lost: int) -> Summary:
+        counts, complete = self._counts(), self._complete()
+        error = None if complete else self._course.error
+        if error is None and counts.seeds["failed"]:
+            error = RunFailedError(f"{counts.seeds['failed']} seeds failed; their rows say why (status = 'failed')")
+        return Summary(
+            planned=self._plan["seeds"] if self._plan else self._course.seeds_known(),
+            counts=counts,
+            partitions=len(self._course.committed()),
+            complete=complete,
+            seconds=time.monotonic() - self._began,
+            workers_lost=workers_lost,
+            possibly_paid_twice=possibly_paid_twice(self._journal),
+            exit_code=getattr(error, "exit_code", 1) if error else 0,
+            stopped=str(error) if error else "",
+        )
+
+
+def spent_before(parts: Parts) -> Sum:
+    """What earlier sessions paid: for committed rows, and for replies whose partition is not committed yet."""
+    committed = parts.store.committed()
+    counts = total(map(counts_of, committed.values()))
+    spent = Sum(counts.calls, counts.prompt_tokens + counts.completion_tokens, counts.cost_usd)
+    for reply in paid_replies(Path(parts.out) / "journal", committed.keys()):
+        spent += Sum(1, reply.prompt_tokens + reply.completion_tokens, reply.cost_usd)
+    return spent
+
+
+@contextmanager
+def _signals(course: Course) -> Iterator[None]:
+    """The first SIGINT or SIGTERM stops the course, the second interrupts this thread, a third is not caught."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop, asked = asyncio.get_running_loop(), list[int]()
+
+    def stop(signum: int) -> None:
+        course.stop(InterruptedRunError(signum))
+
+    def handle(signum: int, _: FrameType | None) -> None:
+        asked.append(signum)
+        if len(asked) == 1:
+            loop.call_soon_threadsafe(stop, signum)
+            return
+        signal.signal(signum, signal.SIG_DFL)
+        raise KeyboardInterrupt(signum)
+
+    before = {signum: signal.signal(signum, handle) for signum in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)

@@ -1,0 +1,84 @@
+"""Verifiable constraints: what an instruction demands of a passage, decided exactly and said in natural English.
+
+    Constraint(family, value, negated)  --render--> a verb phrase;  --holds(passage)--> True or False, exactly
+
+An instruction holds of a passage if and only if all its constraints do. `negate()` flips `holds` for every passage.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from engine.errors import UsageError
+from engine.ids import canonical_json
+from engine.topic import Intent, Passage
+from prompts.constraints.families import FAMILIES
+from prompts.constraints.wordings import AFFIRMED, DENIED, SHOWN, deny, shown
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """One requirement. `value` is what the family is about (a term, a number, a language), or "" if it needs none."""
+
+    family: str
+    value: str = ""
+    negated: bool = False
+
+    def __post_init__(self) -> None:
+        if self.family not in FAMILIES:
+            raise UsageError(f"unknown constraint family {self.family!r}; use one of {', '.join(FAMILIES)}")
+        if self.family in SHOWN and self.value not in SHOWN[self.family]:
+            known = ", ".join(SHOWN[self.family])
+            raise UsageError(f"constraint {self.family!r} has the unknown value {self.value!r}; use one of {known}")
+
+    def witness(self, passage: Passage) -> int:
+        """Offset near which the passage shows what the family looks for, or -1; whether negated plays no part."""
+        return FAMILIES[self.family].find(body(passage), passage.attributes, self.value)
+
+    def holds(self, passage: Passage) -> bool:
+        """Whether the passage satisfies this constraint."""
+        return (self.witness(passage) >= 0) is not self.negated
+
+    def negate(self) -> Constraint:
+        """The opposite demand."""
+        return replace(self, negated=not self.negated)
+
+    def render(self, variant: int = 0) -> str:
+        """A verb phrase in its base form ("mention X", "leave out X"); another variant, another wording.
+
+        A denial is one of the family's own phrases, or "not" before one that affirms.
+        """
+        affirmed = AFFIRMED[self.family]
+        phrases = (*DENIED[self.family], *map(deny, affirmed)) if self.negated else affirmed
+        return phrases[variant % len(phrases)].replace("{x}", shown(self.family, self.value))
+
+    def to_json(self) -> Mapping[str, Any]:
+        return {"family": self.family, "value": self.value, "negated": self.negated}
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Constraint:
+        return cls(str(fields["family"]), str(fields.get("value", "")), bool(fields.get("negated", False)))
+
+
+def body(passage: Passage) -> str:
+    """The text that constraints speak of: the title, where there is one, and the text."""
+    return f"{passage.title}\n{passage.text}" if passage.title else passage.text
+
+
+def dump_constraints(constraints: Sequence[Constraint]) -> str:
+    """The canonical JSON kept in `Intent.attributes["constraints"]`."""
+    return canonical_json([c.to_json() for c in constraints])
+
+
+def constraints_of(intent: Intent) -> tuple[Constraint, ...]:
+    """The constraints behind an intent's instruction; none for an original intent or a free-form instruction."""
+    stored = intent.attributes.get("constraints", "")
+    return tuple(Constraint.from_json(fields) for fields in json.loads(stored)) if stored else ()
+
+
+def all_hold(constraints: Sequence[Constraint], passage: Passage) -> bool:
+    """Whether the passage satisfies every one of them."""
+    return all(c.holds(passage) for c in constraints)

@@ -1,0 +1,183 @@
+"""The six dimensions of InfoSearch: what a document is like besides what it says, and the program that decides it.
+
+    dimension -> conditions;  meets(dimension, condition, passage) -> True or False, exactly, for four of the six
+
+Audience and Source are matters of judgement and have no check here. What a program checks of the others is what the
+writer is told (`described`), so that a near miss is the writer's fault:
+
+    Keyword    the words stand in the title or text, whole and in any case (the constraint `mentions`)
+    Length     sentence: one line of 3 to 40 words that is one sentence; paragraph: 30 to 130 words without a blank
+               line or heading, more than one sentence or line; article: 140 words or more in two paragraphs or
+               more; code has none
+    Language   what `prompts.languages` identifies
+    Format     post: a line that starts with `Question:` and a later one that starts with `Answer:`; code snippet:
+               fenced blocks alone, or plain code of whose lines at most a tenth, comments aside, are prose; manual:
+               neither, with a heading and at least ten words outside of fenced blocks
+
+At most one condition of Length, Language or Format holds of a text. Each Chinese or Japanese character is a word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Literal, get_args
+
+from engine.topic import Intent, Passage
+from prompts.constraints.code_detectors import SECTIONS, code_lines
+from prompts.constraints.constraint import Constraint
+from prompts.constraints.families import FAMILIES
+from prompts.languages import identify
+
+Dimension = Literal["audience", "keyword", "format", "language", "length", "source"]
+DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
+EXACT: frozenset[str] = frozenset({"keyword", "format", "language", "length"})
+"""The dimensions that `meets` decides."""
+
+CONDITIONS: Mapping[Dimension, tuple[str, ...]] = {
+    "audience": ("layman", "expert"),
+    "format": ("stackoverflow_post", "code_snippet", "manual"),
+    "language": ("zh", "en"),
+    "length": ("sentence", "paragraph", "article"),
+    "source": ("blog", "forum", "news"),
+}
+"""The fixed conditions. Keyword has none: its conditions are words of the seed's passages."""
+
+SENTENCE_WORDS = (3, 40)
+PARAGRAPH_WORDS = (30, 130)
+ARTICLE_WORDS = 140
+"""Bounds of the length classes, both ends included."""
+
+_MANUAL_WORDS = 10
+_LANGUAGE_NAMES = {"zh": "Chinese", "en": "English", "de": "German", "fr": "French", "es": "Spanish", "ja": "Japanese"}
+_DESCRIBED: Mapping[tuple[str, str], str] = {
+    ("audience", "layman"): "written for readers without any training in the subject, in everyday words",
+    ("audience", "expert"): "written for specialists of the subject, in its technical terms",
+    ("format", "stackoverflow_post"): "a post of a questions-and-answers site for programmers: a line that starts with "
+    "`Question:`, below it a line that starts with `Answer:`, and the answer explains and shows code",
+    ("format", "code_snippet"): "nothing but code in one fenced block, explained by comments in the code alone",
+    (
+        "format",
+        "manual",
+    ): "a page of an official manual: at least one heading on a line of its own (`# Name`), and prose "
+    "that describes, without any question",
+    ("length", "sentence"): "one single sentence on one line, of at most 40 words",
+    ("length", "paragraph"): "one paragraph of several sentences, 30 to 130 words, without a blank line",
+    ("length", "article"): "an article of at least 140 words in several paragraphs, a blank line between them",
+    ("source", "blog"): "a blog entry: a title, a line with author, date and section, then a personal voice",
+    ("source", "forum"): "a forum thread: several users under made-up names talk in turn",
+    ("source", "news"): "a news article: a headline, place and date, and a reporter's voice",
+}
+
+_TOKEN = re.compile(r"[぀-ヿ㐀-鿿]|[^\s぀-ヿ㐀-鿿]+")
+_END = re.compile(r"[.!?][\"')\]”]*\s+(?=[\"'(\[“]?[A-Z])|\s\.\s+(?=\w)|[。！？](?=\s*\S)")
+_ABBREVIATION = re.compile(r"\b(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|vs|No|Fig|Eq|cf|etc|al|e\.g|i\.e|U\.S|[A-Z])$")
+_BLANK_LINE = re.compile(r"\n[ \t]*\n")
+_QUESTION = re.compile(r"^(?:#{1,4} |\*\*)?Question\b", re.MULTILINE)
+_ANSWER = re.compile(r"^(?:#{1,4} |\*\*)?(?:Accepted )?[Aa]nswer\b", re.MULTILINE)
+_COMMENT = re.compile(r"\s*(?:#|//|/?\*)")
+_PROSE = re.compile(r"(?:\b[A-Za-z'’-]{2,}[,;:]? ){4}\b[A-Za-z'’-]{2,}")
+_HEADING = re.compile(r"^#{1,4} [^\s\d]|^\S[^\n]{0,80}\n[-=~^]{3,}[ \t]*$", re.MULTILINE)
+
+
+def described(dimension: str, condition: str) -> str:
+    """A condition as a writer is told of it."""
+    if dimension == "keyword":
+        return f'a passage that mentions "{condition}"'
+    if dimension == "language":
+        return f"a text in {language_name(condition)}"
+    return _DESCRIBED[dimension, condition]
+
+
+def language_name(code: str) -> str:
+    """The English name of a language, or its code where no name is known here."""
+    return _LANGUAGE_NAMES.get(code, f"the language with the ISO code {code}")
+
+
+def meets(dimension: str, condition: str, passage: Passage) -> bool:
+    """Whether a passage meets a condition of one of the `EXACT` dimensions."""
+    if dimension == "keyword":
+        return Constraint("mentions", condition).holds(passage)
+    return _CLASS_OF[dimension](passage.text) == condition
+
+
+def decided(intent: Intent) -> bool:
+    """Whether a program decides what the intent asks for, by its dimension."""
+    return intent.attributes.get("dimension") in EXACT
+
+
+def obeys(intent: Intent, passage: Passage) -> bool:
+    """Whether a passage has the condition that the intent asks for, or lacks it where the intent is reversed.
+
+    True where no program can tell: the intent has no dimension, or one that a judge must decide.
+    """
+    if not decided(intent):
+        return True
+    return meets(intent.attributes["dimension"], intent.attributes["condition"], passage) is not (
+        intent.role == "reversed"
+    )
+
+
+def word_count(text: str) -> int:
+    """Runs of characters other than white space; each Chinese or Japanese character by itself."""
+    return sum(1 for _ in _TOKEN.finditer(text))
+
+
+def length_of(text: str) -> str:
+    """The length class of a text, or "" for one that is in none."""
+    text = text.strip()
+    count, form = word_count(text), format_of(text)
+    if form == "code_snippet":
+        return ""
+    if _BLANK_LINE.search(text):
+        return "article" if count >= ARTICLE_WORDS else ""
+    single = "\n" not in text and _is_one_sentence(text)
+    if single:
+        return "sentence" if _within(count, SENTENCE_WORDS) else ""
+    return "paragraph" if _within(count, PARAGRAPH_WORDS) and not form else ""
+
+
+def format_of(text: str) -> str:
+    """The format of a text, or "" for one that has none of them."""
+    bare = _without_fenced(text)
+    question = _QUESTION.search(bare)
+    if question and _ANSWER.search(bare, question.end()):
+        return "stackoverflow_post"
+    if not text.strip() or _is_code(bare):
+        return "code_snippet" if text.strip() else ""
+    headed = _HEADING.search(bare) or any(FAMILIES["section"].find(bare, {}, name) >= 0 for name in SECTIONS)
+    return "manual" if headed and word_count(bare) >= _MANUAL_WORDS else ""
+
+
+_CLASS_OF: Mapping[str, Callable[[str], str]] = {
+    "length": length_of,
+    "format": format_of,
+    "language": lambda text: identify(text)[0],
+}
+
+
+def _without_fenced(text: str) -> str:
+    """The text without the blocks between two lines that open with ```; the last fence may be missing."""
+    kept, inside = [], False
+    for line in text.split("\n"):
+        if line.startswith("```"):
+            inside = not inside
+        elif not inside:
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def _is_code(bare: str) -> bool:
+    """Whether what stands outside of fenced blocks is code, or nothing."""
+    lines = [line for line in bare.splitlines() if line.strip()]
+    prose = sum(1 for line in lines if not _COMMENT.match(line) and _PROSE.search(line))
+    shows = code_lines(bare) or any(line.lstrip().startswith(">>>") for line in lines)
+    return not lines or (bool(shows) and 10 * prose <= len(lines))
+
+
+def _is_one_sentence(text: str) -> bool:
+    return all(_ABBREVIATION.search(text[max(0, end.start() - 8) : end.start()]) for end in _END.finditer(text))
+
+
+def _within(count: int, bounds: tuple[int, int]) -> bool:
+    return bounds[0] <= count <= bounds[1]

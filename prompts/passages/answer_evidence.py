@@ -1,0 +1,63 @@
+"""What answers a query: the sentences of which a passage must hold all, so that a program can decide that it answers.
+
+    evidence = alternatives, each a list of texts        kept as JSON in `Intent.attributes["evidence"]`
+    answers(evidence, passage)                           some alternative stands in the passage, word for word
+
+Known wherever the rule writer made the intent: a seed's positives are cut into blocks, and the core blocks answer.
+Case, punctuation and layout do not count, so a passage set as a list still answers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+
+from engine.ids import canonical_json
+from engine.topic import Intent, Passage
+from prompts.constraints.constraint import body
+from prompts.passages.blocks import Cut
+from prompts.passages.views import View
+
+Evidence = tuple[tuple[str, ...], ...]
+
+_CHARACTERS = 200
+"""Of each answering block so many are kept, up to the end of a word."""
+_WORD = re.compile(r"\w+")
+
+
+def evidence_in(cuts: Iterable[Cut]) -> Evidence:
+    """The core blocks of each passage, as alternatives."""
+    return tuple(tuple(_opening(b.text) for b in cut.blocks if b.core) for cut in cuts)
+
+
+def answering(cut: Cut, view: View) -> Evidence:
+    """What answers the query of a negative's view: its core blocks, or, where it has none, the first block kept."""
+    kept = [block for block in cut.blocks if block.label in view.blocks]
+    core = tuple(_opening(block.text) for block in kept if block.core)
+    return (core or tuple(_opening(block.text) for block in kept[:1]),)
+
+
+def dump_evidence(evidence: Sequence[Sequence[str]]) -> str:
+    """The JSON kept in an intent's attributes."""
+    return canonical_json([list(texts) for texts in evidence])
+
+
+def evidence_of(intent: Intent) -> Evidence:
+    """What answers the intent's query; empty where nobody knows."""
+    stored = intent.attributes.get("evidence", "")
+    return tuple(map(tuple, json.loads(stored))) if stored else ()
+
+
+def answers(evidence: Evidence, passage: Passage) -> bool:
+    """Whether the passage holds all texts of some alternative."""
+    words = _words(body(passage))
+    return any(texts and all(_words(text) in words for text in texts) for texts in evidence)
+
+
+def _words(text: str) -> str:
+    return f" {' '.join(_WORD.findall(text.lower()))} "
+
+
+def _opening(text: str) -> str:
+    return text if len(text) <= _CHARACTERS else text[:_CHARACTERS].rpartition(" ")[0] or text[:_CHARACTERS]

@@ -1,0 +1,91 @@
+"""Building a topic: intents x passages, judged pair by pair, each part once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+from engine.errors import Rejected
+from engine.topic import Intent, IntentRole, Judgment, Passage, Seed, Topic, intent_id, topic_id
+from prompts.constraints.constraint import Constraint, dump_constraints
+from prompts.constraints.detectors import folded
+from prompts.passages.answer_evidence import Evidence, dump_evidence
+
+
+class Matrix:
+    """The topic of a seed while it is built. Its intents and passages stand in the order in which they were added."""
+
+    def __init__(self, recipe: str, seed: Seed, index: int = 0) -> None:
+        self._recipe, self._seed = recipe, seed
+        self._id = topic_id(recipe, seed, index)
+        self._intents: dict[str, Intent] = {}
+        self._passages: dict[str, Passage] = {}  # by their folded text: another title or line break makes no other text
+        self._judgments: list[Judgment] = []
+
+    def intent(
+        self,
+        role: IntentRole,
+        instruction: str = "",
+        query: str = "",
+        *,
+        constraints: Sequence[Constraint] = (),
+        evidence: Evidence = (),
+        **attributes: str,
+    ) -> Intent:
+        """A new row; the query is the seed's unless another is given. Raises Rejected(same_instruction)."""
+        facts = dict(attributes)
+        if constraints:
+            facts["constraints"] = dump_constraints(constraints)
+        if evidence:
+            facts["evidence"] = dump_evidence(evidence)
+        query = query or self._seed.query
+        added = Intent(intent_id(self._id, instruction, query), role, instruction, query, facts)
+        if added.id in self._intents:
+            raise Rejected("same_instruction", f"the {role} intent is the {self._intents[added.id].role} one again")
+        self._intents[added.id] = added
+        return added
+
+    def passages(self, *passages: Passage) -> None:
+        """New columns. Raises Rejected (`empty_text`, or `same_passage` where two have one text)."""
+        for passage in passages:
+            if not passage.text.strip():
+                raise Rejected("empty_text", f"the {passage.role} has no text")
+            if not self._add(passage):
+                raise Rejected("same_passage", f"two passages of the topic have the text {passage.text[:80]!r}")
+
+    def new(self, passages: Sequence[Passage], most: int) -> list[Passage]:
+        """Adds those whose text is not in the topic yet, and returns them."""
+        return list(islice(filter(self._add, passages), most))
+
+    def _add(self, passage: Passage) -> bool:
+        """Adds the passage if it has a text, and a new one."""
+        text = folded(passage.text)
+        new = bool(text) and text not in self._passages
+        if new:
+            self._passages[text] = passage
+        return new
+
+    def judge(self, intent: Intent, who: str, *pairs: tuple[Passage, int]) -> None:
+        """Fills a row: each passage +1 or -1. What the corpus says of a passage it does not say of an edit of it."""
+        for passage, sign in pairs:
+            judge = "construction" if who == "seed" and passage.edited_from else who
+            self._judgments.append(Judgment(intent.id, passage.id, sign, judge))
+
+    def topic(self, **attributes: str) -> Topic:
+        """What was built. A seed that is held out (attribute `split`) makes a topic that is."""
+        seed = self._seed
+        if "split" in seed.attributes:
+            attributes["split"] = seed.attributes["split"]
+        return Topic(
+            id=self._id,
+            seed_id=seed.id,
+            corpus=seed.corpus,
+            recipe=self._recipe,
+            query=seed.query,
+            intents=tuple(self._intents.values()),
+            passages=tuple(self._passages.values()),
+            judgments=tuple(self._judgments),
+            licence=seed.licence,
+            redistributable=seed.redistributable,
+            attributes=attributes,
+        )

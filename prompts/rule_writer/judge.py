@@ -1,0 +1,72 @@
+"""The judge without a model: decides from what is known behind an intent, so its answers are true by construction.
+
+    relevant(intent, passage) = answers(evidence, passage) and all_hold(constraints, passage)
+
+It answers the judges' tasks from their facts: the `intent`, which carries evidence and constraints (or a dimension of
+InfoSearch that a program decides), and the `passages` in the order shown. It is the oracle against which other judges
+are measured, and the judge of runs that have no model. What it cannot decide it refuses, but in a plan (`imagined`): so
+that all is asked there that a run may ask, it confirms what the topic claims (`claimed`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from engine.errors import RefusedRequestError
+from engine.topic import Intent, Passage
+from prompts.constraints.constraint import all_hold, constraints_of
+from prompts.constraints.dimensions import decided, obeys
+from prompts.judge_answers import LABELS, MostRelevant, Relevance, Relevant
+from prompts.passages.answer_evidence import answers, evidence_of
+
+Facts = Mapping[str, Any]
+
+
+def is_relevant(intent: Intent, passage: Passage) -> bool:
+    """Whether the passage answers the intent's query and does what its instruction demands."""
+    if not _decidable(intent):
+        raise RefusedRequestError(
+            f"the rule judge cannot judge this {intent.role} intent, which carries no `evidence`, or an instruction "
+            "without `constraints`; only the rule writer's topics have both. Name a hosted or local model as judge"
+        )
+    asked = obeys(intent, passage) if decided(intent) else all_hold(constraints_of(intent), passage)
+    return asked and answers(evidence_of(intent), passage)
+
+
+def _decidable(intent: Intent) -> bool:
+    demands = not intent.instruction or constraints_of(intent) or decided(intent)
+    return bool(evidence_of(intent) and demands)
+
+
+def _verdicts(facts: Facts) -> Sequence[bool]:
+    """For each passage shown whether it is relevant."""
+    if facts.get("imagined") and not _decidable(facts["intent"]):
+        claimed: Sequence[bool] = facts["claimed"]
+        return claimed
+    return [is_relevant(facts["intent"], passage) for passage in facts["passages"]]
+
+
+def _most_relevant(facts: Facts) -> str:
+    """The first relevant passage shown; where several are, nothing tells them apart."""
+    found = [label for label, relevant in zip(LABELS, _verdicts(facts), strict=False) if relevant]
+    return MostRelevant(most_relevant=found[0] if found else "none").model_dump_json()
+
+
+def _relevance(facts: Facts) -> str:
+    return Relevance(relevant=_verdicts(facts)[0]).model_dump_json()
+
+
+def _relevant(facts: Facts) -> str:
+    first, second = _verdicts(facts)
+    if first and second:
+        return Relevant(relevant="both").model_dump_json()
+    return Relevant(relevant="A" if first else "B" if second else "neither").model_dump_json()
+
+
+TASKS: Mapping[str, Callable[[Facts], str]] = {
+    "judges.scenario": _most_relevant,
+    "judges.relevance": _relevance,
+    "judges.polarity": _relevant,
+}
+"""By the names of their templates; prompts.rule_writer.model answers them with its own."""

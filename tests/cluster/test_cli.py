@@ -1,0 +1,160 @@
+"""`foil` as its users type it: real processes, real files, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import REPO
+
+COLOURS = ["red", "blue", "green", "amber", "violet", "black", "white", "brown"]
+
+
+def foil(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cluster", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=REPO, check=False)
+
+
+def write_seeds(path: Path, count: int) -> None:
+    rows = [
+        {
+            "id": f"s{n}",
+            "query": f"How is the {colour} kite number {n} built?",
+            "good": f"The {colour} kite number {n} is built from two spars and a sail. It first flew in {1900 + n}. "
+            f"Its spars weigh {n + 3} grams each. The sail is cut from one paper sheet. A tail of {n + 2} metres keeps "
+            f"it steady in wind. Builders from Harbour Town {n} sell it at the spring market.",
+            "bad": [
+                f"The {colour} boat number {n} has a keel of oak.",
+                f"A paper lamp number {n} burns for {n} hours.",
+            ],
+        }
+        for n in range(count)
+        for colour in [COLOURS[n % len(COLOURS)]]
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> tuple[Path, Path]:
+    """A job file and the folder of its finished run."""
+    folder = tmp_path_factory.mktemp("cli")
+    job = write_job(folder, 60)
+    ran = foil("run", job, "--json")
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout.splitlines()[-1])["complete"]
+    return job, folder / "out"
+
+
+def write_job(folder: Path, seeds: int, window: int = 8) -> Path:
+    write_seeds(folder / "seeds.jsonl", seeds)
+    job = folder / "job.yaml"
+    job.write_text(
+        f"seeds: {{kind: table, corpus: kites, path: {folder / 'seeds.jsonl'}, "
+        "columns: {query: query, positives: good, id: id, negatives: bad}}\n"
+        f"recipe: {{kind: verifiable}}\nmodels: {{writer: {{kind: rule_writer}}}}\n"
+        f"out: {folder / 'out'}\nlimits: {{partition_seeds: 10}}\nruntime: {{window: {window}}}\n"
+        "validators: [{kind: shape}, {kind: leak}, {kind: constraint_check}]\n"
+    )
+    return job
+
+
+def test_status_adds_up(finished):
+    found = json.loads(foil("status", finished[1], "--json").stdout)
+    assert found["planned"] == 60 == found["accepted"] + found["rejected"] + found["failed"]
+    assert {"calls", "tokens", "cost_usd", "seconds"} <= set(found)
+
+
+def test_a_second_run_is_a_no_op(finished):
+    before = {path: path.stat().st_mtime_ns for path in (finished[1] / "data").rglob("*.parquet")}
+    assert foil("run", finished[0]).returncode == 0
+    assert {path: path.stat().st_mtime_ns for path in (finished[1] / "data").rglob("*.parquet")} == before
+
+
+def test_sql_answers_as_table_json_and_csv(finished):
+    query = "SELECT status, count(*) AS n FROM topics GROUP BY ALL"
+    total = sum(row["n"] for row in json.loads(foil("sql", finished[1], query, "--json").stdout))
+    assert total == 60
+    assert foil("sql", finished[1], query, "--csv").stdout.startswith("status,n")
+    assert "status" in foil("sql", finished[1], query).stdout
+
+
+def test_sql_that_writes_is_refused_with_code_2(finished):
+    refused = foil("sql", finished[1], "COPY topics TO 'x.parquet'")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "not allowed" in refused.stderr
+
+
+def test_why_tells_where_a_record_comes_from(finished):
+    (row,) = json.loads(foil("sql", finished[1], "SELECT passage_id FROM passages LIMIT 1", "--json").stdout)
+    told = foil("why", finished[1], row["passage_id"])
+    assert told.returncode == 0, told.stderr
+    assert "verifiable" in told.stdout
+    tree = json.loads(foil("why", finished[1], row["passage_id"], "--json").stdout)
+    assert row["passage_id"] in json.dumps(tree)
+
+
+def test_another_job_on_the_same_out_is_refused_and_the_difference_shown(finished):
+    refused = foil("run", finished[0], "--set", "limits.partition_seeds=7")
+    assert refused.returncode == 2
+    assert "partition_seeds" in refused.stderr
+
+
+def test_verify_finds_a_flipped_bit_with_code_6(tmp_path):
+    job = write_job(tmp_path, 12)
+    assert foil("run", job).returncode == 0
+    assert foil("verify", tmp_path / "out").returncode == 0
+    victim = next((tmp_path / "out" / "data" / "passages").glob("*.parquet"))
+    content = bytearray(victim.read_bytes())
+    content[len(content) // 2] ^= 1
+    victim.write_bytes(content)
+    found = foil("verify", tmp_path / "out")
+    assert found.returncode == 6
+    assert victim.name in found.stderr
+
+
+def test_a_wrong_job_ends_with_code_2_and_starts_nothing(tmp_path):
+    job = write_job(tmp_path, 3)
+    job.write_text(job.read_text().replace("good", "no_such_column"))
+    refused = foil("run", job)
+    assert refused.returncode == 2
+    assert "no_such_column" in refused.stderr
+
+
+def test_a_missing_seed_file_ends_with_code_2(tmp_path):
+    job = write_job(tmp_path, 3)
+    (tmp_path / "seeds.jsonl").unlink()
+    refused = foil("run", job)
+    assert refused.returncode == 2
+    assert "seeds.jsonl" in refused.stderr
+
+
+def test_a_run_killed_in_the_middle_resumes_to_the_same_rows(tmp_path, finished):
+    job = write_job(tmp_path, 60, window=1)
+    killed = subprocess.Popen(
+        [sys.executable, "-m", "cluster", "run", str(job)],
+        cwd=REPO,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    commits = tmp_path / "out" / "commits"
+    deadline = time.monotonic() + 60
+    while killed.poll() is None and not list(commits.glob("*.json")) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    assert foil("run", job).returncode == 0
+    for path in sorted((finished[1] / "data").rglob("*.parquet")):
+        assert path.read_bytes() == (tmp_path / "out" / path.relative_to(finished[1])).read_bytes()
+
+
+def test_help_names_every_command():
+    told = foil("--help").stdout
+    for command in ("run", "submit", "status", "sql", "why", "verify", "snapshot", "train", "evaluate", "seeds"):
+        assert command in told

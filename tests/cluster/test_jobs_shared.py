@@ -1,0 +1,113 @@
+"""The same job over private real corpora, from a job file to counted rows: what `foil run` does with every seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cluster.job import load_job
+from cluster.running import start
+from datasets_out.commits.log import CommitLog
+from datasets_out.commits.snapshot import load_snapshot
+from datasets_out.training.mixes import accepted
+from engine.flow.progress import status
+from tests.prompts.recipes.test_published import TABLES, matrix
+
+CORPORA = {
+    "msmarco": "{kind: msmarco, path: DATA/msmarco/rows_dl.jsonl}",
+    "leetcode": "{kind: leetcode, path: DATA/leetcode}",
+    "gsm8k": "{kind: metamath, corpus: gsm8k, path: DATA/gsm8k/train.jsonl}",
+    "cacm": "{kind: robust04, corpus: cacm, topics: DATA/trec_sgml/cacm/topics.cacm.txt, "
+    "qrels: DATA/trec_sgml/cacm/qrels.cacm.txt, documents: DATA/trec_sgml/cacm/cacm.tar.gz}",
+    "cranfield": "{kind: robust04, corpus: cranfield, topic_ids: position, "
+    "topics: DATA/trec_sgml/cranfield/cran.qry.xml, qrels: DATA/trec_sgml/cranfield/cranqrel.trec.txt, "
+    "documents: DATA/trec_sgml/cranfield/cran.all.1400.xml}",
+}
+KNOWN_REASONS = {"one_block", "no_contrast", "near_duplicate", "duplicate", "same_passage", "other_answers", "leak"}
+
+
+def run_job(
+    folder: Path, data: Path, seeds: str, validators: str = "", *, limit: int | None = None, recipe: str = "verifiable"
+) -> dict:
+    """What `foil status` says after a run over these seeds, by rule alone; kept beside the data it speaks of."""
+    job, out = folder / "job.yaml", folder / "out"
+    rule = "{kind: rule_writer}"
+    job.write_text(
+        f"seeds: {seeds.replace('DATA', str(data))}\nrecipe: {{kind: {recipe}}}\n"
+        f"models: {{writer: {rule}, judge: {rule}}}\nout: {out}\n{validators.replace('DATA', str(data))}"
+        f"limits: {{partition_seeds: 100{f', seeds: {limit}' if limit else ''}}}\n"
+    )
+    assert start(load_job(job)).exit_code == 0
+    return status(CommitLog(out), out)
+
+
+def check_corpus(name: str, folder: Path, data: Path, limit: int | None) -> None:
+    found = run_job(folder, data, CORPORA[name], limit=limit)
+    print(name, found["planned"], found["accepted"], found["reasons"])
+    assert found["planned"] == found["accepted"] + found["rejected"]
+    assert found["failed"] == 0
+    assert found["accepted"] >= 0.8 * found["planned"]
+    assert set(found["reasons"]) <= KNOWN_REASONS
+
+
+PUBLISHED = {
+    "infir": ("infir", "judge_scenarios"),
+    "promptriever": ("promptriever", "judge_relevance"),
+    "dual_view": ("dual_view, base: {kind: promptriever}", "judge_polarity"),
+}
+LEAST = {"leetcode": 0.4, "gsm8k": 0.5}
+"""Solutions have few partners in their own language, worked answers few steps that can be left out."""
+
+
+def check_published(recipe: str, name: str, folder: Path, data: Path, limit: int | None) -> None:
+    """Writer and judge by rule: every seed is accounted for, and every accepted topic has its method's matrix."""
+    settings, judge = PUBLISHED[recipe]
+    chain = f"validators: [{{kind: shape}}, {{kind: leak}}, {{kind: constraint_check}}, {{kind: {judge}}}]\n"
+    found = run_job(folder, data, CORPORA[name], chain, limit=limit, recipe=settings)
+    print(recipe, name, found["planned"], found["accepted"], found["reasons"])
+    assert found["planned"] == found["accepted"] + found["rejected"]
+    assert found["failed"] == 0
+    assert found["accepted"] >= LEAST.get(name, 0.65) * found["planned"]
+    topics = list(accepted(load_snapshot(folder / "out", None)))
+    assert len(topics) == found["accepted"]
+    for topic in topics:
+        roles = {passage.role for passage in topic.passages}
+        due = {i: {p: signs for p, signs in row.items() if p in roles} for i, row in TABLES[recipe].items()}
+        assert matrix(topic) == due
+        assert any(verdict.validator == judge and verdict.outcome == "pass" for verdict in topic.verdicts)
+
+
+@pytest.mark.parametrize("name", CORPORA)
+@pytest.mark.parametrize("recipe", PUBLISHED)
+def test_a_published_method_over_a_real_corpus(recipe, name, tmp_path, shared_data):
+    check_published(recipe, name, tmp_path, shared_data, limit=60)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", CORPORA)
+@pytest.mark.parametrize("recipe", PUBLISHED)
+def test_a_published_method_over_a_whole_real_corpus(recipe, name, tmp_path, shared_data):
+    check_published(recipe, name, tmp_path, shared_data, limit=None)
+
+
+@pytest.mark.parametrize("name", CORPORA)
+def test_most_seeds_of_a_real_corpus_make_topics_and_every_other_has_a_reason(name, tmp_path, shared_data):
+    check_corpus(name, tmp_path, shared_data, limit=100)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", CORPORA)
+def test_most_seeds_of_a_whole_real_corpus_make_topics_and_every_other_has_a_reason(name, tmp_path, shared_data):
+    check_corpus(name, tmp_path, shared_data, limit=None)
+
+
+def test_a_job_rejects_every_row_whose_query_is_of_an_evaluation_set(tmp_path, shared_data):
+    validators = (
+        "validators:\n  - kind: contamination\n    sets:\n      - {name: dev-small, format: tsv, "
+        "path: DATA/msmarco/topics/topics.msmarco-passage.dev-subset.txt}\n"
+    )
+    seeds = "{kind: msmarco, path: DATA/msmarco/rows_instructir_filtered.jsonl}"
+    found = run_job(tmp_path, shared_data, seeds, validators)
+    assert (found["planned"], found["accepted"], found["rejected"]) == (1743, 0, 1743)
+    assert set(found["reasons"]) == {"contaminated"}

@@ -1,0 +1,197 @@
+"""Drill R8: hypothesis looks for an order of commits, deaths, faults, races and rot that breaks a promise."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from datasets_out.commits.entries import Entry
+from datasets_out.commits.log import CommitLog
+from datasets_out.commits.schema import TABLES
+from datasets_out.commits.snapshot import load_snapshot, take_snapshot
+from datasets_out.commits.writer import Disk
+from engine.errors import CommitError, CommitLostError, DifferentJobError
+from tests.support.drills.commit_drill import JOB, planned, topics_of
+from tests.support.drills.history_checker import Findings, History, check
+
+PARTITIONS = 3
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+partitions = st.integers(0, PARTITIONS - 1)
+variants = st.integers(0, 1)
+calls = st.integers(1, 120)
+"""A commit makes 60 to 110 calls to the disk; beyond them nothing happens."""
+
+
+class Killed(BaseException):
+    """The process is gone: nothing may catch this, and no later call of its disk has any effect."""
+
+
+class StrangeDisk(Disk):
+    """Does something of its own before the k-th call."""
+
+    def __init__(self, k: int, before: Callable[[], None], *, dies: bool = False) -> None:
+        self.left, self.before, self.dies = k, before, dies
+
+    def step(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.before()
+        if self.dies and self.left <= 0:
+            raise Killed
+
+
+def strange(name: str) -> Callable[..., object]:
+    def call(self: StrangeDisk, *args: object) -> object:
+        self.step()
+        return getattr(Disk, name)(self, *args)
+
+    return call
+
+
+for _name in [name for name in vars(Disk) if name[0] != "_"]:
+    setattr(StrangeDisk, _name, strange(_name))
+
+
+def nothing() -> None:
+    """A death needs no action."""
+
+
+def fail(error: int) -> Callable[[], None]:
+    def raise_it() -> None:
+        raise OSError(error, os.strerror(error))
+
+    return raise_it
+
+
+def expected(entry: Entry) -> list:
+    return topics_of(entry.partition, entry.facts["variant"])
+
+
+class Writers(RuleBasedStateMachine):
+    """The model: the bytes of each entry since it was first seen, the acknowledged partitions, the snapshots."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = Path(tempfile.mkdtemp(dir=MEMORY)) / "out"
+        self.entries: dict[int, bytes] = {}
+        self.variants: dict[int, int] = {}
+        self.acked: set[int] = set()
+        self.snapshots: dict[str, str] = {}
+        self.open_again()
+
+    def commit(self, partition: int, variant: int, disk: Disk | None = None) -> None:
+        """What a writer sees must agree with what stands, whether it won, came second, or lost."""
+        before = self.variants.get(partition)
+        try:
+            ours = CommitLog(self.out, disk).commit(partition, topics_of(partition, variant), {"variant": variant})
+        except CommitLostError:
+            assert self.standing(partition) == 1 - variant
+            return
+        self.acked.add(partition)
+        assert self.standing(partition) == variant
+        assert not (ours and before is not None)
+        self.look()
+
+    def standing(self, partition: int) -> int:
+        return CommitLog(self.out).entry(partition).facts["variant"]
+
+    def look(self) -> None:
+        for partition in CommitLog(self.out).partitions():
+            self.entries.setdefault(partition, self.entry_path(partition).read_bytes())
+            self.variants.setdefault(partition, self.standing(partition))
+
+    def entry_path(self, partition: int) -> Path:
+        return self.out / f"commits/{partition:08d}.json"
+
+    @rule(partition=partitions, variant=variants)
+    def commits(self, partition: int, variant: int) -> None:
+        self.commit(partition, variant)
+
+    @rule(partition=partitions, variant=variants, k=calls)
+    def is_killed(self, partition: int, variant: int, k: int) -> None:
+        try:
+            self.commit(partition, variant, StrangeDisk(k, nothing, dies=True))
+        except Killed:
+            return
+
+    @rule(partition=partitions, variant=variants, k=calls, error=st.sampled_from([errno.EIO, errno.ENOSPC]))
+    def meets_a_fault(self, partition: int, variant: int, k: int, error: int) -> None:
+        try:
+            self.commit(partition, variant, StrangeDisk(k, fail(error)))
+        except CommitError:
+            return
+
+    @rule(partition=partitions, mine=variants, theirs=variants, k=calls, dies=st.booleans())
+    def is_overtaken(self, partition: int, mine: int, theirs: int, k: int, dies: bool) -> None:
+        """Another writer does its whole commit between two calls of this one, which may die of it."""
+        try:
+            self.commit(partition, mine, StrangeDisk(k, lambda: self.commit(partition, theirs), dies=dies))
+        except Killed:
+            return
+
+    @rule()
+    def open_again(self) -> None:
+        CommitLog(self.out).open("drill", JOB)
+
+    @rule()
+    def another_job_comes(self) -> None:
+        with pytest.raises(DifferentJobError, match="another job"):
+            CommitLog(self.out).open("other", JOB)
+
+    @rule(table=st.sampled_from(list(TABLES)), partition=partitions)
+    def an_orphan_rots(self, table: str, partition: int) -> None:
+        path = self.out / f"data/{table}/part-{partition:08d}.parquet"
+        if partition not in self.variants and path.exists():
+            path.write_bytes(path.read_bytes()[:-1])
+
+    @precondition(lambda self: self.variants)
+    @rule()
+    def a_snapshot_is_taken(self) -> None:
+        name = f"v{len(self.snapshots)}"
+        self.snapshots[name] = take_snapshot(self.out, name).digest
+
+    @invariant()
+    def what_stood_stands(self) -> None:
+        self.look()
+        for partition, raw in self.entries.items():
+            assert self.entry_path(partition).read_bytes() == raw
+        assert self.acked <= set(self.entries)
+
+    def teardown(self) -> None:
+        try:
+            self.end_well()
+        finally:
+            shutil.rmtree(self.out.parent)
+
+    def end_well(self) -> None:
+        assert self.judged(finished=False) == Findings()
+        for partition in range(PARTITIONS):
+            if partition not in self.variants:
+                self.commit(partition, 0)
+        self.open_again()
+        assert self.judged(finished=True) == Findings()
+        for name, digest in self.snapshots.items():
+            assert load_snapshot(self.out, name, verify=True).digest == digest
+
+    def judged(self, *, finished: bool) -> Findings:
+        return check(History(planned(PARTITIONS), self.acked, finished, expected), self.out)
+
+
+def test_no_order_of_events_breaks_a_promise():
+    run_state_machine_as_test(Writers, settings=settings(max_examples=40, stateful_step_count=15, deadline=None))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_no_order_of_many_events_breaks_a_promise():
+    run_state_machine_as_test(Writers, settings=settings(max_examples=1000, stateful_step_count=40, deadline=None))

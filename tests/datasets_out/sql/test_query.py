@@ -1,0 +1,234 @@
+"""The curator's SQL: what its views hold, what its errors say, and how its answers leave."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+
+from datasets_out.commits.log import CommitLog
+from datasets_out.commits.snapshot import take_snapshot
+from datasets_out.sql.output_formats import to_csv, to_json, write_parquet
+from datasets_out.sql.query import run_sql
+from datasets_out.sql.views import VIEWS, views_script
+from engine.errors import CommitError, CorruptDataError, UsageError
+from engine.topic import Verdict
+from tests.support.sample_run import PLOT, SHORT, SORT, make, rejected, topics
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("run"))
+
+
+def rows(out: Path, sql: str, **options: object) -> list[tuple[object, ...]]:
+    table = run_sql(out, sql, **options)
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def test_every_view_is_there_and_counts_what_was_committed(out):
+    counts = {view: f"(SELECT count(*) FROM {view}) AS {view}" for view in VIEWS}
+    found = run_sql(out, f"SELECT {', '.join(counts.values())}").to_pylist()[0]
+    made = [topic for partition in topics() for topic in partition]
+    assert found == {
+        "topics": 5, "intents": 4, "passages": 6, "judgments": 10, "calls": 2, "runs": 1, "rejects": 2, "triplets": 6,
+        "verdicts": sum(len(topic.verdicts) for topic in made),
+    }  # fmt: skip
+
+
+def test_rejects_say_who_rejected_and_why_even_where_no_validator_did(out):
+    sql = "SELECT seed_id, reason, validator, scope, evidence, detail FROM rejects ORDER BY seed_id"
+    assert rows(out, sql) == [
+        ("set", "no_negative", "", "", "", "set does not do"),
+        ("tuple", "leak", "leak", "topic", "the instruction says 2001", "tuple does not do"),
+    ]
+
+
+def test_a_topic_with_two_rejecting_verdicts_of_one_reason_is_one_reject(tmp_path):
+    twice = tuple(Verdict("leak", scope, "reject", "leak", scope) for scope in ("b", "a"))
+    log = CommitLog(tmp_path)
+    log.open("f", {})
+    log.commit(0, [rejected("tuple", "leak", twice)], {})
+    assert rows(tmp_path, "SELECT scope, evidence FROM rejects") == [("a", "a")]
+
+
+def test_triplets_are_all_pairs_of_one_intent_with_their_texts(out):
+    sql = """SELECT intent_role, instruction, positive_id, positive, positive_role, negative_id, negative
+             FROM triplets WHERE seed_id = 'list' ORDER BY ALL"""
+    assert rows(out, sql) == sorted(
+        [
+            ("original", "", SORT.id, SORT.text, "seed_positive", PLOT.id, PLOT.text),
+            ("original", "", SHORT.id, SHORT.text, "instruction_negative", PLOT.id, PLOT.text),
+            ("instructed", "Give a year.", SORT.id, SORT.text, "seed_positive", SHORT.id, SHORT.text),
+        ]
+    )
+
+
+def test_runs_sums_the_commit_entries(out):
+    run = run_sql(out, "FROM runs").to_pylist()[0]
+    expected = {
+        "fingerprint": "f" * 64, "planned_seeds": 5, "planned_partitions": 2, "partitions": 2, "topics_accepted": 2,
+        "topics_rejected": 2, "topics_failed": 1, "seeds_failed": 1, "calls": 2, "prompt_tokens": 240,
+        "completion_tokens": 80, "cost_usd": 0.004, "passages_rows": 6,
+    }  # fmt: skip
+    assert expected.items() <= run.items()
+    assert json.loads(run["job"])["recipe"] == {"kind": "verifiable"}
+    assert run["bytes"] == sum(path.stat().st_size for path in (out / "data").rglob("*.parquet"))
+
+
+def test_maps_and_lists_can_be_queried(out):
+    assert rows(out, "SELECT attributes['style'] FROM intents WHERE role = 'instructed'") == [("plain",), ("plain",)]
+    assert rows(out, "SELECT max(len(votes)) FROM judgments") == [(3,)]
+
+
+@pytest.mark.parametrize("sql", ["DESCRIBE topics", "SHOW TABLES", "SUMMARIZE topics",
+                                 "EXPLAIN ANALYZE FROM topics", "WITH a AS (FROM topics) FROM a",
+                                 "-- a remark\nFROM topics;"])  # fmt: skip
+def test_looking_around_is_allowed(out, sql):
+    assert run_sql(out, sql).num_rows > 0
+
+
+def test_show_tables_lists_the_views(out):
+    assert {name for (name,) in rows(out, "SHOW TABLES")} == set(VIEWS)
+
+
+def test_equal_column_names_get_a_number(out):
+    assert run_sql(out, "SELECT 1 AS a, 2 AS a, 3 AS a_1, 4 AS a").column_names == ["a", "a_1", "a_1_1", "a_2"]
+
+
+def test_a_snapshot_answers_as_of_when_it_was_taken(tmp_path):
+    log = CommitLog(tmp_path)
+    log.open("f", {})
+    first, second = topics()
+    log.commit(0, first, {})
+    take_snapshot(tmp_path, "v1")
+    log.commit(1, second, {})
+    counts = "SELECT (SELECT count(*) FROM topics), partitions, topics_failed FROM runs"
+    assert rows(tmp_path, counts, snapshot="v1") == [(2, 1, 0)]
+    assert rows(tmp_path, counts) == [(5, 2, 1)]
+    with pytest.raises(UsageError, match=r"no snapshot 'v2'; it has .*v1"):
+        run_sql(tmp_path, counts, snapshot="v2")
+
+
+def test_a_run_without_partitions_has_empty_views_and_one_row_of_zeros(tmp_path):
+    CommitLog(tmp_path).open("f", {})
+    assert rows(tmp_path, "SELECT count(*), (SELECT count(*) FROM triplets) FROM topics") == [(0, 0)]
+    assert rows(tmp_path, "SELECT partitions, planned_seeds, topics_accepted FROM runs") == [(0, None, 0)]
+
+
+def test_files_that_no_entry_names_are_never_seen(tmp_path):
+    make(tmp_path)
+    orphan = tmp_path / "data/topics/part-00000009.parquet"
+    orphan.write_bytes((tmp_path / "data/topics/part-00000000.parquet").read_bytes())
+    assert rows(tmp_path, "SELECT count(*) FROM topics") == [(5,)]
+
+
+def test_a_folder_that_holds_no_run_is_said_to_hold_none(tmp_path):
+    with pytest.raises(CommitError, match="holds no run"):
+        run_sql(tmp_path, "FROM topics")
+
+
+def test_an_unknown_table_is_answered_with_the_views_that_there_are(out):
+    with pytest.raises(UsageError, match=r"name topic does not exist.* The views are topics, intents, .*runs"):
+        run_sql(out, "SELECT * FROM topic")
+
+
+def test_an_unknown_column_is_answered_with_candidates(out):
+    with pytest.raises(UsageError, match=r'"statu" not found[\s\S]*"status"'):
+        run_sql(out, "SELECT statu FROM topics")
+
+
+def test_a_syntax_error_shows_its_place(out):
+    with pytest.raises(UsageError, match=r'syntax error at or near "topics"\n\nLINE 2: FORM topics\n +\^+'):
+        run_sql(out, "SELECT *\nFORM topics")
+
+
+@pytest.mark.parametrize("sql", ["", "-- nothing"])
+def test_an_empty_query_is_answered_with_an_example(out, sql):
+    with pytest.raises(UsageError, match="query is empty; ask one SELECT"):
+        run_sql(out, sql)
+
+
+def test_a_query_that_fails_halfway_raises_rather_than_answer_half(out):
+    with pytest.raises(UsageError, match="Could not convert string"):
+        run_sql(out, "SELECT CAST(CASE WHEN i < 500000 THEN '1' ELSE 'x' END AS INT) FROM range(1000000) t(i)")
+
+
+def test_text_that_is_no_unicode_is_refused(out):
+    with pytest.raises(UsageError, match="not valid text"):
+        run_sql(out, "SELECT '\udcff'")
+
+
+def test_a_flipped_bit_in_a_shard_is_noticed(tmp_path):
+    make(tmp_path)
+    shard = tmp_path / "data/passages/part-00000001.parquet"
+    raw = bytearray(shard.read_bytes())
+    raw[40] ^= 1
+    shard.write_bytes(raw)
+    with pytest.raises(CorruptDataError, match=r"[\s\S]*`foil verify` names"):
+        run_sql(tmp_path, "SELECT min(topic_id), min(text) FROM passages")
+
+
+def test_a_missing_shard_is_noticed(tmp_path):
+    make(tmp_path)
+    (tmp_path / "data/calls/part-00000001.parquet").unlink()
+    assert rows(tmp_path, "SELECT count(*) FROM topics") == [(5,)]
+    with pytest.raises(CorruptDataError, match=r"part-00000001[\s\S]*`foil verify` names"):
+        run_sql(tmp_path, "SELECT sum(cost_usd) FROM calls")
+
+
+def test_json_holds_every_type_as_something_readable(out):
+    sql = """SELECT 1 AS n, NULL AS nothing, 1.5::DECIMAL(3, 1) AS money, DATE '2026-01-02' AS day,
+                    '\\xFF'::BLOB AS raw, MAP {'a': 'b'} AS m, [1, 2] AS l, 'é "quoted"' AS t, true AS yes"""
+    assert json.loads(to_json(run_sql(out, sql))) == [
+        {"n": 1, "nothing": None, "money": "1.5", "day": "2026-01-02", "raw": "ff", "m": {"a": "b"}, "l": [1, 2],
+         "t": 'é "quoted"', "yes": True}
+    ]  # fmt: skip
+
+
+def test_csv_defuses_formulas_and_leaves_numbers_alone(out):
+    sql = """SELECT -1 AS n, '-1' AS "=head", '@x' AS c, '+1' AS d, '\t=1' AS e, 'a=b' AS f, 'x,"y"' AS g,
+                    (SELECT attributes['tag'] FROM topics WHERE seed_id = 'dict') AS h, {'a': [1]} AS i, NULL AS j"""
+    head, body = csv.reader(io.StringIO(to_csv(run_sql(out, sql))))
+    assert head == ["n", "'=head", "c", "d", "e", "f", "g", "h", "i", "j"]
+    assert body == ["-1", "'-1", "'@x", "'+1", "'\t=1", "a=b", 'x,"y"', "'=1+1", '{"a": [1]}', ""]
+
+
+def test_parquet_answers_are_new_files_only(out, tmp_path):
+    answer = run_sql(out, "SELECT topic_id, attributes FROM topics ORDER BY 1")
+    write_parquet(answer, tmp_path / "answer.parquet")
+    assert pq.read_table(tmp_path / "answer.parquet").equals(answer)
+    shard = out / "data/topics/part-00000000.parquet"
+    before = shard.read_bytes()
+    with pytest.raises(UsageError, match="File exists; give the path of a new file"):
+        write_parquet(answer, shard)
+    assert shard.read_bytes() == before
+
+
+def test_the_views_script_gives_a_plain_duckdb_the_same_answers(out):
+    plain = duckdb.connect()
+    plain.execute(views_script(out))
+    all_rows = ", ".join(f"(SELECT list({view} ORDER BY {view}) FROM {view}) AS {view}" for view in VIEWS)
+    [here] = run_sql(out, f"SELECT {all_rows}").to_pylist()
+    [there] = plain.sql(f"SELECT {all_rows}").to_arrow_table().to_pylist()
+    assert there == here
+    assert [list(rows[0]) for rows in there.values()] == [list(rows[0]) for rows in here.values()]
+
+
+def test_the_views_script_needs_something_committed(tmp_path):
+    CommitLog(tmp_path).open("f", {})
+    with pytest.raises(UsageError, match="no committed partition yet"):
+        views_script(tmp_path)
+
+
+def test_asking_imports_neither_ray_nor_torch_nor_openai():
+    code = "import sys, datasets_out.sql.query; print([m for m in ('ray', 'torch', 'openai') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

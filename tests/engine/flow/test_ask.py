@@ -1,0 +1,323 @@
+"""`ask`: sent once, durable before it is read, corrected if unreadable, never beyond the budget."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+from pydantic.json_schema import SkipJsonSchema
+
+from engine.errors import (
+    BudgetSpentError,
+    CutReplyError,
+    ModelError,
+    RefusedRequestError,
+    TransientModelError,
+    UnreadableReplyError,
+    UsageError,
+    WithheldReplyError,
+)
+from engine.flow.ask import Asker, Desk
+from engine.flow.budget import Budget, Sum
+from engine.flow.journal import Journal, PaidReplies, possibly_paid_twice
+from engine.flow.limits import BudgetSettings
+from engine.protocols import Prompt
+from engine.topic import Message, Reply, Request
+from prompts.parse import parse_reply
+from tests.support.small_parts import Line, parse, prompt_for, seed
+
+GOOD = '{"text":"good"}'
+PROMPT = prompt_for(seed(1))
+
+
+class Script:
+    """A model that answers from a script; an exception in it is raised. Keeps the requests that it was sent."""
+
+    name = "script"
+
+    def __init__(self, *script: str | Exception, cost_usd: float = 0.0, tokens: int = 0) -> None:
+        self.params = {"temperature": 0}
+        self.script, self.cost_usd, self.tokens = list(script), cost_usd, tokens
+        self.sent: list[Request] = []
+
+    async def complete(self, request: Request) -> Reply:
+        self.sent.append(request)
+        await asyncio.sleep(0)
+        answer = self.script.pop(0) if self.script else GOOD
+        if isinstance(answer, Exception):
+            raise answer
+        return Reply(request.id, answer, completion_tokens=self.tokens, cost_usd=self.cost_usd)
+
+
+def asker(folder, model, *, repairs=1, budget=None, reader=parse, writer="a"):
+    desk = Desk(Journal(folder, 0, writer), budget or Budget(BudgetSettings()), "me")
+    return Asker(desk, {"writer": model}, reader, repair_attempts=repairs)
+
+
+def test_an_answer_is_typed_and_its_call_is_kept(tmp_path):
+    model = Script()
+    ask = asker(tmp_path, model)
+    assert asyncio.run(ask(PROMPT, Line)) == Line(text="good")
+    [call], [request] = ask.calls, model.sent
+    assert (call.request_id, call.reply_text, call.task) == (request.id, GOOD, "one.line")
+    assert request.params == {"temperature": 0}
+    assert request.schema == Line.model_json_schema()
+
+
+def test_a_journalled_reply_is_never_asked_for_again(tmp_path):
+    first, second = Script(), Script()
+    asyncio.run(asker(tmp_path, first)(PROMPT, Line))
+    ask = asker(tmp_path, second, writer="b")
+    assert asyncio.run(ask(PROMPT, Line)) == Line(text="good")
+    assert (len(first.sent), len(second.sent), len(ask.calls)) == (1, 0, 1)
+
+
+def test_a_reply_is_on_disk_before_it_is_parsed(tmp_path):
+    def reader(text: str, answer: type[Line]) -> Line:
+        [path] = tmp_path.glob("*/*.log")
+        assert GOOD.replace('"', '\\"') in path.read_text()
+        return parse(text, answer)
+
+    asyncio.run(asker(tmp_path, Script(), reader=reader)(PROMPT, Line))
+
+
+def test_an_unreadable_reply_is_corrected_in_a_turn_that_shows_it_and_what_was_wanted(tmp_path):
+    model = Script("no JSON at all")
+    ask = asker(tmp_path, model)
+    assert asyncio.run(ask(PROMPT, Line)) == Line(text="good")
+    assert [call.reply_text for call in ask.calls] == ["no JSON at all", GOOD]
+    *_, faulty, correction = model.sent[1].messages
+    assert faulty == Message("assistant", "no JSON at all")
+    assert "not a Line" in correction.content
+    assert '"text"' in correction.content
+    again = asker(tmp_path, Script("never asked"), writer="b")
+    assert asyncio.run(again(PROMPT, Line)) == Line(text="good")
+    assert again.calls == ask.calls
+
+
+@pytest.mark.parametrize("repairs", [0, 1, 3])
+def test_after_the_last_correction_turn_the_reply_is_given_up(tmp_path, repairs):
+    model = Script(*["bad"] * 9)
+    ask = asker(tmp_path, model, repairs=repairs)
+    with pytest.raises(UnreadableReplyError, match="not a Line"):
+        asyncio.run(ask(PROMPT, Line))
+    assert len(model.sent) == len(ask.calls) == repairs + 1
+
+
+class Choices(Script):
+    """Answers with further choices, or with a finish_reason."""
+
+    def __init__(self, *replies: Reply) -> None:
+        super().__init__()
+        self.replies = list(replies)
+
+    async def complete(self, request: Request) -> Reply:
+        self.sent.append(request)
+        return replace(self.replies.pop(0), request_id=request.id)
+
+
+def test_votes_are_all_readable_choices_and_prompt_params_go_over_the_models(tmp_path):
+    said = Reply("", GOOD, others=(('{"text":"b"}', "stop"), ("no JSON", "stop"), ('{"text":"c"}', "length")))
+    model = Choices(said)
+    prompt = replace(PROMPT, params={"n": 4})
+    votes = asyncio.run(asker(tmp_path, model).votes(prompt, Line))
+    assert [vote.text for vote in votes] == ["good", "b"]
+    assert model.sent[0].params == {"temperature": 0, "n": 4}
+    again = asyncio.run(asker(tmp_path, Script(), writer="b").votes(prompt, Line))
+    assert again == votes
+
+
+@pytest.mark.parametrize(
+    ("reason", "error", "said"),
+    [("length", CutReplyError, "cut at its limit"), ("content_filter", WithheldReplyError, "held the reply back")],
+)
+def test_a_reply_that_was_cut_or_withheld_is_no_text_and_is_corrected(tmp_path, reason, error, said):
+    model = Choices(Reply("", GOOD, finish_reason=reason), Reply("", '{"text":"second"}'))
+    assert asyncio.run(asker(tmp_path / "a", model)(PROMPT, Line)) == Line(text="second")
+    assert said in model.sent[1].messages[-1].content
+    hopeless = Choices(*[Reply("", GOOD, finish_reason=reason)] * 2)
+    with pytest.raises(error):
+        asyncio.run(asker(tmp_path / "b", hopeless)(PROMPT, Line))
+
+
+def test_a_price_is_reserved_before_the_request_is_sent(tmp_path):
+    model, budget = Script(), Budget(BudgetSettings(usd=1.0))
+    model.params = {"max_tokens": 100}
+    model.price = lambda prompt, completion: completion * 0.02
+    with pytest.raises(BudgetSpentError, match="0 of 1 usd are used, and the next request needs 2"):
+        asyncio.run(asker(tmp_path, model, budget=budget)(PROMPT, Line))
+    assert model.sent == []
+
+
+def test_equal_requests_at_the_same_time_are_sent_once(tmp_path):
+    model = Script()
+    ask = asker(tmp_path, model)
+
+    async def ask_thrice() -> list[Line]:
+        return await asyncio.gather(*(ask(PROMPT, Line) for _ in range(3)))
+
+    assert asyncio.run(ask_thrice()) == [Line(text="good")] * 3
+    assert (len(model.sent), len(ask.calls)) == (1, 3)
+
+
+def test_a_transient_failure_is_tried_again_and_a_refusal_is_not(tmp_path):
+    slow = Script(TransientModelError("busy"), TransientModelError("busy"))
+    assert asyncio.run(asker(tmp_path, slow)(PROMPT, Line)) == Line(text="good")
+    assert len(slow.sent) == 3
+    refusing = Script(RefusedRequestError("never"))
+    with pytest.raises(RefusedRequestError, match="never"):
+        asyncio.run(asker(tmp_path / "other", refusing)(PROMPT, Line))
+    assert len(refusing.sent) == 1
+
+
+def test_a_refused_request_costs_nothing_and_is_not_counted_as_in_flight(tmp_path):
+    budget = Budget(BudgetSettings(calls=1))
+    ask = asker(tmp_path, Script(RefusedRequestError("never")), budget=budget)
+    with pytest.raises(RefusedRequestError, match="never"):
+        asyncio.run(ask(PROMPT, Line))
+    assert possibly_paid_twice(tmp_path) == 0
+    assert budget.spent == Sum()
+
+
+def test_a_reply_to_another_request_is_an_error_of_the_model(tmp_path):
+    class Confused(Script):
+        async def complete(self, request: Request) -> Reply:
+            return Reply("another", GOOD)
+
+    with pytest.raises(ModelError, match="'script' answered 'another'"):
+        asyncio.run(asker(tmp_path, Confused())(PROMPT, Line))
+
+
+def test_a_role_that_the_job_does_not_name_is_refused(tmp_path):
+    with pytest.raises(UsageError, match=r"no model has the role 'judge'; the job names \['writer'\]"):
+        asyncio.run(asker(tmp_path, Script())(PROMPT, Line, role="judge"))
+
+
+@given(limit=st.integers(1, 12), wanted=st.integers(1, 20))
+@settings(max_examples=30, deadline=None)
+def test_no_concurrency_spends_more_calls_than_the_budget(tmp_path_factory, limit, wanted):
+    model, budget = Script(), Budget(BudgetSettings(calls=limit))
+    ask = asker(tmp_path_factory.mktemp("journal"), model, budget=budget)
+
+    async def ask_all() -> Counter[type]:
+        asked = (ask(prompt_for(seed(i)), Line) for i in range(wanted))
+        return Counter(type(result) for result in await asyncio.gather(*asked, return_exceptions=True))
+
+    results = asyncio.run(ask_all())
+    assert len(model.sent) == results[Line] == min(limit, wanted) == budget.spent.calls
+    assert results[BudgetSpentError] == wanted - results[Line]
+
+
+def test_whoever_finds_the_purse_empty_waits_for_what_others_give_back():
+    async def three() -> list[object]:
+        budget = Budget(BudgetSettings(tokens=100))
+        first = await budget.reserve("a", 90)
+        second = asyncio.create_task(budget.reserve("a", 50))
+        await asyncio.sleep(0)
+        assert not second.done()
+        await budget.settle("a", first, Sum(1, 10, 0.0))
+        await second
+        with pytest.raises(BudgetSpentError, match="10 of 100 tokens are used, and the next request needs 200"):
+            await asyncio.gather(budget.reserve("a", 200), budget.settle("a", second.result(), Sum()))
+        return [budget.spent]
+
+    assert asyncio.run(three()) == [Sum(1, 10, 0.0)]
+
+
+def test_dollars_are_reserved_as_the_dearest_call_so_far(tmp_path):
+    model, budget = Script(cost_usd=0.4), Budget(BudgetSettings(usd=1.0))
+    ask = asker(tmp_path, model, budget=budget)
+
+    async def one_after_another() -> None:
+        for i in range(5):
+            await ask(prompt_for(seed(i)), Line)
+
+    with pytest.raises(BudgetSpentError, match=r"0\.8 of 1 usd are used, and the next request needs 0\.4"):
+        asyncio.run(one_after_another())
+    assert len(model.sent) == 2
+
+
+def test_what_a_dead_worker_held_counts_as_spent():
+    async def die() -> Sum:
+        budget = Budget(BudgetSettings(calls=3))
+        await budget.reserve("dead", 5)
+        await budget.reserve("dead", 5)
+        await budget.reserve("alive", 5)
+        await budget.forfeit("dead")
+        return budget.spent
+
+    assert asyncio.run(die()) == Sum(2, 10, 0.0)
+
+
+def test_a_request_that_ends_in_an_error_may_have_been_paid(tmp_path):
+    budget = Budget(BudgetSettings(calls=5))
+    with pytest.raises(ZeroDivisionError, match="broken"):
+        asyncio.run(asker(tmp_path, Script(ZeroDivisionError("broken")), budget=budget)(PROMPT, Line))
+    assert (budget.spent.calls, possibly_paid_twice(Path(tmp_path))) == (1, 1)
+
+
+def test_what_a_dead_worker_waited_for_is_never_reserved():
+    async def die() -> list[object]:
+        budget = Budget(BudgetSettings(calls=2))
+        alive = [await budget.reserve("alive", 1), await budget.reserve("alive", 1)]
+        zombie = asyncio.create_task(budget.reserve("dead", 1))
+        await asyncio.sleep(0)
+        await budget.forfeit("dead")
+        await budget.settle("alive", alive[0], Sum())
+        with pytest.raises(BudgetSpentError, match="dead is dead"):
+            await zombie
+        return [await asyncio.wait_for(budget.reserve("alive", 1), 60)]
+
+    assert asyncio.run(die()) == [Sum(1, 1, 0.0)]
+
+
+def test_calls_stand_in_the_order_asked_however_the_replies_come_in(tmp_path):
+    class Slow(Script):
+        """Answers the first prompt last, and has it corrected once."""
+
+        async def complete(self, request: Request) -> Reply:
+            await asyncio.sleep(0.05 if "first" in request.messages[0].content else 0)
+            unreadable = "first" in request.messages[0].content and len(request.messages) == 1
+            return Reply(request.id, "" if unreadable else GOOD)
+
+    async def asked() -> list[str]:
+        ask = asker(tmp_path, Slow())
+        prompts = [Prompt(name, "t", (Message("user", name),)) for name in ("first", "second", "third")]
+        await asyncio.gather(*(ask(prompt, Line) for prompt in prompts))
+        return [call.task for call in ask.calls]
+
+    assert asyncio.run(asked()) == ["first", "first", "second", "third"]
+
+
+class Hinted(BaseModel):
+    text: str
+    source: SkipJsonSchema[str] = ""
+
+
+def test_a_field_that_the_schema_hides_is_the_rule_writers_alone(tmp_path):
+    reply = '{"text":"good","source":"p1"}'
+    hosted, free = Script(reply), Script(reply)
+    free.free = True
+    reader = {"reader": parse_reply}
+    assert asyncio.run(asker(tmp_path / "a", hosted, **reader)(PROMPT, Hinted)) == Hinted(text="good")
+    assert asyncio.run(asker(tmp_path / "b", free, **reader)(PROMPT, Hinted)) == Hinted(text="good", source="p1")
+    assert "source" not in hosted.sent[0].schema["properties"]
+
+
+def test_a_free_models_reply_is_never_taken_from_another_run(tmp_path):
+    first = Script()
+    asyncio.run(asker(tmp_path / "a", first)(PROMPT, Line))
+    for free, sent in ((False, 0), (True, 1)):
+        model = Script()
+        model.free = free
+        desk = Desk(
+            Journal(tmp_path / f"b{free}", 0, "w"), Budget(BudgetSettings()), "me", PaidReplies([tmp_path / "a"])
+        )
+        asyncio.run(Asker(desk, {"writer": model}, parse, repair_attempts=1)(PROMPT, Line))
+        assert len(model.sent) == sent

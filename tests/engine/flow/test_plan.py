@@ -1,0 +1,169 @@
+"""`foil plan` and `--reuse`: what is foretold is what is then asked, and what is paid once is not paid again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from cluster.commands import app
+from engine.flow.budget import Budget
+from engine.flow.journal import PaidReplies
+from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
+from engine.flow.plan import look, look_ahead, stages
+from engine.runtime.run_local import run
+from prompts.parse import parse_reply
+from prompts.rule_writer.model import RuleWriter
+from tests.support.small_parts import Echo, Numbers, billed, build, opened, quiet, seed, topics
+from tests.validators.judges.test_canaries import unproven
+from tests.validators.judges.test_judges import DUAL, INF_IR, N1, N2, promptriever
+from validators.judges.polarity import JudgePolarity, JudgePolaritySettings
+from validators.judges.relevance import JudgeRelevance, JudgeRelevanceSettings
+from validators.judges.scenarios import JudgeScenarios, JudgeScenariosSettings
+
+LIMITS = Limits(partition_seeds=10)
+
+
+class Priced(Echo):
+    def price(self, prompt, completion):
+        return (prompt + 10 * completion) / 1000
+
+
+def planned(parts, seeds=50, count=20, sample=0):
+    total, chosen = look(Numbers(seeds), LIMITS, count)
+    purse = Budget(BudgetSettings())
+    seen = asyncio.run(look_ahead(parts, chosen, LIMITS, Echo(), sample=sample, purse=purse))
+    return seen, stages(seen, total, parts.models)
+
+
+def test_the_sample_is_drawn_by_hash_and_the_stream_is_counted():
+    total, chosen = look(Numbers(100), Limits(seeds=60), 10)
+    assert total == 60
+    assert [position for position, _ in chosen] == sorted(position for position, _ in chosen)
+    assert chosen == look(Numbers(100), Limits(seeds=60), 10)[1]
+    assert all(one == seed(position) for position, one in chosen)
+
+
+def test_a_plan_sends_and_writes_nothing_and_foretells_the_calls(tmp_path):
+    bill, out = tmp_path / "bill", opened(tmp_path / "out")
+    model = Priced(bill)
+    _, [stage] = planned(build(out, model=model, asks=3))
+    assert not billed(bill)
+    assert not (out / "journal").exists()
+    assert stage.calls.plain() == [150, 150, 150]
+    assert stage.usd.low < stage.usd.expected <= stage.usd.high
+    summary = run(Numbers(50), (), lambda: build(out, model=model, asks=3), LIMITS, RuntimeSettings(), quiet)
+    assert summary.counts.calls == 150
+
+
+def test_sampled_seeds_are_paid_once_and_narrow_the_plan(tmp_path):
+    bill, out = tmp_path / "bill", opened(tmp_path / "out")
+    parts = build(out, model=Priced(bill), asks=2)
+    _, [stage] = planned(parts, count=10, sample=10)
+    assert len(billed(bill)) == 20
+    assert stage.answered == 1.0
+    summary = run(Numbers(50), (), lambda: build(out, model=Priced(bill), asks=2), LIMITS, RuntimeSettings(), quiet)
+    assert summary.complete
+    assert len(billed(bill)) == len(set(billed(bill))) == 100
+    assert stage.prompt_tokens.expected == pytest.approx(summary.counts.prompt_tokens, rel=0.1)
+    assert stage.completion_tokens.expected == summary.counts.completion_tokens
+    _, [again] = planned(build(out, model=Priced(bill), asks=2))
+    assert (again.answered, again.repaid[0]) == (1.0, pytest.approx(100))
+
+
+def test_a_task_without_a_stand_in_is_named(tmp_path):
+    parts = build(opened(tmp_path / "out"), model=Echo())
+    _, chosen = look(Numbers(5), LIMITS, 5)
+    seen = asyncio.run(look_ahead(parts, chosen, LIMITS, RuleWriter(), sample=0, purse=Budget(BudgetSettings())))
+    assert seen.calls == []
+    assert "one.line" in next(iter(seen.unanswered))
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "topic", "calls"),
+    [
+        (JudgeScenarios, JudgeScenariosSettings, INF_IR, {"judges.scenario": 3}),
+        (JudgePolarity, JudgePolaritySettings, DUAL, {"judges.polarity": 4}),
+        (JudgeRelevance, JudgeRelevanceSettings, promptriever(N1, N2), {"judges.relevance": 5}),
+    ],
+)
+def test_all_that_a_judge_asks_of_a_hosted_writers_topic_is_planned(tmp_path, kind, settings, topic, calls):
+    """Nobody knows what answers its query, so the stand-in confirms what the topic claims, canaries too."""
+
+    async def recipe(seed, ask):
+        return [unproven(topic)]
+
+    def look_with(share):
+        judge = kind(settings(canaries={"share": share}))
+        parts = replace(build(tmp_path, model=Echo()), recipe=recipe, validators=(judge,), models={"judge": Echo()})
+        _, chosen = look(Numbers(100), LIMITS, 100)
+        parts = replace(parts, parse=parse_reply)
+        return asyncio.run(look_ahead(parts, chosen, LIMITS, RuleWriter(), sample=0, purse=Budget(BudgetSettings())))
+
+    seen = look_with(0)
+    assert Counter(call.task for call in seen.calls) == {task: 100 * count for task, count in calls.items()}
+    assert seen.unanswered == set()
+    assert len(look_with(0.5).calls) > len(seen.calls), "a judge that got its canaries wrong would have ended the plan"
+
+
+def test_the_replies_of_another_run_are_taken_over_and_not_paid(tmp_path):
+    bill, first, second = tmp_path / "bill", opened(tmp_path / "first"), opened(tmp_path / "second")
+    run(Numbers(30), (), lambda: build(first, model=Echo(bill)), LIMITS, RuntimeSettings(), quiet)
+    paid = PaidReplies([first / "journal"])
+
+    def parts():
+        return replace(build(second, model=Echo(bill)), paid=paid)
+
+    summary = run(Numbers(40), (), parts, Limits(partition_seeds=7), RuntimeSettings(), quiet)
+    assert (summary.complete, summary.counts.calls) == (True, 10)
+    assert len(billed(bill)) == len(set(billed(bill))) == 40
+    assert sum(call.reused for topic in topics(second) for call in topic.calls) == 30
+    plain = [replace(topic, calls=()) for topic in topics(second)][:30]
+    assert plain == [replace(topic, calls=()) for topic in topics(first)]
+
+
+def test_the_command_plans_a_hosted_job_without_a_network(tmp_path, shared_data):
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        f"""
+seeds: {{kind: metamath, path: {shared_data}/gsm8k/test.jsonl}}
+recipe: {{kind: verifiable}}
+models:
+  writer:
+    kind: hosted
+    model: some-model
+    url: http://127.0.0.1:9/v1
+    price: {{prompt: 2.0, completion: 8.0}}
+    rpm: 600
+out: {tmp_path / "out"}
+limits: {{seeds: 200}}
+"""
+    )
+    result = CliRunner().invoke(app, ["plan", str(job), "--seeds", "20", "--json"])
+    assert result.exit_code == 0, result.output
+    plan = json.loads(result.stdout.strip().splitlines()[-1])
+    [stage] = plan["stages"]
+    assert (plan["seeds"], stage["task"]) == (200, "verifiable.topic")
+    assert 0 < stage["usd"][1] < stage["usd"][2]
+    assert stage["hours"] == pytest.approx(stage["calls"][1] / 600 / 60, rel=0.01)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_without_its_key_is_refused_before_anything_is_started(tmp_path):
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        f"""
+seeds: {{kind: python_docs}}
+recipe: {{kind: verifiable}}
+models:
+  writer: {{kind: hosted, model: m, url: 'https://a.example/v1', api_key: '${{FOIL_NO_SUCH_KEY}}'}}
+out: {tmp_path / "out"}
+"""
+    )
+    result = CliRunner().invoke(app, ["run", str(job)])
+    assert "FOIL_NO_SUCH_KEY is empty" in str(result.exception)
+    assert not (tmp_path / "out").exists()

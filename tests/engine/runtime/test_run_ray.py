@@ -1,0 +1,90 @@
+"""The same flow over real Ray actors: equal bytes, a killed actor, poison rows, one budget."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from engine.flow.limits import Limits, RuntimeSettings
+from tests.engine.models.test_hosted_drills import Builder
+from tests.engine.runtime.test_run_local import POISON, job, poisoned_rows, survive
+from tests.support.models.fault_server import Behaviour, serving
+from tests.support.small_parts import Echo, Numbers, billed, builder, digest, quiet, sound
+
+ray = pytest.importorskip("ray")
+run_ray = pytest.importorskip("engine.runtime.run_ray")
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_ray(ray_home):
+    """A Ray of our own, for the tests of this file."""
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+def job_on_ray(out: Path, seeds: int = 40, *, reader=None, limits=None, runtime=None, **parts):
+    """One session over `seeds` seeds, in partitions of 8, on two actors."""
+    limits = Limits(partition_seeds=8, **(limits or {}))
+    settings = RuntimeSettings(**{"kind": "ray", "window": 4, "workers": 2, **(runtime or {})})
+    return run_ray.run(reader or Numbers(seeds), (), builder(out, **parts), limits, settings, quiet)
+
+
+def test_actors_commit_the_same_bytes_as_this_process(tmp_path):
+    reader = Numbers(40, {3: "reject", 9: "raise", 17: "refuse"})
+    assert job(tmp_path / "local", reader=reader).complete
+    summary = job_on_ray(tmp_path / "ray", reader=reader, model=Echo(delay_s=0.01))
+    assert (summary.complete, summary.counts.seeds["accepted"], summary.exit_code) == (True, 37, 3)
+    assert digest(tmp_path / "ray") == digest(tmp_path / "local")
+    sound(tmp_path / "ray", 40)
+
+
+def test_a_killed_actor_costs_another_attempt_and_nothing_else(tmp_path):
+    survive(tmp_path / "ray", 300, 1, partial(job_on_ray, tmp_path / "ray", 300))
+    job(tmp_path / "local", 300)
+    assert digest(tmp_path / "ray") == digest(tmp_path / "local")
+
+
+@pytest.mark.long
+def test_actors_share_one_budget(tmp_path):
+    bill = tmp_path / "bill"
+    for calls, code in ((21, 4), (40, 0)):
+        summary = job_on_ray(tmp_path / "out", model=Echo(bill), limits={"budget": {"calls": calls}})
+        assert (summary.exit_code, len(billed(bill))) == (code, calls)
+    sound(tmp_path / "out", 40)
+
+
+@pytest.mark.long
+def test_poison_rows_fail_alone_on_actors(tmp_path):
+    runtime = {"workers": 1, "seed_timeout_s": 3, "worker_memory_mb": 512}
+    summary = job_on_ray(tmp_path, reader=Numbers(80, POISON), runtime=runtime)
+    poisoned_rows(tmp_path, summary, 80)
+
+
+@pytest.mark.long
+def test_dozens_of_killed_actors_cost_another_attempt_and_nothing_else(tmp_path):
+    assert survive(tmp_path, 12_000, 100, partial(job_on_ray, tmp_path, 12_000), every=80) >= 50
+
+
+@pytest.mark.long
+def test_a_canary_key_is_in_no_byte_that_ray_keeps(tmp_path, ray_home, monkeypatch):
+    monkeypatch.setenv("FOIL_TEST_KEY", "sk-canary-71c0d2")  # actors of the Ray that runs already do not inherit it
+    key = tmp_path / "key"
+    key.write_text("sk-canary-71c0d2")
+    with serving(Behaviour(api_keys=("sk-canary-71c0d2",), faults={"503": 0.2})) as server:
+        parts = Builder(tmp_path / "out", server.url, api_key=f"file:{key}")
+        settings = RuntimeSettings(kind="ray", window=8, workers=2)
+        summary = run_ray.run(Numbers(30), (), parts, Limits(partition_seeds=8), settings, quiet)
+    assert (summary.complete, summary.counts.seeds["accepted"]) == (True, 30)
+    kept = [path for folder in (ray_home, tmp_path / "out") for path in folder.rglob("*") if path.is_file()]
+    assert len(kept) > 20
+    assert not [path for path in kept if b"sk-canary-71c0d2" in path.read_bytes()]
+
+
+def test_a_run_starts_a_ray_of_its_own_where_there_is_none(tmp_path):
+    ray.shutdown()
+    assert job_on_ray(tmp_path, 8, runtime={"workers": 1}).complete
+    assert not ray.is_initialized()

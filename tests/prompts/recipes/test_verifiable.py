@@ -1,0 +1,430 @@
+"""The recipe `verifiable`: topics whose judgments a program can check, from every kind of text that Foil reads."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from engine.errors import RefusedRequestError, Rejected
+from engine.topic import Passage, Request, Seed, Topic
+from prompts.constraints.constraint import all_hold, constraints_of
+from prompts.constraints.detectors import folded
+from prompts.constraints.families import FAMILIES
+from prompts.constraints.instructions import LENGTHS, STYLES
+from prompts.parse import parse_reply
+from prompts.passages.blocks import cut, join
+from prompts.passages.views import TopicAnswer
+from prompts.recipes.catalog import RECIPES
+from prompts.recipes.verifiable import Verifiable, VerifiableSettings
+from prompts.rule_writer.model import RuleWriter
+
+RHINO = (
+    "The black rhino is a large animal of southern Africa. It weighs about 1,400 kilograms. The scientist Carl "
+    "Linnaeus named it in 1758. Poachers sell its horn, although this is forbidden. Calves stay with their mothers for "
+    "three years because lions hunt them. In Namibia, wardens saw off the horns, for example."
+)
+OTHER_RHINO = (
+    "Black rhinos are animals that browse on bushes. Their upper lip is hooked. Some 6,195 were counted in a recent "
+    "survey. Oxpeckers sit on their backs and warn them of danger."
+)
+HIPPO = (
+    "The hippo is a river animal of Africa. It spends days in water and grazes at night. Hippos were counted in 2019 "
+    "near Lake Victoria."
+)
+ZEBRA = (
+    "Zebras live in herds on the savanna. Their stripes confuse flies, as an experiment with painted horses suggests."
+)
+
+
+def passage(text: str, role="seed_positive", **attributes: str) -> Passage:
+    return Passage(text, role, attributes=attributes)
+
+
+def seed(identity: str = "s1", positives=(RHINO,), negatives=(HIPPO, ZEBRA), **fields) -> Seed:
+    fields = {"query": "what is a black rhino", "licence": "CC0-1.0", "redistributable": True} | fields
+    return Seed(
+        identity,
+        "animals",
+        positives=tuple(passage(p) if isinstance(p, str) else p for p in positives),
+        negatives=tuple(passage(n, "seed_negative") if isinstance(n, str) else n for n in negatives),
+        **fields,
+    )
+
+
+async def rule_writer_ask(prompt, answer, *, role="writer"):
+    request = Request("rule_writer", prompt.messages, {}, None, prompt.task, prompt.template, prompt.inputs)
+    reply = await RuleWriter().complete(request)
+    return parse_reply(reply.text, answer)
+
+
+def topic_of(one: Seed, **options) -> Topic:
+    (topic,) = asyncio.run(Verifiable(VerifiableSettings(**options))(one, rule_writer_ask))
+    return topic
+
+
+def topics_of(seeds) -> tuple[list[Topic], Counter]:
+    made, rejected = [], Counter()
+    for one in seeds:
+        try:
+            made.append(topic_of(one))
+        except Rejected as reason:
+            rejected[reason.reason] += 1
+    return made, rejected
+
+
+def check(topic: Topic) -> None:
+    """Everything that the recipe promises of any topic, decided anew."""
+    passages = {p.id: p for p in topic.passages}
+    intents = {i.id: i for i in topic.intents}
+    by_role = {i.role: i for i in topic.intents}
+    d_plus, d_minus = topic.passages[:2]
+    told = {(intents[j.intent_id].role, j.passage_id): j for j in topic.judgments}
+    assert len(passages) == len(topic.passages)
+    assert len(intents) == len(topic.intents)
+    assert len({i.instruction for i in topic.intents}) >= 4
+    assert (d_plus.role, d_minus.role) == ("seed_positive", "instruction_negative")
+    for one, other in ((d_plus, d_minus), (d_minus, d_plus)):
+        assert told["original", one.id].relevance == 1
+        assert one.text != other.text
+    for intent in topic.intents:
+        constraints = constraints_of(intent)
+        if intent.role in ("original", "poisoned_query"):
+            continue
+        assert 1 <= len(constraints) <= 3
+        for d in (d_plus, d_minus):
+            assert (told[intent.role, d.id].relevance == 1) is all_hold(constraints, d)
+            assert told[intent.role, d.id].judge == "rule"
+        assert all(folded(c.value) in folded(intent.instruction) for c in constraints if FAMILIES[c.family].free)
+    turned = by_role.get("reversed") or by_role["dual"]
+    assert told["instructed", d_plus.id].relevance == told[turned.role, d_minus.id].relevance == 1
+    assert told["instructed", d_minus.id].relevance == told[turned.role, d_plus.id].relevance == -1
+    assert told["poisoned_instruction", d_minus.id].relevance == 1
+    assert by_role["instructed"].attributes["length_format"] in LENGTHS
+    assert by_role["instructed"].attributes["style"] in STYLES
+    if "poisoned_query" in by_role:
+        elsewhere = by_role["poisoned_query"]
+        (p2,) = (p for p in topic.passages if p.role == "query_negative")
+        assert elsewhere.instruction == by_role["instructed"].instruction
+        assert elsewhere.query != topic.query
+        assert all_hold(constraints_of(elsewhere), p2)
+        assert (told["poisoned_query", p2.id].relevance, told["poisoned_query", d_plus.id].relevance) == (1, -1)
+        assert told["original", p2.id].relevance == -1
+
+
+SEEDS = [
+    seed(f"s{i}", positives, **({"negatives": negatives} if negatives is not None else {}))
+    for i, (positives, negatives) in enumerate(
+        [((RHINO,), None), ((RHINO, OTHER_RHINO), None), ((OTHER_RHINO,), ()), ((HIPPO,), (ZEBRA,))] * 40
+    )
+]
+
+
+def test_every_claim_of_every_topic_holds():
+    made, rejected = topics_of(SEEDS)
+    assert len(made) + sum(rejected.values()) == len(SEEDS)
+    assert len(made) >= 0.95 * len(SEEDS)
+    for topic in made:
+        check(topic)
+
+
+def test_formats_styles_polarity_and_kinds_of_reversal_are_balanced_by_the_seeds_hash():
+    made, _ = topics_of(seed(f"balance{i}") for i in range(400))
+    instructed = [i for t in made for i in t.intents if i.role == "instructed"]
+    for key, options in (("length_format", LENGTHS), ("style", STYLES)):
+        counts = Counter(i.attributes[key] for i in instructed)
+        assert set(counts) == set(options)
+        assert min(counts.values()) > 0.6 * len(made) / len(options), counts
+    denied = [
+        c.negated
+        for t in made
+        for i in t.intents
+        if i.role in ("instructed", "reversed", "dual")
+        for c in constraints_of(i)
+    ]
+    assert 0.3 < sum(denied) / len(denied) < 0.6
+    assert 0.4 < sum(i.role == "dual" for t in made for i in t.intents) / len(made) < 0.75
+    families = Counter(c.family for i in instructed for c in constraints_of(i)[:1])
+    assert max(families.values()) < 0.35 * len(made)
+    assert len(families) >= 8
+
+
+def test_the_answering_sentence_stands_in_both_views_and_edits_are_marked():
+    for i in range(60):
+        topic = topic_of(seed(f"core{i}"))
+        for d in topic.passages[:2]:
+            assert "The black rhino is a large animal" in " ".join(d.text.split())
+            assert bool(d.edited_from) is (d.text != RHINO)
+            if d.edited_from:
+                assert d.edited_from == passage(RHINO).id
+                assert d.attributes["edit"] in {
+                    "sentence_dropped", "sentence_added", "figure_changed", "set_as_list", "shortened",
+                }  # fmt: skip
+
+
+def test_another_positive_serves_as_it_is():
+    edits = {
+        tuple(bool(d.edited_from) for d in topic_of(seed(f"two{i}", (RHINO, OTHER_RHINO))).passages[:2])
+        for i in range(40)
+    }
+    assert (False, False) in edits
+
+
+def test_code_is_never_cut_and_a_language_tells_solutions_apart():
+    python = passage("def add(a, b):\n    return a + b\n", language="python")
+    java = passage("class S {\n  public int add(int a, int b) {\n    return a + b;\n  }\n}\n", language="java")
+    made = [topic_of(seed(f"code{i}", (python, java), (), query="add two numbers")) for i in range(30)]
+    families = {c.family for t in made for i in t.intents for c in constraints_of(i)}
+    assert "language" in families
+    for topic in made:
+        check(topic)
+        assert {p.text for p in topic.passages} == {python.text, java.text}
+
+
+def test_a_worked_solution_keeps_its_result():
+    text = (
+        "She buys 3 * 4 = 12 pears.\nShe eats half, 12 / 2 = 6 pears.\nShe gets 5 more, so 6 + 5 = 11 pears.\n#### 11"
+    )
+    for i in range(30):
+        topic = topic_of(seed(f"sum{i}", (text,), (), query="How many pears?"))
+        check(topic)
+        assert all("6 + 5 = 11" in d.text and "#### 11" in d.text for d in topic.passages[:2])
+
+
+def test_the_same_seed_gives_the_same_topic_and_another_seed_another():
+    assert topic_of(seed("a")) == topic_of(seed("a"))
+    assert topic_of(seed("a")).intents[1].instruction != topic_of(seed("b")).intents[1].instruction
+
+
+def test_a_negatives_own_query_is_the_other_query_where_it_is_known():
+    asked = replace(passage(HIPPO, "seed_negative"), attributes={"query": "what is a hippo"})
+    queries = {
+        i.query
+        for n in range(20)
+        for i in topic_of(seed(f"q{n}", negatives=(asked,))).intents
+        if i.role == "poisoned_query"
+    }
+    assert queries == {"what is a hippo"}
+
+
+def test_without_negatives_the_topic_says_which_rows_it_has():
+    assert topic_of(seed(negatives=())).attributes == {"rows": "dual_view"}
+    rows = {topic_of(seed(f"r{i}")).attributes["rows"] for i in range(20)}
+    assert "dual_view,inf_ir" in rows
+
+
+def test_negatives_judged_by_the_seed_stay_and_are_limited():
+    topic = topic_of(seed(negatives=(HIPPO, ZEBRA, "Lions sleep.", "Gnus walk far.")), negatives=2)
+    others = [p for p in topic.passages if p.role in ("seed_negative", "query_negative")]
+    original = next(i for i in topic.intents if i.role == "original")
+    assert len(others) == 2
+    assert {
+        j.relevance for j in topic.judgments if j.intent_id == original.id and j.passage_id in {p.id for p in others}
+    } == {-1}
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (seed(query=" "), "empty_query"),
+        (seed(positives=()), "no_positive"),
+        (seed(positives=("One sentence only stands here.",), negatives=()), "one_block"),
+        (
+            seed(
+                positives=(
+                    "The same again, word for word, and nothing else. The same again, word for word, and nothing else.",
+                ),
+                negatives=(),
+            ),
+            "no_contrast",
+        ),
+    ],
+)
+def test_a_seed_that_allows_no_topic_is_rejected_with_its_reason(bad, reason):
+    with pytest.raises(Rejected) as caught:
+        topic_of(bad)
+    assert caught.value.reason == reason
+
+
+VALID = {
+    "first": {"blocks": ["P1.1", "P1.2"]},
+    "second": {"blocks": ["P1.1", "P1.3"]},
+    "instruction": {"constraints": [{"family": "number", "value": "1,400"}], "wording": "It must state 1,400."},
+    "reverse": {"constraints": [{"family": "caveat"}], "wording": "It must have a caveat."},
+    "poison": {"constraints": [{"family": "mentions", "value": "poachers"}], "wording": "Something on poachers."},
+}
+
+
+def answered(answer: dict) -> Topic:
+    """The topic that a model's reply leads to; the labels are those of three sentences of RHINO."""
+
+    async def ask(prompt, kind, *, role="writer"):
+        return parse_reply(json.dumps(answer), kind)
+
+    short = f"{RHINO[: RHINO.index(' The scientist')]} Poachers sell its horn, although this is forbidden."
+    (topic,) = asyncio.run(Verifiable(VerifiableSettings())(seed(positives=(short,)), ask))
+    return topic
+
+
+def test_a_models_own_answer_is_taken_if_it_holds():
+    topic = answered(VALID)
+    check(topic)
+    assert (
+        topic.passages[0].text
+        == "The black rhino is a large animal of southern Africa. It weighs about 1,400 kilograms."
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"first": {"blocks": ["P1.2"]}}, "bad_view"),
+        ({"first": {"blocks": ["P1.9"]}}, "bad_view"),
+        ({"first": {"blocks": ["N1.1"]}}, "bad_view"),
+        ({"first": None}, "bad_view"),
+        ({"second": VALID["first"]}, "same_passage"),
+        ({"first": {"blocks": ["P1.1", "P1.2"], "changed": ["black", "white"]}}, "bad_view"),
+        ({"reverse": VALID["instruction"]}, "constraint_not_held"),
+        ({"instruction": {"constraints": [{"family": "year"}], "wording": "a year"}}, "constraint_not_held"),
+        ({"instruction": {"constraints": [{"family": "sings"}], "wording": "sings"}}, "bad_constraint"),
+        ({"instruction": {**VALID["instruction"], "wording": "It must state a weight."}}, "value_not_named"),
+        ({"poison": VALID["reverse"]}, "same_instruction"),
+        ({"refusal": "too_short"}, "too_short"),
+        ({"other": {"query": "what is a black rhino", "view": {"blocks": ["N1.1"]}}}, "other_answers"),
+        ({"other": {"query": "hippos", "view": {"blocks": ["N1.1"]}}}, "constraint_not_held"),
+        ({"other": {"query": "hippos", "view": {"blocks": ["P1.1"]}}}, "bad_view"),
+    ],
+)
+def test_a_models_false_claim_is_rejected_with_its_reason(change, reason):
+    with pytest.raises(Rejected) as caught:
+        answered(VALID | change)
+    assert caught.value.reason == reason
+
+
+def test_the_prompt_shows_all_that_the_writer_looks_at():
+    shown = []
+
+    async def ask(prompt, kind, *, role="writer"):
+        shown.append(prompt)
+        return await rule_writer_ask(prompt, kind)
+
+    one = seed(
+        positives=(passage(RHINO, library="zoo"),), negatives=(passage(HIPPO, "seed_negative", query="hippos?"),)
+    )
+    asyncio.run(Verifiable(VerifiableSettings())(one, ask))
+    (prompt,) = shown
+    text = prompt.messages[1].content
+    assert all(sentence in text for sentence in RHINO.split(". "))
+    assert all(known in text for known in ("zoo", "hippos?", one.query, str(prompt.inputs["variation"])))
+    assert all(family in text for family in prompt.inputs["families"])
+    assert all(family in prompt.messages[0].content for family in FAMILIES)
+    assert TopicAnswer.model_json_schema()["properties"].keys() >= {"first", "second", "other"}
+
+
+def test_the_rule_writer_refuses_a_task_it_has_no_rules_for():
+    with pytest.raises(RefusedRequestError, match=r"no rules for the task 'poems.sonnet'; it knows verifiable.topic"):
+        asyncio.run(RuleWriter().complete(Request("rule_writer", (), task="poems.sonnet")))
+
+
+def test_settings_change_the_fingerprint_and_wrong_ones_are_refused():
+    kinds, build = RECIPES["verifiable"]
+    plain, other = build(kinds()), build(kinds(dual_share=0.1))
+    assert plain.name == "verifiable"
+    assert plain.fingerprint == build(kinds()).fingerprint != other.fingerprint
+    with pytest.raises(ValidationError, match="'sings' is no constraint family"):
+        kinds(family_weights={"sings": 1.0})
+
+
+def test_a_family_with_weight_zero_is_left_out():
+    made = [topic_of(seed(f"w{i}"), family_weights={"mentions": 0, "names": 0}) for i in range(40)]
+    assert not {c.family for t in made for i in t.intents for c in constraints_of(i)} & {"mentions", "names"}
+
+
+@given(
+    st.lists(
+        st.sampled_from([*RHINO.split(". "), "\n\n", ">>> f(1)", "x : int", "Returns:", "- item", "#### 4"]),
+        max_size=30,
+    )
+)
+def test_blocks_stand_in_the_text_as_they_are_and_in_its_order(pieces):
+    text = "\n".join(pieces)
+    made = cut("P1", passage(text, form="documentation"), "rhino")
+    at = 0
+    for block in made.blocks:
+        at = text.index(block.text, at) + len(block.text)
+    if made.whole:
+        assert 10 * len(join(made.blocks)) >= 9 * len(text.strip())
+
+
+@settings(max_examples=50)
+@given(st.text(max_size=400), st.text(max_size=400), st.text(max_size=60))
+def test_any_text_makes_a_topic_or_a_rejection(one, other, query):
+    made, rejected = topics_of([seed(positives=(one, other), negatives=(other + one,), query=query)])
+    for topic in made:
+        check(topic)
+    assert set(rejected) <= {"empty_query", "no_positive", "one_block", "no_contrast"}
+
+
+def test_hostile_passages_take_no_time():
+    start = time.process_time()
+    for text in (
+        "a. " * 100_000,
+        "(" * 300_000,
+        "x : y\n" * 50_000,
+        " " * 300_000 + "a",
+        "A" * 300_000,
+        "def f(\n" * 40_000,
+    ):
+        try:
+            topic_of(seed(positives=(text,), negatives=(text + "b",)))
+        except Rejected:
+            continue
+    assert time.process_time() - start < 10
+
+
+# --- real corpora ---
+
+
+def accepted_share(seeds, at_least: int) -> float:
+    made, rejected = topics_of(seeds)
+    for topic in made:
+        check(topic)
+    total = len(made) + sum(rejected.values())
+    assert total >= at_least
+    assert set(rejected) <= {"one_block", "no_contrast"}
+    return len(made) / total
+
+
+def lines(path, count: int) -> list[dict]:
+    with path.open(encoding="utf-8") as rows:
+        return [json.loads(row) for row in islice(rows, count)]
+
+
+def test_web_passages_make_topics(shared_data):
+    rows = lines(shared_data / "msmarco" / "rows_dl.jsonl", 200)
+    seeds = [
+        seed(f"{i}", (r["positive"]["text"],), [o["text"] for o in r["others"]], query=r["query"])
+        for i, r in enumerate(rows)
+    ]
+    assert accepted_share(seeds, 200) >= 0.9
+
+
+def test_solutions_in_several_languages_make_topics(shared_data):
+    rows = lines(shared_data / "leetcode" / "solutions_walkccc_mit.jsonl", 150)
+    positives = [[passage(s["code"], language=s["language"]) for s in r["solutions"]] for r in rows]
+    seeds = [seed(str(r["id"]), p, (), query=r["title"]) for r, p in zip(rows, positives, strict=True)]
+    assert accepted_share(seeds, 150) >= 0.9
+
+
+def test_worked_solutions_make_topics(shared_data):
+    rows = lines(shared_data / "gsm8k" / "train.jsonl", 200)
+    seeds = [seed(str(i), (r["answer"],), (rows[i - 1]["answer"],), query=r["question"]) for i, r in enumerate(rows)]
+    assert accepted_share(seeds, 200) >= 0.8

@@ -1,0 +1,92 @@
+"""The one judge of every crash drill: given what a drill did, is the dataset what the guarantees say it must be?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from datasets_out.commits.entries import Entry
+from datasets_out.commits.log import CommitLog
+from datasets_out.commits.schema import TABLES, from_tables
+from datasets_out.commits.verify import verify
+from engine.topic import Topic
+
+
+@dataclass(frozen=True)
+class History:
+    """What a drill did. `planned`: every seed id of the job. `acked`: partitions whose commit returned.
+
+    `finished`: a run has ended by itself, so that everything planned must be there. `expected`: the topics that an
+    entry must hold, where the drill knows them.
+    """
+
+    planned: Collection[str]
+    acked: Collection[int] = ()
+    finished: bool = False
+    expected: Callable[[Entry], Sequence[Topic]] | None = None
+
+
+@dataclass
+class Findings:
+    """What is wrong; a drill passes if its findings equal `Findings()`.
+
+    `lost`: planned or acknowledged, and not there. `doubled`: there twice, for a reader of entries or of a plain glob.
+    `silent`: there, but not what was committed.
+    """
+
+    lost: list[str] = field(default_factory=list)
+    doubled: list[str] = field(default_factory=list)
+    silent: list[str] = field(default_factory=list)
+
+
+def check(history: History, dataset: Path) -> Findings:
+    """Reads the whole dataset as a reader would, through its entries, and holds it against the history."""
+    entries = CommitLog(dataset).entries()
+    committed = {entry.partition for entry in entries}
+    topics = {entry.partition: _topics(dataset, entry) for entry in entries}
+    seeds = Counter(seed for group in topics.values() for seed in {topic.seed_id for topic in group})
+    ids = Counter(topic.id for group in topics.values() for topic in group)
+    found = Findings()
+    found.lost += [f"partition {p} was acknowledged" for p in sorted(set(history.acked) - committed)]
+    if history.finished:
+        found.lost += [f"seed {seed} was planned" for seed in sorted(set(history.planned) - set(seeds))]
+        found.doubled += _visible_to_a_glob(dataset, entries)
+    found.doubled += [f"seed {seed} is in {n} partitions" for seed, n in seeds.items() if n > 1]
+    found.doubled += [f"topic {topic} is there {n} times" for topic, n in ids.items() if n > 1]
+    found.silent += [f"seed {seed} was never planned" for seed in sorted(set(seeds) - set(history.planned))]
+    found.silent += [f"{damage.path}: {damage.kind}" for damage in verify(dataset) if not damage.harmless]
+    for entry in entries:
+        found.silent += _wrong_content(entry, topics[entry.partition], history)
+    return found
+
+
+def _topics(dataset: Path, entry: Entry) -> list[Topic]:
+    log = CommitLog(dataset)
+    files = {table: pq.ParquetFile(log.locate(fact)) for table, fact in entry.files.items()}
+    return from_tables({table: file.read(use_threads=False) for table, file in files.items()})
+
+
+def _wrong_content(entry: Entry, topics: list[Topic], history: History) -> list[str]:
+    wrong = []
+    if len(topics) != entry.files["topics"].rows or len(topics) != sum(entry.counts.topics.values()):
+        wrong.append(f"partition {entry.partition} counts {entry.counts.topics}, and holds {len(topics)} topics")
+    if len({topic.seed_id for topic in topics}) != sum(entry.counts.seeds.values()):
+        wrong.append(f"partition {entry.partition} counts {entry.counts.seeds} seeds, and holds others")
+    if history.expected is not None and topics != list(history.expected(entry)):
+        wrong.append(f"partition {entry.partition} holds other topics than were committed")
+    return wrong
+
+
+def _visible_to_a_glob(dataset: Path, entries: Sequence[Entry]) -> list[str]:
+    """A curator's plain glob over a finished run sees the committed files and no other."""
+    named = {fact.path for entry in entries for fact in entry.files.values()}
+    return [
+        f"{name} is there and not committed"
+        for table in TABLES
+        for path in (dataset / "data" / table).glob("*.parquet")
+        if (name := path.relative_to(dataset).as_posix()) not in named
+    ]

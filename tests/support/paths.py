@@ -1,0 +1,8 @@
+"""Where things lie: this repository, and the golden files of the tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parent.parent.parent
+GOLDEN = REPO / "tests" / "golden"

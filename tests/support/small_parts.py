@@ -1,0 +1,197 @@
+"""Small real parts for the tests of the machine: a reader, a recipe, validators, a model that keeps its own bill."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ValidationError
+
+from datasets_out.commits.log import CommitLog
+from datasets_out.commits.schema import TABLES, from_tables
+from datasets_out.commits.snapshot import load_snapshot
+from engine.errors import Rejected, UnreadableReplyError
+from engine.flow.limits import Limits, RuntimeSettings
+from engine.protocols import Parts, Prompt
+from engine.runtime.run_local import run
+from engine.runtime.watchdog import peak_memory
+from engine.topic import Intent, Judgment, Message, Passage, Reply, Seed, Topic, Verdict, intent_id, topic_id
+from tests.support.drills.history_checker import Findings, History, check
+
+
+class Line(BaseModel):
+    """What the model of these tests answers."""
+
+    text: str
+
+
+def parse(text: str, answer: type[Any]) -> Any:
+    try:
+        return answer.model_validate_json(text)
+    except ValidationError as error:
+        raise UnreadableReplyError(f"not a {answer.__name__}: {error.error_count()} mistakes") from error
+
+
+def seed(number: int, *, query: str = "") -> Seed:
+    return Seed(
+        f"s{number:06d}", "letters", query or f"query {number}", (Passage(f"answer {number}", "seed_positive"),)
+    )
+
+
+@dataclass
+class Numbers:
+    """A corpus of `count` seeds; `reads` counts how often the stream was opened. `traps` are seeds' queries."""
+
+    count: int
+    traps: dict[int, str] = field(default_factory=dict)
+    skipped: int = 0
+    reads: int = 0
+
+    def __iter__(self) -> Iterator[Seed]:
+        self.reads += 1
+        return (seed(i, query=self.traps.get(i, "")) for i in range(self.count))
+
+
+@dataclass
+class Echo:
+    """Answers after up to `delay_s`, and notes each answer that it was paid for in the file `bill`."""
+
+    bill: Path | None = None
+    delay_s: float = 0.0
+    name: str = "echo"
+    free: bool = False
+
+    async def complete(self, request: Any) -> Reply:
+        text = request.messages[-1].content
+        await asyncio.sleep(self.delay_s * random.random())
+        if self.bill is not None:
+            with self.bill.open("a") as file:
+                file.write(f"{request.id} {os.getpid()}\n")
+        body = Line(text=hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]).model_dump_json()
+        return Reply(request.id, body, self.name, prompt_tokens=len(text), completion_tokens=8, cost_usd=0.001)
+
+
+class OneTopic:
+    """A recipe of `asks` questions a seed; the query may be a trap: reject, raise, refuse."""
+
+    name = "one"
+    fingerprint = "1"
+
+    def __init__(self, asks: int = 1) -> None:
+        self.asks = asks
+
+    async def __call__(self, seed: Seed, ask: Any) -> list[Topic]:
+        lines = [await ask(prompt_for(seed, i), Line) for i in range(self.asks)]
+        if seed.query == "reject":
+            raise Rejected("unsuitable", "it says so")
+        if seed.query == "raise":
+            raise ValueError(f"a broken recipe, {object()!r}")
+        return [topic_of(seed, " ".join(line.text for line in lines))]
+
+
+def prompt_for(seed: Seed, i: int = 0) -> Prompt:
+    return Prompt("one.line", "one@0", (Message("user", f"{seed.id} {seed.query} {i}"),))
+
+
+def topic_of(seed: Seed, text: str = "") -> Topic:
+    topic = topic_id("one", seed)
+    intent = Intent(intent_id(topic, text, seed.query), "instructed", text, seed.query)
+    judgment = Judgment(intent.id, seed.positives[0].id, 1, "seed")
+    return Topic(topic, seed.id, seed.corpus, "one", seed.query, (intent,), seed.positives, (judgment,))
+
+
+class Traps:
+    """A validator that passes all but its traps; `vanish` leaks a cancellation, `hog` wants 2 GiB."""
+
+    name = "traps"
+    cost = 0
+    fingerprint = "1"
+
+    async def __call__(self, topic: Topic, ask: Any) -> tuple[Topic, list[Verdict]]:
+        match topic.query:
+            case "hang":
+                time.sleep(3600)  # noqa: ASYNC251 - the trap is that it blocks the event loop
+            case "quit":
+                sys.exit(0)
+            case "exit":
+                os._exit(7)
+            case "hog":
+                bytearray(2 << 30)
+            case "shout":
+                raise RuntimeError("the validator broke")
+            case "vanish":
+                raise asyncio.CancelledError
+            case "sleep":
+                await asyncio.sleep(3600)
+            case "refuse":
+                return topic, [Verdict(self.name, "topic", "reject", "refused", "because of its query")]
+        return topic, [Verdict(self.name, "topic", "pass")]
+
+
+def build(
+    out: Path, *, model: Echo, asks: int = 1, validators: tuple[Any, ...] = (Traps(),), repairs: int = 1
+) -> Parts:
+    return Parts(OneTopic(asks), validators, {"writer": model}, parse, CommitLog(out), str(out), repairs)
+
+
+def billed(bill: Path) -> list[str]:
+    """The requests that were paid for, one each time."""
+    return [line.split()[0] for line in bill.read_text().splitlines()] if bill.exists() else []
+
+
+def paid_twice(bill: Path) -> int:
+    requests = billed(bill)
+    return len(requests) - len(set(requests))
+
+
+def opened(out: Path) -> Path:
+    CommitLog(out).open("job", {"job": "test"})
+    return out
+
+
+def builder(out: Path, **settings: Any) -> Any:
+    """A picklable builder of parts over a run that is opened."""
+    settings.setdefault("model", Echo())
+    return partial(build, opened(out), **settings)
+
+
+def digest(out: Path) -> str:
+    return load_snapshot(out, None).digest
+
+
+def topics(out: Path) -> list[Topic]:
+    """Every committed topic, in order."""
+    snapshot = load_snapshot(out, None)
+    return from_tables({table: pa.concat_tables(map(pq.read_table, snapshot.files(table))) for table in TABLES})
+
+
+def sound(out: Path, seeds: int, *, finished: bool = True) -> None:
+    """The one judge of all drills finds nothing wrong with the run."""
+    assert check(History([seed(i).id for i in range(seeds)], finished=finished), out) == Findings()
+
+
+def quiet(_: Any) -> None:
+    """No progress is wanted."""
+
+
+def main() -> None:
+    """`python machine_main.py OUT JSON`: one session in a process of its own; prints its summary as JSON."""
+    out, told = Path(sys.argv[1]), json.loads(sys.argv[2])
+    model = Echo(Path(told["bill"]), told.get("delay_s", 0.0))
+    limits, runtime = Limits(**told["limits"]), RuntimeSettings(**told["runtime"])
+    print("started", flush=True)
+    summary = run(Numbers(told["seeds"]), (), builder(out, model=model), limits, runtime, quiet)
+    print(json.dumps({"complete": summary.complete, "exit_code": summary.exit_code, "peak": peak_memory()}))
+    sys.exit(summary.exit_code)

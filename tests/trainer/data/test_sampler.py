@@ -1,0 +1,61 @@
+"""Batches are a pure function of (seed, epoch, step), whatever the number of workers."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.errors import UsageError
+from trainer.data.sampler import Sampler, epoch_order, share_of
+
+partitions = st.lists(st.integers(0, 5), min_size=1, max_size=40).map(
+    lambda found: np.array(sorted(found), dtype=np.int32)
+)
+
+
+@given(partitions, st.integers(0, 9), st.integers(1, 4), st.integers(1, 8))
+def test_an_epoch_holds_no_topic_twice_and_misses_only_its_last_few(partition_of, seed, window, size):
+    size = min(size, len(partition_of))
+    sampler = Sampler(partition_of, size, seed, window)
+    steps = sampler.steps_per_epoch
+    drawn = np.concatenate([sampler.batch(steps + step) for step in range(steps)])
+    assert len(drawn) == len(set(drawn.tolist())) == steps * size
+    assert len(partition_of) - len(drawn) < size
+
+
+@given(partitions, st.integers(0, 9), st.integers(1, 4), st.lists(st.integers(0, 30), max_size=6))
+def test_a_batch_depends_on_its_step_and_not_on_what_was_drawn_before(partition_of, seed, window, before):
+    used, fresh = Sampler(partition_of, 1, seed, window), Sampler(partition_of, 1, seed, window)
+    for step in before:
+        used.batch(step)
+    assert np.array_equal(used.batch(7), fresh.batch(7))
+
+
+@given(partitions, st.integers(1, 12), st.integers(1, 5))
+def test_the_shares_of_all_workers_make_up_the_batch_in_order(batch, workers, size):
+    shares = [share_of(batch, rank, workers) for rank in range(workers)]
+    assert np.array_equal(np.concatenate(shares), batch)
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+@given(partitions, st.integers(0, 9), st.integers(1, 4))
+def test_a_stretch_of_the_order_touches_one_window_of_partitions_at_a_time(partition_of, seed, window):
+    visited = partition_of[epoch_order(partition_of, seed, 0, window)].tolist()
+    runs, seen = [], set()
+    for partition in visited:
+        if partition not in seen and len(seen) == window:
+            runs, seen = [*runs, seen], set()
+        seen.add(partition)
+    everywhere = [*runs, seen]
+    assert sum(len(run) for run in everywhere) == len(set(visited))
+
+
+def test_seeds_and_epochs_differ():
+    partition_of = np.zeros(50, dtype=np.int32)
+    orders = {tuple(epoch_order(partition_of, seed, epoch, 1)) for seed in (0, 1) for epoch in (0, 1)}
+    assert len(orders) == 4
+
+
+def test_a_batch_of_more_topics_than_there_are_is_refused():
+    with pytest.raises(UsageError, match="a batch takes 4 topics and there are 3"):
+        Sampler(np.zeros(3, dtype=np.int32), 4, 0, 1)

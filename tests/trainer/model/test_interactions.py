@@ -1,0 +1,100 @@
+"""Every way to put instruction and query together learns, and its model loads again with the same vectors."""
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from tests.support.models.tiny_backbones import tiny as tiny_backbone
+from tests.support.trainer_world import YEAR, tiny_bert
+from tests.trainer.loss.test_gradient_cache import groups
+from tests.trainer.loss.test_losses import TEMPLATE
+from tests.trainer.run.test_fit import FULL, load, settings_for
+from trainer.data.collate import collate
+from trainer.loss.batch_loss import step
+from trainer.model.packing import PackedBatch
+from trainer.model_settings import AttentionSettings, LoraSettings, ModelSettings
+from trainer.run.fit import train
+from trainer.settings import TrainSettings
+
+PASSAGES = ["a bridge was built in 1873", "a tower of oslo"]
+PAIRS = [("", "who built it"), (YEAR, "who built it"), (YEAR, "who built the tower of oslo"), ("no year", "who")]
+WAYS = {
+    "separate": ModelSettings(encoders="separate"),
+    "attention": ModelSettings(cross_attention=AttentionSettings()),
+    "both": ModelSettings(encoders="separate", cross_attention=AttentionSettings(direction="query_queries")),
+    "lora": ModelSettings(lora=LoraSettings(rank=4, alpha=8), dropout=True),
+}
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return tiny_bert(tmp_path_factory.mktemp("bert"))
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    return tiny_backbone(tmp_path_factory.mktemp("llama"), "llama", max_position_embeddings=256)
+
+
+def vectors(encoder):
+    with torch.no_grad():
+        return encoder.encode(PASSAGES, PAIRS)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_model_of_every_kind_learns_and_loads_again(tiny, view, tmp_path, way):
+    settings = settings_for(tiny, steps=8, model=WAYS[way])
+    trained = train(settings, view, tmp_path)
+    assert np.mean(trained.facts["losses"][-2:]) < np.mean(trained.facts["losses"][:2])
+    again, start = load(trained.model), load(tiny, model=WAYS[way])
+    assert (again.attention is not None) == (WAYS[way].cross_attention is not None)
+    assert not torch.allclose(vectors(again), vectors(start), atol=1e-3)
+    library = SentenceTransformer(str(trained.model), device="cpu")
+    assert np.allclose(library.encode_document(PASSAGES), vectors(again)[: len(PASSAGES)], atol=1e-6)
+    if not again.attention:
+        fused = [TEMPLATE.fuse(*pair) for pair in PAIRS]
+        assert np.allclose(library.encode_query(fused), vectors(again)[len(PASSAGES) :], atol=1e-6)
+
+
+def test_attention_reads_instructions_and_batch_mates_change_nothing(tiny):
+    encoder = load(tiny, model=WAYS["attention"])
+    with torch.no_grad():
+        together = encoder.encode([], PAIRS)
+        alone = torch.cat([encoder.encode([], [pair]) for pair in PAIRS])
+    assert torch.allclose(together, alone, atol=1e-6)
+    assert not torch.allclose(together[0], together[1], atol=1e-3)
+    plain = load(tiny)
+    with torch.no_grad():
+        assert torch.allclose(together[0], plain.encode([], [PAIRS[0]])[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("way", ["separate", "attention"])
+def test_the_gradient_cache_knows_every_kind(tiny, way):
+    batch = collate(list(groups(5)), TEMPLATE)
+    found = []
+    for cached in (False, True):
+        encoder = load(tiny, FULL.model_copy(update={"micro_batch_tokens": 64}), WAYS[way]).train()
+        step(encoder, load(tiny), batch, TrainSettings(encode=FULL, gradient_cache=cached))
+        found.append(torch.cat([p.grad.reshape(-1) for p in encoder.parameters() if p.grad is not None]))
+    assert (found[0] - found[1]).norm() <= 1e-6 * found[0].norm()
+
+
+def test_a_decoder_packs_pairs_and_gives_the_library_s_vectors(llama):
+    encoder = load(llama)
+    work = encoder.micro_batches(PASSAGES, PAIRS)
+    assert any(isinstance(one, PackedBatch) for one in work)
+    unpacked = load(llama, FULL.model_copy(update={"shared_prefix": False}))
+    assert not any(isinstance(one, PackedBatch) for one in unpacked.micro_batches(PASSAGES, PAIRS))
+    assert torch.allclose(vectors(encoder), vectors(unpacked), atol=1e-5)
+    fused = [TEMPLATE.fuse(*pair) for pair in PAIRS]
+    assert np.allclose(vectors(encoder), encoder.model.encode(PASSAGES + fused), atol=1e-5)
+
+
+def test_a_decoder_learns_through_packing(llama, view, tmp_path):
+    model = ModelSettings(lora=LoraSettings(rank=8), dropout=True, gradient_checkpointing=True)
+    settings = settings_for(llama, steps=8, model=model, template="instruction_query", gradient_cache=True)
+    trained = train(settings, view, tmp_path)
+    assert np.mean(trained.facts["losses"][-2:]) < np.mean(trained.facts["losses"][:2])
+    library = SentenceTransformer(str(trained.model), device="cpu")
+    assert np.allclose(library.encode(PASSAGES), vectors(load(trained.model))[: len(PASSAGES)], atol=1e-5)

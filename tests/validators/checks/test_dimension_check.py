@@ -1,0 +1,66 @@
+"""The validator `dimension_check`: the labels of InfoSearch's four exact dimensions, held against the texts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from engine.topic import Topic
+from prompts.constraints.dimensions import EXACT
+from prompts.recipes.infosearch import InfoSearch, InfoSearchSettings
+from tests.support.sample_seeds import SEEDS, RuleAsk
+from validators.checks.dimension_check import DimensionCheck, DimensionCheckSettings
+
+CASES = [("msmarco", "length"), ("msmarco", "keyword"), ("python_docs", "format"), ("leetcode", "format")]
+
+
+def made(corpus: str, dimension: str) -> Topic:
+    recipe = InfoSearch(InfoSearchSettings.model_validate({"dimensions": [dimension]}))
+    (topic,) = asyncio.run(recipe(SEEDS[corpus], RuleAsk()))
+    return topic
+
+
+def reasons(topic: Topic) -> Counter:
+    kept, verdicts = asyncio.run(DimensionCheck(DimensionCheckSettings())(topic, None))
+    assert kept == topic
+    assert {v.scope for v in verdicts} <= {"topic", *(i.id for i in topic.intents[1:])}
+    return Counter(v.reason for v in verdicts if v.outcome == "reject")
+
+
+@pytest.mark.parametrize(("corpus", "dimension"), CASES)
+def test_true_labels_pass_and_every_turned_one_is_named(corpus, dimension):
+    topic = made(corpus, dimension)
+    assert dimension in EXACT
+    assert not reasons(topic)
+    ruled = [j for j in topic.judgments if j.judge == "rule"]
+    assert ruled
+    for judgment in ruled:
+        turned = tuple(replace(j, relevance=-j.relevance) if j is judgment else j for j in topic.judgments)
+        reason = "meets_condition" if judgment.relevance > 0 else "breaks_condition"
+        assert reasons(replace(topic, judgments=turned)) == {reason: 1}
+
+
+def test_a_passage_that_was_cut_after_it_was_labelled_is_found():
+    topic = made("msmarco", "length")
+    article = topic.passages[2]
+    cut = replace(article, text=article.text.partition("\n\n")[0])
+    changed = replace(topic, passages=tuple(cut if p is article else p for p in topic.passages))
+    assert reasons(changed)["breaks_condition"] == 1
+
+
+def test_a_passage_that_does_not_answer_may_meet_the_condition():
+    topic = made("msmarco", "length")
+    hard = topic.passages[-1]
+    sentence = replace(hard, text="It stands at the end of the pier.")
+    assert not reasons(replace(topic, passages=(*topic.passages[:-1], sentence)))
+
+
+def test_what_a_judge_must_decide_and_other_recipes_pass():
+    topic = made("msmarco", "length")
+    judged = [replace(i, attributes={**i.attributes, "dimension": "source"}) for i in topic.intents]
+    plain = [replace(i, attributes={}) for i in topic.intents]
+    for intents in (judged, plain):
+        assert not reasons(replace(topic, intents=tuple(intents)))

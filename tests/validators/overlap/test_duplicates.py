@@ -1,0 +1,184 @@
+"""MinHash against exact Jaccard similarity, and the screen that lets the same seed in once."""
+
+from __future__ import annotations
+
+import json
+import time
+from itertools import combinations
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.topic import Passage, Seed
+from validators.overlap.duplicates import Duplicates, DuplicatesSettings
+from validators.overlap.minhash import SHINGLE_WORDS, Sketcher, SketchStore, similarities
+from validators.overlap.word_runs import normalise
+
+VOCABULARY = [f"word{i}" for i in range(3000)]
+
+
+def shingles(text: str) -> set[tuple[bytes, ...]]:
+    found = normalise(text).split()
+    n = min(SHINGLE_WORDS, len(found))
+    return {tuple(found[i : i + n]) for i in range(len(found) - n + 1)}
+
+
+def jaccard(left: str, right: str) -> float:
+    one, two = shingles(left), shingles(right)
+    return len(one & two) / len(one | two)
+
+
+def text(rng: Random, length: int = 100) -> str:
+    return " ".join(rng.choices(VOCABULARY, k=length))
+
+
+def edited(rng: Random, of: str, changes: int) -> str:
+    found = of.split()
+    for place in rng.sample(range(len(found)), changes):
+        found[place] = rng.choice(VOCABULARY)
+    return " ".join(found)
+
+
+def family(rng: Random, size: int) -> list[str]:
+    """Texts with all degrees of likeness: edits of edits of one text."""
+    texts = [text(rng)]
+    while len(texts) < size:
+        texts.append(edited(rng, rng.choice(texts), rng.choice([1, 2, 4, 8, 16])))
+    return texts
+
+
+def test_estimates_agree_with_exact_jaccard_on_hundreds_of_texts():
+    rng = Random(1)
+    texts = [one for _ in range(15) for one in family(rng, 20)]
+    sketch = Sketcher(0)
+    sketches = np.stack([sketch(one) for one in texts])
+
+    def estimated(i: int, j: int) -> float:
+        return float(similarities(sketches[i], sketches[j : j + 1])[0])
+
+    pairs = [*combinations(range(20), 2), *((i, j) for i in range(0, 300, 20) for j in range(i + 1, i + 20))]
+    errors = np.array([estimated(i, j) - jaccard(texts[i], texts[j]) for i, j in pairs])
+    assert len(pairs) > 400
+    assert abs(errors.mean()) < 0.015
+    assert errors.std() < 0.06, "0.05 is what 96 minima give at the worst similarity, one half"
+    strangers = [estimated(i, i + 20) for i in range(0, 280, 20)]
+    assert max(strangers) < 0.06
+
+
+def test_the_store_finds_the_pairs_that_brute_force_finds():
+    rng = Random(2)
+    found = wanted = 0
+    for _ in range(150):
+        first = text(rng)
+        second = edited(rng, first, rng.choice([1, 2, 3]))
+        if jaccard(first, second) < 0.85:
+            continue
+        store, sketch = SketchStore(), Sketcher(0)
+        for other in (first, *(text(rng) for _ in range(5))):
+            assert store.meet(sketch(other), 0.7) is None
+        match = store.meet(sketch(second), 0.7)
+        wanted += 1
+        found += match is not None and match.number == 0 and not match.exact
+    assert wanted > 80
+    assert found >= 0.98 * wanted
+
+
+def test_unlike_texts_are_never_taken_for_repeats():
+    rng, sketch, store = Random(3), Sketcher(0), SketchStore()
+    texts = [text(rng, 60) for _ in range(3000)]
+    assert all(store.meet(sketch(one), 0.5) is None for one in texts)
+    matches = [store.meet(sketch(one.upper() + " !"), 1.0) for one in texts]
+    assert [(m.number, m.exact) for m in matches if m] == [(i, True) for i in range(3000)], "tables grew, all are found"
+
+
+def test_a_phrase_that_thousands_share_neither_slows_nor_hides():
+    rng, sketch, store = Random(4), Sketcher(0), SketchStore()
+    frame = text(rng, 40)
+    texts = [f"{frame} {text(rng, 20)}" for _ in range(2000)]
+    started = time.process_time()
+    kept = [one for one in texts if store.meet(sketch(one), 0.95) is None]
+    assert time.process_time() - started < 4
+    assert len(kept) == 2000
+    again = [store.meet(sketch(one), 0.95) for one in texts]
+    assert all(match and match.exact for match in again)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(st.sampled_from("abcdé"), min_size=1, max_size=6).map(" ".join), max_size=30))
+def test_exact_repeats_are_always_found_and_only_they_are_called_exact(texts):
+    screen = Duplicates(DuplicatesSettings(text="query", similarity=1.0))
+    kept: dict[bytes, str] = {}
+    for number, one in enumerate(texts):
+        verdict = screen(Seed(str(number), "c", one, ()))
+        key = b" ".join(normalise(one).split())
+        if key in kept:
+            assert verdict is not None
+            assert (verdict.reason, json.loads(verdict.evidence)["seed"]) == ("duplicate", kept[key])
+        elif verdict is None:
+            kept[key] = str(number)
+        else:
+            assert verdict.reason == "near_duplicate"
+
+
+def seed(name: str, query: str, *positives: str) -> Seed:
+    return Seed(name, "c", query, tuple(Passage(one, "seed_positive") for one in positives))
+
+
+def test_a_repeat_is_rejected_with_the_earlier_seed_and_the_similarity():
+    rng = Random(5)
+    passage = text(rng)
+    screen = Duplicates(DuplicatesSettings())
+    assert screen(seed("first", "what is it", passage)) is None
+    exact = screen(seed("second", "What is it?!", passage.upper()))
+    near = screen(seed("third", "what is it", passage + " indeed"))
+    assert exact is not None
+    assert near is not None
+    assert (exact.outcome, exact.scope, exact.reason, exact.score) == ("reject", "topic", "duplicate", 1.0)
+    assert json.loads(exact.evidence) == {"seed": "first", "similarity": 1.0}
+    assert (near.reason, json.loads(near.evidence)["seed"]) == ("near_duplicate", "first")
+    assert near.score == pytest.approx(jaccard(f"what is it {passage}", f"what is it {passage} indeed"), abs=0.05)
+
+
+def test_the_same_query_with_another_answer_is_a_seed_of_its_own_unless_queries_must_differ():
+    rng = Random(6)
+    pair = [seed("1", "compute the mean", text(rng)), seed("2", "compute the mean", text(rng))]
+    of_both, of_queries = Duplicates(DuplicatesSettings()), Duplicates(DuplicatesSettings(text="query"))
+    assert [of_both(one) is None for one in pair] == [True, True]
+    assert [of_queries(one) is None for one in pair] == [True, False]
+
+
+def test_seeds_without_words_repeat_nothing():
+    screen = Duplicates(DuplicatesSettings())
+    assert [screen(seed(name, "???", "!!!")) for name in "ab"] == [None, None]
+
+
+def test_the_same_stream_gives_the_same_verdicts():
+    rng = Random(7)
+    seeds = [seed(str(i), one) for i, one in enumerate(family(rng, 200))]
+    first, second = Duplicates(DuplicatesSettings()), Duplicates(DuplicatesSettings())
+    assert [first(one) for one in seeds] == [second(one) for one in seeds]
+
+
+def check_price(count: int, length: int) -> None:
+    rng, screen = Random(8), Duplicates(DuplicatesSettings())
+    cpu = 0.0
+    for number in range(count):
+        one = seed(f"corpus-{number:09d}", text(rng, length))
+        started = time.process_time()
+        assert screen(one) is None
+        cpu += time.process_time() - started
+    assert screen.nbytes / count < 300
+    assert cpu / count < 0.6e-3, "0.15 ms where nothing else runs"
+
+
+def test_a_seed_costs_little_time_and_under_300_bytes():
+    check_price(5_000, 100)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_a_million_seeds_cost_under_300_megabytes():
+    check_price(1_000_000, 20)

@@ -1,0 +1,61 @@
+"""The gradient of a loss over a whole table of vectors, with the memory of one micro-batch.
+
+    plain     encode all with a graph -> loss -> backward through everything
+    cached    encode all without a graph -> loss -> gradient of each vector
+              -> encode each micro-batch again, now with a graph, and send its vectors' gradients back
+
+Both run the same micro-batches with the same random numbers, so that dropout drops the same cells; the results differ
+by the order of float additions alone. The cache costs one more forward pass. Reference: Gao et al., Scaling Deep
+Contrastive Learning Batch Size under Memory Limited Setup, arXiv 2101.06983.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from trainer.model.encoder import Encoder, Work, in_order
+
+LossOf = Callable[[Tensor], Tensor]
+"""From the table of vectors, [texts, D], to a scalar."""
+
+
+def backward(
+    encoder: Encoder, batches: Sequence[Work], loss_of: LossOf, *, cached: bool, seeds: Sequence[int]
+) -> float:
+    """Adds the gradient of `loss_of(vectors)` to the encoder's parameters, and returns the loss.
+
+    `seeds`, one a micro-batch, are where dropout's random numbers start.
+    """
+    with torch.set_grad_enabled(not cached):
+        found = [_encode(encoder, *one) for one in zip(batches, seeds, strict=True)]
+        vectors = in_order(batches, found) if batches else encoder.encode([], [])
+    if cached or not batches:
+        vectors.requires_grad_()
+    loss = loss_of(vectors)
+    torch.autograd.backward(loss)
+    if cached:
+        assert vectors.grad is not None
+        for batch, seed in zip(batches, seeds, strict=True):
+            wanted = vectors.grad[batch.rows.to(vectors.device)]
+            torch.autograd.backward(_encode(encoder, batch, seed), wanted)
+    return loss.item()
+
+
+def _encode(encoder: Encoder, batch: Work, seed: int) -> Tensor:
+    with _random_numbers(encoder, seed):
+        vectors: Tensor = encoder(batch)
+    return vectors
+
+
+@contextmanager
+def _random_numbers(encoder: Encoder, seed: int) -> Iterator[None]:
+    """Random numbers that start at `seed`; those outside go on as if nothing had been drawn."""
+    device = encoder.device
+    with torch.random.fork_rng([device] if device.type == "cuda" else [], enabled=encoder.training):
+        if encoder.training:
+            torch.manual_seed(seed)
+        yield

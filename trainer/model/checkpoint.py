@@ -1,0 +1,128 @@
+"""What training leaves on disk: states to resume from, and the model. Safetensors and JSON only; nothing is unpickled.
+
+    out/checkpoints/step-00000100/       weights, AdamW's moments, state.json
+    out/checkpoints/dev-*/               numbers of the steps that were measured, and the weights of the best
+    out/model/                           what SentenceTransformer(path) loads, foil.json, README.md; then the above goes
+
+A directory is written beside its place, synced, and renamed into it, so one that bears its name is complete.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from engine.atomic_files import sync
+from engine.errors import CorruptDataError, UsageError
+
+KEPT = 2
+"""Checkpoints that stay; older ones are removed once a newer one is complete."""
+
+
+WEIGHTS = "weights.safetensors"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Where a run stands: `step` batches are done; `losses` has one number for each."""
+
+    step: int
+    fingerprint: str
+    losses: list[float]
+
+
+def publish(place: Path, write: Callable[[Path], None]) -> None:
+    """Makes the directory `place` appear complete or not at all; an existing one stands."""
+    if place.exists():
+        return
+    draft = place.with_name(f".{place.name}.draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    write(draft)
+    for path in (*draft.rglob("*"), draft):
+        sync(path)
+    draft.rename(place)
+    sync(place.parent)
+
+
+def save_state(folder: Path, state: State, model: nn.Module, optimiser: torch.optim.AdamW) -> None:
+    """Publishes the checkpoint of this step, then removes all but the newest KEPT."""
+    moments = {
+        f"{name}/{key}": value.contiguous()
+        for name, parameter in model.named_parameters()
+        for key, value in optimiser.state.get(parameter, {}).items()
+    }
+
+    def write(draft: Path) -> None:
+        save_weights(model, draft)
+        save_file(moments, draft / "moments.safetensors")
+        facts = {"step": state.step, "fingerprint": state.fingerprint, "losses": state.losses}
+        (draft / "state.json").write_text(json.dumps(facts), encoding="utf-8")
+
+    publish(folder / f"step-{state.step:08d}", write)
+    for old in sorted(folder.glob("step-*"))[:-KEPT]:
+        shutil.rmtree(old)
+
+
+def load_state(folder: Path, fingerprint: str, model: nn.Module, optimiser: torch.optim.AdamW) -> State:
+    """Puts the newest checkpoint into model and optimiser; a fresh State where there is none.
+
+    Raises UsageError if the checkpoint is of other settings or data, CorruptDataError if it does not read.
+    """
+    found = sorted(folder.glob("step-*"))
+    if not found:
+        return State(0, fingerprint, [])
+    try:
+        state = State(**json.loads((found[-1] / "state.json").read_text(encoding="utf-8")))
+        stored = load_file(found[-1] / WEIGHTS)
+        moments = load_file(found[-1] / "moments.safetensors")
+    except (OSError, ValueError, TypeError, SafetensorError) as error:
+        raise CorruptDataError(f"checkpoint {found[-1]} does not read ({error}); remove that directory") from error
+    if state.fingerprint != fingerprint:
+        raise UsageError(f"{folder} holds checkpoints of other settings or data; remove it or choose another folder")
+    put_weights(model, stored)
+    parameters = dict(model.named_parameters())
+    for key, value in moments.items():
+        name, _, moment = key.rpartition("/")
+        place = parameters[name].device if value.ndim else value.device
+        optimiser.state[parameters[name]][moment] = value.to(place)
+    return state
+
+
+def save_weights(model: nn.Module, folder: Path) -> None:
+    """Writes the parameters of a model into a folder that is there."""
+    save_file({name: value.contiguous() for name, value in weights(model).items()}, folder / WEIGHTS)
+
+
+def load_weights(folder: Path, model: nn.Module) -> None:
+    """Puts what `save_weights` wrote into a model; CorruptDataError if it does not read."""
+    try:
+        stored = load_file(folder / WEIGHTS)
+    except (OSError, SafetensorError) as error:
+        raise CorruptDataError(f"{folder / WEIGHTS} does not read ({error}); remove {folder}") from error
+    put_weights(model, stored)
+
+
+def weights(model: nn.Module) -> dict[str, Tensor]:
+    """The parameters by name, detached; they share memory with the model."""
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+@torch.no_grad()
+def put_weights(model: nn.Module, values: Mapping[str, Tensor]) -> None:
+    """Copies values into the parameters of these names."""
+    for name, parameter in model.named_parameters():
+        parameter.copy_(values[name])
+
+
+def blend(base: Mapping[str, Tensor], trained: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:
+    """Weights on the straight line between two models: 0 is the base, 1 the trained one (WiSE-FT)."""
+    return {name: torch.lerp(base[name], trained[name], share) for name in base}

@@ -1,0 +1,36 @@
+"""A finished run as it lies on disk. Nothing heavy is imported, so that it can be told at once whether it is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.atomic_files import read_json
+from engine.errors import UsageError
+from engine.ids import canonical_json, sha256_hex
+from trainer.settings import TrainSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A finished run: the model's directory, and what foil.json in it says."""
+
+    model: Path
+    facts: dict[str, Any]
+
+
+def fingerprint_of(settings: TrainSettings, digest: str) -> str:
+    """Equal for runs that make the same model: settings (but not where it is made) and the data's digest."""
+    choices = settings.model_dump(
+        mode="json", exclude={"workers": True, "max_failures": True, "checkpoint_steps": True, "model": {"device"}}
+    )
+    return sha256_hex(canonical_json([choices, digest]))
+
+
+def read_trained(out: Path, fingerprint: str) -> Trained:
+    """The finished run in `out`; UsageError if it was made with other settings or data."""
+    facts = read_json(out / "model" / "foil.json")
+    if facts["fingerprint"] != fingerprint:
+        raise UsageError(f"{out / 'model'} was trained with other settings or data; choose another `out` or remove it")
+    return Trained(out / "model", facts)

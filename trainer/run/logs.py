@@ -1,0 +1,141 @@
+"""What a run leaves to be looked at: rows of numbers, TensorBoard's events, and a drawing of both.
+
+    out/logs/train.csv         a row a step: loss, learning rate, gradient norm, speed
+    out/logs/validation.csv    a row a measurement on dev topics, by step
+    out/logs/events.out.*      the same for TensorBoard
+
+A resumed run takes back what was written after its checkpoint, events too, so that each step stands once. Price: the
+events of the steps before are written again at a resume.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from tensorboardX import SummaryWriter
+
+from engine.atomic_files import put_text
+from trainer.evaluation.validation import Measured
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One step, counted from 1; speeds are over all workers, tokens without padding."""
+
+    step: int
+    epoch: int
+    loss: float
+    learning_rate: float
+    gradient_norm: float
+    seconds: float
+    topics_per_s: float
+    tokens_per_s: float
+
+
+class Logs:
+    """The files of one run in `folder`, from `step` on: what stands there of later steps goes. One process writes."""
+
+    def __init__(self, folder: Path, step: int) -> None:
+        place = folder / "train.csv"
+        kept = [row for row in read_rows(place) if row.step <= step]
+        put_text(place, _table([field.name for field in fields(Row)], map(astuple, kept)))
+        for old in folder.glob("events.out.*"):
+            old.unlink()
+        self._folder = folder
+        self._file = place.open("a", encoding="utf-8", newline="")
+        self._events = SummaryWriter(str(folder))
+        self._measured: set[int] = set()
+        for row in kept:
+            self._tell("train", asdict(row))
+
+    def step(self, row: Row) -> None:
+        """Adds a row."""
+        self._file.write(_table(astuple(row), []))
+        self._file.flush()
+        self._tell("train", asdict(row))
+
+    def measured(self, results: Sequence[Measured]) -> None:
+        """Takes all measurements so far."""
+        names = list(dict.fromkeys(name for one in results for name in one.means))
+        rows = [[one.step, *(one.means.get(name, "") for name in names), one.seconds] for one in results]
+        put_text(self._folder / "validation.csv", _table(["step", *names, "seconds"], rows))
+        for one in results:
+            if one.step not in self._measured:
+                self._tell("dev", {"step": one.step, **one.means})
+        self._measured = {one.step for one in results}
+
+    def sync(self) -> None:
+        """Waits until the rows are on disk."""
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Ends the files; TensorBoard shows all of them then."""
+        self._events.close()
+        self._file.close()
+
+    def _tell(self, kind: str, values: Mapping[str, float]) -> None:
+        for name, value in values.items():
+            if name != "step":
+                self._events.add_scalar(f"{kind}/{name}", value, values["step"])
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a train.csv, none if there is no such file; a line that a crash cut off is left out."""
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)[1:]
+    whole = csv.reader(line for line in lines if line.endswith("\n"))
+    return [Row(int(step), int(epoch), *map(float, others)) for step, epoch, *others in whole]
+
+
+def draw_training(rows: Sequence[Row], results: Sequence[Measured], kept: int, path: Path) -> None:
+    """Loss with its running mean, and what was measured on dev topics, over the steps, as a PNG; `kept` is marked."""
+    figure = Figure(figsize=(8, 8 if results else 3), layout="constrained")
+    panels = figure.subplots(3 if results else 1, 1, sharex=True, squeeze=False)[:, 0]
+    steps, losses = [row.step for row in rows], [row.loss for row in rows]
+    width = max(5, len(rows) // 20)
+    panels[0].plot(steps, losses, color="tab:blue", alpha=0.3, linewidth=0.8, label="loss")
+    panels[0].plot(steps, running_mean(losses, width), color="tab:blue", label=f"mean of {width} steps")
+    panels[0].set_ylabel("loss")
+    if results:
+        _lines(panels[1], results, {"both_views": "both-views pairs", "should_fall": "p-MRR, should fall"})
+        _lines(panels[1], results, {"should_stay": "p-MRR, should stay", "net": "p-MRR, net"})
+        _lines(panels[2], results, {"instructed_ndcg": "nDCG@10, instructed", "plain_ndcg": "nDCG@10, plain"})
+    for panel in panels:
+        panel.axvline(kept, color="0.6", linestyle=":", label="published step")
+        panel.grid(alpha=0.3)
+        panel.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
+    panels[-1].set_xlabel("step")
+    figure.savefig(path, dpi=120)
+
+
+def running_mean(values: Sequence[float], width: int) -> list[float]:
+    """The mean of each value and up to `width` - 1 before it.
+
+    >>> running_mean([4, 2, 6, 0], 2)
+    [4.0, 3.0, 4.0, 3.0]
+    """
+    return [float(np.mean(values[max(0, end - width) : end])) for end in range(1, len(values) + 1)]
+
+
+def _lines(panel: Axes, results: Sequence[Measured], names: Mapping[str, str]) -> None:
+    for name, words in names.items():
+        shown = [(one.step, one.means[name]) for one in results if name in one.means]
+        if shown:
+            panel.plot(*zip(*shown, strict=True), marker=".", label=words)
+    panel.set_ylabel("points, dev topics")
+
+
+def _table(head: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([head, *rows])
+    return text.getvalue()

@@ -1,0 +1,273 @@
+"""Finds which texts share a run of words with which items of a fixed set: the matcher behind `contamination`.
+
+    texts -> hash of every run of 1..N words -> a bit filter -> sorted hashes of the items' runs
+          -> runs joined along one item -> compared word by word -> hits
+
+Promise: exact. Hashes only propose; what is reported was compared word for word, and what the naive matcher finds is
+found (property-tested). Price: for each run of words in the items 4 to 8 bytes of filter, 12 of table and their text;
+about 10 ns for each byte scanned. Words are those of `word_runs`.
+"""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validators.overlap.word_runs import Batch, Hashes, Places, batches, hash_runs, normalise, ranges, read_batch
+
+_BLOCK_WORDS = 1 << 15  # bounds the table of runs where one text is longer than a batch
+_FILTER_BITS = 32  # a run in the items
+_SHARED = 32  # items looked at for one run of words that many items share
+
+
+class Item(NamedTuple):
+    """One string of an evaluation set: the set's name (no control characters), the item's id there, its text."""
+
+    source: str
+    id: str
+    text: str
+
+
+class Hit(NamedTuple):
+    """Text number `text` shares `words` words, `span`, with an item of `item_words` words."""
+
+    text: int
+    source: str
+    item: str
+    span: str
+    words: int
+    item_words: int
+
+
+class _Runs(NamedTuple):
+    """Runs of the texts of a batch: parallel arrays."""
+
+    hashes: Hashes
+    place: Places  # word of the batch where the run begins
+    words: Places  # length of the run
+
+    def chosen(self, rows: Places) -> _Runs:
+        """The runs at these rows."""
+        return _Runs(self.hashes[rows], self.place[rows], self.words[rows])
+
+
+class _Found(NamedTuple):
+    """Runs of texts whose hash is that of a run of an item: parallel arrays."""
+
+    text: Places
+    item: Places
+    place: Places  # word of the text where the run begins
+    at: Places  # word of the item where it begins
+    words: Places  # length of the run
+
+
+@dataclass(frozen=True, slots=True)
+class NgramIndex:
+    """Items of N words or more by all their runs of N words, shorter items by their whole. Memory-mapped when loaded.
+
+    `hashes` of all runs, sorted; `order`: their numbers, counted item by item; `first_run`: the number of each item's
+    first run; `short_bits`, `long_bits`: filters for runs of under N words and of N; then the items' words, and names.
+    """
+
+    longest: int
+    hashes: Hashes
+    order: NDArray[np.int32]
+    first_run: Places
+    short_bits: NDArray[np.uint8]
+    long_bits: NDArray[np.uint8]
+    text: NDArray[np.uint8]
+    text_begins: Places
+    names: NDArray[np.uint8]
+    names_begin: Places
+
+    @staticmethod
+    def build(items: Sequence[Item], longest: int) -> NgramIndex:
+        """Index the items; `longest` is N, the words of a run that counts as overlap."""
+        texts = [b" ".join(normalise(item.text).split()) for item in items]
+        hashes, counts = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
+        for raws in batches(texts):
+            batch = read_batch(raws)
+            hashes.append(_item_runs(batch, longest))
+            counts.append(batch.counts)
+        every, words = np.concatenate(hashes), np.concatenate(counts)
+        order = np.argsort(every, kind="stable").astype(np.int32)
+        runs = _runs_in(words, longest)
+        first_run = np.cumsum(np.concatenate([[0], runs]), dtype=np.int64)
+        is_long = np.repeat(words >= longest, runs)
+        bits = (_filter(every[~is_long]), _filter(every[is_long]))
+        names = [f"{item.source}\x1f{item.id}".encode("utf-8", "surrogatepass") for item in items]
+        return NgramIndex(longest, every[order], order, first_run, *bits, *_packed(texts), *_packed(names))
+
+    def save(self, folder: Path) -> None:
+        """Write each array as a .npy file of `folder`; whoever comes second leaves the first one's in place."""
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".index-") as scratch:
+            whole = Path(scratch) / "index"
+            whole.mkdir()
+            for name, value in self._arrays().items():
+                np.save(whole / f"{name}.npy", value)
+            try:
+                whole.rename(folder)
+            except OSError:
+                if not folder.is_dir():
+                    raise
+
+    @staticmethod
+    def load(folder: Path) -> NgramIndex:
+        """Map the arrays of a saved index; its pages are shared by all processes of a machine."""
+        arrays = [np.load(folder / f"{field.name}.npy", mmap_mode="r") for field in fields(NgramIndex)]
+        return NgramIndex(int(arrays[0]), *arrays[1:])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(value.nbytes for value in self._arrays().values())
+
+    def _arrays(self) -> dict[str, NDArray[np.generic]]:
+        return {field.name: np.asarray(getattr(self, field.name)) for field in fields(self)}
+
+    def find(self, texts: Sequence[str], least_words: Sequence[int]) -> list[Hit]:
+        """One hit, the longest shared run, for each text and item that match; by text, then by item.
+
+        They match where they share N words in a row; where the text holds the whole of a shorter item of at least
+        `least_words` words (one number a text); or where all words of the text are all words of the item. Of a run of
+        words that more than 32 items share, the first 32 items are seen.
+        """
+        hits: list[Hit] = []
+        if not self.hashes.size:
+            return hits
+        begin = 0
+        for raws in batches(map(normalise, texts)):
+            batch = read_batch(raws)
+            least = np.minimum(least_words[begin : begin + len(raws)], self.longest)
+            runs = self._known(self._listed(batch, int(least.min())))
+            if runs.hashes.size:
+                found = self._items_of(runs, batch, least)
+                hits += (hit._replace(text=begin + hit.text) for hit in self._confirmed(raws, found))
+            begin += len(raws)
+        return hits
+
+    def _listed(self, batch: Batch, least: int) -> _Runs:
+        """The runs of `least` to N words that pass the filter, and the shorter texts as one run each."""
+        whole = ((batch.counts < least) & (batch.counts > 0)).nonzero()[0]
+        parts = []
+        for begin in range(0, len(batch.hashes), _BLOCK_WORDS):
+            width = min(_BLOCK_WORDS, len(batch.hashes) - begin)
+            runs = hash_runs(batch.hashes[begin:], width, self.longest)
+            parts.append(_passing(self.short_bits, runs[:-1], begin, least))
+            parts.append(_passing(self.long_bits, runs, begin, self.longest))
+            here = whole[(batch.first[whole] >= begin) & (batch.first[whole] < begin + width)]
+            place, words = batch.first[here], batch.counts[here]
+            parts.append(_Runs(runs[words - 1, place - begin], place, words))
+        hashes, place, words = map(np.concatenate, zip(*parts, strict=True))
+        return _Runs(hashes, place, words)
+
+    def _known(self, runs: _Runs) -> _Runs:
+        """Those whose hash is that of a run of an item."""
+        runs = runs.chosen(runs.hashes.argsort())  # neighbours in the search share the cache
+        at = self.hashes.searchsorted(runs.hashes)
+        return runs.chosen((self.hashes.take(at, mode="clip") == runs.hashes).nonzero()[0])
+
+    def _items_of(self, runs: _Runs, batch: Batch, least: Places) -> _Found:
+        """Each run that counts in its text, with the runs of items (at most `_SHARED`) that have its hash."""
+        text = batch.first.searchsorted(runs.place, "right") - 1
+        counts = ((runs.words >= least[text]) | (runs.words == batch.counts[text])).nonzero()[0]
+        text, runs = text[counts], runs.chosen(counts)
+        begin = self.hashes.searchsorted(runs.hashes)
+        shared = np.minimum(self.hashes.searchsorted(runs.hashes, "right") - begin, _SHARED)
+        number = self.order[np.repeat(begin, shared) + ranges(shared)]
+        item = self.first_run.searchsorted(number, "right") - 1
+        columns = (text, runs.place - batch.first[text], runs.words)
+        text, place, words = (np.repeat(column, shared) for column in columns)
+        return _Found(text, item, place, number - self.first_run[item], words)
+
+    def _confirmed(self, raws: Sequence[bytes], found: _Found) -> Iterator[Hit]:
+        """The longest run of each text and item that agrees word for word."""
+        words_of_text = functools.cache(lambda text: raws[text].split())
+        words_of_item = functools.cache(self._words)
+        best: dict[tuple[int, int], list[bytes]] = {}
+        for text, item, place, at, words in _joined(found):
+            left, right = words_of_text(text)[place : place + words], words_of_item(item)[at : at + words]
+            best[text, item] = max(best.get((text, item), []), _agreed(left, right, self.longest), key=len)
+        for (text, item), span in best.items():
+            if span:
+                shown = b" ".join(span).decode("utf-8", "surrogatepass")
+                source, name = self._name(item)
+                yield Hit(text, source, name, shown, len(span), len(words_of_item(item)))
+
+    def _words(self, item: int) -> list[bytes]:
+        return self.text[self.text_begins[item] : self.text_begins[item + 1]].tobytes().split()
+
+    def _name(self, item: int) -> list[str]:
+        named = self.names[self.names_begin[item] : self.names_begin[item + 1]].tobytes()
+        return named.decode("utf-8", "surrogatepass").split("\x1f", 1)
+
+
+def _passing(bits: NDArray[np.uint8], runs: Hashes, begin: int, least: int) -> _Runs:
+    """Of `runs` [N, width], those of `least` words and more that pass the filter; `begin` numbers the first word."""
+    hashes = runs[least - 1 :]
+    flat = ((bits[_byte(hashes, len(bits))] & _bit(hashes)) != 0).ravel().nonzero()[0]
+    row, place = np.divmod(flat, runs.shape[1])
+    return _Runs(hashes[row, place], place + begin, row + least)
+
+
+def _joined(found: _Found) -> Iterator[tuple[int, int, int, int, int]]:
+    """Overlapping runs along one text and one item as one: text, item, first word in each, words."""
+    slant = found.place - found.at
+    order = np.lexsort((found.place, slant, found.item, found.text))
+    text, item, place, slant = (column[order] for column in (found.text, found.item, found.place, slant))
+    goes_on = (np.diff(text) == 0) & (np.diff(item) == 0) & (np.diff(slant) == 0) & (np.diff(place) == 1)
+    begins = np.flatnonzero(np.concatenate([np.ones(min(1, len(text)), bool), ~goes_on]))
+    extra = np.diff(np.concatenate([begins, [len(text)]])) - 1
+    for row, more in zip(begins.tolist(), extra.tolist(), strict=True):
+        at = int(place[row] - slant[row])
+        yield int(text[row]), int(item[row]), int(place[row]), at, int(found.words[order[row]]) + more
+
+
+def _agreed(left: list[bytes], right: list[bytes], longest: int) -> list[bytes]:
+    """The words that both share: all, or where two hashes only happened to meet, the first run that does agree."""
+    if left == right:
+        return left
+    runs = (slice(at, at + longest) for at in range(len(left) - longest + 1))
+    return next((left[run] for run in runs if left[run] == right[run]), [])
+
+
+def _runs_in(words: Places, longest: int) -> Places:
+    """How many runs an item of so many words has: one for each N words in a row, or its whole."""
+    return np.where(words, words - np.minimum(words, longest) + 1, 0)
+
+
+def _item_runs(batch: Batch, longest: int) -> Hashes:
+    """The hashes of the runs of a batch of items, item by item."""
+    count = _runs_in(batch.counts, longest)
+    rows = np.repeat(np.minimum(batch.counts, longest) - 1, count)
+    runs = hash_runs(batch.hashes, len(batch.hashes), longest)
+    chosen: Hashes = runs[rows, np.repeat(batch.first, count) + ranges(count)]
+    return chosen
+
+
+def _packed(strings: Sequence[bytes]) -> tuple[NDArray[np.uint8], Places]:
+    """The strings as one array of bytes, and where each begins (the end last)."""
+    return np.frombuffer(b"".join(strings), np.uint8), np.cumsum([0, *map(len, strings)], dtype=np.int64)
+
+
+def _filter(hashes: Hashes) -> NDArray[np.uint8]:
+    """A bit set for each hash, in a table of at least `_FILTER_BITS` bits a hash; its length is a power of two."""
+    table = np.zeros(max(8, 1 << (len(hashes) * _FILTER_BITS // 8).bit_length()), np.uint8)
+    np.bitwise_or.at(table, _byte(hashes, len(table)), _bit(hashes))
+    return table
+
+
+def _byte(hashes: Hashes, size: int) -> Hashes:
+    return hashes >> np.uint64(65 - size.bit_length())
+
+
+def _bit(hashes: Hashes) -> NDArray[np.uint8]:
+    return np.left_shift(np.uint8(1), (hashes & np.uint64(7)).astype(np.uint8))
