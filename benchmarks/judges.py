@@ -28,7 +28,7 @@ from unittest.mock import patch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from engine.errors import Rejected
-from engine.flow.ask import Asker
+from engine.flow.ask import SeedAsk
 from engine.protocols import Validator
 from engine.seeds.catalog import READERS
 from engine.topic import Intent, Passage, Topic
@@ -51,7 +51,7 @@ from tests.support.models.corrupt_judge import (
     unfenced,
 )  # fmt: skip
 from validators.judges.agreement import agreement
-from validators.judges.panel import Bench, PanelSettings
+from validators.judges.panel import JudgePanel, PanelSettings
 from validators.judges.polarity import JudgePolarity, JudgePolaritySettings
 from validators.judges.relevance import JudgeRelevance, JudgeRelevanceSettings
 from validators.judges.scenarios import JudgeScenarios, JudgeScenariosSettings
@@ -99,7 +99,7 @@ async def topics_of(count: int) -> list[Topic]:
     with tempfile.TemporaryDirectory() as folder:
         desk = desk_in(Path(folder))
         for seed in reader(settings(kind="python_docs")):
-            ask = Asker(desk, {"writer": RuleWriter()}, parse_reply, repair_attempts=1)
+            ask = SeedAsk(desk, {"writer": RuleWriter()}, parse_reply, repair_attempts=1)
             try:
                 [topic] = await recipe(seed, ask)
             except Rejected:
@@ -129,7 +129,7 @@ async def votes_table(topics: Sequence[Topic]) -> list[dict[str, Any]]:
 
 async def position_table(topics: Sequence[Topic]) -> list[dict[str, Any]]:
     """The same judges without and with what is there against position bias: the order drawn, the pair also swapped."""
-    once = patch.object(Bench, "compare", lambda self, i, ps, seat: self._compare_once(i, tuple(ps), seat))
+    once = patch.object(JudgePanel, "compare", lambda self, i, ps, seat: self._compare_once(i, tuple(ps), seat))
     as_made = patch("validators.judges.panel.shuffled", lambda passages, *_: list(passages))
     rows = []
     for name in ("30 % takes the first", "always takes the first"):
@@ -206,8 +206,8 @@ async def rated(
         desk = desk_in(Path(folder))
         for intent, passage, label in known:
             topic = Topic(f"{intent.id} {passage.id}", intent.id, "gsm8k", "none", intent.query)
-            ask = Asker(desk, roles, parse_reply, repair_attempts=1)
-            bench = Bench("judge_relevance", settings, topic, ask)
+            ask = SeedAsk(desk, roles, parse_reply, repair_attempts=1)
+            bench = JudgePanel("judge_relevance", settings, topic, ask)
             poll = await bench.poll(bench.rate, intent, [passage])
             said.append((1 if poll.decision == passage.id else -1, label))
     return said

@@ -23,9 +23,10 @@ from pydantic import BaseModel
 from datasets_out.commits.log import CommitLog
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.protocols import Ask, Parts, Prompt
+from engine.requests import Message, Reply, Request
 from engine.runtime.run_local import run
 from engine.runtime.watchdog import peak_memory
-from engine.topic import Intent, Judgment, Message, Passage, Reply, Request, Seed, Topic, intent_id, topic_id
+from engine.topic import Intent, Judgment, Passage, Seed, Topic, intent_id, topic_id
 
 
 class Line(BaseModel):

@@ -25,7 +25,8 @@ from pathlib import Path
 from engine.errors import Rejected
 from engine.models.local_vllm import LocalVllm, LocalVllmSettings
 from engine.models.params import Params
-from engine.topic import Message, Passage, Request, Seed
+from engine.requests import Message, Request
+from engine.topic import Passage, Seed
 from prompts.recipes.infir import Infir, InfirSettings
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))

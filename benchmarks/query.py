@@ -25,7 +25,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from datasets_out.commits.entries import Entry, FileFact, count
+from datasets_out.commits.entries import CommitEntry, FileFact, count
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import SCHEMA_VERSION, to_tables
 from datasets_out.commits.writer import encode, seal
@@ -98,7 +98,7 @@ def build(out: Path, partitions: int) -> None:
             fact = FileFact(f"data/{table}/part-{partition:08d}.parquet", rows.num_rows, len(blob), sha256_hex(blob))
             (out / fact.path).write_bytes(blob)
             files[table] = fact
-        entry = Entry(partition, "bench", SCHEMA_VERSION, files, counts, {})
+        entry = CommitEntry(partition, "bench", SCHEMA_VERSION, files, counts, {})
         (out / f"commits/{partition:08d}.json").write_bytes(seal(asdict(entry)))
 
 

@@ -22,7 +22,7 @@ from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
 
-from cluster.build import build_plant
+from cluster.build import build_run
 from cluster.job import load_job
 from datasets_out.commits.log import CommitLog
 from datasets_out.sql.query import run_sql
@@ -124,7 +124,7 @@ def main() -> None:
         JOB.replace("OUT", str(folder / "run")).replace("TOPICS", str(topics)).replace("WORKERS", str(given.workers))
     )
     job = load_job(folder / "job.yaml")
-    plant = build_plant(job)
+    plant = build_run(job)
     seeds = list(islice(plant.reader, BASE_SEEDS))
     CommitLog(job.out).open(plant.fingerprint, plant.identity)
     watch, cpu = Watch(topics), cpu_s()

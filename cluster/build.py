@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cluster.catalog import MODELS, Surroundings, open_seeds
+from cluster.catalog import MODELS, RunContext, open_seeds
 from cluster.job import Job
 from datasets_out.commits.log import CommitLog
 from engine.flow.journal import PaidReplies
@@ -21,7 +21,7 @@ from validators.catalog import screens_of, validators_of
 
 
 @dataclass(frozen=True, slots=True)
-class Plant:
+class RunSpec:
     """All that a run needs: what reads, what screens, how a worker gets its parts, and what the run is."""
 
     reader: SeedReader
@@ -35,13 +35,13 @@ class Plant:
         return sha256_hex(canonical_json(self.identity))[:32]
 
 
-def build_plant(job: Job, reuse: Sequence[Path] = ()) -> Plant:
+def build_run(job: Job, reuse: Sequence[Path] = ()) -> RunSpec:
     """Builds the reader and the screens, and asks every part for its fingerprint. `reuse`: `out` folders of runs."""
     parts, screens = build_parts(job, reuse), screens_of(job.validators)
     named: list[Recipe | Screen | Validator] = [parts.recipe, *screens, *parts.validators]
     marks = {part.name: part.fingerprint for part in named}
     identity = job.identity() | {"fingerprints": marks}
-    return Plant(open_seeds(job.seeds), screens, partial(build_parts, job, reuse), identity)
+    return RunSpec(open_seeds(job.seeds), screens, partial(build_parts, job, reuse), identity)
 
 
 def build_parts(job: Job, reuse: Sequence[Path] = ()) -> Parts:
@@ -59,7 +59,7 @@ def build_parts(job: Job, reuse: Sequence[Path] = ()) -> Parts:
 
 def _models(job: Job) -> dict[str, Model]:
     """The models by role; roles of equal settings share one, and with it its rates and its connections."""
-    around = Surroundings(job.out, job.runtime.workers)
+    around = RunContext(job.out, job.runtime.workers)
     made: dict[str, Model] = {}
     for settings in job.models.values():
         key = canonical_json(settings.model_dump(mode="json"))

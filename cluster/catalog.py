@@ -24,14 +24,14 @@ class RuleWriterSettings(Settings):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class RunContext:
     """What a model may need to know of its run: where it is kept, and how many worker processes share its rates."""
 
     out: Path
     workers: int
 
 
-def _hosted(settings: HostedSettings, around: Surroundings) -> Model:
+def _hosted(settings: HostedSettings, around: RunContext) -> Model:
     if settings.mode == "batch":
         from engine.models.batch import Batched
 
@@ -42,7 +42,7 @@ def _hosted(settings: HostedSettings, around: Surroundings) -> Model:
     return Hosted(settings, share=1 / max(1, around.workers))
 
 
-def _local_vllm(settings: LocalVllmSettings, _around: Surroundings) -> Model:
+def _local_vllm(settings: LocalVllmSettings, _around: RunContext) -> Model:
     if settings.serve:
         from engine.models.served_vllm import ServedVllm
 
@@ -50,7 +50,7 @@ def _local_vllm(settings: LocalVllmSettings, _around: Surroundings) -> Model:
     return LocalVllm(settings)
 
 
-MODELS: dict[str, tuple[type[Settings], Callable[[Any, Surroundings], Model]]] = {
+MODELS: dict[str, tuple[type[Settings], Callable[[Any, RunContext], Model]]] = {
     "rule_writer": (RuleWriterSettings, lambda _settings, _around: RuleWriter()),
     "hosted": (HostedSettings, _hosted),
     "local_vllm": (LocalVllmSettings, _local_vllm),

@@ -14,14 +14,14 @@ from cluster.job import Job, load_job, settings_from
 from cluster.terminal import say, show
 from datasets_out.commits.snapshot import Snapshot, load_snapshot
 from datasets_out.training.mined import MinedRun, topics_of, write_mined
-from datasets_out.training.pool import Candidate, Pool, Shelf
+from datasets_out.training.pool import MiningCandidate, MiningPool, Shelf
 from engine.errors import SeedFormatError, UsageError
 from engine.ids import canonical_json, sha256_hex
-from engine.seeds.files.rows import Row, rows
+from engine.seeds.files.rows import SourceRow, rows
 from engine.topic import Intent, Passage, Seed, passage_id
 from prompts.constraints.constraint import all_hold, constraints_of
 from trainer.mining.mining import MINING_VERSION, Bm25Scorer, Miner, MineSettings, Scorer
-from trainer.text_templates import Template, template_named
+from trainer.text_templates import TextTemplate, template_named
 
 _MAX_ROW_BYTES = 8 << 20
 _NOT_IDENTITY = {"model", "template", "file"}
@@ -56,7 +56,7 @@ def mine_run(
 def mine_into(source: Snapshot, into: Path, settings: MineSettings, job: Job | None = None) -> MinedRun:
     """Writes or completes the run of `source` with mined negatives; the same once more is a no-op."""
     accepted = (topic for topics in topics_of(source) for topic in topics if topic.status == "accepted")
-    pool, means = Pool(accepted, settings.split, _corpus(settings, job)), _means(settings)
+    pool, means = MiningPool(accepted, settings.split, _corpus(settings, job)), _means(settings)
     identity = {
         **settings.model_dump(mode="json", exclude=_NOT_IDENTITY),
         "by": means.identity,
@@ -81,7 +81,7 @@ def _settings(overrides: Sequence[str], job: Job | None) -> MineSettings:
     return settings.model_copy(update={"split": job.train.split})
 
 
-def _corpus(settings: MineSettings, job: Job | None) -> Iterator[Candidate] | None:
+def _corpus(settings: MineSettings, job: Job | None) -> Iterator[MiningCandidate] | None:
     if settings.corpus == "run":
         return None
     if settings.file is not None:
@@ -91,21 +91,21 @@ def _corpus(settings: MineSettings, job: Job | None) -> Iterator[Candidate] | No
     return (candidate for seed in open_seeds(job.seeds) for candidate in _of_seed(seed))
 
 
-def _of_seed(seed: Seed) -> Iterator[Candidate]:
+def _of_seed(seed: Seed) -> Iterator[MiningCandidate]:
     for passages, answered in ((seed.positives, seed.query), (seed.negatives, "")):
         for passage in passages:
-            yield Candidate(passage, seed.licence, seed.redistributable, seed.id, answered)
+            yield MiningCandidate(passage, seed.licence, seed.redistributable, seed.id, answered)
 
 
-def _of_file(file: Path, settings: MineSettings) -> Iterator[Candidate]:
+def _of_file(file: Path, settings: MineSettings) -> Iterator[MiningCandidate]:
     for row in rows(file, _MAX_ROW_BYTES):
         if isinstance(row, SeedFormatError):
             raise row
         passage = _passage(row)
-        yield Candidate(passage, settings.licence, settings.redistributable, passage.id)
+        yield MiningCandidate(passage, settings.licence, settings.redistributable, passage.id)
 
 
-def _passage(row: Row) -> Passage:
+def _passage(row: SourceRow) -> Passage:
     text, title = row.text("text").strip(), row.value.get("title") or ""
     if not isinstance(title, str):
         raise row.bad("a text under 'title'", title)
@@ -164,7 +164,7 @@ def _file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _bodies(shelf: Shelf, template: Template) -> list[str]:
+def _bodies(shelf: Shelf, template: TextTemplate) -> list[str]:
     return [template.body(one.passage.title, one.passage.text) for one in shelf.candidates]
 
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cluster.build import build_plant
+from cluster.build import build_run
 from cluster.job import Job, load_job
 from cluster.terminal import say, show
 from datasets_out.commits.log import CommitLog
-from engine.flow.budget import Budget, Sum
-from engine.flow.plan import Look, Range, Stage, look, look_ahead, stages
+from engine.flow.budget import Budget, Spend
+from engine.flow.plan import PlanSample, Range, StageCost, sample_seeds, stages, trace_calls
 from engine.models.endpoints import HostedSettings
 from engine.protocols import Parts
 from engine.runtime.session import spent_before
@@ -32,11 +32,11 @@ def plan_job(
 ) -> None:
     """Prints the plan of a job. With a `sample`, that many seeds are really asked; the run reuses their replies."""
     job = load_job(path, overrides, out)
-    plant = build_plant(job, [other.resolve() for other in reuse])
+    plant = build_run(job, [other.resolve() for other in reuse])
     if sample:
         CommitLog(job.out).open(plant.fingerprint, plant.identity)
     parts = plant.build_parts()
-    seeds, chosen = look(plant.reader, job.limits, max(look_at, sample))
+    seeds, chosen = sample_seeds(plant.reader, job.limits, max(look_at, sample))
     seen = asyncio.run(_looked(parts, chosen, job, sample))
     found = stages(seen, seeds, parts.models)
     _print(job, seeds, seen, found)
@@ -44,17 +44,17 @@ def plan_job(
         print(json.dumps(_plain(job, seeds, seen, found)))
 
 
-async def _looked(parts: Parts, chosen: Sequence[Any], job: Job, sample: int) -> Look:
-    purse = Budget(job.limits.budget, spent_before(parts) if sample else Sum())
+async def _looked(parts: Parts, chosen: Sequence[Any], job: Job, sample: int) -> PlanSample:
+    purse = Budget(job.limits.budget, spent_before(parts) if sample else Spend())
     try:
-        return await look_ahead(parts, chosen, job.limits, RuleWriter(), sample=sample, purse=purse)
+        return await trace_calls(parts, chosen, job.limits, RuleWriter(), sample=sample, purse=purse)
     finally:
         for model in parts.models.values():
             if close := getattr(model, "close", None):
                 await close()
 
 
-def _plain(job: Job, seeds: int, seen: Look, found: Sequence[Stage]) -> dict[str, Any]:
+def _plain(job: Job, seeds: int, seen: PlanSample, found: Sequence[StageCost]) -> dict[str, Any]:
     rows = [
         {
             "role": one.role,
@@ -70,7 +70,7 @@ def _plain(job: Job, seeds: int, seen: Look, found: Sequence[Stage]) -> dict[str
     return {"seeds": seeds, "looked_at": seen.looked_at, "stages": rows, "unanswered": sorted(seen.unanswered)}
 
 
-def _print(job: Job, seeds: int, seen: Look, found: Sequence[Stage]) -> None:
+def _print(job: Job, seeds: int, seen: PlanSample, found: Sequence[StageCost]) -> None:
     rows = [
         (
             f"{one.role}: {job.models[one.role].identity().get('model', 'rule_writer')}",
@@ -108,7 +108,7 @@ def _short(number: float) -> str:
     return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:.2f}"
 
 
-def _hours(job: Job, stage: Stage) -> float | None:
+def _hours(job: Job, stage: StageCost) -> float | None:
     """The hours of what is not paid yet: by the rates that the job sets and by the latency seen; None if unknown."""
     settings = job.models[stage.role]
     if not isinstance(settings, HostedSettings):

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from cluster.build import build_plant
+from cluster.build import build_run
 from cluster.job import Job, load_job
 from datasets_out.commits.log import CommitLog
 from engine.flow.progress import Counts, Progress, Summary, status
@@ -48,7 +48,7 @@ def start(job: Job, reuse: Sequence[Path] = ()) -> Summary:
         if isinstance(model, HostedSettings):
             for place in model.places():
                 secret_at(place.api_key)  # refused here, before anything is started, if there is none
-    plant = build_plant(job, [other.resolve() for other in reuse])
+    plant = build_run(job, [other.resolve() for other in reuse])
     CommitLog(job.out).open(plant.fingerprint, plant.identity)
     with _shown() as show_progress:
         if job.runtime.kind == "ray":

@@ -24,7 +24,7 @@ from trainer.text_templates import template_named
 if TYPE_CHECKING:
     from trainer.evaluation.evaluate import Difference
     from trainer.evaluation.validation import Measured
-    from trainer.run.logs import Row
+    from trainer.run.logs import LogRow
 
 _WORDS = {
     "both_views": "both-views pair accuracy",
@@ -66,12 +66,12 @@ def _done(job: Job, settings: TrainSettings) -> Trained | None:
 
 
 def _train(job: Job, settings: TrainSettings, command: str) -> Trained:
-    from trainer.run.monitor import Told
+    from trainer.run.monitor import Callbacks
 
     view = _pinned(job)
     _tell_view(view)
     steps = settings.schedule.over(len(view.partitions("train"))).steps
-    told = Told(partial(_tell_step, steps=steps), _tell_measured)
+    told = Callbacks(partial(_tell_step, steps=steps), _tell_measured)
     if settings.workers:
         from trainer.run.fit_ray import train_on_ray
 
@@ -124,7 +124,7 @@ def _tell_view(view: TrainingView) -> None:
         print(f"{split}: {counts}", file=sys.stderr)
 
 
-def _tell_step(row: Row, *, steps: int) -> None:
+def _tell_step(row: LogRow, *, steps: int) -> None:
     if row.step % 10 == 0 or row.step == steps:
         speed = f"{row.seconds:.2f} s a step, {row.topics_per_s:.1f} topics/s"
         print(f"step {row.step}/{steps}  loss {row.loss:.3f}  {speed}", file=sys.stderr)

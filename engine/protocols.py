@@ -14,7 +14,8 @@ from typing import Any, Protocol, TypeVar
 from pydantic import BaseModel
 
 from engine.flow.journal import PaidReplies
-from engine.topic import Message, Reply, Request, Seed, Topic, Verdict
+from engine.requests import Message, Reply, Request
+from engine.topic import Seed, Topic, Verdict
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
@@ -22,7 +23,7 @@ Answer = TypeVar("Answer", bound=BaseModel)
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """A rendered prompt: `task` names what is asked, `template` is `name@hash`, `inputs` the values rendered, `facts`
-    what the embedded rule writer may know besides (engine.topic.Request).
+    what the embedded rule writer may know besides (engine.requests.Request).
 
     `params` go over the model's own (e.g. {"n": 3, "temperature": 1.0} for three votes).
     """

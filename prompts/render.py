@@ -25,7 +25,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from engine.errors import UsageError
 from engine.ids import sha256_hex
 from engine.protocols import Prompt
-from engine.topic import Message
+from engine.requests import Message
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_SOURCE = 64_000
@@ -59,7 +59,7 @@ _ENVIRONMENT = _environment()
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class PromptTemplate:
     """A checked template. `name` is its path without ending, `digest` the hash of its source."""
 
     name: str
@@ -101,7 +101,7 @@ class Template:
 
 
 @lru_cache(maxsize=64)
-def load(name: str, folder: Path = TEMPLATES) -> Template:
+def load(name: str, folder: Path = TEMPLATES) -> PromptTemplate:
     """The template `name` (such as `verifiable/topic`) of a folder, checked; UsageError where it may not be used."""
     if not _NAME.fullmatch(name):
         raise UsageError(f"template name {name!r} is not like `recipe/task` in lower case; no dots, no leading slash")
@@ -111,7 +111,7 @@ def load(name: str, folder: Path = TEMPLATES) -> Template:
     return compile_template(name, path.read_text(encoding="utf-8"))
 
 
-def compile_template(name: str, source: str) -> Template:
+def compile_template(name: str, source: str) -> PromptTemplate:
     """A template from its source, which must be trusted to be a template: text of a corpus never belongs here."""
     if len(source) > MAX_SOURCE:
         raise _refused(name, f"it has {len(source)} characters, more than {MAX_SOURCE}")
@@ -129,7 +129,7 @@ def compile_template(name: str, source: str) -> Template:
             parts.append((cast("Role", role), _ENVIRONMENT.from_string(text)))
         except jinja2.TemplateSyntaxError as error:
             raise _refused(name, f"line {error.lineno} of its {role} message: {error.message}") from error
-    return Template(name, sha256_hex(source)[:12], frozenset(variables), tuple(parts))
+    return PromptTemplate(name, sha256_hex(source)[:12], frozenset(variables), tuple(parts))
 
 
 def _refused(name: str, why: str) -> UsageError:

@@ -12,7 +12,7 @@ from engine.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class TextTemplate:
     """`pair` joins {instruction} and {query}, `passage` joins {title} and {text}; an absent part leaves no blank."""
 
     name: str
@@ -34,13 +34,13 @@ class Template:
 TEMPLATES = {
     template.name: template
     for template in (
-        Template("query_instruction", "{query} {instruction}"),
-        Template("instruction_query", "{instruction} {query}"),
+        TextTemplate("query_instruction", "{query} {instruction}"),
+        TextTemplate("instruction_query", "{instruction} {query}"),
     )
 }
 
 
-def template_named(name: str) -> Template:
+def template_named(name: str) -> TextTemplate:
     """The template of that name; UsageError with the known names otherwise."""
     if name not in TEMPLATES:
         raise UsageError(f"there is no template {name!r}; choose one of {', '.join(sorted(TEMPLATES))}")

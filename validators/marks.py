@@ -13,7 +13,7 @@ from engine.topic import Outcome, Passage, Topic, Verdict
 from validators.verdicts import EVIDENCE_CHARS, passed, shown
 
 
-class Text(NamedTuple):
+class MarkedText(NamedTuple):
     """One text of a topic. `scope` is the id of its intent or passage, or `topic`; `made`: no corpus has it."""
 
     scope: str
@@ -31,17 +31,17 @@ class Mark(NamedTuple):
     score: float | None = None
 
 
-def texts_of(topic: Topic) -> Iterator[Text]:
+def texts_of(topic: Topic) -> Iterator[MarkedText]:
     """The query, the instructions, the queries of other intents, and the titles and texts of the passages."""
-    yield Text("topic", "query", topic.query, made=False)
+    yield MarkedText("topic", "query", topic.query, made=False)
     for intent in topic.intents:
         if intent.query != topic.query:
-            yield Text(intent.id, "query", intent.query, made=True)
+            yield MarkedText(intent.id, "query", intent.query, made=True)
         if intent.instruction:
-            yield Text(intent.id, "instruction", intent.instruction, made=True)
+            yield MarkedText(intent.id, "instruction", intent.instruction, made=True)
     for passage in topic.passages:
         made = _made(passage)
-        yield from (Text(passage.id, field, text, made) for field, text in _parts(passage) if text)
+        yield from (MarkedText(passage.id, field, text, made) for field, text in _parts(passage) if text)
 
 
 def _parts(passage: Passage) -> tuple[tuple[str, str], ...]:

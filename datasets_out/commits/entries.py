@@ -54,7 +54,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CommitEntry:
     """The commit of one partition. `facts` are the flow's own (digests of indexes); they are equal in every attempt."""
 
     partition: int
@@ -80,11 +80,11 @@ def entry_name(partition: int) -> str:
     return f"commits/{partition:08d}.json"
 
 
-def parse_entry(path: Path, partition: int, body: Mapping[str, Any]) -> Entry:
+def parse_entry(path: Path, partition: int, body: Mapping[str, Any]) -> CommitEntry:
     """The entry, every path in it checked against the one shape that a commit writes."""
     try:
         files = {table: FileFact(**fact) for table, fact in body["files"].items()}
-        entry = Entry(**{**body, "files": files, "counts": Counts(**body["counts"])})
+        entry = CommitEntry(**{**body, "files": files, "counts": Counts(**body["counts"])})
     except (KeyError, TypeError, AttributeError) as error:
         raise CorruptDataError(f"{path} is not a commit entry ({error}); was it written by another version?") from error
     if entry.schema_version != SCHEMA_VERSION:
@@ -108,7 +108,7 @@ def check_path(document: Path, table: str, fact: FileFact, partition: int | None
         )
 
 
-def difference(standing: Entry, attempt: Entry) -> str:
+def difference(standing: CommitEntry, attempt: CommitEntry) -> str:
     """What differs between two entries of one partition, their files' names aside; "" if nothing does."""
     parts = [
         name for name in ("fingerprint", "schema_version", "counts", "facts")

@@ -31,7 +31,7 @@ from typing import Any
 from datasets_out.commits.entries import (
     ENTRY_NAME,
     FILE_NAME,
-    Entry,
+    CommitEntry,
     FileFact,
     count,
     difference,
@@ -111,14 +111,14 @@ class CommitLog:
         return sorted(int(match["partition"]) for match in found if match)
 
     def committed(self) -> Mapping[int, Mapping[str, Any]]:
-        """Partition -> its entry as plain JSON with the keys of `Entry`."""
+        """Partition -> its entry as plain JSON with the keys of `CommitEntry`."""
         return {partition: asdict(self.entry(partition)) for partition in self.partitions()}
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[CommitEntry]:
         """All entries in order of partition. Raises CorruptDataError for one that is not as it was written."""
         return [self.entry(partition) for partition in self.partitions()]
 
-    def entry(self, partition: int) -> Entry:
+    def entry(self, partition: int) -> CommitEntry:
         """The entry of a committed partition."""
         body = self.sealed(entry_name(partition))
         if body is None:
@@ -180,7 +180,7 @@ class CommitLog:
 
     def _attempt(
         self, partition: int, topics: Sequence[Topic], facts: Mapping[str, Any]
-    ) -> tuple[Entry, dict[str, bytes]]:
+    ) -> tuple[CommitEntry, dict[str, bytes]]:
         if not 0 <= partition <= MAX_PARTITION:
             raise CommitError(f"partition {partition} is outside 0 to {MAX_PARTITION}; make partitions larger")
         self._fingerprint = self._fingerprint or str(self.run()["fingerprint"])
@@ -191,9 +191,9 @@ class CommitLog:
             for table, blob in blobs.items()
         }
         same = json.loads(canonical_json(facts))
-        return Entry(partition, self._fingerprint, SCHEMA_VERSION, files, count(topics), same), blobs
+        return CommitEntry(partition, self._fingerprint, SCHEMA_VERSION, files, count(topics), same), blobs
 
-    def _publish(self, attempt: Entry, blobs: Mapping[str, bytes]) -> Entry | None:
+    def _publish(self, attempt: CommitEntry, blobs: Mapping[str, bytes]) -> CommitEntry | None:
         """Puts the files, then the entry that names them; None if another entry was first."""
         files = {table: self._place(fact, blobs[table]) for table, fact in attempt.files.items()}
         crash_point("commit.placed")
@@ -230,7 +230,7 @@ class CommitLog:
             except FileNotFoundError:
                 return []
 
-    def _sweep(self, standing: Entry, names: Iterable[str]) -> None:
+    def _sweep(self, standing: CommitEntry, names: Iterable[str]) -> None:
         """Moves files of a committed partition aside that its entry does not name: no entry ever can."""
         named = {fact.path for fact in standing.files.values()}
         for name in set(names) - named:

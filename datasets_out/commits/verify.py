@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from datasets_out.commits.entries import Entry
+from datasets_out.commits.entries import CommitEntry
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import load_snapshot, snapshot_names
@@ -35,7 +35,7 @@ def verify(out: Path) -> list[Damage]:
     """Everything that is not as it was committed, damage first; an empty list is a clean and complete run."""
     log = CommitLog(out)
     found = [*_documents(log)]
-    entries: list[Entry] = []
+    entries: list[CommitEntry] = []
     for partition in log.partitions():
         try:
             entries.append(log.entry(partition))
@@ -58,7 +58,7 @@ def _documents(log: CommitLog) -> Iterator[Damage]:
             yield Damage(name, "changed", str(error))
 
 
-def _foreign(log: CommitLog, entries: list[Entry]) -> Iterator[Damage]:
+def _foreign(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
     try:
         fingerprint = log.run()["fingerprint"]
     except (CommitError, CorruptDataError):
@@ -68,7 +68,7 @@ def _foreign(log: CommitLog, entries: list[Entry]) -> Iterator[Damage]:
             yield Damage(f"commits/{entry.partition:08d}.json", "foreign", f"it is of the run {entry.fingerprint}")
 
 
-def _files(log: CommitLog, entries: list[Entry]) -> Iterator[Damage]:
+def _files(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
     for entry in entries:
         for fact in entry.files.values():
             try:
@@ -80,7 +80,7 @@ def _files(log: CommitLog, entries: list[Entry]) -> Iterator[Damage]:
                 yield Damage(fact.path, fault, f"committed with {fact.bytes} bytes and sha256 {fact.sha256}")
 
 
-def _snapshots(log: CommitLog, entries: list[Entry]) -> Iterator[Damage]:
+def _snapshots(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
     committed = {fact for entry in entries for fact in entry.files.values()}
     for name in snapshot_names(log.out):
         try:
@@ -93,7 +93,7 @@ def _snapshots(log: CommitLog, entries: list[Entry]) -> Iterator[Damage]:
             yield Damage(f"snapshots/{name}.json", "unbacked", f"no entry names {lost[0]} and {len(lost) - 1} more")
 
 
-def _unfinished(log: CommitLog, entries: list[Entry]) -> Iterator[Damage]:
+def _unfinished(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
     try:
         plan = log.plan()
     except CorruptDataError:
@@ -108,7 +108,7 @@ def _unfinished(log: CommitLog, entries: list[Entry]) -> Iterator[Damage]:
         yield Damage("commits", "unfinished", detail, True)
 
 
-def _orphans(log: CommitLog, entries: list[Entry]) -> Iterator[Damage]:
+def _orphans(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
     known = {fact.path for entry in entries for fact in entry.files.values()}
     known |= {f"commits/{partition:08d}.json" for partition in log.partitions()}
     for folder in ("commits", "staging", "orphans", *(f"data/{table}" for table in TABLES)):

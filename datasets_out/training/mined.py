@@ -18,11 +18,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from datasets_out.commits.entries import Entry
+from datasets_out.commits.entries import CommitEntry
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES, from_tables
 from datasets_out.commits.snapshot import Snapshot, take_snapshot
-from datasets_out.training.pool import Candidate
+from datasets_out.training.pool import MiningCandidate
 from engine.ids import canonical_json, sha256_hex
 from engine.topic import Judgment, Passage, Topic
 
@@ -38,7 +38,7 @@ class Mined:
     intent's lowest positive."""
 
     intent_id: str
-    candidate: Candidate
+    candidate: MiningCandidate
     rank: int
     score: float
     positive: float
@@ -132,7 +132,7 @@ def _rounded(score: float) -> float:
     return float(f"{score:.{DIGITS}g}")
 
 
-def _entries(source: Snapshot) -> list[Entry]:
+def _entries(source: Snapshot) -> list[CommitEntry]:
     """The commit entries behind a snapshot, in its order."""
     by_file = {entry.files["topics"]: entry for entry in CommitLog(source.out).entries()}
     return [by_file[fact] for fact in source.contents["topics"]]

@@ -20,7 +20,7 @@ from engine.topic import Passage, Topic
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class MiningCandidate:
     """A passage that may become a negative of other topics, and the rights in it.
 
     `owner` is the seed that brought it, or its own id: its hash decides the split of a text that no topic has.
@@ -41,7 +41,7 @@ class Shelf:
     `at` is the position of a text by its key.
     """
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[MiningCandidate, ...]
     opened: int
     at: Mapping[int, int]
 
@@ -50,27 +50,27 @@ class Shelf:
         return self.at.get(_key(passage))
 
 
-class Pool:
+class MiningPool:
     """The shelves of a run's accepted topics. `corpus`: what may be taken instead of the topics' own passages."""
 
     def __init__(
-        self, topics: Iterable[Topic], shares: SplitSettings, corpus: Iterable[Candidate] | None = None
+        self, topics: Iterable[Topic], shares: SplitSettings, corpus: Iterable[MiningCandidate] | None = None
     ) -> None:
         self._shares = shares
         self._home: dict[int, Split] = {}
         self._answers: dict[int, set[int]] = defaultdict(set)
-        opened: dict[int, Candidate] = {}
-        closed: dict[int, Candidate] = {}
+        opened: dict[int, MiningCandidate] = {}
+        closed: dict[int, MiningCandidate] = {}
         for topic in topics:
             self._learn(topic)
             for passage in topic.passages if corpus is None else _wanted(topic):
-                candidate = Candidate(passage, topic.licence, topic.redistributable, topic.seed_id)
+                candidate = MiningCandidate(passage, topic.licence, topic.redistributable, topic.seed_id)
                 (opened if corpus is None else closed).setdefault(_key(passage), candidate)
         for candidate in corpus or ():
             opened.setdefault(_key(candidate.passage), candidate)
             if candidate.answered:
                 self._answers[_query_key(candidate.answered)] |= kin_of(candidate.passage)
-        by_split: dict[Split, dict[int, Candidate]] = {split: {} for split in SPLITS}
+        by_split: dict[Split, dict[int, MiningCandidate]] = {split: {} for split in SPLITS}
         for key, candidate in (opened | {key: one for key, one in closed.items() if key not in opened}).items():
             by_split[self._split_of_text(candidate)][key] = candidate
         self.shelves = {split: _shelf(found, len(found.keys() & opened)) for split, found in by_split.items()}
@@ -110,7 +110,7 @@ class Pool:
                 for name in (queries[judgment.intent_id], _seed_key(topic)):
                     self._answers[name] |= kin[judgment.passage_id]
 
-    def _split_of_text(self, candidate: Candidate) -> Split:
+    def _split_of_text(self, candidate: MiningCandidate) -> Split:
         homes = [self._home[key] for key in _keys(candidate.passage) if key in self._home]
         return min(homes, key=SPLITS.index) if homes else self._shares.split_of(candidate.owner)
 
@@ -126,7 +126,7 @@ def _wanted(topic: Topic) -> Iterator[Passage]:
     return (passage for passage in topic.passages if passage.id in relevant)
 
 
-def _shelf(found: Mapping[int, Candidate], opened: int) -> Shelf:
+def _shelf(found: Mapping[int, MiningCandidate], opened: int) -> Shelf:
     return Shelf(tuple(found.values()), opened, {key: position for position, key in enumerate(found)})
 
 

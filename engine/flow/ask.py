@@ -33,13 +33,14 @@ from engine.errors import (
     UsageError,
     WithheldReplyError,
 )
-from engine.flow.budget import Purse, Sum
+from engine.flow.budget import BudgetClient, Spend
 from engine.flow.journal import Journal, PaidReplies
 from engine.flow.seed_outcome import SeedClock
 from engine.ids import canonical_json
 from engine.models import retry
 from engine.protocols import Answer, Model, Prompt
-from engine.topic import Call, Message, Reply, Request
+from engine.requests import Message, Reply, Request
+from engine.topic import Call
 
 _CHARACTERS_PER_TOKEN = 4
 _CORRECTION = (
@@ -48,14 +49,14 @@ _CORRECTION = (
 )
 
 
-class Desk:
+class ReplyService:
     """Where the seeds of one partition get their requests answered. `owner` names the worker that spends; `paid`
     holds what other runs have paid for.
 
     `stopped` is the error that ends the run, so that no recipe can swallow it and go on.
     """
 
-    def __init__(self, journal: Journal, purse: Purse, owner: str, paid: PaidReplies | None = None) -> None:
+    def __init__(self, journal: Journal, purse: BudgetClient, owner: str, paid: PaidReplies | None = None) -> None:
         self._journal, self._purse, self._owner, self._earlier = journal, purse, owner, paid
         self.stopped: FoilError | None = None
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -84,9 +85,9 @@ class Desk:
         spent = held
         try:
             reply = await self._sent(model, request)
-            spent = Sum(1, reply.prompt_tokens + reply.completion_tokens, reply.cost_usd)
+            spent = Spend(1, reply.prompt_tokens + reply.completion_tokens, reply.cost_usd)
         except ModelError as error:
-            spent = held if error.unsure else Sum()
+            spent = held if error.unsure else Spend()
             raise
         finally:
             await self._purse.settle(self._owner, held, spent)
@@ -111,7 +112,7 @@ class Desk:
         return reply
 
 
-class Asker:
+class SeedAsk:
     """The `ask` of one seed, an engine.protocols.Ask.
 
     `calls` are those answered so far, in the order in which they were asked: prompts that wait side by side keep their
@@ -120,7 +121,7 @@ class Asker:
 
     def __init__(
         self,
-        desk: Desk,
+        desk: ReplyService,
         models: Mapping[str, Model],
         parse: Callable[[str, type[Any]], Any],
         *,

@@ -17,45 +17,45 @@ from engine.flow.limits import BudgetSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Sum:
+class Spend:
     """An amount of calls, tokens and US dollars."""
 
     calls: int = 0
     tokens: int = 0
     usd: float = 0.0
 
-    def __add__(self, other: Sum) -> Sum:
-        return Sum(self.calls + other.calls, self.tokens + other.tokens, self.usd + other.usd)
+    def __add__(self, other: Spend) -> Spend:
+        return Spend(self.calls + other.calls, self.tokens + other.tokens, self.usd + other.usd)
 
-    def __sub__(self, other: Sum) -> Sum:
-        return Sum(self.calls - other.calls, self.tokens - other.tokens, self.usd - other.usd)
+    def __sub__(self, other: Spend) -> Spend:
+        return Spend(self.calls - other.calls, self.tokens - other.tokens, self.usd - other.usd)
 
 
-class Purse(Protocol):
+class BudgetClient(Protocol):
     """What `ask` needs of a budget, wherever that is kept. `owner` is the worker that spends."""
 
-    async def reserve(self, owner: str, tokens: int, usd: float = 0.0) -> Sum: ...
-    async def settle(self, owner: str, held: Sum, spent: Sum) -> None: ...
+    async def reserve(self, owner: str, tokens: int, usd: float = 0.0) -> Spend: ...
+    async def settle(self, owner: str, held: Spend, spent: Spend) -> None: ...
 
 
 class Budget:
     """The one purse of a run; `spent` is what earlier runs on the same `out` have paid."""
 
-    def __init__(self, limits: BudgetSettings, spent: Sum = Sum()) -> None:
+    def __init__(self, limits: BudgetSettings, spent: Spend = Spend()) -> None:
         self._limits, self.spent = limits, spent
-        self._reserved = Sum()
-        self._held: Counter[tuple[str, Sum]] = Counter()
+        self._reserved = Spend()
+        self._held: Counter[tuple[str, Spend]] = Counter()
         self._dearest = 0.0
         self._dead: set[str] = set()
         self._returned = asyncio.Condition()
 
-    async def reserve(self, owner: str, tokens: int, usd: float = 0.0) -> Sum:
+    async def reserve(self, owner: str, tokens: int, usd: float = 0.0) -> Spend:
         """Sets aside one call of about `tokens` and `usd`; without a price, as dear as the dearest so far.
 
         Raises BudgetSpentError.
         """
         async with self._returned:
-            while over := self._over(wanted := Sum(1, tokens, usd or self._dearest)):
+            while over := self._over(wanted := Spend(1, tokens, usd or self._dearest)):
                 self._must_live(owner)
                 if not self._held.total():
                     raise BudgetSpentError(f"the budget is spent: {over}; raise it under `limits.budget` and run again")
@@ -65,7 +65,7 @@ class Budget:
             self._reserved += wanted
             return wanted
 
-    async def settle(self, owner: str, held: Sum, spent: Sum) -> None:
+    async def settle(self, owner: str, held: Spend, spent: Spend) -> None:
         """Puts what was spent in the place of what was held."""
         async with self._returned:
             if owner in self._dead:
@@ -90,7 +90,7 @@ class Budget:
         if owner in self._dead:
             raise BudgetSpentError(f"{owner} is dead; nothing is reserved for it")
 
-    def _over(self, wanted: Sum) -> str:
+    def _over(self, wanted: Spend) -> str:
         total = self.spent + self._reserved + wanted
         for name in ("calls", "tokens", "usd"):
             limit, used = getattr(self._limits, name), getattr(self.spent, name)

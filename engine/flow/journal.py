@@ -27,7 +27,7 @@ from typing import Any
 from engine.crash_points import crash_point
 from engine.errors import JournalError
 from engine.ids import canonical_json
-from engine.topic import Reply
+from engine.requests import Reply
 
 _TAIL_BYTES = 64
 """More than the closing record of a segment is long."""

@@ -22,12 +22,12 @@ from pathlib import Path
 
 from engine.crash_points import crash_point
 from engine.errors import STOPPING, CommitLostError, FoilError, Rejected, UnstorableTopicError
-from engine.flow.ask import Asker, Desk
-from engine.flow.budget import Purse
+from engine.flow.ask import ReplyService, SeedAsk
+from engine.flow.budget import BudgetClient
 from engine.flow.journal import Journal
 from engine.flow.limits import RuntimeSettings
 from engine.flow.progress import Counts, counts_of, total
-from engine.flow.seed_outcome import Ending, SeedClock, blank, guarded, marked, unstorable
+from engine.flow.seed_outcome import SeedClock, SeedOutcome, empty_topic, run_guarded, unstorable_row, with_outcome
 from engine.protocols import Ask, Partition, Parts, Validator
 from engine.topic import Call, Seed, Topic, Verdict
 
@@ -43,9 +43,9 @@ class _Making:
     """A partition between its first seed and its commit. `seen` are the requests that `counts` holds already."""
 
     partition: Partition
-    condemned: Mapping[str, Ending]
+    condemned: Mapping[str, SeedOutcome]
     journal: Journal
-    desk: Desk
+    desk: ReplyService
     topics: list[Topic] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
     seen: set[str] = field(default_factory=set)
@@ -57,7 +57,7 @@ class Flow:
     `marks` has it note in the journal when each seed begins and ends: whoever supervises it reads there what killed it.
     """
 
-    def __init__(self, parts: Parts, runtime: RuntimeSettings, purse: Purse, owner: str, *, marks: bool) -> None:
+    def __init__(self, parts: Parts, runtime: RuntimeSettings, purse: BudgetClient, owner: str, *, marks: bool) -> None:
         self._parts, self._purse, self._owner, self._marks = parts, purse, owner, marks
         self._timeout = runtime.seed_timeout_s
         self._validators = sorted(parts.validators, key=lambda validator: validator.cost)
@@ -67,7 +67,7 @@ class Flow:
         self._in_flight = 0
         self._stop: FoilError | None = None
 
-    async def make(self, partition: Partition, condemned: Mapping[str, Ending]) -> None:
+    async def make(self, partition: Partition, condemned: Mapping[str, SeedOutcome]) -> None:
         """Makes the topics of a partition and holds them for `commit`. `condemned` seeds fail without being tried.
 
         Raises DrainedError if the flow was told to stop first, and whatever ends a run (engine.errors.STOPPING).
@@ -113,9 +113,11 @@ class Flow:
             if close := getattr(model, "close", None):
                 await close()
 
-    def _begin(self, partition: Partition, condemned: Mapping[str, Ending]) -> _Making:
+    def _begin(self, partition: Partition, condemned: Mapping[str, SeedOutcome]) -> _Making:
         journal = Journal(Path(self._parts.out) / "journal", partition.index, f"{os.getpid()}-{secrets.token_hex(6)}")
-        making = _Making(partition, condemned, journal, Desk(journal, self._purse, self._owner, self._parts.paid))
+        making = _Making(
+            partition, condemned, journal, ReplyService(journal, self._purse, self._owner, self._parts.paid)
+        )
         self._makings[partition.index] = making
         return making
 
@@ -148,16 +150,16 @@ class Flow:
 
     async def _topics(self, seed: Seed, making: _Making) -> list[Topic]:
         """What becomes of one seed: the recipe's topics, each validated, or one row that says why there is none."""
-        nothing = blank(self._parts.recipe.name, seed)
+        nothing = empty_topic(self._parts.recipe.name, seed)
         if seed.id in making.condemned:
-            return [marked(nothing, (), (), making.condemned[seed.id])]
+            return [with_outcome(nothing, (), (), making.condemned[seed.id])]
         if verdict := making.partition.screened.get(seed.id):
-            return [marked(nothing, (verdict,), ())]
+            return [with_outcome(nothing, (verdict,), ())]
         clock = SeedClock(self._timeout)
         ask = self._asker(making, seed.id, clock)
-        made = await guarded(self._made(seed, ask), f"recipe {self._parts.recipe.name}", clock)
-        if isinstance(made, Ending):
-            return [marked(nothing, (), ask.calls, made)]
+        made = await run_guarded(self._made(seed, ask), f"recipe {self._parts.recipe.name}", clock)
+        if isinstance(made, SeedOutcome):
+            return [with_outcome(nothing, (), ask.calls, made)]
         return [await self._validated(topic, ask.calls, self._asker(making, seed.id, clock), clock) for topic in made]
 
     async def _made(self, seed: Seed, ask: Ask) -> Sequence[Topic]:
@@ -168,23 +170,23 @@ class Flow:
             raise ValueError(f"a topic of seed {seed.id!r} names another seed; mend the recipe")
         return topics
 
-    async def _validated(self, topic: Topic, calls: Sequence[Call], ask: Asker, clock: SeedClock) -> Topic:
+    async def _validated(self, topic: Topic, calls: Sequence[Call], ask: SeedAsk, clock: SeedClock) -> Topic:
         """The topic after every validator has spoken; those that ask a model are spared a topic already rejected."""
         verdicts: list[Verdict] = []
         failure = None
         for validator in self._validators:
             if validator.cost >= _ASKS_A_MODEL and any(verdict.outcome == "reject" for verdict in verdicts):
                 continue
-            said = await guarded(_judged(validator, topic, ask, verdicts), f"validator {validator.name}", clock)
-            if isinstance(said, Ending):
+            said = await run_guarded(_judged(validator, topic, ask, verdicts), f"validator {validator.name}", clock)
+            if isinstance(said, SeedOutcome):
                 failure = said
                 break
             topic = said
-        return marked(topic, verdicts, [*calls, *ask.calls], failure)
+        return with_outcome(topic, verdicts, [*calls, *ask.calls], failure)
 
-    def _asker(self, making: _Making, seed_id: str, clock: SeedClock) -> Asker:
+    def _asker(self, making: _Making, seed_id: str, clock: SeedClock) -> SeedAsk:
         parts, repairs = self._parts, self._parts.repair_attempts
-        return Asker(making.desk, parts.models, parts.parse, repair_attempts=repairs, seed_id=seed_id, clock=clock)
+        return SeedAsk(making.desk, parts.models, parts.parse, repair_attempts=repairs, seed_id=seed_id, clock=clock)
 
 
 async def _judged(validator: Validator, topic: Topic, ask: Ask, verdicts: list[Verdict]) -> Topic:
@@ -201,7 +203,7 @@ def commit_topics(parts: Parts, index: int, topics: Sequence[Topic]) -> Counts:
             parts.store.commit(index, topics, facts_of(parts))
         except UnstorableTopicError as error:
             at = max(i for i, topic in enumerate(topics) if topic.id == error.topic_id)
-            topics[at] = unstorable(topics[at], error, at)
+            topics[at] = unstorable_row(topics[at], error, at)
         except CommitLostError:
             return counts_of(parts.store.committed()[index])
         else:

@@ -24,13 +24,14 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import STOPPING, FoilError, RefusedRequestError, Rejected
-from engine.flow.ask import Asker, Desk, schema_of
-from engine.flow.budget import Purse
+from engine.flow.ask import ReplyService, SeedAsk, schema_of
+from engine.flow.budget import BudgetClient
 from engine.flow.journal import Journal
 from engine.flow.limits import Limits
 from engine.ids import fraction_of
 from engine.protocols import Answer, Ask, Model, Parts, Prompt
-from engine.topic import Reply, Request, Seed
+from engine.requests import Reply, Request
+from engine.topic import Seed
 
 _CHARACTERS_PER_TOKEN = 4.0
 _ASKS_A_MODEL = 2
@@ -52,7 +53,7 @@ class PlannedCall:
 
 
 @dataclass(slots=True)
-class Look:
+class PlanSample:
     """What the sample showed: the seeds looked at, their calls, and the tasks that nothing could answer."""
 
     looked_at: int
@@ -74,7 +75,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class StageCost:
     """All calls of one task to one role. `answered` is the share of them that is paid already.
 
     `repaid` are the calls that an edit of the template would pay again: its own, and with those asked after them.
@@ -92,7 +93,7 @@ class Stage:
     repaid: tuple[float, float]
 
 
-def look(reader: Iterable[Seed], limits: Limits, count: int) -> tuple[int, list[tuple[int, Seed]]]:
+def sample_seeds(reader: Iterable[Seed], limits: Limits, count: int) -> tuple[int, list[tuple[int, Seed]]]:
     """The number of seeds, and `count` of them with their positions, drawn by the hash of their ids."""
     total = 0
 
@@ -105,11 +106,17 @@ def look(reader: Iterable[Seed], limits: Limits, count: int) -> tuple[int, list[
     return total, sorted(((at, seed) for _, at, seed in chosen), key=lambda one: one[0])
 
 
-async def look_ahead(
-    parts: Parts, seeds: Sequence[tuple[int, Seed]], limits: Limits, stand_in: Model, *, sample: int, purse: Purse
-) -> Look:
+async def trace_calls(
+    parts: Parts,
+    seeds: Sequence[tuple[int, Seed]],
+    limits: Limits,
+    stand_in: Model,
+    *,
+    sample: int,
+    purse: BudgetClient,
+) -> PlanSample:
     """Runs the recipe and the judges on the seeds; the first `sample` of them really ask, and pay."""
-    seen = Look(len(seeds))
+    seen = PlanSample(len(seeds))
     for number, (position, seed) in enumerate(seeds):
         index = position // limits.partition_seeds
         journal = Journal(Path(parts.out) / "journal", index, f"plan-{os.getpid()}-{secrets.token_hex(6)}")
@@ -136,11 +143,11 @@ async def _through(parts: Parts, seed: Seed, ask: Ask) -> None:
                 await validator(topic, ask)
 
 
-class _Sampled(Asker):
+class _Sampled(SeedAsk):
     """An `ask` that really asks; what it journals, the run will find."""
 
-    def __init__(self, parts: Parts, journal: Journal, purse: Purse, seed: Seed) -> None:
-        desk = Desk(journal, purse, "plan", parts.paid)
+    def __init__(self, parts: Parts, journal: Journal, purse: BudgetClient, seed: Seed) -> None:
+        desk = ReplyService(journal, purse, "plan", parts.paid)
         super().__init__(desk, parts.models, parts.parse, repair_attempts=parts.repair_attempts, seed_id=seed.id)
         self._parts, self._journal, self._seed = parts, journal, seed
         self._role_of: dict[str, str] = {}
@@ -222,7 +229,7 @@ def _guessed(seed: Seed, role: str, prompt: Prompt, *, model: Model, reply: Repl
     return PlannedCall(seed.id, role, prompt.task, prompt.template, False, asked, written, _most(model))
 
 
-def stages(seen: Look, seeds: int, models: Mapping[str, Model]) -> list[Stage]:
+def stages(seen: PlanSample, seeds: int, models: Mapping[str, Model]) -> list[StageCost]:
     """What the whole job will ask, stage by stage in the order of the first call."""
     by_stage: dict[tuple[str, str], list[PlannedCall]] = {}
     for call in seen.calls:
@@ -230,7 +237,7 @@ def stages(seen: Look, seeds: int, models: Mapping[str, Model]) -> list[Stage]:
     return [_stage(calls, seen, seeds, models[role]) for (role, _), calls in by_stage.items()]
 
 
-def _stage(calls: Sequence[PlannedCall], seen: Look, seeds: int, model: Model) -> Stage:
+def _stage(calls: Sequence[PlannedCall], seen: PlanSample, seeds: int, model: Model) -> StageCost:
     first, scale = calls[0], seeds / seen.looked_at
     a_seed = Counter(call.seed_id for call in calls)
     counts = _range([float(a_seed[one]) for one in _seeds_of(seen)], seen.looked_at, seeds)
@@ -245,7 +252,7 @@ def _stage(calls: Sequence[PlannedCall], seen: Look, seeds: int, model: Model) -
         price(p, c) * n if price else 0.0 for n, p, c in zip(counts.plain(), prompt.plain(), most.plain(), strict=True)
     ]
     own = len(known) * scale
-    return Stage(
+    return StageCost(
         role=first.role,
         task=first.task,
         template=first.template,
@@ -271,7 +278,7 @@ def _known_after(stage: PlannedCall, calls: Sequence[PlannedCall]) -> int:
     return count
 
 
-def _seeds_of(seen: Look) -> list[str]:
+def _seeds_of(seen: PlanSample) -> list[str]:
     return list(dict.fromkeys(call.seed_id for call in seen.calls))
 
 

@@ -41,7 +41,7 @@ _REASONS: dict[type[BaseException], str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class SeedOutcome:
     """How a topic ended: its status, the reason code, and what a reader needs to understand it."""
 
     status: Status
@@ -91,7 +91,7 @@ class SeedClock:
                     timeout.reschedule(loop.time() + self._left)
 
 
-async def guarded(work: Awaitable[T], who: str, clock: SeedClock) -> T | Ending:
+async def run_guarded(work: Awaitable[T], who: str, clock: SeedClock) -> T | SeedOutcome:
     """The result of the work, or how it failed. `who` is `recipe NAME` or `validator NAME`.
 
     The one place where every exception is caught; what ends the whole run (engine.errors.STOPPING) passes.
@@ -103,25 +103,25 @@ async def guarded(work: Awaitable[T], who: str, clock: SeedClock) -> T | Ending:
     except STOPPING:
         raise
     except Rejected as decision:
-        return Ending("rejected", decision.reason, decision.detail)
+        return SeedOutcome("rejected", decision.reason, decision.detail)
     except asyncio.CancelledError as error:
         if (task := asyncio.current_task()) is None or task.cancelling():
             raise
         return _failure(error, who)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever one seed raises must not reach another
         if timeout is not None and timeout.expired():
-            return Ending("failed", "timeout", f"{who}: the seed took longer than `runtime.seed_timeout_s`")
+            return SeedOutcome("failed", "timeout", f"{who}: the seed took longer than `runtime.seed_timeout_s`")
         return _failure(error, who)
 
 
-def _failure(error: BaseException, who: str) -> Ending:
+def _failure(error: BaseException, who: str) -> SeedOutcome:
     kind = who.partition(" ")[0]
     reason = next((code for cause, code in _REASONS.items() if isinstance(error, cause)), f"{kind}_error")
     text = _ADDRESS.sub("", f"{who}: {type(error).__name__}: {error}")
-    return Ending("failed", reason, text[:_DETAIL_CHARACTERS])
+    return SeedOutcome("failed", reason, text[:_DETAIL_CHARACTERS])
 
 
-def blank(recipe: str, seed: Seed) -> Topic:
+def empty_topic(recipe: str, seed: Seed) -> Topic:
     """The topic of a seed before anything was made of it."""
     return Topic(
         id=topic_id(recipe, seed),
@@ -134,10 +134,14 @@ def blank(recipe: str, seed: Seed) -> Topic:
     )
 
 
-def marked(topic: Topic, verdicts: Sequence[Verdict], calls: Sequence[Call], failure: Ending | None = None) -> Topic:
+def with_outcome(
+    topic: Topic, verdicts: Sequence[Verdict], calls: Sequence[Call], failure: SeedOutcome | None = None
+) -> Topic:
     """The topic with its verdicts, calls and status: failed if something failed, else rejected if a verdict rejects."""
     rejecting = next((verdict for verdict in verdicts if verdict.outcome == "reject"), None)
-    ending = failure or (Ending("rejected", rejecting.reason, rejecting.evidence) if rejecting else Ending("accepted"))
+    ending = failure or (
+        SeedOutcome("rejected", rejecting.reason, rejecting.evidence) if rejecting else SeedOutcome("accepted")
+    )
     return replace(
         topic,
         verdicts=tuple(verdicts),
@@ -148,7 +152,7 @@ def marked(topic: Topic, verdicts: Sequence[Verdict], calls: Sequence[Call], fai
     )
 
 
-def unstorable(topic: Topic, error: UnstorableTopicError, position: int) -> Topic:
+def unstorable_row(topic: Topic, error: UnstorableTopicError, position: int) -> Topic:
     """The row in place of a topic that no shard can hold, under an id of its own. Its calls stay, made storable.
 
     Raises the error again if the topic is such a row already.

@@ -34,8 +34,8 @@ from tenacity import (
 from engine.errors import RETRYABLE, ModelOutageError, TransientModelError
 from engine.ids import canonical_json
 from engine.models.endpoints import HostedSettings
-from engine.models.hosted import Line, body_of
-from engine.topic import Reply, Request
+from engine.models.hosted import EndpointClient, body_of
+from engine.requests import Reply, Request
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class Batched:
         self.name, self.params, self.price = settings.model, settings.params.plain(), settings.price.of
         self.patience = settings.patience.model_copy(update={"deadline_s": float("inf")})
         self._settings, self._folder = settings.batch, folder
-        self._line = Line(settings.places()[0], settings)
+        self._line = EndpointClient(settings.places()[0], settings)
         self._waiting: dict[str, tuple[Request, asyncio.Future[Reply]]] = {}
         self._unsent: dict[str, bytes] = {}
         self._unsent_bytes = 0

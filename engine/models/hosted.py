@@ -1,6 +1,6 @@
 """Any OpenAI-compatible endpoint, or several that serve one model.
 
-    Request -> Pool.seat (engine.models.pacing) -> POST /chat/completions -> Reply, or an error of engine.errors
+    Request -> EndpointPool.seat (engine.models.pacing) -> POST /chat/completions -> Reply, or an error of engine.errors
 
     429                                   RateLimitedError, with the pause that it asks for
     408, 409, 5xx, timeout, reset,        TransientModelError; `unsure` where the provider may have done the work
@@ -38,9 +38,9 @@ from engine.errors import (
 )
 from engine.ids import canonical_json
 from engine.models.endpoints import EndpointSettings, HostedSettings
-from engine.models.pacing import Endpoint, FewAreStuckError, Pool, Seat
+from engine.models.pacing import Endpoint, EndpointPool, FewAreStuckError, RequestSlot
 from engine.models.params import secret_at
-from engine.topic import Reply, Request
+from engine.requests import Reply, Request
 
 LOG = logging.getLogger(__name__)
 _BROKEN = (openai.APIError, httpx2.HTTPError, aiohttp.ClientError, OSError, ValueError, TimeoutError)
@@ -64,11 +64,11 @@ class Hosted:
         self.name, self.params, self.patience = settings.model, settings.params.plain(), settings.patience
         self.price: Callable[..., float] = settings.price.of
         self._settings = settings
-        self._lines = {place.url: Line(place, settings) for place in settings.places()}
+        self._lines = {place.url: EndpointClient(place, settings) for place in settings.places()}
         rates = [share * rate if rate else None for rate in (settings.rpm, settings.tpm)]
         most, failures = settings.max_concurrency, settings.patience.attempts - 1
         endpoints = [Endpoint(p.url, p.weight, most, *rates, failures=failures) for p in settings.places()]
-        self.pool = Pool(endpoints, settings.patience.outage_s)
+        self.pool = EndpointPool(endpoints, settings.patience.outage_s)
         self._failed_at: dict[str, str] = {}
 
     async def complete(self, request: Request) -> Reply:
@@ -104,7 +104,7 @@ class Hosted:
         for line in self._lines.values():
             await line.close()
 
-    async def _sent(self, seat: Seat, request: Request) -> Reply:
+    async def _sent(self, seat: RequestSlot, request: Request) -> Reply:
         line, loop = self._lines[seat.endpoint.name], asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self.patience.timeout_s):
@@ -132,7 +132,7 @@ class Hosted:
         return reply
 
 
-class Line:
+class EndpointClient:
     """The wire to one endpoint: bodies out, replies and typed errors in. `structured` is how it takes a schema."""
 
     def __init__(self, place: EndpointSettings, settings: HostedSettings) -> None:

@@ -27,8 +27,8 @@ from pydantic import Field
 
 from engine.errors import ModelError, ModelOutageError, RefusedRequestError, TransientModelError, UsageError
 from engine.models.params import Params
+from engine.requests import Reply, Request
 from engine.settings import Settings
-from engine.topic import Reply, Request
 
 LOG = logging.getLogger(__name__)
 _STOP_S = 15.0

@@ -1,6 +1,6 @@
 """Which endpoint takes a request, and when: the one queue before the wire.
 
-    request -> Pool.seat -> the endpoint of its seed, or the least loaded -> a Seat -> send -> Seat.leave(outcome)
+    request -> EndpointPool.seat -> the endpoint of its seed, or the least loaded -> a RequestSlot -> leave(outcome)
                   waits while every endpoint is full, paced, paused or broken
 
 An endpoint takes a request if it has room (engine.models.concurrency), if its requests and tokens a minute allow it
@@ -179,10 +179,10 @@ def _number(text: str) -> float:
 
 
 @dataclass(slots=True)
-class Seat:
+class RequestSlot:
     """The place of one request at an endpoint. `leave` must be called once."""
 
-    pool: Pool
+    pool: EndpointPool
     endpoint: Endpoint
     tokens: int
     probe: bool
@@ -195,13 +195,13 @@ class Seat:
 
 @dataclass(slots=True)
 class _Waiter:
-    seat: asyncio.Future[Seat]
+    seat: asyncio.Future[RequestSlot]
     tokens: int
     affinity: str
     avoid: str
 
 
-class Pool:
+class EndpointPool:
     """The endpoints of one model and the queue before them."""
 
     def __init__(self, endpoints: Sequence[Endpoint], outage_s: float) -> None:
@@ -209,7 +209,7 @@ class Pool:
         self._queue: deque[_Waiter] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
-    async def seat(self, tokens: int, affinity: str = "", avoid: str = "") -> Seat:
+    async def seat(self, tokens: int, affinity: str = "", avoid: str = "") -> RequestSlot:
         """Waits for a place for a request of about so many tokens. `avoid` is the endpoint that has just failed it."""
         waiter = _Waiter(asyncio.get_running_loop().create_future(), tokens, affinity, avoid)
         self._queue.append(waiter)
@@ -221,8 +221,8 @@ class Pool:
                 waiter.seat.result().leave(None)
             raise
 
-    def left(self, seat: Seat, outcome: Outcome | None, tokens: int | None, pause_s: float | None) -> None:
-        """The end of a request; see Seat.leave."""
+    def left(self, seat: RequestSlot, outcome: Outcome | None, tokens: int | None, pause_s: float | None) -> None:
+        """The end of a request; see RequestSlot.leave."""
         endpoint, now = seat.endpoint, self._now()
         if outcome is None:
             endpoint.breaker.abandoned(probe=seat.probe)
@@ -249,11 +249,11 @@ class Pool:
             self._queue.popleft()
             waiter.seat.set_result(self._seated(endpoint, waiter.tokens, now))
 
-    def _seated(self, endpoint: Endpoint, tokens: int, now: float) -> Seat:
+    def _seated(self, endpoint: Endpoint, tokens: int, now: float) -> RequestSlot:
         endpoint.in_flight += 1
         endpoint.requests.take(1)
         endpoint.tokens.take(tokens)
-        return Seat(self, endpoint, tokens, endpoint.breaker.probe(), now)
+        return RequestSlot(self, endpoint, tokens, endpoint.breaker.probe(), now)
 
     def _choose(self, waiter: _Waiter, now: float) -> Endpoint | None:
         ready = [one for one in self.endpoints if one.ready_at(waiter.tokens, now) <= now]

@@ -21,8 +21,8 @@ from tenacity.wait import wait_random_exponential
 
 from engine.errors import RETRYABLE, ModelError, RateLimitedError, TransientModelError
 from engine.protocols import Model
+from engine.requests import Reply, Request
 from engine.settings import Settings
-from engine.topic import Reply, Request
 
 _BACKOFF = wait_random_exponential(multiplier=0.5, max=30)
 LONGEST_PAUSE_S = 120.0

@@ -35,7 +35,7 @@ from engine.models.local_vllm import (
     need_vllm,
 )
 from engine.models.retry import Patience
-from engine.topic import Reply, Request
+from engine.requests import Reply, Request
 
 LOG = logging.getLogger(__name__)
 _LOOK_S = 0.25

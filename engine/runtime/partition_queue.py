@@ -25,7 +25,7 @@ from engine.topic import Seed, Verdict
 T = TypeVar("T")
 
 
-def cut(reader: SeedReader, screens: Sequence[Screen], limits: Limits) -> Iterator[Partition]:
+def split_into_partitions(reader: SeedReader, screens: Sequence[Screen], limits: Limits) -> Iterator[Partition]:
     """The partitions of a corpus. Raises UsageError for two seeds of one id in a partition, and as the reader does."""
     seeds = islice(reader, limits.seeds)
     for index in count():
@@ -43,7 +43,7 @@ def cut(reader: SeedReader, screens: Sequence[Screen], limits: Limits) -> Iterat
         yield Partition(index, tuple(batch.values()), screened)
 
 
-class Course:
+class PartitionQueue:
     """Hands out the partitions that are not committed yet, until there is a reason to stop.
 
     `standing` tells of each committed partition its accepted topics and its seeds. `error` is what stopped the course,

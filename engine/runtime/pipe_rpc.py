@@ -24,7 +24,7 @@ from engine.errors import FoilError
 from engine.runtime.supervisor import WorkerDiedError
 
 
-class Wire:
+class PipeRpc:
     """One end. `target` answers the other side's calls once it is there; `on_lost` is told when the other side is gone.
 
     Must be made within a running event loop.

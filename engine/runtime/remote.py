@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from engine.flow.budget import Sum
+from engine.flow.budget import Spend
 from engine.flow.progress import Counts
-from engine.flow.seed_outcome import Ending
+from engine.flow.seed_outcome import SeedOutcome
 from engine.protocols import Partition
 from engine.topic import Seed
 
@@ -21,7 +21,7 @@ class RemoteWorker:
     def __init__(self, call: Call, end: Callable[[], Awaitable[None]]) -> None:
         self._call, self._end = call, end
 
-    async def make(self, partition: Partition, condemned: Mapping[str, Ending]) -> None:
+    async def make(self, partition: Partition, condemned: Mapping[str, SeedOutcome]) -> None:
         await self._call("make", partition, condemned)
 
     async def commit(self, index: int) -> Counts:
@@ -42,24 +42,24 @@ class RemoteWorker:
         await self._end()
 
 
-class RemotePurse:
-    """An engine.flow.budget.Purse: `call` reaches the run's Budget."""
+class RemoteBudget:
+    """An engine.flow.budget.BudgetClient: `call` reaches the run's Budget."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
 
-    async def reserve(self, owner: str, tokens: int, usd: float = 0.0) -> Sum:
+    async def reserve(self, owner: str, tokens: int, usd: float = 0.0) -> Spend:
         reserving = asyncio.ensure_future(self._call("reserve", owner, tokens, usd))
         try:
-            held: Sum = await asyncio.shield(reserving)
+            held: Spend = await asyncio.shield(reserving)
         except asyncio.CancelledError:  # what comes too late is given back
             reserving.add_done_callback(lambda done: self._give_back(owner, done))
             raise
         return held
 
-    def _give_back(self, owner: str, done: asyncio.Future[Sum]) -> None:
+    def _give_back(self, owner: str, done: asyncio.Future[Spend]) -> None:
         if not done.cancelled() and not done.exception():
-            self._giving = asyncio.ensure_future(self._call("settle", owner, done.result(), Sum()))
+            self._giving = asyncio.ensure_future(self._call("settle", owner, done.result(), Spend()))
 
-    async def settle(self, owner: str, held: Sum, spent: Sum) -> None:
+    async def settle(self, owner: str, held: Spend, spent: Spend) -> None:
         await self._call("settle", owner, held, spent)

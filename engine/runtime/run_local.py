@@ -19,15 +19,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from multiprocessing.connection import Connection
 
-from engine.flow.budget import Budget, Purse
+from engine.flow.budget import Budget, BudgetClient
 from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
 from engine.flow.partition_flow import Flow
 from engine.flow.progress import Summary
 from engine.protocols import Parts, Screen, SeedReader
-from engine.runtime.pipe_rpc import Wire
-from engine.runtime.remote import RemotePurse, RemoteWorker
-from engine.runtime.session import OnProgress, Work, conduct
-from engine.runtime.watchdog import calm_collector, limit_memory, watch_over
+from engine.runtime.pipe_rpc import PipeRpc
+from engine.runtime.remote import RemoteBudget, RemoteWorker
+from engine.runtime.session import OnProgress, Work, run_session
+from engine.runtime.watchdog import exit_on_hang, limit_memory, relaxed_gc
 
 LOG = logging.getLogger(__name__)
 _SPAWN = multiprocessing.get_context("spawn")
@@ -50,7 +50,7 @@ def run(  # noqa: PLR0917 - the parts of a run, in the order of the flow
             return await _child(build_parts, limits, runtime, budget)
         return Flow(parts, runtime, budget, "this process", marks=False)
 
-    return conduct(Work(reader, screens, parts, limits, runtime), on_progress, hire)
+    return run_session(Work(reader, screens, parts, limits, runtime), on_progress, hire)
 
 
 async def _child(build_parts: BuildParts, limits: Limits, runtime: RuntimeSettings, budget: Budget) -> RemoteWorker:
@@ -69,7 +69,7 @@ async def _child(build_parts: BuildParts, limits: Limits, runtime: RuntimeSettin
         if not ending.is_set():
             LOG.warning("%s (pid %s) ended with exit code %s", owner, process.pid, process.exitcode)
 
-    wire = Wire(ours, purse, on_lost=report)
+    wire = PipeRpc(ours, purse, on_lost=report)
 
     async def end() -> None:
         ending.set()
@@ -91,7 +91,7 @@ def _live(pipe: Connection, build_parts: BuildParts, limits: Limits, runtime: Ru
     """The life of a child. Signals are its parent's business; when the parent is gone, so is the child."""
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, signal.SIG_IGN)
-    with calm_collector():
+    with relaxed_gc():
         asyncio.run(_serve(pipe, build_parts, limits, runtime, owner))
 
 
@@ -99,12 +99,12 @@ async def _serve(
     pipe: Connection, build_parts: BuildParts, limits: Limits, runtime: RuntimeSettings, owner: str
 ) -> None:
     async def build() -> Flow:
-        purse: Purse = Budget(BudgetSettings()) if limits.budget == BudgetSettings() else RemotePurse(wire.call)
+        purse: BudgetClient = Budget(BudgetSettings()) if limits.budget == BudgetSettings() else RemoteBudget(wire.call)
         flow = Flow(build_parts(), runtime, purse, owner, marks=True)
         limit_memory(runtime.worker_memory_mb)
         return flow
 
     building = asyncio.create_task(build())
-    wire = Wire(pipe, building, on_lost=partial(os._exit, 0))
+    wire = PipeRpc(pipe, building, on_lost=partial(os._exit, 0))
     await asyncio.wait([building])
-    await watch_over(runtime.seed_timeout_s)
+    await exit_on_hang(runtime.seed_timeout_s)

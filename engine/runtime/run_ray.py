@@ -19,15 +19,15 @@ import ray
 from ray.exceptions import ObjectLostError, RayActorError, RayTaskError, WorkerCrashedError
 
 from engine.errors import FoilError
-from engine.flow.budget import Budget, Purse
+from engine.flow.budget import Budget, BudgetClient
 from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
 from engine.flow.partition_flow import Flow
 from engine.flow.progress import Summary
 from engine.protocols import Parts, Screen, SeedReader
-from engine.runtime.remote import RemotePurse, RemoteWorker
-from engine.runtime.session import OnProgress, Work, conduct
+from engine.runtime.remote import RemoteBudget, RemoteWorker
+from engine.runtime.session import OnProgress, Work, run_session
 from engine.runtime.supervisor import WorkerDiedError
-from engine.runtime.watchdog import limit_memory, watch_over
+from engine.runtime.watchdog import exit_on_hang, limit_memory
 
 BuildParts = Callable[[], Parts]
 _CALLS_AT_ONCE = 10_000
@@ -43,31 +43,31 @@ def run(  # noqa: PLR0917 - the parts of a run, in the order of the flow
 ) -> Summary:
     """Runs or resumes a job; see engine.runtime.session. Joins the Ray that this process is in, or starts one."""
     with _cluster(runtime):
-        pool = _Pool(build_parts, limits, runtime)
-        return conduct(Work(reader, screens, build_parts(), limits, runtime), on_progress, pool.hire)
+        pool = _ActorPool(build_parts, limits, runtime)
+        return run_session(Work(reader, screens, build_parts(), limits, runtime), on_progress, pool.hire)
 
 
-class _Host:
+class _FlowActor:
     """What an actor is: a Flow, opened by its first call, so that what building it raises reaches the caller."""
 
     async def open(self, build_parts: BuildParts, runtime: RuntimeSettings, bank: Any, owner: str) -> None:
-        purse: Purse = RemotePurse(partial(_called, bank)) if bank else Budget(BudgetSettings())
+        purse: BudgetClient = RemoteBudget(partial(_called, bank)) if bank else Budget(BudgetSettings())
         self._flow = Flow(build_parts(), runtime, purse, owner, marks=True)
         limit_memory(runtime.worker_memory_mb)
-        self._watch = asyncio.create_task(watch_over(runtime.seed_timeout_s))
+        self._watch = asyncio.create_task(exit_on_hang(runtime.seed_timeout_s))
 
     async def call(self, method: str, *args: Any) -> Any:
         return await getattr(self._flow, method)(*args)
 
 
-class _Bank(Budget):
+class _BudgetActor(Budget):
     """The run's purse as an actor, where the run has a budget."""
 
     async def call(self, method: str, *args: Any) -> Any:
         return await getattr(self, method)(*args)
 
 
-class _Pool:
+class _ActorPool:
     """Starts actors. `bank` is made at the first, when it is known what earlier sessions spent."""
 
     def __init__(self, build_parts: BuildParts, limits: Limits, runtime: RuntimeSettings) -> None:
@@ -77,10 +77,10 @@ class _Pool:
     async def hire(self, budget: Budget, *, apart: bool) -> RemoteWorker:
         """An actor whose parts are built; one that tries suspects `apart` claims no CPU, since none may be free."""
         if self._bank is None and self._limits.budget != BudgetSettings():
-            self._bank = _actor(_Bank, cpus=0).remote(self._limits.budget, budget.spent)
+            self._bank = _actor(_BudgetActor, cpus=0).remote(self._limits.budget, budget.spent)
         owner = f"actor {secrets.token_hex(4)}"
         gpus = 0.0 if apart else self._runtime.worker_gpus
-        host = _actor(_Host, cpus=0 if apart else 1, gpus=gpus).remote()
+        host = _actor(_FlowActor, cpus=0 if apart else 1, gpus=gpus).remote()
 
         async def end() -> None:
             ray.kill(host, no_restart=True)

@@ -22,20 +22,20 @@ from typing import Protocol
 
 from engine.crash_points import crash_point
 from engine.errors import FoilError, RunFailedError
-from engine.flow.budget import Budget, Sum
+from engine.flow.budget import Budget, Spend
 from engine.flow.journal import paid_replies, possibly_paid_twice
 from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
 from engine.flow.progress import Counts, Progress, SessionFile, Summary, check_conservation, counts_of, total
 from engine.protocols import Parts, Screen, SeedReader
-from engine.runtime.partition_queue import Course, cut
+from engine.runtime.partition_queue import PartitionQueue, split_into_partitions
 from engine.runtime.supervisor import Supervisor, Worker
-from engine.runtime.watchdog import calm_collector
+from engine.runtime.watchdog import relaxed_gc
 
 OnProgress = Callable[[Progress], None]
 _TICK_S = 0.5
 
 
-class HireFor(Protocol):
+class StartWorkerWithin(Protocol):
     """A Hire (engine.runtime.supervisor) that is told the run's budget."""
 
     def __call__(self, budget: Budget, *, apart: bool) -> Awaitable[Worker]: ...
@@ -60,14 +60,14 @@ class Work:
     runtime: RuntimeSettings
 
 
-def conduct(work: Work, on_progress: OnProgress, hire: HireFor) -> Summary:
+def run_session(work: Work, on_progress: OnProgress, hire: StartWorkerWithin) -> Summary:
     """Runs a job to its end, or as far as it gets.
 
     A FoilError that stops it is told in the summary; anything else is raised, after complete partitions are committed.
     In the main thread, the first SIGINT or SIGTERM drains the run and the second raises SystemExit at once.
     """
     try:
-        with calm_collector():
+        with relaxed_gc():
             return asyncio.run(_Session(work, on_progress).run(hire))
     except KeyboardInterrupt as second:
         raise SystemExit(128 + (second.args[0] if second.args else signal.SIGINT)) from None
@@ -81,10 +81,12 @@ class _Session:
         committed = {index: counts_of(entry) for index, entry in work.parts.store.committed().items()}
         standing = {index: (c.topics["accepted"], c.seeds.total()) for index, c in committed.items()}
         self._earlier = total(committed.values())
-        self._course = Course(cut(work.reader, work.screens, work.limits), standing, work.limits)
+        self._course = PartitionQueue(
+            split_into_partitions(work.reader, work.screens, work.limits), standing, work.limits
+        )
         self._plan = work.parts.store.plan()
 
-    async def run(self, hire: HireFor) -> Summary:
+    async def run(self, hire: StartWorkerWithin) -> Summary:
         work = self._work
         if self._complete():
             return self._summary(workers_lost=0)
@@ -119,9 +121,9 @@ class _Session:
     def _counts(self) -> Counts:
         return total([self._earlier, self._course.counts])
 
-    def _spent(self) -> Sum:
+    def _spent(self) -> Spend:
         if self._work.limits.budget == BudgetSettings():
-            return Sum()
+            return Spend()
         return spent_before(self._work.parts)
 
     async def _tick(self, supervisor: Supervisor, file: SessionFile) -> None:
@@ -157,18 +159,18 @@ class _Session:
         )
 
 
-def spent_before(parts: Parts) -> Sum:
+def spent_before(parts: Parts) -> Spend:
     """What earlier sessions paid: for committed rows, and for replies whose partition is not committed yet."""
     committed = parts.store.committed()
     counts = total(map(counts_of, committed.values()))
-    spent = Sum(counts.calls, counts.prompt_tokens + counts.completion_tokens, counts.cost_usd)
+    spent = Spend(counts.calls, counts.prompt_tokens + counts.completion_tokens, counts.cost_usd)
     for reply in paid_replies(Path(parts.out) / "journal", committed.keys()):
-        spent += Sum(1, reply.prompt_tokens + reply.completion_tokens, reply.cost_usd)
+        spent += Spend(1, reply.prompt_tokens + reply.completion_tokens, reply.cost_usd)
     return spent
 
 
 @contextmanager
-def _signals(course: Course) -> Iterator[None]:
+def _signals(course: PartitionQueue) -> Iterator[None]:
     """The first SIGINT or SIGTERM stops the course, the second interrupts this thread, a third is not caught."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -26,9 +26,9 @@ from engine.flow.journal import suspects
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.flow.partition_flow import DrainedError
 from engine.flow.progress import Counts, total
-from engine.flow.seed_outcome import Ending
+from engine.flow.seed_outcome import SeedOutcome
 from engine.protocols import Partition
-from engine.runtime.partition_queue import Course
+from engine.runtime.partition_queue import PartitionQueue
 from engine.topic import Seed
 
 LOG = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class WorkerDiedError(FoilError):
 class Worker(Protocol):
     """An engine.flow.partition_flow.Flow somewhere. Every call raises WorkerDiedError once it is gone."""
 
-    async def make(self, partition: Partition, condemned: Mapping[str, Ending]) -> None: ...
+    async def make(self, partition: Partition, condemned: Mapping[str, SeedOutcome]) -> None: ...
     async def commit(self, index: int) -> Counts: ...
     async def try_alone(self, index: int, seed: Seed) -> None: ...
     async def live(self) -> tuple[int, Counts]: ...
@@ -55,16 +55,16 @@ class Worker(Protocol):
     async def close(self) -> None: ...
 
 
-class Hire(Protocol):
+class StartWorker(Protocol):
     """Starts a worker whose parts are built, or raises WorkerDiedError. `apart`: it only tries suspects."""
 
     def __call__(self, *, apart: bool) -> Awaitable[Worker]: ...
 
 
-class Seat:
+class WorkerSlot:
     """The place of one worker: filled when it is first needed, and filled again when its worker dies."""
 
-    def __init__(self, hire: Hire, *, apart: bool = False) -> None:
+    def __init__(self, hire: StartWorker, *, apart: bool = False) -> None:
         self._hire, self._apart, self._filling = hire, apart, asyncio.Lock()
         self._worker: Worker | None = None
         self._said = (0, Counts())
@@ -111,16 +111,16 @@ class Supervisor:
 
     def __init__(
         self,
-        course: Course,
-        hire: Hire,
+        course: PartitionQueue,
+        hire: StartWorker,
         journal: Path,
         limits: Limits,
         runtime: RuntimeSettings,
     ) -> None:
         self._course, self._journal, self._runtime = course, journal, runtime
-        self._seats = [Seat(hire) for _ in range(max(1, runtime.workers))]
+        self._seats = [WorkerSlot(hire) for _ in range(max(1, runtime.workers))]
         self._slots = _OPEN_PARTITIONS + -(-runtime.window // limits.partition_seeds)
-        self._apart, self._trying = Seat(hire, apart=True), asyncio.Lock()
+        self._apart, self._trying = WorkerSlot(hire, apart=True), asyncio.Lock()
 
     async def run(self) -> None:
         """Returns when every partition is committed, or when the course is over and its last seeds have had their time.
@@ -168,13 +168,13 @@ class Supervisor:
             task.cancel()
         await asyncio.gather(*late, *drains, return_exceptions=True)
 
-    async def _slot(self, seat: Seat) -> None:
+    async def _slot(self, seat: WorkerSlot) -> None:
         while (partition := await self._course.next()) is not None:
             await self._through(partition, seat)
 
-    async def _through(self, partition: Partition, seat: Seat) -> None:
+    async def _through(self, partition: Partition, seat: WorkerSlot) -> None:
         """One partition to its commit, however often its worker dies on the way."""
-        condemned: dict[str, Ending] = {}
+        condemned: dict[str, SeedOutcome] = {}
         for _ in range(_DEATHS_OF_PARTITION):
             worker = await seat.worker()
             try:
@@ -192,10 +192,10 @@ class Supervisor:
             "blame; lower `runtime.window`, raise `runtime.worker_memory_mb`, or look into the worker's own messages"
         )
 
-    async def _condemned(self, partition: Partition, before: Mapping[str, Ending]) -> dict[str, Ending]:
+    async def _condemned(self, partition: Partition, before: Mapping[str, SeedOutcome]) -> dict[str, SeedOutcome]:
         """The seeds, of those in flight when the worker died, that kill a worker when they run alone."""
         suspected = set(suspects(self._journal, partition.index)) - set(before)
-        found: dict[str, Ending] = {}
+        found: dict[str, SeedOutcome] = {}
         async with self._trying:
             for seed in partition.seeds:
                 if seed.id not in suspected or self._course.over.is_set():
@@ -204,7 +204,7 @@ class Supervisor:
                     found[seed.id] = ending
         return found
 
-    async def _alone(self, index: int, seed: Seed) -> Ending | None:
+    async def _alone(self, index: int, seed: Seed) -> SeedOutcome | None:
         for _ in range(_DEATHS_ALONE):
             worker = await self._apart.worker()
             started = time.monotonic()
@@ -217,6 +217,6 @@ class Supervisor:
             else:
                 return None
         reason = "timeout" if hung else "crashed_worker"
-        return Ending(
+        return SeedOutcome(
             "failed", reason, f"its worker ended {_DEATHS_ALONE + 1} times, {_DEATHS_ALONE} with this seed alone"
         )

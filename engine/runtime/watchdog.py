@@ -21,7 +21,7 @@ _COLLECT_AFTER = (50_000, 20, 100)
 
 
 @contextmanager
-def calm_collector() -> Iterator[None]:
+def relaxed_gc() -> Iterator[None]:
     """Lets the cyclic garbage collector run more seldom, and not over what is there already.
 
     A run holds many small objects for seconds (topics of open partitions); at Python's own thresholds, looking through
@@ -37,7 +37,7 @@ def calm_collector() -> Iterator[None]:
         gc.unfreeze()
 
 
-async def watch_over(seconds: float) -> None:
+async def exit_on_hang(seconds: float) -> None:
     """Runs until cancelled; ends the process if the event loop does not come round for this long."""
     try:
         while True:

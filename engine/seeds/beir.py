@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import Field
 
 from engine.errors import SeedFormatError, UsageError
-from engine.seeds.files.rows import ENDINGS, Row, attributes_of, rows
+from engine.seeds.files.rows import ENDINGS, SourceRow, attributes_of, rows
 from engine.seeds.judged import JudgedReader, JudgedSettings, Qrels, Query, read_qrels
 from engine.topic import Passage
 
@@ -79,12 +79,12 @@ class BeirReader(JudgedReader):
         )
 
 
-def _query(row: Row) -> Query:
+def _query(row: SourceRow) -> Query:
     metadata = row.value.get("metadata")
     return Query(row.name("_id"), row.text("text"), row.path, row.line, attributes_of(metadata or {}))
 
 
-def _document(row: Row) -> Passage:
+def _document(row: SourceRow) -> Passage:
     text, title = row.value.get("text"), row.value.get("title") or ""
     if not isinstance(text, str) or not isinstance(title, str):
         raise row.bad("texts under 'text' and 'title'", {"text": text, "title": title})

@@ -50,7 +50,7 @@ class CorpusSettings(Settings):
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class SeedDraft:
     """A seed as its corpus gives it, and where it stands; `answers` are keys of candidates that answer its query."""
 
     seed: Seed
@@ -60,7 +60,7 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class NegativeCandidate:
     """What may serve other seeds as a negative: found by its `words`, taken as one of its `passages`."""
 
     key: str
@@ -100,11 +100,11 @@ class CorpusReader(ABC):
         self.skipped = 0
 
     @abstractmethod
-    def drafts(self) -> Iterator[Draft]:
+    def drafts(self) -> Iterator[SeedDraft]:
         """The seeds in the order of the files, with the negatives that the corpus itself names."""
 
     @abstractmethod
-    def candidates(self) -> Iterator[Candidate]:
+    def candidates(self) -> Iterator[NegativeCandidate]:
         """What the corpus offers as negatives, read anew."""
 
     def __iter__(self) -> Iterator[Seed]:
@@ -116,7 +116,7 @@ class CorpusReader(ABC):
                 pool = NegativePool(sample(self.candidates(), self._corpus.pool_passages))
             yield from pool.completed(batch, wanted) if pool else [draft.seed for draft in batch]
 
-    def parsed(self, records: Iterable[T | SeedFormatError], parse: Callable[[T], Draft]) -> Iterator[Draft]:
+    def parsed(self, records: Iterable[T | SeedFormatError], parse: Callable[[T], SeedDraft]) -> Iterator[SeedDraft]:
         """Each record's draft; a bad record ends the run, or is counted, as `on_error` says."""
         for record in records:
             try:
@@ -137,16 +137,16 @@ class _UniqueIds:
     def __init__(self) -> None:
         self._seen: set[str] = set()
 
-    def __call__(self, draft: Draft) -> Draft:
+    def __call__(self, draft: SeedDraft) -> SeedDraft:
         if draft.seed.id in self._seen:
             raise SeedFormatError(draft.path, draft.line, "an id that no earlier query has", draft.seed.id)
         self._seen.add(draft.seed.id)
         return draft
 
 
-def sample(candidates: Iterable[Candidate], size: int) -> list[Candidate]:
+def sample(candidates: Iterable[NegativeCandidate], size: int) -> list[NegativeCandidate]:
     """At most `size` candidates, each of the stream as likely as any other, the same in every run (Vitter 1985, R)."""
-    kept: list[Candidate] = []
+    kept: list[NegativeCandidate] = []
     rng = random.Random(0)
     for seen, candidate in enumerate(candidates):
         if seen < size:
@@ -159,7 +159,7 @@ def sample(candidates: Iterable[Candidate], size: int) -> list[Candidate]:
 class NegativePool:
     """Candidates under a BM25 index, from which seeds are given the negatives that they lack."""
 
-    def __init__(self, candidates: Iterable[Candidate]) -> None:
+    def __init__(self, candidates: Iterable[NegativeCandidate]) -> None:
         by_key = {candidate.key: candidate for candidate in candidates}
         self._index = Bm25Index([candidate.words for candidate in by_key.values()])
         self._keys = list(by_key)
@@ -170,7 +170,7 @@ class NegativePool:
             for passage in passages:
                 self._by_passage.setdefault(passage.id, []).append(position)
 
-    def completed(self, drafts: list[Draft], wanted: int) -> list[Seed]:
+    def completed(self, drafts: list[SeedDraft], wanted: int) -> list[Seed]:
         """The seeds, each with at least `wanted` negatives as far as the pool holds that many near ones."""
         lacking = [draft for draft in drafts if len(draft.seed.negatives) < wanted]
         banned = [self._banned(draft) for draft in lacking]
@@ -180,7 +180,7 @@ class NegativePool:
         }
         return [mined.get(draft.seed.id, draft.seed) for draft in drafts]
 
-    def _banned(self, draft: Draft) -> set[int]:
+    def _banned(self, draft: SeedDraft) -> set[int]:
         banned = {self._by_key[key] for key in draft.answers if key in self._by_key}
         for passage in (*draft.seed.positives, *draft.seed.negatives):
             banned.update(self._by_passage.get(passage.id, ()))

@@ -21,7 +21,7 @@ from pydantic import BeforeValidator, Field
 
 from engine.errors import SeedFormatError, UsageError
 from engine.ids import fraction_of
-from engine.seeds.corpus import Candidate, CorpusReader, CorpusSettings, Draft, make_seed
+from engine.seeds.corpus import CorpusReader, CorpusSettings, NegativeCandidate, SeedDraft, make_seed
 from engine.seeds.files.streams import Line, lines, streams
 from engine.topic import Passage
 
@@ -79,7 +79,7 @@ class JudgedReader(CorpusReader):
     def documents(self) -> Iterator[Passage]:
         """All documents, the corpus's id as `source_id`; one without text has an empty text."""
 
-    def drafts(self) -> Iterator[Draft]:
+    def drafts(self) -> Iterator[SeedDraft]:
         qrels = self.qrels()
         picks = {query: self._picks(query, grades) for query, grades in qrels.items()}
         wanted = {document for relevant, other in picks.values() for document in (*relevant, *other)}
@@ -96,10 +96,10 @@ class JudgedReader(CorpusReader):
                 "check that `qrels` belongs to the queries"
             )
 
-    def candidates(self) -> Iterator[Candidate]:
+    def candidates(self) -> Iterator[NegativeCandidate]:
         for document in type(self)(self._judged).documents():
             if document.text:
-                yield Candidate(document.source_id, f"{document.title}\n{document.text}", (document,))
+                yield NegativeCandidate(document.source_id, f"{document.title}\n{document.text}", (document,))
 
     def _picks(self, query: str, grades: Mapping[str, int]) -> tuple[list[str], list[str]]:
         relevant = [document for document, grade in grades.items() if grade >= self._judged.relevant_from]
@@ -118,14 +118,14 @@ class JudgedReader(CorpusReader):
 
     def _draft(
         self, query: Query, qrels: Qrels, picks: Mapping[str, tuple[list[str], list[str]]], texts: Mapping[str, Passage]
-    ) -> Draft:
+    ) -> SeedDraft:
         relevant, other = picks.get(query.id, ([], []))
         negatives = (replace(passage, role="seed_negative") for passage in _present(other, texts))
         seed = make_seed(
             self._judged, query.id, query.text, _present(relevant, texts), negatives, attributes=query.attributes
         )
         answers = frozenset(document for document, grade in qrels.get(query.id, {}).items() if grade > 0)
-        return Draft(seed, answers, query.path, query.line)
+        return SeedDraft(seed, answers, query.path, query.line)
 
 
 def _present(ids: Iterable[str], texts: Mapping[str, Passage]) -> Iterator[Passage]:

@@ -18,8 +18,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from engine.errors import SeedFormatError
-from engine.seeds.corpus import Candidate, CorpusReader, CorpusSettings, Draft, make_seed
-from engine.seeds.files.rows import Record, Row, rows
+from engine.seeds.corpus import CorpusReader, CorpusSettings, NegativeCandidate, SeedDraft, make_seed
+from engine.seeds.files.rows import Record, SourceRow, rows
 from engine.topic import Passage
 
 
@@ -42,46 +42,46 @@ class LeetcodeReader(CorpusReader):
         super().__init__(settings)
         self._settings = settings
 
-    def drafts(self) -> Iterator[Draft]:
+    def drafts(self) -> Iterator[SeedDraft]:
         further = self._further_solutions()
         problems = (row for row in self._rows() if isinstance(row, SeedFormatError) or "statement" in row.value)
         yield from self.parsed(problems, lambda row: self._draft(row, further.pop(_name(row), [])))
         orphans = [row.bad("a problem of this id with a statement", name) for name, row in _each(further)]
         yield from self.parsed(orphans, lambda row: self._draft(row, []))
 
-    def candidates(self) -> Iterator[Candidate]:
+    def candidates(self) -> Iterator[NegativeCandidate]:
         for draft in type(self)(self._settings).drafts():
             if draft.seed.positives:
-                yield Candidate(draft.seed.id, draft.seed.query, draft.seed.positives)
+                yield NegativeCandidate(draft.seed.id, draft.seed.query, draft.seed.positives)
 
     def _rows(self) -> Iterator[Record]:
         return rows(self._settings.path, self._settings.max_row_bytes)
 
-    def _further_solutions(self) -> dict[str, list[Row]]:
-        found: dict[str, list[Row]] = {}
+    def _further_solutions(self) -> dict[str, list[SourceRow]]:
+        found: dict[str, list[SourceRow]] = {}
         for row in self._rows():
-            if isinstance(row, Row) and "statement" not in row.value:
+            if isinstance(row, SourceRow) and "statement" not in row.value:
                 found.setdefault(str(row.value.get("id", row.value.get("slug"))), []).append(row)
         return found
 
-    def _draft(self, row: Row, further: list[Row]) -> Draft:
+    def _draft(self, row: SourceRow, further: list[SourceRow]) -> SeedDraft:
         sources = [row, *further]
         solutions = [solution for source in sources for solution in _solutions(source)]
         facts = {key: value for source in sources for key, value in _facts(source).items()}
         attributes = {"title": row.text("title"), **facts}
         seed = make_seed(self._settings, _name(row), row.text("statement"), solutions, (), attributes=attributes)
-        return Draft(seed, frozenset({seed.id}), row.path, row.line)
+        return SeedDraft(seed, frozenset({seed.id}), row.path, row.line)
 
 
-def _each(further: dict[str, list[Row]]) -> Iterator[tuple[str, Row]]:
+def _each(further: dict[str, list[SourceRow]]) -> Iterator[tuple[str, SourceRow]]:
     return ((name, row) for name, found in further.items() for row in found)
 
 
-def _name(row: Row) -> str:
+def _name(row: SourceRow) -> str:
     return row.name("id" if "id" in row.value else "slug")
 
 
-def _facts(row: Row) -> dict[str, str]:
+def _facts(row: SourceRow) -> dict[str, str]:
     """What is known of a problem: difficulty, tags, and the pattern under which a curated list files it."""
     tags = ", ".join(tag for tag in row.items("tags") if isinstance(tag, str))
     listed = row.value.get("neetcode")
@@ -90,11 +90,11 @@ def _facts(row: Row) -> dict[str, str]:
     return {key: value for key, value in facts.items() if isinstance(value, str) and value}
 
 
-def _solutions(row: Row) -> list[Passage]:
+def _solutions(row: SourceRow) -> list[Passage]:
     facts, approach = _facts(row), _approach(row.items("explanation"))
     found = []
     for item in row.items("solutions"):
-        part = Row(row.path, row.line, item) if isinstance(item, dict) else None
+        part = SourceRow(row.path, row.line, item) if isinstance(item, dict) else None
         if part is None:
             raise row.bad("a solution with 'language' and 'code'", item)
         attributes = {"language": part.text("language").lower(), **facts}

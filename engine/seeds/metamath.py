@@ -22,8 +22,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from engine.seeds.corpus import Candidate, CorpusReader, CorpusSettings, Draft, make_seed
-from engine.seeds.files.rows import Row, place_in, rows
+from engine.seeds.corpus import CorpusReader, CorpusSettings, NegativeCandidate, SeedDraft, make_seed
+from engine.seeds.files.rows import SourceRow, place_in, rows
 from engine.topic import Passage, PassageRole
 
 _CALCULATOR = re.compile(r"<<[^<>]*>>")
@@ -48,16 +48,16 @@ class MetamathReader(CorpusReader):
         super().__init__(settings)
         self._settings = settings
 
-    def drafts(self) -> Iterator[Draft]:
+    def drafts(self) -> Iterator[SeedDraft]:
         return self.parsed(rows(self._settings.path, self._settings.max_row_bytes), self._draft)
 
-    def candidates(self) -> Iterator[Candidate]:
+    def candidates(self) -> Iterator[NegativeCandidate]:
         for draft in type(self)(self._settings).drafts():
             if draft.seed.positives:
                 (key,) = draft.answers
-                yield Candidate(key, draft.seed.query, draft.seed.positives)
+                yield NegativeCandidate(key, draft.seed.query, draft.seed.positives)
 
-    def _draft(self, row: Row) -> Draft:
+    def _draft(self, row: SourceRow) -> SeedDraft:
         positives, negatives, answer = _solutions(row)
         query = row.text("query" if "query" in row.value else "question")
         original = row.text("original_question") if "original_question" in row.value else query
@@ -68,10 +68,10 @@ class MetamathReader(CorpusReader):
         seed = make_seed(
             self._settings, place_in(self._settings.path, row), query, positives, negatives, attributes=known
         )
-        return Draft(seed, frozenset({original}), row.path, row.line)
+        return SeedDraft(seed, frozenset({original}), row.path, row.line)
 
 
-def _solutions(row: Row) -> tuple[list[Passage], list[Passage], str]:
+def _solutions(row: SourceRow) -> tuple[list[Passage], list[Passage], str]:
     """Right solutions, wrong solutions, and the answer."""
     if "response" in row.value:
         text = row.text("response")
@@ -86,12 +86,12 @@ def _solutions(row: Row) -> tuple[list[Passage], list[Passage], str]:
     return [_solution(text, "seed_positive")], [], _final(text)
 
 
-def _sampled(row: Row) -> tuple[list[Passage], list[Passage], str]:
+def _sampled(row: SourceRow) -> tuple[list[Passage], list[Passage], str]:
     truth = row.text("ground_truth")
     right, wrong = [_solution(truth, "seed_positive")], []
     for name, sampled in row.value.items():
         if isinstance(sampled, dict):
-            part = Row(row.path, row.line, sampled)
+            part = SourceRow(row.path, row.line, sampled)
             if not isinstance(sampled.get("is_correct"), bool):
                 raise row.bad(f"true or false under 'is_correct' of {name!r}", sampled)
             if sampled["is_correct"]:
@@ -101,7 +101,7 @@ def _sampled(row: Row) -> tuple[list[Passage], list[Passage], str]:
     return right, wrong, _final(truth)
 
 
-def _backward(row: Row) -> tuple[list[Passage], list[Passage], str]:
+def _backward(row: SourceRow) -> tuple[list[Passage], list[Passage], str]:
     answer = row.text("answer")
     if "output" in row.value:
         text = row.text("output")

@@ -23,8 +23,8 @@ from pydantic import Field, model_validator
 
 from engine.errors import SeedFormatError
 from engine.protocols import SeedReader
-from engine.seeds.corpus import Candidate, CorpusReader, Draft, make_seed
-from engine.seeds.files.rows import Row, attributes_of, rows
+from engine.seeds.corpus import CorpusReader, NegativeCandidate, SeedDraft, make_seed
+from engine.seeds.files.rows import SourceRow, attributes_of, rows
 from engine.seeds.files.streams import Line, lines, streams
 from engine.seeds.judged import JudgedReader, JudgedSettings, Paths, Qrels, Query, read_qrels
 from engine.topic import Passage
@@ -107,18 +107,18 @@ class MsmarcoRows(CorpusReader):
         super().__init__(settings)
         self._settings = settings
 
-    def drafts(self) -> Iterator[Draft]:
+    def drafts(self) -> Iterator[SeedDraft]:
         assert self._settings.path is not None
         single = self.parsed(rows(self._settings.path, self._settings.max_row_bytes), self._draft)
         for _, same in groupby(single, key=lambda draft: draft.seed.id):
             yield self._merged(list(same))
 
-    def candidates(self) -> Iterator[Candidate]:
+    def candidates(self) -> Iterator[NegativeCandidate]:
         for draft in type(self)(self._settings).drafts():
             for passage in (*draft.seed.positives, *draft.seed.negatives):
-                yield Candidate(passage.source_id or passage.id, f"{passage.title}\n{passage.text}", (passage,))
+                yield NegativeCandidate(passage.source_id or passage.id, f"{passage.title}\n{passage.text}", (passage,))
 
-    def _draft(self, row: Row) -> Draft:
+    def _draft(self, row: SourceRow) -> SeedDraft:
         passages, graded = _row_passages(row), self._settings.relevant_from
         attributes = attributes_of({key: row.value.get(key) for key in ("query_type", "source")})
         answers = [answer for answer in row.items("answers") if isinstance(answer, str) and answer != NO_ANSWER]
@@ -128,9 +128,9 @@ class MsmarcoRows(CorpusReader):
         attributes.update(attributes_of({"instruction": row.value.get("only_instruction")}))
         query = row.text("only_query" if "only_query" in row.value else "query")
         seed = make_seed(self._settings, row.name("query_id"), query, positives, negatives, attributes=attributes)
-        return Draft(seed, frozenset(p.source_id or p.id for p, grade in passages if grade > 0), row.path, row.line)
+        return SeedDraft(seed, frozenset(p.source_id or p.id for p, grade in passages if grade > 0), row.path, row.line)
 
-    def _merged(self, same: list[Draft]) -> Draft:
+    def _merged(self, same: list[SeedDraft]) -> SeedDraft:
         instructed = next((draft for draft in same if draft.seed.attributes.get("instruction")), None)
         if instructed is not None:  # another row of the query has other passages, and they do not go with it
             return instructed
@@ -146,7 +146,7 @@ class MsmarcoRows(CorpusReader):
         return replace(same[0], seed=seed, answers=frozenset().union(*(draft.answers for draft in same)))
 
 
-def _row_passages(row: Row) -> list[tuple[Passage, int]]:
+def _row_passages(row: SourceRow) -> list[tuple[Passage, int]]:
     """The row's passages with their grades (1 and 0 where the form has no grades)."""
     if "passages" in row.value:
         return _question_answering(row)
@@ -160,7 +160,7 @@ def _row_passages(row: Row) -> list[tuple[Passage, int]]:
     raise row.bad("'passages', 'positive_passages' or 'positive'", f"keys {sorted(row.value)}")
 
 
-def _question_answering(row: Row) -> list[tuple[Passage, int]]:
+def _question_answering(row: SourceRow) -> list[tuple[Passage, int]]:
     """v2.1 holds a list of passages, or (on the hub) a mapping of parallel lists."""
     passages = row.value["passages"]
     if isinstance(passages, dict):
@@ -181,20 +181,20 @@ def _question_answering(row: Row) -> list[tuple[Passage, int]]:
     return found
 
 
-def _passage(row: Row, item: Any, key: str) -> Passage:
-    part = Row(row.path, row.line, item) if isinstance(item, dict) else None
+def _passage(row: SourceRow, item: Any, key: str) -> Passage:
+    part = SourceRow(row.path, row.line, item) if isinstance(item, dict) else None
     if part is None:
         raise row.bad(f"a passage with {key!r} and 'text'", item)
     return Passage(part.text("text"), "seed_negative", title=item.get("title") or "", source_id=part.name(key))
 
 
-def _excluded(row: Row, item: Any) -> Passage:
+def _excluded(row: SourceRow, item: Any) -> Passage:
     """An instruction negative as Promptriever publishes it: it answers the query and breaks the instruction."""
     explanation = attributes_of({"reason": item.get("explanation")}) if isinstance(item, dict) else {}
     return replace(_passage(row, item, "docid"), role="instruction_negative", attributes=explanation)
 
 
-def _grade(row: Row, item: dict[str, Any], default: int) -> int:
+def _grade(row: SourceRow, item: dict[str, Any], default: int) -> int:
     grade = item.get("rel", default)
     if isinstance(grade, bool) or not isinstance(grade, int):
         raise row.bad("a whole number under 'rel'", grade)

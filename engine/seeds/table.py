@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from engine.seeds.corpus import Candidate, CorpusReader, CorpusSettings, Draft, make_seed
-from engine.seeds.files.rows import Row, attributes_of, place_in, rows
+from engine.seeds.corpus import CorpusReader, CorpusSettings, NegativeCandidate, SeedDraft, make_seed
+from engine.seeds.files.rows import SourceRow, attributes_of, place_in, rows
 from engine.settings import Settings
 from engine.topic import Passage, PassageRole
 
@@ -48,15 +48,15 @@ class TableReader(CorpusReader):
         super().__init__(settings)
         self._settings = settings
 
-    def drafts(self) -> Iterator[Draft]:
+    def drafts(self) -> Iterator[SeedDraft]:
         return self.parsed(rows(self._settings.path, self._settings.max_row_bytes), self._draft)
 
-    def candidates(self) -> Iterator[Candidate]:
+    def candidates(self) -> Iterator[NegativeCandidate]:
         for draft in type(self)(self._settings).drafts():
             for passage in draft.seed.positives:
-                yield Candidate(passage.id, f"{passage.title}\n{passage.text}", (passage,))
+                yield NegativeCandidate(passage.id, f"{passage.title}\n{passage.text}", (passage,))
 
-    def _draft(self, row: Row) -> Draft:
+    def _draft(self, row: SourceRow) -> SeedDraft:
         columns = self._settings.columns
         query = _cell(row, columns.query)
         if not isinstance(query, str) or not query.strip():
@@ -65,15 +65,15 @@ class TableReader(CorpusReader):
         negatives = _passages(row, columns.negatives, "seed_negative") if columns.negatives else []
         attributes = attributes_of({name: _cell(row, column) for name, column in columns.attributes.items()})
         seed = make_seed(self._settings, self._name(row), query, positives, negatives, attributes=attributes)
-        return Draft(seed, frozenset(passage.id for passage in positives), row.path, row.line)
+        return SeedDraft(seed, frozenset(passage.id for passage in positives), row.path, row.line)
 
-    def _name(self, row: Row) -> str:
+    def _name(self, row: SourceRow) -> str:
         if self._settings.columns.id:
-            return Row(row.path, row.line, {"id": _cell(row, self._settings.columns.id)}).name("id")
+            return SourceRow(row.path, row.line, {"id": _cell(row, self._settings.columns.id)}).name("id")
         return place_in(self._settings.path, row)
 
 
-def _cell(row: Row, column: str) -> Any:
+def _cell(row: SourceRow, column: str) -> Any:
     value: Any = row.value
     for part in [column] if column in row.value else column.split("."):
         if not isinstance(value, Mapping) or part not in value:
@@ -82,7 +82,7 @@ def _cell(row: Row, column: str) -> Any:
     return value
 
 
-def _passages(row: Row, column: str, role: PassageRole) -> list[Passage]:
+def _passages(row: SourceRow, column: str, role: PassageRole) -> list[Passage]:
     cell = _cell(row, column)
     found = []
     for item in cell if isinstance(cell, list) else [] if cell in (None, "") else [cell]:

@@ -37,7 +37,7 @@ _CACM_STAMP = re.compile(r"^CA\d{6}\b.*", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class MarkupBlock:
     """The text of one tagged block, its tags included, and where it starts; `fault` says why it cannot be used."""
 
     path: str
@@ -58,7 +58,7 @@ def decoded(raw: bytes) -> str:
         return raw.decode("latin-1")
 
 
-def blocks(stream: Stream, tag: str, max_bytes: int) -> Iterator[Block]:
+def blocks(stream: Stream, tag: str, max_bytes: int) -> Iterator[MarkupBlock]:
     """Every `<tag ...> ... </tag>` of the stream, in either case; what stands between them is passed over."""
     edge = re.compile(rf"(<{tag}(?=[\s>])|</{tag}>)", re.IGNORECASE)
     limit = f"at most {max_bytes:,} bytes"
@@ -68,22 +68,22 @@ def blocks(stream: Stream, tag: str, max_bytes: int) -> Iterator[Block]:
         if line.raw is None:
             size = max_bytes + 1
             if not parts:
-                yield Block(stream.name, line.number, "a longer line", limit)
+                yield MarkupBlock(stream.name, line.number, "a longer line", limit)
             continue
         for piece in _pieces(edge, decoded(line.raw)):
             mark = piece.lower()
             if mark == f"<{tag}":
                 if parts:
-                    yield Block(stream.name, start, "".join(parts), f"</{tag}> before the next <{tag}>")
+                    yield MarkupBlock(stream.name, start, "".join(parts), f"</{tag}> before the next <{tag}>")
                 parts, start, size = [piece], line.number, 0
             elif parts:
                 size += len(piece)
                 parts += [piece] if size <= max_bytes else []
             if mark == f"</{tag}>" and parts:
-                yield Block(stream.name, start, "".join(parts), "" if size <= max_bytes else limit)
+                yield MarkupBlock(stream.name, start, "".join(parts), "" if size <= max_bytes else limit)
                 parts = []
     if parts:
-        yield Block(stream.name, start, "".join(parts), f"</{tag}> before the end of the file")
+        yield MarkupBlock(stream.name, start, "".join(parts), f"</{tag}> before the end of the file")
 
 
 def _pieces(edge: re.Pattern[str], text: str) -> list[str]:
@@ -97,7 +97,7 @@ def topics(path: Path, max_bytes: int) -> Iterator[Query | SeedFormatError]:
             yield _topic(block)
 
 
-def _topic(block: Block) -> Query | SeedFormatError:
+def _topic(block: MarkupBlock) -> Query | SeedFormatError:
     parts = _FIELD.split(block.text)
     fields: dict[str, str] = {}
     for name, text in zip(parts[1::2], parts[2::2], strict=True):
@@ -138,7 +138,7 @@ def documents(path: Path, max_bytes: int) -> Iterator[Passage | SeedFormatError]
                 yield _document(block)
 
 
-def _document(block: Block) -> Passage | SeedFormatError:
+def _document(block: MarkupBlock) -> Passage | SeedFormatError:
     name = _DOCNO.search(block.text) or _DOC_ID.match(block.text)
     if block.fault or name is None or not name[1].strip():
         return block.bad(block.fault or "a document with a <DOCNO>")

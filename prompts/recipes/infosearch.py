@@ -37,7 +37,7 @@ from prompts.passages.answer_evidence import Evidence, answers
 from prompts.passages.seed_material import Material, material
 from prompts.passages.topic_builder import Matrix
 from prompts.passages.views import KEPT, Demand
-from prompts.render import Template, load
+from prompts.render import PromptTemplate, load
 
 VERSION = "1"
 """Raised when the same seed, settings and templates would give other topics."""
@@ -118,7 +118,7 @@ class Condition(_Answer):
             raise Rejected("bad_constraint", str(error)) from error
 
 
-class Asked(Condition):
+class AskedInstruction(Condition):
     """The question in other words, then the condition."""
 
     question: _Sentence
@@ -131,7 +131,7 @@ class _Row:
 
     condition: str
     passage: Passage
-    asked: Asked
+    asked: AskedInstruction
     reversed: Condition
 
 
@@ -170,7 +170,7 @@ class _Work:
         known: Material,
         dimension: Dimension,
         settings: InfoSearchSettings,
-        templates: Mapping[str, Template],
+        templates: Mapping[str, PromptTemplate],
         ask: Ask,
     ) -> None:
         self._known, self._dimension, self._settings, self._templates = known, dimension, settings, templates
@@ -295,7 +295,7 @@ class _Work:
         facts = {"material": self._known, "dimension": self._dimension, "condition": condition}
         tone = _TONES[self._known.number(condition) % len(_TONES)]
         asked = await self._ask(
-            self._templates["instruction"].render(facts, query=self._query, wanted=wanted, tone=tone), Asked
+            self._templates["instruction"].render(facts, query=self._query, wanted=wanted, tone=tone), AskedInstruction
         )
         reverse = await self._ask(
             self._templates["reversal"].render(facts, wanted=wanted, condition=asked.condition), Condition

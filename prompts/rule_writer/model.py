@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from engine.errors import RefusedRequestError
-from engine.topic import Reply, Request
+from engine.requests import Reply, Request
 from prompts.constraints.constraint import Constraint
 from prompts.constraints.families import Kind
 from prompts.constraints.instructions import LENGTHS, STYLES, Length, Style, compose

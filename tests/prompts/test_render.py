@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import UsageError
-from engine.topic import Message
+from engine.requests import Message
 from prompts.render import MAX_RENDERED, compile_template, load
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from engine.flow.ask import schema_of
 from engine.protocols import Prompt
-from engine.topic import Passage, Request, Seed
+from engine.requests import Request
+from engine.topic import Passage, Seed
 from prompts.parse import parse_reply
 from prompts.rule_writer.model import RuleWriter
 

@@ -25,9 +25,10 @@ from datasets_out.commits.snapshot import load_snapshot
 from engine.errors import Rejected, UnreadableReplyError
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.protocols import Parts, Prompt
+from engine.requests import Message, Reply
 from engine.runtime.run_local import run
 from engine.runtime.watchdog import peak_memory
-from engine.topic import Intent, Judgment, Message, Passage, Reply, Seed, Topic, Verdict, intent_id, topic_id
+from engine.topic import Intent, Judgment, Passage, Seed, Topic, Verdict, intent_id, topic_id
 from tests.support.drills.history_checker import Findings, History, check
 
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from datasets_out.training.training_view import Group
 from trainer.model.encoder import Pair
 from trainer.settings import Block, LossSettings
-from trainer.text_templates import Template
+from trainer.text_templates import TextTemplate
 
 K = TypeVar("K")
 Bools = NDArray[np.bool_]
@@ -87,7 +87,7 @@ def plain(group: Group) -> Group:
 
 
 def collate(
-    groups: Sequence[Group], template: Template, made: Iterable[Pair] = (), known: Iterable[Group] = ()
+    groups: Sequence[Group], template: TextTemplate, made: Iterable[Pair] = (), known: Iterable[Group] = ()
 ) -> Batch:
     """The batch of these groups; anchors in the order of the groups, equal ones once. `made` are further pairs;
     `known` are topics that brought a part of what their first intent wants: none of the rest is a negative of it."""
@@ -120,7 +120,7 @@ def collate(
     )
 
 
-def _wanted_first(group: Group, template: Template) -> list[tuple[int, int, int]]:
+def _wanted_first(group: Group, template: TextTemplate) -> list[tuple[int, int, int]]:
     asked = _pair_key(group.intents[0])
     return [(*asked, key_of(template.body(*group.passages[at]))) for at in np.flatnonzero(group.relevance[0] > 0)]
 

@@ -34,7 +34,7 @@ from trainer.evaluation.metrics_ranking import evaluate_run, ndcg, read_qrels
 from trainer.model.encoder import Encoder, Pair
 from trainer.model.packing import evaluating
 from trainer.settings import EvaluateSettings, RerankSettings
-from trainer.text_templates import Template
+from trainer.text_templates import TextTemplate
 
 Floats = NDArray[np.float32]
 Scores = dict[str, dict[str, float]]
@@ -144,7 +144,7 @@ class _Vectors:
         return self._vectors[[self._pair[pair] for pair in pairs]]
 
 
-def _bodies(group: Group, template: Template) -> Iterator[str]:
+def _bodies(group: Group, template: TextTemplate) -> Iterator[str]:
     return (template.body(*passage) for passage in group.passages)
 
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from datasets_out.training.mined import Findings, Mined
-from datasets_out.training.pool import Pool, Shelf, kin_of
+from datasets_out.training.pool import MiningPool, Shelf, kin_of
 from datasets_out.training.training_view import Split, SplitSettings
 from engine.seeds.bm25 import Bm25Index, best_positions, words_of
 from engine.settings import Settings
@@ -89,7 +89,7 @@ class MineSettings(Settings):
         return self
 
 
-class Asked(Protocol):
+class MiningQuery(Protocol):
     """Queries as a scorer holds them; `rows` are their positions among those asked."""
 
     def nearest(self, rows: Sequence[int], depth: int) -> list[list[int]]:
@@ -102,7 +102,7 @@ class Asked(Protocol):
 class Scorer(Protocol):
     """The texts of one shelf under a miner."""
 
-    def ask(self, pairs: Sequence[Pair]) -> Asked: ...
+    def ask(self, pairs: Sequence[Pair]) -> MiningQuery: ...
 
 
 class Bm25Scorer:
@@ -116,7 +116,7 @@ class Bm25Scorer:
         self._index, self._opened, self._texts = Bm25Index(texts), opened, len(texts)
         self._instruction_words = instruction_words
 
-    def ask(self, pairs: Sequence[Pair]) -> Asked:
+    def ask(self, pairs: Sequence[Pair]) -> MiningQuery:
         asked = [f"{query} {instruction if self._instruction_words else ''}" for instruction, query in pairs]
         return _Bm25Asked(self, words_of(asked) if asked else [])
 
@@ -167,7 +167,7 @@ class Miner:
 
     def __init__(
         self,
-        pool: Pool,
+        pool: MiningPool,
         open_scorer: Callable[[Shelf], Scorer],
         settings: MineSettings,
         satisfies: Callable[[Intent, Passage], bool],
@@ -205,7 +205,7 @@ class Miner:
         }
 
     def _chosen(
-        self, work: _Work, nearest: Sequence[Sequence[int]], split: Split, asked: Asked, counts: Counter[str]
+        self, work: _Work, nearest: Sequence[Sequence[int]], split: Split, asked: MiningQuery, counts: Counter[str]
     ) -> Iterator[Mined]:
         """What is taken for one topic; `nearest` holds the best positions of each intent mined for."""
         positions = sorted({p for some in (*nearest, *work.positives) for p in some})
@@ -213,7 +213,7 @@ class Miner:
         scores = asked.scores(work.rows, positions)
         lowest = [scores[i, [column[p] for p in some]].min() for i, some in enumerate(work.positives)]
         above = scores > np.array([self.ceiling(float(one)) for one in lowest])[:, None]
-        judge = _Judge(self._pool, work, self._pool.shelves[split], self._settings.max_overlap)
+        judge = _CandidateFilter(self._pool, work, self._pool.shelves[split], self._settings.max_overlap)
         counts["topics"] += 1
         for number, found in zip(work.mined, nearest, strict=True):
             counts["intents"] += 1
@@ -252,10 +252,10 @@ def _too_near(above: NDArray[np.bool_], intent: int) -> str:
     return "other_intent" if above.any() else ""
 
 
-class _Judge:
+class _CandidateFilter:
     """Refuses what a topic holds, what is known to answer it, and what is nearly a copy of such a passage."""
 
-    def __init__(self, pool: Pool, work: _Work, shelf: Shelf, max_overlap: float) -> None:
+    def __init__(self, pool: MiningPool, work: _Work, shelf: Shelf, max_overlap: float) -> None:
         self.shelf, self._max_overlap = shelf, max_overlap
         self._own, self._answers = pool.own(work.topic), pool.answers(work.topic)
         self._positives = [self._words(position) for position in sorted({p for some in work.positives for p in some})]

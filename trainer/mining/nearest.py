@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from engine.seeds.bm25 import best_positions
-from trainer.mining.mining import Asked, Floats, Pair
+from trainer.mining.mining import Floats, MiningQuery, Pair
 from trainer.model.encoder import Encoder
 
 QUERIES, PASSAGES = 128, 65_536
@@ -36,7 +36,7 @@ class ModelScorer:
             self._vectors[start : start + len(part)] = self._encoded(part, [])
             told(start + len(part), len(texts))
 
-    def ask(self, pairs: Sequence[Pair]) -> Asked:
+    def ask(self, pairs: Sequence[Pair]) -> MiningQuery:
         return _ModelAsked(self._encoded([], pairs), self._vectors, self._opened)
 
     def _encoded(self, texts: Sequence[str], pairs: Sequence[Pair]) -> Floats:

@@ -25,7 +25,7 @@ from trainer.model.packing import LENGTH_STEP, PackedBatch, check_packable, is_c
 from trainer.model.two_encoders import join, sides
 from trainer.model_settings import ModelSettings
 from trainer.settings import EncodeSettings, TrainSettings
-from trainer.text_templates import Template, template_named
+from trainer.text_templates import TextTemplate, template_named
 
 Pair = tuple[str, str]
 """(instruction, query), with "" for no instruction."""
@@ -76,7 +76,7 @@ class Encoder(nn.Module):
     def __init__(
         self,
         model: SentenceTransformer,
-        template: Template,
+        template: TextTemplate,
         settings: EncodeSettings,
         attention: CrossAttention | None = None,
     ) -> None:
@@ -190,7 +190,7 @@ class Encoder(nn.Module):
 
 
 def load_encoder(
-    name: str | Path, template: Template, settings: EncodeSettings, model: ModelSettings | None = None
+    name: str | Path, template: TextTemplate, settings: EncodeSettings, model: ModelSettings | None = None
 ) -> Encoder:
     """The model in a local directory or of that hub name, in evaluation mode; saved cross-attention comes along.
 

@@ -31,14 +31,16 @@ from trainer.loss.distributed import barrier, rank_and_workers, sum_gradients, s
 from trainer.model.checkpoint import State, load_state, save_state
 from trainer.model.encoder import Encoder, starting_encoder
 from trainer.model.published_model import Trained, fingerprint_of, read_trained
-from trainer.run.logs import Row
-from trainer.run.monitor import NOBODY, HandOver, Told, Watch
-from trainer.run.publish import Learnt, finish
+from trainer.run.logs import LogRow
+from trainer.run.monitor import NOBODY, Callbacks, HandOver, Monitor
+from trainer.run.publish import TrainingResult, finish
 from trainer.settings import RetentionSettings, ScheduleSettings, TrainSettings
 from trainer.text_templates import template_named
 
 
-def train(settings: TrainSettings, view: TrainingView, out: Path, command: str = "", told: Told = NOBODY) -> Trained:
+def train(
+    settings: TrainSettings, view: TrainingView, out: Path, command: str = "", told: Callbacks = NOBODY
+) -> Trained:
     """Trains (or resumes, or finds done) and publishes `out/model`. Every worker calls it; the first one writes.
 
     Raises UsageError if `out` holds another run, or if there are fewer topics than a batch takes.
@@ -55,17 +57,17 @@ def train(settings: TrainSettings, view: TrainingView, out: Path, command: str =
 
 
 def learn(
-    settings: TrainSettings, view: TrainingView, out: Path, told: Told = NOBODY, hand_over: HandOver | None = None
-) -> Learnt:
+    settings: TrainSettings, view: TrainingView, out: Path, told: Callbacks = NOBODY, hand_over: HandOver | None = None
+) -> TrainingResult:
     """All steps, and what is measured on the way; then all that is needed lies in `out/checkpoints`.
 
     Every worker calls it. With `hand_over` another process measures.
     """
     base, encoder = starting_encoder(settings, adapters=False), starting_encoder(settings)
     validation = validation_of(settings, view, out)
-    watch = Watch(validation, out / "logs", told, settings.checkpoint_steps, hand_over)
+    watch = Monitor(validation, out / "logs", told, settings.checkpoint_steps, hand_over)
     losses = fit(encoder, base, settings, view, out / "checkpoints", on_step=watch.row, on_weights=watch.weights)
-    return Learnt(encoder, base, losses, validation, watch)
+    return TrainingResult(encoder, base, losses, validation, watch)
 
 
 def validation_of(settings: TrainSettings, view: TrainingView, out: Path) -> Validation:
@@ -80,7 +82,7 @@ def fit(
     view: TrainingView,
     checkpoints: Path,
     *,
-    on_step: Callable[[Row], None] = lambda _: None,
+    on_step: Callable[[LogRow], None] = lambda _: None,
     on_weights: Callable[[int, Encoder], None] = lambda _step, _encoder: None,
 ) -> list[float]:
     """Trains `encoder` in place, from its newest checkpoint on; `base` stays as it is. The losses of all steps.
@@ -103,7 +105,7 @@ def fit(
         norm = optimise(encoder, optimiser, rate, plan.clip_norm)
         state = State(step + 1, state.fingerprint, [*state.losses, loss])
         speeds = clock.speeds(plan.topics_per_batch)
-        on_step(Row(state.step, batches.epoch(step), loss, rate, norm, *speeds))
+        on_step(LogRow(state.step, batches.epoch(step), loss, rate, norm, *speeds))
         on_weights(state.step, encoder)
         if rank == 0 and (state.step % settings.checkpoint_steps == 0 or state.step == plan.steps):
             save_state(checkpoints, state, encoder, optimiser)

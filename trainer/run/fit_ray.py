@@ -37,7 +37,7 @@ from trainer.evaluation.validation import Validation
 from trainer.model.published_model import Trained, fingerprint_of, read_trained
 from trainer.run.fit import learn, train, validation_of
 from trainer.run.logs import read_rows
-from trainer.run.monitor import NOBODY, Told
+from trainer.run.monitor import NOBODY, Callbacks
 from trainer.settings import TrainSettings
 
 FOLLOW_S = 2.0
@@ -45,7 +45,7 @@ FOLLOW_S = 2.0
 
 
 def train_on_ray(
-    settings: TrainSettings, view: TrainingView, out: Path, command: str = "", told: Told = NOBODY
+    settings: TrainSettings, view: TrainingView, out: Path, command: str = "", told: Callbacks = NOBODY
 ) -> Trained:
     """`fit.train` over `settings.workers` workers, of a CPU or a GPU each, on the Ray of this process or a new one.
 
@@ -83,7 +83,7 @@ def train_on_ray(
 
 
 @contextmanager
-def _followed(told: Told, validation: Validation, log: Path) -> Iterator[None]:
+def _followed(told: Callbacks, validation: Validation, log: Path) -> Iterator[None]:
     """Tells of what the workers write while they work."""
     over = threading.Event()
     thread = threading.Thread(target=_follow, args=(told, validation, log, over))
@@ -95,7 +95,7 @@ def _followed(told: Told, validation: Validation, log: Path) -> Iterator[None]:
         thread.join()
 
 
-def _follow(told: Told, validation: Validation, log: Path, over: threading.Event) -> None:
+def _follow(told: Callbacks, validation: Validation, log: Path, over: threading.Event) -> None:
     last = max((row.step for row in read_rows(log)), default=0)
     known = {one.step for one in validation.results()}
     ended = False

@@ -28,7 +28,7 @@ from trainer.evaluation.validation import Measured
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LogRow:
     """One step, counted from 1; speeds are over all workers, tokens without padding."""
 
     step: int
@@ -47,7 +47,7 @@ class Logs:
     def __init__(self, folder: Path, step: int) -> None:
         place = folder / "train.csv"
         kept = [row for row in read_rows(place) if row.step <= step]
-        put_text(place, _table([field.name for field in fields(Row)], map(astuple, kept)))
+        put_text(place, _table([field.name for field in fields(LogRow)], map(astuple, kept)))
         for old in folder.glob("events.out.*"):
             old.unlink()
         self._folder = folder
@@ -57,7 +57,7 @@ class Logs:
         for row in kept:
             self._tell("train", asdict(row))
 
-    def step(self, row: Row) -> None:
+    def step(self, row: LogRow) -> None:
         """Adds a row."""
         self._file.write(_table(astuple(row), []))
         self._file.flush()
@@ -88,16 +88,16 @@ class Logs:
                 self._events.add_scalar(f"{kind}/{name}", value, values["step"])
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path) -> list[LogRow]:
     """The rows of a train.csv, none if there is no such file; a line that a crash cut off is left out."""
     if not path.exists():
         return []
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)[1:]
     whole = csv.reader(line for line in lines if line.endswith("\n"))
-    return [Row(int(step), int(epoch), *map(float, others)) for step, epoch, *others in whole]
+    return [LogRow(int(step), int(epoch), *map(float, others)) for step, epoch, *others in whole]
 
 
-def draw_training(rows: Sequence[Row], results: Sequence[Measured], kept: int, path: Path) -> None:
+def draw_training(rows: Sequence[LogRow], results: Sequence[Measured], kept: int, path: Path) -> None:
     """Loss with its running mean, and what was measured on dev topics, over the steps, as a PNG; `kept` is marked."""
     figure = Figure(figsize=(8, 8 if results else 3), layout="constrained")
     panels = figure.subplots(3 if results else 1, 1, sharex=True, squeeze=False)[:, 0]

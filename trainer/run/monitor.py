@@ -15,7 +15,7 @@ from pathlib import Path
 from trainer.evaluation.validation import Measured, Validation
 from trainer.loss.distributed import rank_and_workers
 from trainer.model.encoder import Encoder
-from trainer.run.logs import Logs, Row
+from trainer.run.logs import LogRow, Logs
 
 HandOver = Callable[[int, bool], None]
 """(step, wanted), called by all workers at a step that is due; the first one has laid its weights down if `wanted`."""
@@ -26,24 +26,29 @@ def _nothing(_: object) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Callbacks:
     """Who waits for steps and for measurements; called in the first worker alone."""
 
-    on_step: Callable[[Row], None] = _nothing
+    on_step: Callable[[LogRow], None] = _nothing
     on_measured: Callable[[Measured], None] = _nothing
 
 
-NOBODY = Told()
+NOBODY = Callbacks()
 
 
-class Watch:
+class Monitor:
     """Follows a run: `weights` where it begins or resumes and after each step, `row` between them, `close` at the end.
 
     Rows are on disk before the checkpoint of their step, that is every `sync_steps` and at the last.
     """
 
     def __init__(
-        self, validation: Validation, logs: Path, told: Told, sync_steps: int = 1, hand_over: HandOver | None = None
+        self,
+        validation: Validation,
+        logs: Path,
+        told: Callbacks,
+        sync_steps: int = 1,
+        hand_over: HandOver | None = None,
     ) -> None:
         self._validation, self._folder, self._told = validation, logs, told
         self._sync_steps, self._hand_over = sync_steps, hand_over
@@ -66,7 +71,7 @@ class Watch:
             self._validation.measure(step, encoder)
         self._tell()
 
-    def row(self, row: Row) -> None:
+    def row(self, row: LogRow) -> None:
         """Logs a step."""
         if self._logs is not None:
             self._logs.step(row)

@@ -25,23 +25,23 @@ from trainer.model.encoder import Encoder, save_encoder
 from trainer.model.published_model import fingerprint_of
 from trainer.run.card import DRAWINGS, model_card
 from trainer.run.logs import draw_training, read_rows
-from trainer.run.monitor import Watch
+from trainer.run.monitor import Monitor
 from trainer.settings import TrainSettings
 from trainer.text_templates import template_named
 
 
 @dataclass(frozen=True, slots=True)
-class Learnt:
+class TrainingResult:
     """A run whose steps are all done: the encoder has the last one's weights, the base those of the beginning."""
 
     encoder: Encoder
     base: Encoder
     losses: list[float]
     validation: Validation
-    watch: Watch
+    watch: Monitor
 
 
-def finish(learnt: Learnt, settings: TrainSettings, view: TrainingView, out: Path, command: str) -> None:
+def finish(learnt: TrainingResult, settings: TrainSettings, view: TrainingView, out: Path, command: str) -> None:
     """Chooses and publishes `out/model`; the encoder is left with its weights."""
     results = learnt.watch.close()
     step = len(learnt.losses)
@@ -68,7 +68,7 @@ def finish(learnt: Learnt, settings: TrainSettings, view: TrainingView, out: Pat
 
 
 def _choose(
-    learnt: Learnt, settings: TrainSettings, results: dict[int, Measured], step: int
+    learnt: TrainingResult, settings: TrainSettings, results: dict[int, Measured], step: int
 ) -> tuple[list[Point], float]:
     """The dev curve, and the share chosen on it; a single blend is taken unchosen, and other shares are only drawn."""
     keep, groups = settings.retention, learnt.validation.groups

@@ -16,7 +16,7 @@ from engine.protocols import Ask
 from engine.settings import Settings
 from engine.topic import Topic, Verdict
 from prompts.languages import identify, languages
-from validators.marks import Mark, Text, texts_of, verdicts_of
+from validators.marks import Mark, MarkedText, texts_of, verdicts_of
 from validators.verdicts import fingerprint
 
 _LOOKED_AT = 800
@@ -52,7 +52,7 @@ class Language:
         marks = [mark for text in texts_of(topic) if (mark := self._mark(text))]
         return topic, verdicts_of(self.name, marks, reject=self._settings.reject)
 
-    def _mark(self, text: Text) -> Mark | None:
+    def _mark(self, text: MarkedText) -> Mark | None:
         looked_at = text.text[:_LOOKED_AT]
         if sum(map(str.isalpha, looked_at)) < self._settings.least_letters:
             return None

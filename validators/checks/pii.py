@@ -17,7 +17,7 @@ from pydantic import Field
 from engine.protocols import Ask
 from engine.settings import Settings
 from engine.topic import Topic, Verdict
-from validators.marks import Mark, Text, texts_of, verdicts_of
+from validators.marks import Mark, MarkedText, texts_of, verdicts_of
 from validators.verdicts import fingerprint
 
 Kind = Literal["email", "phone", "ip_address", "card", "iban"]
@@ -107,7 +107,7 @@ class Pii:
         marks = [mark for text in texts_of(topic) for mark in self._marks(text)]
         return topic, verdicts_of(self.name, marks, reject=self._settings.reject)
 
-    def _marks(self, text: Text) -> Iterator[Mark]:
+    def _marks(self, text: MarkedText) -> Iterator[Mark]:
         for kind in self._settings.look_for:
             pattern, holds = _PATTERNS[kind]
             found = [match[0] for match in pattern.finditer(text.text[:_LOOKED_AT]) if holds(match[0])]

@@ -19,7 +19,7 @@ from pydantic import Field
 from engine.protocols import Ask
 from engine.settings import Settings
 from engine.topic import Topic, Verdict
-from validators.marks import Mark, Text, around, texts_of, verdicts_of
+from validators.marks import Mark, MarkedText, around, texts_of, verdicts_of
 from validators.verdicts import fingerprint
 
 _LOOKED_AT = 2000
@@ -72,7 +72,7 @@ class Refusal:
         return topic, verdicts_of(self.name, marks, reject=self._settings.reject)
 
 
-def _marks(text: Text) -> Iterator[Mark]:
+def _marks(text: MarkedText) -> Iterator[Mark]:
     looked_at = text.text[:_LOOKED_AT]
     found = [(reason, pattern.match(looked_at)) for reason, pattern in _PATTERNS]
     found.append(("speaks_as_model", _AS_MODEL.search(looked_at)))

@@ -61,7 +61,7 @@ class PanelSettings(Settings):
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class VoteSlot:
     """One vote to be cast: by which judge, and which of its votes."""
 
     judge: str
@@ -78,11 +78,11 @@ class Vote:
     problem: str = ""
 
 
-Ballot = Callable[[Intent, Sequence[Passage], Seat], Awaitable[Vote]]
+Ballot = Callable[[Intent, Sequence[Passage], VoteSlot], Awaitable[Vote]]
 
 
 @dataclass(frozen=True, slots=True)
-class Poll:
+class VoteCount:
     """The votes over one question. `seats` counts the votes that could have been cast."""
 
     intent: Intent
@@ -146,7 +146,7 @@ def bare(topic: Topic, intent: Intent) -> Intent:
     return found or Intent(intent_id(topic.id, "", intent.query), "original", "", intent.query, known)
 
 
-class Bench:
+class JudgePanel:
     """The panel before one topic: asks, counts what it cost, and writes the verdicts of one validator."""
 
     def __init__(self, validator: str, settings: PanelSettings, topic: Topic, ask: Ask) -> None:
@@ -156,20 +156,20 @@ class Bench:
         self._models: dict[str, str] = {}
         self._asked = Counter[str]()
         self._claims = {(j.intent_id, j.passage_id) for j in topic.judgments if j.relevance > 0}
-        self._seats = [Seat(judge, n) for n in range(settings.votes) for judge in settings.judges]
+        self._seats = [VoteSlot(judge, n) for n in range(settings.votes) for judge in settings.judges]
 
     # --- votes ---
 
-    async def poll(self, ballot: Ballot, intent: Intent, passages: Sequence[Passage]) -> Poll:
+    async def poll(self, ballot: Ballot, intent: Intent, passages: Sequence[Passage]) -> VoteCount:
         """Asks seat after seat until the outcome is decided."""
-        poll = Poll(intent, tuple(passages), (), len(self._seats))
+        poll = VoteCount(intent, tuple(passages), (), len(self._seats))
         for seat in self._seats:
             poll = replace(poll, votes=(*poll.votes, await ballot(intent, passages, seat)))
             if poll.settled:
                 break
         return poll
 
-    async def name_best(self, intent: Intent, passages: Sequence[Passage], seat: Seat) -> Vote:
+    async def name_best(self, intent: Intent, passages: Sequence[Passage], seat: VoteSlot) -> Vote:
         """A ballot: which of up to len(LABELS) passages, in an order of the seat's own, serves the intent best."""
         order = shuffled(passages, self._topic.id, intent.id, str(seat.number))
         ids = dict(zip(LABELS, [passage.id for passage in order], strict=False))
@@ -181,7 +181,7 @@ class Bench:
 
         return await self._vote(seat, named)
 
-    async def compare(self, intent: Intent, passages: Sequence[Passage], seat: Seat) -> Vote:
+    async def compare(self, intent: Intent, passages: Sequence[Passage], seat: VoteSlot) -> Vote:
         """A ballot: which of two passages alone is relevant, in both orders; answers that differ are a TIE.
 
         The second order is not asked where the first already speaks against the first passage.
@@ -193,7 +193,7 @@ class Bench:
         back = await self._compare_once(intent, (other, wanted), seat)
         return back if back.choice in (wanted.id, UNREADABLE) else replace(back, choice=TIE)
 
-    async def _compare_once(self, intent: Intent, order: tuple[Passage, Passage], seat: Seat) -> Vote:
+    async def _compare_once(self, intent: Intent, order: tuple[Passage, Passage], seat: VoteSlot) -> Vote:
         choices = {"A": order[0].id, "B": order[1].id, "both": TIE, "neither": NONE}
 
         async def named() -> str:
@@ -203,7 +203,13 @@ class Bench:
         return await self._vote(seat, named)
 
     async def rate(
-        self, intent: Intent, passages: Sequence[Passage], seat: Seat, *, threshold: float = 0.5, logprobs: bool = False
+        self,
+        intent: Intent,
+        passages: Sequence[Passage],
+        seat: VoteSlot,
+        *,
+        threshold: float = 0.5,
+        logprobs: bool = False,
     ) -> Vote:
         """A ballot: whether one passage is relevant, by P(true) where the model tells it, else by its answer.
 
@@ -229,7 +235,7 @@ class Bench:
 
         return replace(await self._vote(seat, named), score=chance)
 
-    async def _vote(self, seat: Seat, named: Callable[[], Awaitable[str]]) -> Vote:
+    async def _vote(self, seat: VoteSlot, named: Callable[[], Awaitable[str]]) -> Vote:
         self._asked[seat.judge] += 1
         before = len(self._calls)
         try:
@@ -245,7 +251,7 @@ class Bench:
         template: str,
         intent: Intent,
         order: Sequence[Passage],
-        seat: Seat,
+        seat: VoteSlot,
         params: Mapping[str, Any] = MappingProxyType({}),
     ) -> Prompt:
         texts = [inert(body(passage), self._settings.passage_chars) for passage in order]
@@ -261,11 +267,11 @@ class Bench:
 
     # --- verdicts ---
 
-    def judge(self, poll: Poll) -> str:
+    def judge(self, poll: VoteCount) -> str:
         """Who stands behind a label that this poll decided."""
         return "judge:" + "+".join(dict.fromkeys(self._models.get(vote.judge, vote.judge) for vote in poll.votes))
 
-    def verdict(self, poll: Poll, scope: str, outcome: Outcome = "pass", reason: str = "", **more: str) -> Verdict:
+    def verdict(self, poll: VoteCount, scope: str, outcome: Outcome = "pass", reason: str = "", **more: str) -> Verdict:
         """The verdict on a poll; it bears the cost of every call since the verdict before."""
         return Verdict(self._validator, scope, outcome, reason, poll.evidence(**more), poll.score, self._cost())
 
@@ -280,8 +286,8 @@ class Bench:
                 if canary:
                     right = NONE if canary.denied else canary.passages[0].id
                     self._claims.add((canary.intent.id, right))
-                    vote = await ballot(canary.intent, canary.passages, Seat(judge, number))
-                    poll = Poll(canary.intent, canary.passages, (vote,), 1)
+                    vote = await ballot(canary.intent, canary.passages, VoteSlot(judge, number))
+                    poll = VoteCount(canary.intent, canary.passages, (vote,), 1)
                     reason = "canary_right" if vote.choice == right else "canary_wrong"
                     verdicts.append(self.verdict(poll, "topic", "pass", reason, instruction=canary.intent.instruction))
                     tally.count(judge, right=vote.choice == right, problem=vote.problem)

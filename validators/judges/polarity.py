@@ -17,7 +17,7 @@ from pydantic import Field
 from engine.protocols import Ask
 from engine.topic import Intent, IntentRole, Passage, Topic, Verdict
 from validators.judges.canaries import Tally
-from validators.judges.panel import Bench, PanelSettings, bare, rules
+from validators.judges.panel import JudgePanel, PanelSettings, bare, rules
 from validators.verdicts import rejected
 
 
@@ -57,13 +57,13 @@ class JudgePolarity:
             if self._settings.missing == "skip":
                 return topic, [Verdict(self.name, "topic", "pass", "no_dual_view")]
             return topic, [rejected(self.name, "topic", "no_dual_view", "no pair of passages is judged both ways")]
-        bench = Bench(self.name, self._settings, topic, ask)
+        bench = JudgePanel(self.name, self._settings, topic, ask)
         verdicts = await self._views(bench, sides)
         if self._settings.both_answer and verdicts[-1].outcome == "pass":
             verdicts += await _answering(bench, bare(topic, sides[0].intent), sides[0])
         return topic, [*verdicts, *await bench.canaries(bench.compare, self._tally, 2)]
 
-    async def _views(self, bench: Bench, sides: Sequence[Side]) -> list[Verdict]:
+    async def _views(self, bench: JudgePanel, sides: Sequence[Side]) -> list[Verdict]:
         verdicts: list[Verdict] = []
         for side in sides:
             poll = await bench.poll(bench.compare, side.intent, [side.wanted, side.other])
@@ -75,7 +75,7 @@ class JudgePolarity:
         return verdicts
 
 
-async def _answering(bench: Bench, query: Intent, side: Side) -> list[Verdict]:
+async def _answering(bench: JudgePanel, query: Intent, side: Side) -> list[Verdict]:
     """Whether both passages answer the query alone; the first that does not ends it."""
     verdicts: list[Verdict] = []
     for passage in (side.wanted, side.other):

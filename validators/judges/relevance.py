@@ -28,7 +28,7 @@ from engine.protocols import Ask
 from engine.topic import Intent, Judgment, Passage, PassageRole, Topic, Verdict
 from prompts.constraints.constraint import body
 from validators.judges.canaries import Tally
-from validators.judges.panel import NONE, TIE, Bench, PanelSettings, Poll, rules
+from validators.judges.panel import NONE, TIE, JudgePanel, PanelSettings, VoteCount, rules
 from validators.verdicts import passed, rejected, shown
 
 _NAME = "judge_relevance"
@@ -59,7 +59,7 @@ class JudgeRelevance:
 
     async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:
         """The topic without the passages that failed, with a verdict for each label asked."""
-        bench = Bench(self.name, self._settings, topic, ask)
+        bench = JudgePanel(self.name, self._settings, topic, ask)
         hearing = _Hearing(self._settings, topic, bench)
         await hearing.hear()
         canaries = await bench.canaries(hearing.ballot, self._tally, 1)
@@ -69,7 +69,7 @@ class JudgeRelevance:
 class _Hearing:
     """One topic's passages before the bench: positives first, then negatives, then the rest."""
 
-    def __init__(self, settings: JudgeRelevanceSettings, topic: Topic, bench: Bench) -> None:
+    def __init__(self, settings: JudgeRelevanceSettings, topic: Topic, bench: JudgePanel) -> None:
         self._keep, self._topic, self._bench = settings.keep_negatives, topic, bench
         self.ballot = partial(bench.rate, threshold=settings.threshold, logprobs=settings.logprobs)
         self.verdicts: list[Verdict] = []
@@ -142,7 +142,7 @@ class _Hearing:
             if label and (intent.instruction or label.judge != "seed"):
                 yield intent, label
 
-    async def _dispute(self, passage: Passage, intent: Intent, label: Judgment) -> Poll | None:
+    async def _dispute(self, passage: Passage, intent: Intent, label: Judgment) -> VoteCount | None:
         """Asks whether a label is true: the poll that does not confirm it, or None, with what follows noted."""
         poll = await self._bench.poll(self.ballot, intent, [passage])
         if {passage.id: 1, NONE: -1}.get(poll.decision) != label.relevance:
@@ -152,7 +152,7 @@ class _Hearing:
         self.verdicts.append(self._bench.verdict(poll, passage.id))
         return None
 
-    def _settle(self, label: Judgment, poll: Poll) -> None:
+    def _settle(self, label: Judgment, poll: VoteCount) -> None:
         """The label is the judge's from now on."""
         key = label.passage_id, label.intent_id
         self._labels[key] = replace(label, judge=self._bench.judge(poll), votes=poll.says(label.passage_id))

@@ -19,7 +19,7 @@ from engine.protocols import Ask
 from engine.topic import Intent, IntentRole, Passage, Topic, Verdict
 from prompts.judge_answers import LABELS
 from validators.judges.canaries import Tally
-from validators.judges.panel import Bench, PanelSettings, rules, shuffled
+from validators.judges.panel import JudgePanel, PanelSettings, rules, shuffled
 from validators.verdicts import rejected
 
 _OTHERS = ("seed_negative", "mined_negative", "distractor")
@@ -60,7 +60,7 @@ class JudgeScenarios:
         scenarios = [intent for role in self._settings.roles for intent in topic.intents if intent.role == role]
         if not scenarios:
             return topic, [rejected(self.name, "topic", "no_scenario", "the topic has no intent of the roles")]
-        bench = Bench(self.name, self._settings, topic, ask)
+        bench = JudgePanel(self.name, self._settings, topic, ask)
         shown = self._shown(topic, scenarios)
         verdicts: list[Verdict] = []
         for intent in scenarios:
@@ -80,7 +80,7 @@ class JudgeScenarios:
         return [*judged, *shuffled(others, topic.id, "distractors")[: self._settings.distractors]]
 
 
-async def _stand(bench: Bench, topic: Topic, intent: Intent, shown: Sequence[Passage]) -> Verdict:
+async def _stand(bench: JudgePanel, topic: Topic, intent: Intent, shown: Sequence[Passage]) -> Verdict:
     wanted = {j.passage_id for j in topic.judgments if j.intent_id == intent.id and j.relevance > 0}
     named = sorted(shown, key=lambda passage: passage.id not in wanted)[: len(LABELS)]
     poll = await bench.poll(bench.name_best, intent, named)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from validators.overlap.word_runs import Batch, Hashes, Places, batches, hash_runs, normalise, ranges, read_batch
+from validators.overlap.word_runs import Hashes, Places, WordBatch, batches, hash_runs, normalise, ranges, read_batch
 
 _BLOCK_WORDS = 1 << 15  # bounds the table of runs where one text is longer than a batch
 _FILTER_BITS = 32  # a run in the items
@@ -154,7 +154,7 @@ class NgramIndex:
             begin += len(raws)
         return hits
 
-    def _listed(self, batch: Batch, least: int) -> _Runs:
+    def _listed(self, batch: WordBatch, least: int) -> _Runs:
         """The runs of `least` to N words that pass the filter, and the shorter texts as one run each."""
         whole = ((batch.counts < least) & (batch.counts > 0)).nonzero()[0]
         parts = []
@@ -175,7 +175,7 @@ class NgramIndex:
         at = self.hashes.searchsorted(runs.hashes)
         return runs.chosen((self.hashes.take(at, mode="clip") == runs.hashes).nonzero()[0])
 
-    def _items_of(self, runs: _Runs, batch: Batch, least: Places) -> _Found:
+    def _items_of(self, runs: _Runs, batch: WordBatch, least: Places) -> _Found:
         """Each run that counts in its text, with the runs of items (at most `_SHARED`) that have its hash."""
         text = batch.first.searchsorted(runs.place, "right") - 1
         counts = ((runs.words >= least[text]) | (runs.words == batch.counts[text])).nonzero()[0]
@@ -244,7 +244,7 @@ def _runs_in(words: Places, longest: int) -> Places:
     return np.where(words, words - np.minimum(words, longest) + 1, 0)
 
 
-def _item_runs(batch: Batch, longest: int) -> Hashes:
+def _item_runs(batch: WordBatch, longest: int) -> Hashes:
     """The hashes of the runs of a batch of items, item by item."""
     count = _runs_in(batch.counts, longest)
     rows = np.repeat(np.minimum(batch.counts, longest) - 1, count)

@@ -44,7 +44,7 @@ def normalise(text: str) -> bytes:
     return _BREAK.sub(" ", folded).encode("utf-8", "surrogatepass").translate(_LOWER)
 
 
-class Batch(NamedTuple):
+class WordBatch(NamedTuple):
     """Texts as word hashes, with a fence word after each text."""
 
     hashes: Hashes  # [W]
@@ -66,7 +66,7 @@ def batches(raws: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield batch
 
 
-def read_batch(raws: Sequence[bytes]) -> Batch:
+def read_batch(raws: Sequence[bytes]) -> WordBatch:
     """The word hashes of normalised texts, and where each text begins."""
     buffer = b" " + _FENCE.join(raws) + _FENCE + b" " * 8
     inside = np.frombuffer(buffer, np.uint8) != 32
@@ -74,7 +74,7 @@ def read_batch(raws: Sequence[bytes]) -> Batch:
     starts = edges[::2]
     offsets = np.cumsum([1, *(len(raw) + len(_FENCE) for raw in raws)])
     first = np.searchsorted(starts, offsets)
-    return Batch(_hash_words(buffer, starts, edges[1::2] - starts), first[:-1], first[1:] - first[:-1] - 1)
+    return WordBatch(_hash_words(buffer, starts, edges[1::2] - starts), first[:-1], first[1:] - first[:-1] - 1)
 
 
 def _hash_words(buffer: bytes, starts: Places, lengths: Places) -> Hashes:

@@ -1,6 +1,6 @@
 """Rows of a corpus: jsonl, a JSON array, Parquet, CSV and TSV become mappings, one at a time.
 
-    path -> rows(path) -> Row | SeedFormatError
+    path -> rows(path) -> SourceRow | SeedFormatError
 
 A record that cannot be decoded is yielded as its error, so that the reader decides whether to refuse or to skip.
 Promise: memory stays at a few records, each at most `max_row_bytes` decoded; sizes that a file claims are not believed.
@@ -32,7 +32,7 @@ ENDINGS = (".jsonl", ".ndjson", ".json", ".parquet", ".csv", ".tsv")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SourceRow:
     """One decoded record, with the place it stands at: a line, or a 1-based row where the format has no lines."""
 
     path: str
@@ -65,10 +65,10 @@ class Row:
         return value or []
 
 
-Record = Row | SeedFormatError
+Record = SourceRow | SeedFormatError
 
 
-def place_in(root: Path, row: Row) -> str:
+def place_in(root: Path, row: SourceRow) -> str:
     """A name for a row without an id: its file within `root`, and its line or row there."""
     inside = PurePath(row.path).relative_to(root) if root.is_dir() else PurePath(root.name)
     return f"{inside.as_posix()}:{row.line}"
@@ -146,7 +146,7 @@ def _encodable(value: Any, raw: bytes | str) -> None:
 def _row(path: str, number: int, value: Any) -> Record:
     if not isinstance(value, dict):
         return SeedFormatError(path, number, "a JSON object", json.dumps(value))
-    return Row(path, number, value)
+    return SourceRow(path, number, value)
 
 
 def array_rows(stream: Stream, max_row_bytes: int) -> Iterator[Record]:
@@ -214,7 +214,7 @@ def delimited_rows(stream: Stream, max_row_bytes: int, delimiter: str) -> Iterat
             yield SeedFormatError(stream.name, reader.line_num, "a record in CSV quoting and UTF-8", str(error))
             continue
         if len(fields) == len(header):
-            yield Row(stream.name, reader.line_num, dict(zip(header, fields, strict=True)))
+            yield SourceRow(stream.name, reader.line_num, dict(zip(header, fields, strict=True)))
         elif fields:
             yield SeedFormatError(
                 stream.name, reader.line_num, f"{len(header)} fields as in the header", f"{len(fields)} fields"
@@ -250,7 +250,7 @@ def parquet_rows(file: Path, max_row_bytes: int) -> Iterator[Record]:
 def _bounded_row(path: str, number: int, value: dict[str, Any] | None, max_row_bytes: int) -> Record:
     if value is None or _text_bytes(value) > max_row_bytes:
         return SeedFormatError(path, number, f"a record of at most {max_row_bytes:,} bytes", "a larger row")
-    return Row(path, number, value)
+    return SourceRow(path, number, value)
 
 
 def _text_bytes(value: Any) -> int:

@@ -301,7 +301,7 @@ def _worth_keeping(section: Section) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class DocstringText:
     """Some sections as one text. `opens` tells whether it begins where a section begins."""
 
     text: str
@@ -314,19 +314,19 @@ class Text:
         return len(self.text.split())
 
 
-def texts_of(sections: tuple[Section, ...], max_words: int) -> list[Text]:
+def texts_of(sections: tuple[Section, ...], max_words: int) -> list[DocstringText]:
     """Packs the sections into texts of about at most `max_words` words.
 
     A new text begins at a section once half of the room is used; a section longer than the room left before that is
     cut between its items, and only an item longer than a whole text passes the limit.
     """
-    texts: list[Text] = []
+    texts: list[DocstringText] = []
     lines: list[str] = []
     headings: list[str] = []
     opens, used = True, 0
 
     def close() -> None:
-        texts.append(Text("\n".join(lines), tuple(headings), opens))
+        texts.append(DocstringText("\n".join(lines), tuple(headings), opens))
         lines.clear()
         headings.clear()
 

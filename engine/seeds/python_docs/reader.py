@@ -28,10 +28,10 @@ from pydantic import Field
 
 from engine.errors import UsageError
 from engine.ids import fraction_of, sha256_hex
-from engine.seeds.python_docs.docstrings import Docstring, Text, is_code, read_docstring, sentences, texts_of
+from engine.seeds.python_docs.docstrings import Docstring, DocstringText, is_code, read_docstring, sentences, texts_of
 from engine.seeds.python_docs.objects import STDLIB, PythonObject, read_objects
 from engine.seeds.python_docs.questions import question_of
-from engine.seeds.python_docs.same_things import MAX_SAME, Corpus, Entry, content_words, meaning, words_of
+from engine.seeds.python_docs.same_things import MAX_SAME, Corpus, DocumentedThing, content_words, meaning, words_of
 from engine.settings import Settings
 from engine.topic import Passage, Seed
 
@@ -96,9 +96,9 @@ class PythonDocsReader:
             for position, negatives in zip(batch, corpus.negatives(batch, self._settings.negatives), strict=True):
                 yield self._seed(corpus.entries[position], corpus.positives(position), negatives)
 
-    def _entries(self) -> list[Entry]:
+    def _entries(self) -> list[DocumentedThing]:
         """All objects with at least one passage, no text twice, in the order of the hash of their names."""
-        found: list[Entry] = []
+        found: list[DocumentedThing] = []
         absent: list[str] = []
         for library in self._settings.libraries:
             objects = read_objects(library)
@@ -115,7 +115,7 @@ class PythonDocsReader:
         found.sort(key=lambda entry: (entry.name.count("."), entry.name))
         return sorted(_without_copies(found), key=lambda entry: sha256_hex(entry.name))
 
-    def _read(self, objects: Sequence[PythonObject]) -> Iterator[Entry]:
+    def _read(self, objects: Sequence[PythonObject]) -> Iterator[DocumentedThing]:
         for item in objects:
             if not item.source and len(item.doc.split()) < _MIN_WORDS:
                 continue
@@ -125,7 +125,7 @@ class PythonDocsReader:
             passages = tuple(self._passages(item, document))
             if passages:
                 summary = document.summary.rstrip(".")
-                yield Entry(item.name, item.library, item.kind, summary, content_words(summary), passages)
+                yield DocumentedThing(item.name, item.library, item.kind, summary, content_words(summary), passages)
 
     def _passages(self, item: PythonObject, document: Docstring) -> Iterator[Passage]:
         """The documentation, one further passage of it that begins at a section, and the source."""
@@ -145,7 +145,7 @@ class PythonDocsReader:
                 attributes=_attributes(item, "source"),
             )
 
-    def _seed(self, entry: Entry, positives: tuple[Passage, ...], negatives: tuple[Passage, ...]) -> Seed:
+    def _seed(self, entry: DocumentedThing, positives: tuple[Passage, ...], negatives: tuple[Passage, ...]) -> Seed:
         question = fraction_of("question", entry.name) < self._settings.questions_share
         asked = question_of(entry.summary, entry.name) if question else ""
         licence = licence_of(entry.library)
@@ -202,12 +202,12 @@ def _usable(summary: str, name: str) -> bool:
     )
 
 
-def _worth_reading(text: Text) -> bool:
+def _worth_reading(text: DocstringText) -> bool:
     """Long enough, and no template whose placeholders are filled only at import time."""
     return text.words >= _MIN_WORDS and not _TEMPLATE.search(text.text)
 
 
-def _documentation(item: PythonObject, text: Text, summary: str) -> Passage:
+def _documentation(item: PythonObject, text: DocstringText, summary: str) -> Passage:
     attributes = _attributes(item, "documentation") | {
         "answer_sentence": answer_sentence(text.text, summary),
         "has_example": "yes" if any(is_code(line) for line in text.text.splitlines()) else "no",
@@ -221,7 +221,7 @@ def _attributes(item: PythonObject, form: str) -> dict[str, str]:
     return {"form": form, "kind": item.kind, "language": "python", "library": item.library, "module": module}
 
 
-def _without_copies(entries: Sequence[Entry]) -> Iterator[Entry]:
+def _without_copies(entries: Sequence[DocumentedThing]) -> Iterator[DocumentedThing]:
     """Drops texts that stood before (inherited and re-exported docstrings), and objects left without any."""
     seen: set[str] = set()
     for entry in entries:

@@ -72,7 +72,7 @@ def _singular(word: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DocumentedThing:
     """An object with its passages; `words` are the content words of its summary."""
 
     name: str
@@ -96,7 +96,7 @@ class Entry:
 class Corpus:
     """All entries, searchable; entries are known by their position."""
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
+    def __init__(self, entries: Sequence[DocumentedThing]) -> None:
         self.entries = entries
         self.same = _same_things(entries)
         self._owners = [position for position, entry in enumerate(entries) for _ in entry.passages]
@@ -140,7 +140,7 @@ class Corpus:
         return tuple(others)
 
 
-def _same_things(entries: Sequence[Entry]) -> list[list[int]]:
+def _same_things(entries: Sequence[DocumentedThing]) -> list[list[int]]:
     namesakes: Mapping[tuple[str, bool], list[int]] = defaultdict(list)
     for position, entry in enumerate(entries):
         if entry.kind != "module":
@@ -152,7 +152,7 @@ def _same_things(entries: Sequence[Entry]) -> list[list[int]]:
     return same
 
 
-def same_thing(one: Entry, other: Entry) -> bool:
+def same_thing(one: DocumentedThing, other: DocumentedThing) -> bool:
     """Whether two objects of one simple name and sort do the same."""
     if one.qualifiers != other.qualifiers:
         return False
@@ -165,7 +165,7 @@ def same_thing(one: Entry, other: Entry) -> bool:
     return common >= (SAME_MATHEMATICS if mathematics else SAME)
 
 
-def _perhaps_relevant(entry: Entry, other: Entry) -> bool:
+def _perhaps_relevant(entry: DocumentedThing, other: DocumentedThing) -> bool:
     common = _shared(meaning(entry.words), meaning(other.words))
     kin = f"{other.name}.".startswith(f"{entry.name}.") or f"{entry.name}.".startswith(f"{other.name}.")
     return kin or common >= SAME or (common > 0 and entry.simple_name == other.simple_name)

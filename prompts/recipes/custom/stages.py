@@ -23,7 +23,7 @@ from engine.errors import UsageError
 from engine.settings import Settings
 from engine.topic import IntentRole, PassageRole
 from prompts.constraints.families import FAMILIES
-from prompts.render import Template, compile_template
+from prompts.render import PromptTemplate, compile_template
 from prompts.rule_writer.custom import RULES, split_rule
 
 BASE: Mapping[str, str] = {
@@ -202,7 +202,7 @@ class CustomSettings(Settings):
         return self
 
 
-def template_of(folder: Path, file: str) -> Template:
+def template_of(folder: Path, file: str) -> PromptTemplate:
     """A template of a user's folder, checked; its task is `custom.FILE`. Raises UsageError."""
     return compile_template(f"custom/{file}", _source_of(folder, file))
 
@@ -314,7 +314,7 @@ class _Checks:
             wrong = [f"line {line}: {why}" for line, why in found]
         yield from ((place, why, file) for why in wrong)
 
-    def _variables(self, template: Template, at: int, stage: Stage) -> Iterator[str]:
+    def _variables(self, template: PromptTemplate, at: int, stage: Stage) -> Iterator[str]:
         """What is wrong with the variables that a template names."""
         given = [*BASE, *(["item"] if stage.each else []), *self._order[:at]]
         for name in sorted(template.variables - set(given)):

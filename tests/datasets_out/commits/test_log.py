@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from datasets_out.commits.entries import Entry, count, total
+from datasets_out.commits.entries import CommitEntry, count, total
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES, to_tables
 from datasets_out.commits.snapshot import load_snapshot
@@ -51,7 +51,7 @@ def run(log: CommitLog, partitions: int, acked: set[int]) -> None:
     log.put_plan({"seeds": len(planned(partitions)), "partitions": partitions})
 
 
-def expected(entry: Entry):
+def expected(entry: CommitEntry):
     return topics_of(entry.partition, entry.facts["variant"])
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from datasets_out.commits.entries import Entry
+from datasets_out.commits.entries import CommitEntry
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import load_snapshot
 from tests.support.drills.commit_drill import JOB, crash_points, planned, topics_of, write
@@ -32,7 +32,7 @@ def run_drill(kind: str, folder: Path, count: int, seed: int) -> list[dict[str, 
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def expected(entry: Entry):
+def expected(entry: CommitEntry):
     return topics_of(entry.partition, entry.facts["variant"])
 
 

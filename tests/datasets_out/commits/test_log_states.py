@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from datasets_out.commits.entries import Entry
+from datasets_out.commits.entries import CommitEntry
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import load_snapshot, take_snapshot
@@ -73,7 +73,7 @@ def fail(error: int) -> Callable[[], None]:
     return raise_it
 
 
-def expected(entry: Entry) -> list:
+def expected(entry: CommitEntry) -> list:
     return topics_of(entry.partition, entry.facts["variant"])
 
 

@@ -23,12 +23,12 @@ from engine.errors import (
     UsageError,
     WithheldReplyError,
 )
-from engine.flow.ask import Asker, Desk
-from engine.flow.budget import Budget, Sum
+from engine.flow.ask import ReplyService, SeedAsk
+from engine.flow.budget import Budget, Spend
 from engine.flow.journal import Journal, PaidReplies, possibly_paid_twice
 from engine.flow.limits import BudgetSettings
 from engine.protocols import Prompt
-from engine.topic import Message, Reply, Request
+from engine.requests import Message, Reply, Request
 from prompts.parse import parse_reply
 from tests.support.small_parts import Line, parse, prompt_for, seed
 
@@ -56,8 +56,8 @@ class Script:
 
 
 def asker(folder, model, *, repairs=1, budget=None, reader=parse, writer="a"):
-    desk = Desk(Journal(folder, 0, writer), budget or Budget(BudgetSettings()), "me")
-    return Asker(desk, {"writer": model}, reader, repair_attempts=repairs)
+    desk = ReplyService(Journal(folder, 0, writer), budget or Budget(BudgetSettings()), "me")
+    return SeedAsk(desk, {"writer": model}, reader, repair_attempts=repairs)
 
 
 def test_an_answer_is_typed_and_its_call_is_kept(tmp_path):
@@ -182,7 +182,7 @@ def test_a_refused_request_costs_nothing_and_is_not_counted_as_in_flight(tmp_pat
     with pytest.raises(RefusedRequestError, match="never"):
         asyncio.run(ask(PROMPT, Line))
     assert possibly_paid_twice(tmp_path) == 0
-    assert budget.spent == Sum()
+    assert budget.spent == Spend()
 
 
 def test_a_reply_to_another_request_is_an_error_of_the_model(tmp_path):
@@ -221,13 +221,13 @@ def test_whoever_finds_the_purse_empty_waits_for_what_others_give_back():
         second = asyncio.create_task(budget.reserve("a", 50))
         await asyncio.sleep(0)
         assert not second.done()
-        await budget.settle("a", first, Sum(1, 10, 0.0))
+        await budget.settle("a", first, Spend(1, 10, 0.0))
         await second
         with pytest.raises(BudgetSpentError, match="10 of 100 tokens are used, and the next request needs 200"):
-            await asyncio.gather(budget.reserve("a", 200), budget.settle("a", second.result(), Sum()))
+            await asyncio.gather(budget.reserve("a", 200), budget.settle("a", second.result(), Spend()))
         return [budget.spent]
 
-    assert asyncio.run(three()) == [Sum(1, 10, 0.0)]
+    assert asyncio.run(three()) == [Spend(1, 10, 0.0)]
 
 
 def test_dollars_are_reserved_as_the_dearest_call_so_far(tmp_path):
@@ -244,7 +244,7 @@ def test_dollars_are_reserved_as_the_dearest_call_so_far(tmp_path):
 
 
 def test_what_a_dead_worker_held_counts_as_spent():
-    async def die() -> Sum:
+    async def die() -> Spend:
         budget = Budget(BudgetSettings(calls=3))
         await budget.reserve("dead", 5)
         await budget.reserve("dead", 5)
@@ -252,7 +252,7 @@ def test_what_a_dead_worker_held_counts_as_spent():
         await budget.forfeit("dead")
         return budget.spent
 
-    assert asyncio.run(die()) == Sum(2, 10, 0.0)
+    assert asyncio.run(die()) == Spend(2, 10, 0.0)
 
 
 def test_a_request_that_ends_in_an_error_may_have_been_paid(tmp_path):
@@ -269,12 +269,12 @@ def test_what_a_dead_worker_waited_for_is_never_reserved():
         zombie = asyncio.create_task(budget.reserve("dead", 1))
         await asyncio.sleep(0)
         await budget.forfeit("dead")
-        await budget.settle("alive", alive[0], Sum())
+        await budget.settle("alive", alive[0], Spend())
         with pytest.raises(BudgetSpentError, match="dead is dead"):
             await zombie
         return [await asyncio.wait_for(budget.reserve("alive", 1), 60)]
 
-    assert asyncio.run(die()) == [Sum(1, 1, 0.0)]
+    assert asyncio.run(die()) == [Spend(1, 1, 0.0)]
 
 
 def test_calls_stand_in_the_order_asked_however_the_replies_come_in(tmp_path):
@@ -316,8 +316,8 @@ def test_a_free_models_reply_is_never_taken_from_another_run(tmp_path):
     for free, sent in ((False, 0), (True, 1)):
         model = Script()
         model.free = free
-        desk = Desk(
+        desk = ReplyService(
             Journal(tmp_path / f"b{free}", 0, "w"), Budget(BudgetSettings()), "me", PaidReplies([tmp_path / "a"])
         )
-        asyncio.run(Asker(desk, {"writer": model}, parse, repair_attempts=1)(PROMPT, Line))
+        asyncio.run(SeedAsk(desk, {"writer": model}, parse, repair_attempts=1)(PROMPT, Line))
         assert len(model.sent) == sent

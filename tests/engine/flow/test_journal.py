@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from engine.errors import JournalError
 from engine.flow.journal import Journal, paid_replies, possibly_paid_twice, read_calls, suspects
-from engine.topic import Reply
+from engine.requests import Reply
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=60)
 REPLIES = st.lists(

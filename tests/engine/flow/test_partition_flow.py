@@ -11,7 +11,7 @@ from engine.errors import BudgetSpentError, CommitLostError, JudgeUnreliableErro
 from engine.flow.budget import Budget
 from engine.flow.limits import BudgetSettings, RuntimeSettings
 from engine.flow.partition_flow import DrainedError, Flow
-from engine.flow.seed_outcome import Ending
+from engine.flow.seed_outcome import SeedOutcome
 from engine.protocols import Partition
 from engine.topic import Topic, Verdict
 from tests.support.small_parts import (
@@ -106,7 +106,7 @@ def test_a_screened_seed_is_a_row_with_that_verdict_and_asks_nothing(tmp_path):
 
 
 def test_a_condemned_seed_fails_without_being_tried(tmp_path):
-    ending = Ending("failed", "crashed_worker", "it did")
+    ending = SeedOutcome("failed", "crashed_worker", "it did")
     found = made(tmp_path, partition(2, {0: "exit"}), condemned={"s000000": ending}, validators=[Traps()])
     assert [(t.status, t.reason, len(t.calls)) for t in found] == [("failed", "crashed_worker", 0), ("accepted", "", 1)]
 

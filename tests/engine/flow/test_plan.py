@@ -14,7 +14,7 @@ from cluster.commands import app
 from engine.flow.budget import Budget
 from engine.flow.journal import PaidReplies
 from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
-from engine.flow.plan import look, look_ahead, stages
+from engine.flow.plan import sample_seeds, stages, trace_calls
 from engine.runtime.run_local import run
 from prompts.parse import parse_reply
 from prompts.rule_writer.model import RuleWriter
@@ -34,17 +34,17 @@ class Priced(Echo):
 
 
 def planned(parts, seeds=50, count=20, sample=0):
-    total, chosen = look(Numbers(seeds), LIMITS, count)
+    total, chosen = sample_seeds(Numbers(seeds), LIMITS, count)
     purse = Budget(BudgetSettings())
-    seen = asyncio.run(look_ahead(parts, chosen, LIMITS, Echo(), sample=sample, purse=purse))
+    seen = asyncio.run(trace_calls(parts, chosen, LIMITS, Echo(), sample=sample, purse=purse))
     return seen, stages(seen, total, parts.models)
 
 
 def test_the_sample_is_drawn_by_hash_and_the_stream_is_counted():
-    total, chosen = look(Numbers(100), Limits(seeds=60), 10)
+    total, chosen = sample_seeds(Numbers(100), Limits(seeds=60), 10)
     assert total == 60
     assert [position for position, _ in chosen] == sorted(position for position, _ in chosen)
-    assert chosen == look(Numbers(100), Limits(seeds=60), 10)[1]
+    assert chosen == sample_seeds(Numbers(100), Limits(seeds=60), 10)[1]
     assert all(one == seed(position) for position, one in chosen)
 
 
@@ -77,8 +77,8 @@ def test_sampled_seeds_are_paid_once_and_narrow_the_plan(tmp_path):
 
 def test_a_task_without_a_stand_in_is_named(tmp_path):
     parts = build(opened(tmp_path / "out"), model=Echo())
-    _, chosen = look(Numbers(5), LIMITS, 5)
-    seen = asyncio.run(look_ahead(parts, chosen, LIMITS, RuleWriter(), sample=0, purse=Budget(BudgetSettings())))
+    _, chosen = sample_seeds(Numbers(5), LIMITS, 5)
+    seen = asyncio.run(trace_calls(parts, chosen, LIMITS, RuleWriter(), sample=0, purse=Budget(BudgetSettings())))
     assert seen.calls == []
     assert "one.line" in next(iter(seen.unanswered))
 
@@ -100,9 +100,9 @@ def test_all_that_a_judge_asks_of_a_hosted_writers_topic_is_planned(tmp_path, ki
     def look_with(share):
         judge = kind(settings(canaries={"share": share}))
         parts = replace(build(tmp_path, model=Echo()), recipe=recipe, validators=(judge,), models={"judge": Echo()})
-        _, chosen = look(Numbers(100), LIMITS, 100)
+        _, chosen = sample_seeds(Numbers(100), LIMITS, 100)
         parts = replace(parts, parse=parse_reply)
-        return asyncio.run(look_ahead(parts, chosen, LIMITS, RuleWriter(), sample=0, purse=Budget(BudgetSettings())))
+        return asyncio.run(trace_calls(parts, chosen, LIMITS, RuleWriter(), sample=0, purse=Budget(BudgetSettings())))
 
     seen = look_with(0)
     assert Counter(call.task for call in seen.calls) == {task: 100 * count for task, count in calls.items()}

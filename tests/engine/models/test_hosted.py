@@ -21,7 +21,7 @@ from engine.errors import (
 from engine.models import retry
 from engine.models.endpoints import HostedSettings
 from engine.models.hosted import Hosted, body_of, retry_after
-from engine.topic import Message, Request
+from engine.requests import Message, Request
 from tests.support.models.fault_server import Behaviour, FaultServer
 from tests.support.small_parts import Line
 

@@ -192,7 +192,7 @@ def test_batches_are_sent_answered_imported_and_resent_where_they_failed(tmp_pat
 
 
 def test_equal_requests_wait_for_one_line_of_a_batch(tmp_path):
-    from engine.topic import Message, Request
+    from engine.requests import Message, Request
 
     told = {"model": "test-model", "mode": "batch", "batch": {"linger_s": 0.1, "poll_s": 0.1}}
 

@@ -33,8 +33,8 @@ from engine.models.params import Params
 from engine.models.retry import complete
 from engine.models.served_vllm import ServedVllm, VllmServer, server_flags
 from engine.protocols import Parts
+from engine.requests import Message, Request
 from engine.runtime.run_local import run
-from engine.topic import Message, Request
 from prompts.parse import parse_reply
 from prompts.recipes.catalog import RECIPES
 from prompts.rule_writer.model import RuleWriter

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from engine.errors import ModelOutageError
-from engine.models.pacing import Bucket, Endpoint, Pool
+from engine.models.pacing import Bucket, Endpoint, EndpointPool
 from tests.support.virtual_time import run_virtually
 
 LATENCY = 0.2
@@ -73,7 +73,7 @@ def simulate(make, seconds, *, most=256, clients=400, rpm=None, tpm=None, outage
     async def run():
         server, seen, loop = make(), Seen(), asyncio.get_running_loop()
         endpoint = Endpoint("one", 1.0, most, rpm, tpm)
-        pool = Pool([endpoint], outage_s)
+        pool = EndpointPool([endpoint], outage_s)
 
         async def client():
             while loop.time() < seconds:
@@ -168,7 +168,7 @@ def test_r7_no_seat_is_lost_whatever_happens(seed):
         loop = asyncio.get_running_loop()
         rates = chance.choice([None, 600.0]), chance.choice([None, 60_000.0])
         endpoints = [Endpoint(f"e{i}", chance.uniform(0.5, 3), chance.randint(2, 40), *rates) for i in range(3)]
-        pool, ended = Pool(endpoints, 1e9), 0
+        pool, ended = EndpointPool(endpoints, 1e9), 0
 
         async def client(i):
             nonlocal ended
@@ -207,7 +207,7 @@ def test_r7_no_seat_is_lost_whatever_happens(seed):
 def test_a_seat_that_is_granted_while_its_client_is_cancelled_goes_back():
     async def run():
         endpoint = Endpoint("one", 1.0, 2, None, None)
-        pool = Pool([endpoint], 1e9)
+        pool = EndpointPool([endpoint], 1e9)
         held = [await pool.seat(1), await pool.seat(1)]
         waiting = asyncio.create_task(pool.seat(1))
         await asyncio.sleep(0)
@@ -222,7 +222,7 @@ def test_a_seat_that_is_granted_while_its_client_is_cancelled_goes_back():
 
 def test_a_seed_leaves_its_endpoint_only_for_one_that_is_far_less_busy():
     async def run():
-        pool = Pool([Endpoint(name, 1.0, 64, None, None) for name in ("one", "two")], 1e9)
+        pool = EndpointPool([Endpoint(name, 1.0, 64, None, None) for name in ("one", "two")], 1e9)
         seats = [await pool.seat(1, "seed 7") for _ in range(30)]
         names = [seat.endpoint.name for seat in seats]
         for seat in seats:

@@ -26,7 +26,7 @@ from engine.errors import CorruptDataError, UsageError
 from engine.flow.journal import possibly_paid_twice
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.flow.progress import Counts, check_conservation, counts_of, outcomes, status
-from engine.runtime.partition_queue import cut
+from engine.runtime.partition_queue import split_into_partitions
 from engine.runtime.run_local import run
 from engine.runtime.watchdog import forget_peak, peak_memory
 from engine.topic import Topic, Verdict
@@ -235,7 +235,7 @@ def test_an_error_that_is_not_ours_is_raised_after_the_run_is_drained(tmp_path):
 
 def test_two_seeds_of_one_id_are_refused():
     with pytest.raises(UsageError, match="two seeds of the corpus 'letters' have the id 's000003'"):
-        list(cut([seed(3), seed(3)], (), Limits()))
+        list(split_into_partitions([seed(3), seed(3)], (), Limits()))
 
 
 def test_a_run_that_lost_or_doubled_a_seed_is_not_called_complete():

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.seeds.corpus import Candidate, sample
+from engine.seeds.corpus import NegativeCandidate, sample
 from engine.seeds.table import Columns, TableReader, TableSettings
 from engine.topic import Passage, Seed
 
@@ -43,8 +43,8 @@ def test_no_seed_has_a_relevant_passage_among_its_negatives(
         assert len(negatives) >= min(3, len(near - set(positives)))
 
 
-def candidates(count: int) -> list[Candidate]:
-    return [Candidate(str(n), str(n), (Passage(str(n), "seed_positive"),)) for n in range(count)]
+def candidates(count: int) -> list[NegativeCandidate]:
+    return [NegativeCandidate(str(n), str(n), (Passage(str(n), "seed_positive"),)) for n in range(count)]
 
 
 def test_a_sample_that_holds_everything_keeps_the_order() -> None:

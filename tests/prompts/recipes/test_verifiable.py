@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from engine.errors import RefusedRequestError, Rejected
-from engine.topic import Passage, Request, Seed, Topic
+from engine.requests import Request
+from engine.topic import Passage, Seed, Topic
 from prompts.constraints.constraint import all_hold, constraints_of
 from prompts.constraints.detectors import folded
 from prompts.constraints.families import FAMILIES

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from datasets_out.commits.entries import Entry
+from datasets_out.commits.entries import CommitEntry
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES, from_tables
 from datasets_out.commits.verify import verify
@@ -27,7 +27,7 @@ class History:
     planned: Collection[str]
     acked: Collection[int] = ()
     finished: bool = False
-    expected: Callable[[Entry], Sequence[Topic]] | None = None
+    expected: Callable[[CommitEntry], Sequence[Topic]] | None = None
 
 
 @dataclass
@@ -64,13 +64,13 @@ def check(history: History, dataset: Path) -> Findings:
     return found
 
 
-def _topics(dataset: Path, entry: Entry) -> list[Topic]:
+def _topics(dataset: Path, entry: CommitEntry) -> list[Topic]:
     log = CommitLog(dataset)
     files = {table: pq.ParquetFile(log.locate(fact)) for table, fact in entry.files.items()}
     return from_tables({table: file.read(use_threads=False) for table, file in files.items()})
 
 
-def _wrong_content(entry: Entry, topics: list[Topic], history: History) -> list[str]:
+def _wrong_content(entry: CommitEntry, topics: list[Topic], history: History) -> list[str]:
     wrong = []
     if len(topics) != entry.files["topics"].rows or len(topics) != sum(entry.counts.topics.values()):
         wrong.append(f"partition {entry.partition} counts {entry.counts.topics}, and holds {len(topics)} topics")
@@ -81,7 +81,7 @@ def _wrong_content(entry: Entry, topics: list[Topic], history: History) -> list[
     return wrong
 
 
-def _visible_to_a_glob(dataset: Path, entries: Sequence[Entry]) -> list[str]:
+def _visible_to_a_glob(dataset: Path, entries: Sequence[CommitEntry]) -> list[str]:
     """A curator's plain glob over a finished run sees the committed files and no other."""
     named = {fact.path for entry in entries for fact in entry.files.values()}
     return [

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.ids import fraction_of, sha256_hex
-from engine.topic import Message, Request
+from engine.requests import Message, Request
 
 Json = dict[str, Any]
 

@@ -20,8 +20,8 @@ from trainer.evaluation.validation import measure
 from trainer.model.checkpoint import blend, put_weights, weights
 from trainer.model_settings import LoraSettings, ModelSettings
 from trainer.run.fit import train, validation_of
-from trainer.run.logs import Logs, Row, read_rows
-from trainer.run.monitor import Told
+from trainer.run.logs import LogRow, Logs, read_rows
+from trainer.run.monitor import Callbacks
 from trainer.settings import EvaluateSettings, RetentionSettings, ValidationSettings
 
 SHARES = {"heldout_share": 0.2, "dev_share": 0.2}
@@ -74,7 +74,7 @@ def test_numbers_are_those_of_the_weights_and_held_out_topics_are_never_read(tin
     monkeypatch.setattr(TrainingView, "read", guarded)
     told = []
     settings = settings_for(tiny, validation=measured_every(4))
-    trained = train(settings, view, tmp_path, told=Told(on_measured=told.append))
+    trained = train(settings, view, tmp_path, told=Callbacks(on_measured=told.append))
     found = {one["step"]: one["means"] for one in trained.facts["validations"]}
     dev = view.read_all("dev")
     assert list(found) == [one.step for one in told] == [0, 4, 6]
@@ -110,7 +110,7 @@ def test_the_best_step_is_published_and_kept_beside_the_newest(tiny, view, tmp_p
     def look(one):
         kept.append([path.name for path in validation_of(settings, view, tmp_path)._folder.glob("step-*/")])
 
-    trained = train(settings, view, tmp_path, told=Told(on_measured=look))
+    trained = train(settings, view, tmp_path, told=Callbacks(on_measured=look))
     scores = {one["step"]: one["means"]["should_fall"] for one in trained.facts["validations"]}
     best = max(scores, key=scores.get)
     assert trained.facts["step"] == best
@@ -223,7 +223,7 @@ def dropping(tiny):
 
 
 def test_rows_come_back_as_they_were_written(tmp_path):
-    rows = [Row(step, 0, 1 / 3 + step, 1e-4, 0.1, 0.25, 48.0, 1e5) for step in (1, 2, 3)]
+    rows = [LogRow(step, 0, 1 / 3 + step, 1e-4, 0.1, 0.25, 48.0, 1e5) for step in (1, 2, 3)]
     for first in (0, 2):
         logs = Logs(tmp_path, first)
         for row in rows[first:]:

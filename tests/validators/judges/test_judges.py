@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import BudgetSpentError, ModelOutageError, RefusedRequestError
-from engine.topic import Intent, Judgment, Passage, Reply, Topic, intent_id
+from engine.requests import Reply
+from engine.topic import Intent, Judgment, Passage, Topic, intent_id
 from prompts.constraints.constraint import Constraint, dump_constraints
 from prompts.judge_answers import LABELS, MostRelevant, Relevance, Relevant
 from prompts.passages.answer_evidence import dump_evidence

@@ -12,7 +12,7 @@ from tempfile import mkdtemp
 import pytest
 
 from engine.errors import Rejected
-from engine.flow.ask import Asker
+from engine.flow.ask import SeedAsk
 from prompts.parse import parse_reply
 from prompts.recipes.catalog import RECIPES
 from prompts.rule_writer.model import RuleWriter
@@ -34,7 +34,7 @@ from tests.support.models.corrupt_judge import (
 from tests.support.paths import REPO
 from tests.validators.judges.test_canaries import zoo
 from validators.judges.agreement import agreement
-from validators.judges.panel import Bench
+from validators.judges.panel import JudgePanel
 from validators.judges.polarity import JudgePolarity, JudgePolaritySettings
 from validators.judges.relevance import JudgeRelevance, JudgeRelevanceSettings
 from validators.judges.scenarios import JudgeScenarios, JudgeScenariosSettings
@@ -77,7 +77,7 @@ def test_what_the_rule_writer_makes_stands_before_the_rule_judge(tmp_path, recip
     desk, topics, refused = desk_in(tmp_path), [], Counter()
     for seed in zoo(60):
         try:
-            topics += asyncio.run(make(seed, Asker(desk, {"writer": RuleWriter()}, parse_reply, repair_attempts=1)))
+            topics += asyncio.run(make(seed, SeedAsk(desk, {"writer": RuleWriter()}, parse_reply, repair_attempts=1)))
         except Rejected as reason:
             refused[reason.reason] += 1
     assert len(topics) > 30, refused
@@ -123,7 +123,7 @@ def test_shuffle_and_swap_take_the_reward_from_a_judge_that_takes_the_first(tmp_
     shuffled = put(JudgeScenarios, First("first"), tmp_path, roles=("instructed",))
     swapped = put(JudgePolarity, First("first"), tmp_path)
     monkeypatch.setattr("validators.judges.panel.shuffled", lambda passages, *_: list(passages))
-    monkeypatch.setattr(Bench, "compare", lambda self, i, ps, seat: self._compare_once(i, tuple(ps), seat))
+    monkeypatch.setattr(JudgePanel, "compare", lambda self, i, ps, seat: self._compare_once(i, tuple(ps), seat))
     in_order = put(JudgeScenarios, First("first"), tmp_path, roles=("instructed",))
     one_way = put(JudgePolarity, First("first"), tmp_path)
     assert (in_order.recall, one_way.recall) == (1.0, 1.0)

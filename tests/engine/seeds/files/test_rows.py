@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import SeedFormatError, UsageError
-from engine.seeds.files.rows import Row, attributes_of, rows
+from engine.seeds.files.rows import SourceRow, attributes_of, rows
 
 CAP = 1 << 16
 
 
 def values(path: Path, cap: int = CAP) -> list[Any]:
-    return [row.value if isinstance(row, Row) else f"{row.line}: {row.expected}" for row in rows(path, cap)]
+    return [row.value if isinstance(row, SourceRow) else f"{row.line}: {row.expected}" for row in rows(path, cap)]
 
 
 def test_every_format_gives_the_same_rows(tmp_path: Path) -> None:
@@ -68,8 +68,8 @@ def test_a_bad_line_is_named_and_the_next_one_still_read(tmp_path: Path, bad: by
     assert isinstance(error, SeedFormatError)
     assert (error.line, error.path) == (2, str(tmp_path / "t.jsonl"))
     assert expected in error.expected
-    assert isinstance(first, Row)
-    assert isinstance(last, Row)
+    assert isinstance(first, SourceRow)
+    assert isinstance(last, SourceRow)
     assert (first.value, last.value, last.line) == ({"n": 1}, {"n": 3}, 3)
 
 
@@ -141,7 +141,7 @@ def test_a_file_that_is_not_parquet_is_named(tmp_path: Path) -> None:
 
 
 def test_fields_are_checked_as_they_are_taken() -> None:
-    row = Row("f", 7, {"text": " ", "number": 3, "flag": True, "list": "no"})
+    row = SourceRow("f", 7, {"text": " ", "number": 3, "flag": True, "list": "no"})
     assert row.name("number") == "3"
     assert row.items("absent") == []
     with pytest.raises(SeedFormatError, match=r"f:7: expected a text under 'text', found ' '"):

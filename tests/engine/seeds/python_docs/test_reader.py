@@ -22,7 +22,7 @@ from engine.seeds.python_docs.docstrings import Section, read_docstring, sentenc
 from engine.seeds.python_docs.objects import read_objects
 from engine.seeds.python_docs.questions import base_verb, question_of
 from engine.seeds.python_docs.reader import PythonDocsReader, PythonDocsSettings, answer_sentence, licence_of
-from engine.seeds.python_docs.same_things import Entry, content_words, same_thing
+from engine.seeds.python_docs.same_things import DocumentedThing, content_words, same_thing
 from engine.topic import Seed
 from tests.support.paths import REPO
 from trainer.evaluation.metrics_ranking import evaluate_run
@@ -228,10 +228,10 @@ def test_verbs_are_known_in_both_forms():
     ]
 
 
-def entry(name: str, summary: str, kind: str = "function") -> Entry:
+def entry(name: str, summary: str, kind: str = "function") -> DocumentedThing:
     top = name.split(".", maxsplit=1)[0]
     library = top if top in {"numpy", "scipy", "torch", "pyarrow"} else "stdlib"
-    return Entry(name, library, kind, summary, content_words(summary), ())
+    return DocumentedThing(name, library, kind, summary, content_words(summary), ())
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,86 @@
+"""One call to a model: what is asked, and what came back.
+
+Promise: equal content is one request with one id, whoever asks it. Price: one hash a request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from engine.ids import canonical_json, sha256_hex
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a chat; `role` is system, user or assistant."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call to a model, content-addressed: equal `id` means equal rendered messages, parameters, model and schema.
+
+    `task` (e.g. `verifiable.topic`) and `inputs` (the values behind the rendered messages) are for the embedded rule
+    writer, which answers from them; a hosted model sees the messages alone. They are not part of the id, since a
+    template must render all that it is given (`prompts.render` refuses an input that its template does not use).
+    `facts` are what the rule writer may know besides (a seed's passages in blocks, what is behind an instruction); a
+    request that goes to any other model has none. They follow from the seed and the messages, so the seed's `affinity`
+    stands for them in the id.
+    `template` is the name and content hash of the prompt, stored with every record that it made. `affinity` is shared
+    by requests whose prompts begin alike (those of one seed): a model with several endpoints sends them to one, whose
+    prefix cache then pays; without facts it is no part of the id either.
+    """
+
+    model: str
+    messages: tuple[Message, ...]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    schema: Mapping[str, Any] | None = None
+    task: str = ""
+    template: str = ""
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    affinity: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    id: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.id:
+            object.__setattr__(self, "id", request_id(self))
+
+
+def request_id(request: Request) -> str:
+    """sha256 over the canonical JSON of model, messages, parameters and schema; with facts, of the seed too."""
+    turns = [[m.role, m.content] for m in request.messages]
+    asked = [request.model, turns, dict(request.params), request.schema]
+    return sha256_hex(canonical_json([*asked, request.affinity] if request.facts else asked))[:40]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back for a request. `latency_s` is in seconds, `cost_usd` in US dollars, `attempts` counts sends.
+
+    `others` are the further choices of an `n > 1` request, as (text, finish_reason). `logprobs` is the provider's own
+    JSON for the first choice. `cached_tokens` of the prompt came from a prefix cache. `endpoint` and `revision` say who
+    answered, as far as the provider tells. `unsure` counts sends that ended without an answer and may be billed.
+    `reused` replies were paid by another run.
+    """
+
+    request_id: str
+    text: str
+    model: str = ""
+    finish_reason: str = "stop"
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float = 0.0
+    latency_s: float = 0.0
+    attempts: int = 1
+    others: tuple[tuple[str, str], ...] = ()
+    logprobs: Any = None
+    cached_tokens: int = 0
+    endpoint: str = ""
+    revision: str = ""
+    unsure: int = 0
+    reused: bool = False
