@@ -1,8 +1,8 @@
-"""The purse of a run: an amount is reserved before a request is sent, so that no concurrency can overspend.
+"""The budget of a run: an amount is reserved before a request is sent, so that no concurrency can overspend.
 
-Promise: answered calls never exceed the budget; tokens and dollars exceed it by no more than the estimates err. Whoever
-finds it empty while others hold reservations waits for what they give back; only then is it spent.
-Price: two awaits a call. A worker process asks its parent's purse over the wire, and only if there is a limit at all.
+Promise: answered calls never exceed the budget; tokens and dollars exceed it by no more than the estimates err. A
+request that finds the budget used up waits for what other reservations give back; only then is the budget spent.
+Price: two awaits a call. A worker process asks its parent's budget over a pipe, and only if there is a limit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class BudgetClient(Protocol):
 
 
 class Budget:
-    """The one purse of a run; `spent` is what earlier runs on the same `out` have paid."""
+    """The one budget of a run; `spent` is what earlier runs on the same `out` have paid."""
 
     def __init__(self, limits: BudgetSettings, spent: Spend = Spend()) -> None:
         self._limits, self.spent = limits, spent
@@ -56,11 +56,11 @@ class Budget:
         """
         async with self._returned:
             while over := self._over(wanted := Spend(1, tokens, usd or self._dearest)):
-                self._must_live(owner)
+                self._check_alive(owner)
                 if not self._held.total():
                     raise BudgetSpentError(f"the budget is spent: {over}; raise it under `limits.budget` and run again")
                 await self._returned.wait()
-            self._must_live(owner)
+            self._check_alive(owner)
             self._held[owner, wanted] += 1
             self._reserved += wanted
             return wanted
@@ -85,7 +85,7 @@ class Budget:
             self._dead.add(owner)
             self._returned.notify_all()
 
-    def _must_live(self, owner: str) -> None:
+    def _check_alive(self, owner: str) -> None:
         """What a dead worker still waits for would never be given back."""
         if owner in self._dead:
             raise BudgetSpentError(f"{owner} is dead; nothing is reserved for it")

@@ -1,4 +1,4 @@
-"""The boundary around one seed: what a recipe, validator or model raises ends here, as a marked topic.
+"""The boundary around one seed: what a recipe, validator or model raises becomes a failed topic here.
 
 Promise: equal causes give equal rows (no memory address, no machine path in a detail), and a row that no shard can
 hold is replaced by one that can. Price: nothing where nothing goes wrong.
@@ -139,16 +139,16 @@ def with_outcome(
 ) -> Topic:
     """The topic with its verdicts, calls and status: failed if something failed, else rejected if a verdict rejects."""
     rejecting = next((verdict for verdict in verdicts if verdict.outcome == "reject"), None)
-    ending = failure or (
+    outcome = failure or (
         SeedOutcome("rejected", rejecting.reason, rejecting.evidence) if rejecting else SeedOutcome("accepted")
     )
     return replace(
         topic,
         verdicts=tuple(verdicts),
         calls=tuple(calls),
-        status=ending.status,
-        reason=ending.reason,
-        detail=ending.detail,
+        status=outcome.status,
+        reason=outcome.reason,
+        detail=outcome.detail,
     )
 
 

@@ -26,7 +26,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from engine.errors import ModelError, ModelOutageError, RefusedRequestError, TransientModelError, UsageError
+from engine.model_traits import ModelTraits
 from engine.models.params import Params
+from engine.protocols import Model
 from engine.requests import Reply, Request
 from engine.settings import Settings
 
@@ -94,22 +96,22 @@ class _Engine:
     """A running engine, and the process that ends the engine's own if this one is killed."""
 
     llm: Any
-    leash: subprocess.Popen[bytes]
+    reaper: subprocess.Popen[bytes]
 
     def shut(self) -> None:
         self.llm.shutdown(_STOP_S)
         self.llm = None  # else it lives until Python ends, and complains then
-        self.leash.kill()
-        self.leash.wait()
+        self.reaper.kill()
+        self.reaper.wait()
         multiprocessing.active_children()  # reaps the engine's processes
 
 
-class LocalVllm:
-    """vLLM's engine in this process (engine.protocols.Model)."""
+class LocalVllm(Model):
+    """vLLM's engine in this process."""
 
     def __init__(self, settings: LocalVllmSettings) -> None:
         self.name = model_name(settings)
-        self.params = settings.params.plain()
+        self.traits = ModelTraits(settings.params.plain())
         self._settings = settings
         self._starting = asyncio.Lock()
         self._engine: _Engine | None = None
@@ -123,9 +125,11 @@ class LocalVllm:
             output = await self._generated(llm, request)
         except Exception as error:
             if llm.errored:
-                await self._bury(engine)
-                raise TransientModelError(f"{self.name}: the engine died ({_said(error)}); it is made anew") from error
-            raise _named(self.name, error) from error
+                await self._discard(engine)
+                raise TransientModelError(
+                    f"{self.name}: the engine died ({_text_of(error)}); it is made anew"
+                ) from error
+            raise _as_model_error(self.name, error) from error
         return self._reply(request, output, time.monotonic() - began)
 
     async def close(self) -> None:
@@ -149,17 +153,19 @@ class LocalVllm:
             need_vllm()
             self._starts += 1
             try:
-                self._engine = await asyncio.to_thread(_started, self._settings)
+                self._engine = await asyncio.to_thread(_start_engine, self._settings)
             except Exception as error:
                 if self._starts > 1:
-                    raise TransientModelError(f"{self.name}: the engine did not come back: {_said(error)}") from error
+                    raise TransientModelError(
+                        f"{self.name}: the engine did not come back: {_text_of(error)}"
+                    ) from error
                 raise ModelOutageError(
-                    f"{self.name}: the engine did not start: {_said(error)}; its own words are on stderr: mend the "
+                    f"{self.name}: the engine did not start: {_text_of(error)}; its own words are on stderr: mend the "
                     "settings of this model"
                 ) from error
             return self._engine
 
-    async def _bury(self, engine: _Engine) -> None:
+    async def _discard(self, engine: _Engine) -> None:
         """Clears away a dead engine, unless another of its requests did."""
         async with self._starting:
             if engine is self._engine:
@@ -221,31 +227,30 @@ def environment(settings: LocalVllmSettings) -> dict[str, str]:
     return {**ours, **os.environ, "VLLM_ENGINE_READY_TIMEOUT_S": str(int(settings.startup_s) + 1)}
 
 
-def _started(settings: LocalVllmSettings) -> _Engine:
+def _start_engine(settings: LocalVllmSettings) -> _Engine:
     """A new engine, whose processes are killed if this one is. Takes seconds to minutes: run it in a thread."""
     os.environ.update(environment(settings))
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    leash = subprocess.Popen(leash_command("follow"), stdin=subprocess.DEVNULL)
+    reaper = subprocess.Popen(reaper_command("follow"), stdin=subprocess.DEVNULL)
     try:
         named = {"disable_log_stats": True, **engine_arguments(settings)}
-        return _Engine(AsyncLLM.from_engine_args(AsyncEngineArgs(**named)), leash)
+        return _Engine(AsyncLLM.from_engine_args(AsyncEngineArgs(**named)), reaper)
     except BaseException:
-        leash.kill()
-        leash.wait()
+        reaper.kill()
+        reaper.wait()
         raise
 
 
-def leash_command(*words: str) -> list[str]:
+def reaper_command(*words: str) -> list[str]:
     """The command that ends processes when this one has gone (engine/models/orphan_reaper.py)."""
-    return [sys.executable, "-I", "-S", str(Path(__file__).with_name("orphan_reaper.py")), str(os.getpid()), *words]
+    return [sys.executable, "-I", str(Path(__file__).with_name("orphan_reaper.py")), str(os.getpid()), *words]
 
 
 def _template_values(params: Mapping[str, Any]) -> dict[str, Any]:
     effort = {"reasoning_effort": params["reasoning_effort"]} if "reasoning_effort" in params else {}
-    told = params.get("chat_template_kwargs", {})
-    return {"add_generation_prompt": True, **effort, **told}
+    return {"add_generation_prompt": True, **effort, **params.get("chat_template_kwargs", {})}
 
 
 def _sampling(request: Request) -> Any:
@@ -271,23 +276,24 @@ def _logprobs(choice: Any, top: int) -> dict[str, Any] | None:
     """The log probabilities as the OpenAI chat API gives them; the likeliest token comes first."""
     if choice.logprobs is None:
         return None
-    places = []
-    for token, found in zip(choice.token_ids, choice.logprobs, strict=True):
-        ranked = sorted(found.values(), key=lambda each: each.rank)[:top]
-        tops = [{"token": each.decoded_token, "logprob": each.logprob} for each in ranked]
-        places.append({"token": found[token].decoded_token, "logprob": found[token].logprob, "top_logprobs": tops})
-    return {"content": places}
+    content = []
+    for token, candidates in zip(choice.token_ids, choice.logprobs, strict=True):
+        ranked = sorted(candidates.values(), key=lambda candidate: candidate.rank)[:top]
+        likeliest = [{"token": each.decoded_token, "logprob": each.logprob} for each in ranked]
+        chosen = candidates[token]
+        content.append({"token": chosen.decoded_token, "logprob": chosen.logprob, "top_logprobs": likeliest})
+    return {"content": content}
 
 
-def _named(name: str, error: Exception) -> ModelError:
+def _as_model_error(name: str, error: Exception) -> ModelError:
     """vLLM's error as one of ours: what the request is to blame for is refused, the rest may pass."""
     from vllm.exceptions import VLLMClientError
 
     cause = error.__cause__ if isinstance(error.__cause__, ValueError | TypeError) else error
     if isinstance(cause, VLLMClientError | ValueError | TypeError):
-        return RefusedRequestError(f"{name} refuses the request: {_said(cause)}; mend the prompt, schema or params")
-    return TransientModelError(f"{name}: {_said(cause)}")
+        return RefusedRequestError(f"{name} refuses the request: {_text_of(cause)}; mend the prompt, schema or params")
+    return TransientModelError(f"{name}: {_text_of(cause)}")
 
 
-def _said(error: BaseException) -> str:
+def _text_of(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:500]

@@ -1,4 +1,4 @@
-"""A worker elsewhere, and the purse seen from there: the same methods, carried by `call(method, *args)`."""
+"""A worker elsewhere, and the budget seen from there: the same methods, carried by `call(method, *args)`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class RemoteWorker:
     def __init__(self, call: Call, end: Callable[[], Awaitable[None]]) -> None:
         self._call, self._end = call, end
 
-    async def make(self, partition: Partition, condemned: Mapping[str, SeedOutcome]) -> None:
-        await self._call("make", partition, condemned)
+    async def make(self, partition: Partition, poison_seeds: Mapping[str, SeedOutcome]) -> None:
+        await self._call("make", partition, poison_seeds)
 
     async def commit(self, index: int) -> Counts:
         counts: Counts = await self._call("commit", index)

@@ -16,16 +16,15 @@ from statistics import median
 import pytest
 
 from datasets_out.commits.schema import to_tables
-from engine.flow.journal import possibly_paid_twice, read_calls
+from engine.flow.journal import possibly_paid_twice
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.ids import canonical_json
 from engine.models.batch import Batched
 from engine.models.endpoints import HostedSettings
 from engine.models.hosted import Hosted
-from engine.runtime.run_local import run
-from engine.runtime.watchdog import forget_peak, peak_memory
+from tests.support.memory import forget_peak, peak_memory
 from tests.support.models.fault_server import Behaviour, mix, serving
-from tests.support.small_parts import Numbers, Traps, build, opened, quiet, sound, topics
+from tests.support.small_parts import Numbers, Traps, build, opened, read_replies, run_parts, sound, topics
 
 CANARY = "sk-canary-9d31e07ab5"
 
@@ -46,7 +45,7 @@ class Builder:
 
 def run_hosted(out, url, seeds, *, window=64, partition=250, workers=0, asks=1, **settings):
     limits, runtime = Limits(partition_seeds=partition), RuntimeSettings(window=window, workers=workers)
-    return run(Numbers(seeds), (), Builder(out, url, asks, **settings), limits, runtime, quiet)
+    return run_parts(Numbers(seeds), Builder(out, url, asks, **settings), limits, runtime)
 
 
 def accepted(out) -> bytes:
@@ -76,7 +75,7 @@ def drill_mixed_faults(tmp_path, seeds):
     assert accepted(tmp_path / "storm") == accepted(tmp_path / "calm")
     assert summary.possibly_paid_twice == 0
     assert seeds < report["requests"] <= 1.6 * seeds
-    unsure = sum(call["unsure"] for call in read_calls(tmp_path / "storm" / "journal"))
+    unsure = sum(call["unsure"] for call in read_replies(tmp_path / "storm" / "journal"))
     assert unsure > 0
 
 
@@ -267,7 +266,9 @@ def test_r20_a_soak_keeps_memory_and_files_flat(tmp_path):
     forget_peak()
     with serving(faults) as server:
         limits, runtime = Limits(partition_seeds=500), RuntimeSettings(window=256)
-        summary = run(Numbers(100_000), (), Builder(tmp_path, server.url, **PATIENT), limits, runtime, look)
+        summary = run_parts(
+            Numbers(100000), Builder(tmp_path, server.url, **PATIENT), limits, runtime, on_progress=look
+        )
     assert summary.complete
     assert seen[-1][0] <= 1.05 * seen[0][0] + (20 << 20)  # the fault server in this process keeps its own books
     third = len(seen) // 3  # of the looks; how many files are open depends on how fast a machine closes dead sockets

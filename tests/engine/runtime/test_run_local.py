@@ -27,9 +27,8 @@ from engine.flow.journal import possibly_paid_twice
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.flow.progress import Counts, check_conservation, counts_of, outcomes, status
 from engine.runtime.partition_queue import split_into_partitions
-from engine.runtime.run_local import run
-from engine.runtime.watchdog import forget_peak, peak_memory
 from engine.topic import Topic, Verdict
+from tests.support.memory import forget_peak, peak_memory
 from tests.support.small_parts import (
     Echo,
     Numbers,
@@ -40,6 +39,7 @@ from tests.support.small_parts import (
     opened,
     paid_twice,
     quiet,
+    run_parts,
     seed,
     sound,
     topics,
@@ -56,7 +56,9 @@ def job(out: Path, seeds: int = 40, *, reader=None, screens=(), limits=None, run
     """One session over `seeds` seeds, in partitions of 8."""
     limits = Limits(partition_seeds=8, **(limits or {}))
     settings = RuntimeSettings(**{"window": 4, **(runtime or {})})
-    return run(reader or Numbers(seeds), screens, builder(out, **parts), limits, settings, progress)
+    return run_parts(
+        reader or Numbers(seeds), builder(out, **parts), limits, settings, screens=screens, on_progress=progress
+    )
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +95,7 @@ def test_whatever_goes_wrong_every_seed_has_one_end_and_every_concurrency_the_sa
         outs = [Path(name) / "one", Path(name) / "many"]
         for out, width in zip(outs, (1, window), strict=True):
             limits, runtime = Limits(partition_seeds=size), RuntimeSettings(window=width)
-            summary = run(Numbers(24, traps), (), builder(out, model=Echo(delay_s=0.001)), limits, runtime, quiet)
+            summary = run_parts(Numbers(24, traps), builder(out, model=Echo(delay_s=0.001)), limits, runtime)
             assert summary.counts.seeds["accepted"] == 24 - len(traps)
             sound(out, 24)
         assert digest(outs[0]) == digest(outs[1])
@@ -260,7 +262,7 @@ def test_what_a_worker_cannot_build_stops_the_run_with_its_reason(tmp_path):
     broken = partial(build, opened(tmp_path), model=Echo(), asks=1)
     parts = broken()
 
-    summary = run(Numbers(8), (), _Once(broken), Limits(partition_seeds=8), RuntimeSettings(workers=1), quiet)
+    summary = run_parts(Numbers(8), _Once(broken), Limits(partition_seeds=8), RuntimeSettings(workers=1))
     assert parts.out == str(tmp_path)
     assert (summary.complete, summary.exit_code) == (False, 1)
     assert "only the first process can build this" in summary.stopped
@@ -486,7 +488,7 @@ def test_a_child_ends_with_its_parent(tmp_path):
 def test_the_peak_of_memory_is_that_of_one_process_and_can_be_forgotten():
     held = b"1" * (200 << 20)
     before = peak_memory()
-    code = "from engine.runtime.watchdog import peak_memory; print(peak_memory())"
+    code = "from tests.support.memory import peak_memory; print(peak_memory())"
     child = int(subprocess.check_output([sys.executable, "-c", code]))
     assert child < 100 << 20 < len(held) < before
     del held
