@@ -119,10 +119,10 @@ class LocalVllm(Model):
 
     async def complete(self, request: Request) -> Reply:
         began = time.monotonic()
-        engine = await self._running()
+        engine = await self._running_engine()
         llm = engine.llm
         try:
-            output = await self._generated(llm, request)
+            output = await self._generate(llm, request)
         except Exception as error:
             if llm.errored:
                 await self._discard(engine)
@@ -140,7 +140,7 @@ class LocalVllm(Model):
                     engine.llm.output_handler.cancel()  # else it takes the end for a death, and says so
                 await asyncio.to_thread(engine.shut)
 
-    async def _running(self) -> _Engine:
+    async def _running_engine(self) -> _Engine:
         """The engine, made by whoever asks first. What vLLM has to say of a failed start is on stderr."""
         async with self._starting:
             if self._engine is not None:
@@ -173,7 +173,7 @@ class LocalVllm(Model):
                 self._engine = None
                 await asyncio.to_thread(engine.shut)
 
-    async def _generated(self, llm: Any, request: Request) -> Any:
+    async def _generate(self, llm: Any, request: Request) -> Any:
         from vllm.lora.request import LoRARequest
         from vllm.renderers.params import ChatParams
 

@@ -290,15 +290,15 @@ def test_an_engine_that_dies_too_often_ends_the_run(monkeypatch):
         await model.complete(asked(model))
 
     monkeypatch.setattr(local_vllm.importlib.util, "find_spec", lambda _: True)
-    monkeypatch.setattr(local_vllm, "_started", lambda _: local_vllm._Engine(DeadEngine(), DeadEngine()))
-    monkeypatch.setattr(LocalVllm, "_generated", failing)
+    monkeypatch.setattr(local_vllm, "_start_engine", lambda _: local_vllm._Engine(DeadEngine(), DeadEngine()))
+    monkeypatch.setattr(LocalVllm, "_generate", failing)
     with pytest.raises(ModelOutageError, match=r"died 3 times \(restarts: 2\)"):
         asyncio.run(drill())
 
 
 def test_an_engine_that_never_started_ends_the_run_at_once(monkeypatch):
     monkeypatch.setattr(local_vllm.importlib.util, "find_spec", lambda _: True)
-    monkeypatch.setattr(local_vllm, "_started", lambda _: 1 / 0)
+    monkeypatch.setattr(local_vllm, "_start_engine", lambda _: 1 / 0)
     model = LocalVllm(LocalVllmSettings(kind="local_vllm", model="m"))
     with pytest.raises(ModelOutageError, match="did not start: ZeroDivisionError"):
         asyncio.run(model.complete(asked(model)))
