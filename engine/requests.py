@@ -56,8 +56,8 @@ class Request:
 def request_id(request: Request) -> str:
     """sha256 over the canonical JSON of model, messages, parameters and schema; with facts, of the seed too."""
     turns = [[m.role, m.content] for m in request.messages]
-    asked = [request.model, turns, dict(request.params), request.schema]
-    return sha256_hex(canonical_json([*asked, request.affinity] if request.facts else asked))[:40]
+    content = [request.model, turns, dict(request.params), request.schema]
+    return sha256_hex(canonical_json([*content, request.affinity] if request.facts else content))[:40]
 
 
 def estimate_tokens(request: Request) -> tuple[int, int]:

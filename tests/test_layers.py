@@ -73,7 +73,7 @@ def modules() -> dict[str, set[str]]:
 
 
 def rooms_of(graph: dict[str, set[str]]) -> dict[str, set[str]]:
-    """The graph between rooms: a folder without sub-folders is a room, a module beside sub-folders is one of its own."""
+    """The graph between rooms: a folder without sub-folders is a room, a module beside sub-folders is one too."""
     folders = {name.rpartition(".")[0] for name in graph}
 
     def room(name: str) -> str:

@@ -80,16 +80,16 @@ class ReplyService:
 
     async def _pay(self, model: Model, request: Request) -> Reply:
         most = estimate_tokens(request)
-        held = await self._budget.reserve(self._owner, sum(most), model.traits.price(*most))
-        spent = held
+        reservation = await self._budget.reserve(self._owner, sum(most), model.traits.price(*most))
+        spent = reservation
         try:
             reply = await self._send(model, request)
             spent = Spend(1, reply.prompt_tokens + reply.completion_tokens, reply.cost_usd)
         except ModelError as error:
-            spent = held if error.unsure else Spend()
+            spent = reservation if error.unsure else Spend()
             raise
         finally:
-            await self._budget.settle(self._owner, held, spent)
+            await self._budget.settle(self._owner, reservation, spent)
         return reply
 
     async def _send(self, model: Model, request: Request) -> Reply:

@@ -245,8 +245,8 @@ def _count_unanswered(path: Path) -> int:
         last = _body(file.read().rstrip(b"\n").rpartition(b"\n")[2])
     if last is not None and "end" in last:
         return int(last["end"])
-    asked: Counter[str] = Counter(body["asked"] for body in _records(path) if "asked" in body)
-    return (asked - Counter(filter(None, map(_settled_request, _records(path))))).total()
+    sent: Counter[str] = Counter(body["asked"] for body in _records(path) if "asked" in body)
+    return (sent - Counter(filter(None, map(_settled_request, _records(path))))).total()
 
 
 def _settled_request(body: Mapping[str, Any]) -> str:

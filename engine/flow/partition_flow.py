@@ -40,7 +40,7 @@ class DrainedError(FoilError):
 
 @dataclass(slots=True)
 class _OpenPartition:
-    """A partition between its first seed and its commit. `seen` are the requests that `counts` holds already."""
+    """A partition between its first seed and its commit. `counted_requests` are those that `counts` holds already."""
 
     partition: Partition
     poison_seeds: Mapping[str, SeedOutcome]
@@ -48,7 +48,7 @@ class _OpenPartition:
     replies: ReplyService
     topics: list[Topic] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
-    seen: set[str] = field(default_factory=set)
+    counted_requests: set[str] = field(default_factory=set)
 
 
 class Flow:
@@ -146,7 +146,7 @@ class Flow:
             self._window.release()
         if self._log_seeds:
             open_partition.journal.ended(seed.id)
-        open_partition.counts.add_seed(topics, open_partition.seen)
+        open_partition.counts.add_seed(topics, open_partition.counted_requests)
         return topics
 
     async def _topics(self, seed: Seed, open_partition: _OpenPartition) -> list[Topic]:
@@ -228,7 +228,7 @@ def entry_facts(parts: Parts) -> dict[str, object]:
 
 
 def _counts(topics: Sequence[Topic]) -> Counts:
-    counts, seen = Counts(), set[str]()
+    counts, counted_requests = Counts(), set[str]()
     for _, of_seed in groupby(topics, key=attrgetter("seed_id")):
-        counts.add_seed(list(of_seed), seen)
+        counts.add_seed(list(of_seed), counted_requests)
     return counts

@@ -101,8 +101,8 @@ def sample_seeds(reader: Iterable[Seed], limits: Limits, count: int) -> tuple[in
         for total, seed in enumerate(islice(reader, limits.seeds), start=1):
             yield fraction_of("plan", seed.id), total - 1, seed
 
-    chosen = heapq.nsmallest(count, drawn(), key=lambda drawn: drawn[:2])
-    return total, sorted(((position, seed) for _, position, seed in chosen), key=lambda drawn: drawn[0])
+    chosen = heapq.nsmallest(count, drawn(), key=lambda row: row[:2])
+    return total, sorted(((position, seed) for _, position, seed in chosen), key=lambda row: row[0])
 
 
 async def trace_calls(
@@ -218,9 +218,11 @@ def _answered_call(seed: Seed, role: str, task: str, template: str, *, model: Mo
 
 
 def _estimated_call(seed: Seed, role: str, prompt: Prompt, *, model: Model, reply: Reply) -> PlannedCall:
-    asked = sum(len(message.content) for message in prompt.messages) / CHARACTERS_PER_TOKEN
-    written = len(reply.text) / CHARACTERS_PER_TOKEN
-    return PlannedCall(seed.id, role, prompt.task, prompt.template, False, asked, written, _most(model))
+    prompt_tokens = sum(len(message.content) for message in prompt.messages) / CHARACTERS_PER_TOKEN
+    completion_tokens = len(reply.text) / CHARACTERS_PER_TOKEN
+    return PlannedCall(
+        seed.id, role, prompt.task, prompt.template, False, prompt_tokens, completion_tokens, _most(model)
+    )
 
 
 def stages(sample: PlanSample, seeds: int, models: Mapping[str, Model]) -> list[StageCost]:
@@ -242,7 +244,7 @@ def _stage(calls: Sequence[PlannedCall], sample: PlanSample, seeds: int, model: 
         written.low, written.expected, written.high if answered else max(written.high, first.most_completion_tokens)
     )
     bounds = zip(counts.plain(), prompt.plain(), most.plain(), strict=True)
-    usd = [calls * model.traits.price(asked, answered) for calls, asked, answered in bounds]
+    usd = [calls * model.traits.price(*tokens) for calls, *tokens in bounds]
     own = len(answered) * scale
     return StageCost(
         role=first.role,

@@ -140,8 +140,8 @@ class Concurrency:
         return less and sample.limited <= self._usual + _STRAY
 
     def _judge_probe(self, probe: _Move, sample: _Sample, excess: float) -> None:
-        wanted = 1 + 0.3 * (self._limit / probe.limit - 1)
-        if excess <= 0 and sample.goodput >= probe.sample.goodput * wanted:
+        needed_gain = 1 + 0.3 * (self._limit / probe.limit - 1)
+        if excess <= 0 and sample.goodput >= probe.sample.goodput * needed_gain:
             self._next_hold, self._probe = _FIRST_HOLD, min(1 + 2 * (self._probe - 1), _BOLDEST_PROBE)
             self._go_on(sample)
             return

@@ -339,8 +339,11 @@ def _never_connected(error: BaseException) -> bool:
 
 def _guess_usage(request: Request, choices: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """The usage of a reply that tells none, so that budgets and rates still hold."""
-    asked = sum(len(m.content) for m in request.messages) // CHARACTERS_PER_TOKEN
-    return {"prompt_tokens": asked, "completion_tokens": sum(len(t) for t, _ in choices) // CHARACTERS_PER_TOKEN}
+    prompt_tokens = sum(len(m.content) for m in request.messages) // CHARACTERS_PER_TOKEN
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": sum(len(t) for t, _ in choices) // CHARACTERS_PER_TOKEN,
+    }
 
 
 def _is_closed(schema: Any) -> bool:
@@ -350,7 +353,7 @@ def _is_closed(schema: Any) -> bool:
     if not isinstance(schema, Mapping):
         return True
     if schema.get("type") == "object":
-        named = set(schema.get("properties", {}))
-        if schema.get("additionalProperties") is not False or named != set(schema.get("required", ())):
+        properties = set(schema.get("properties", {}))
+        if schema.get("additionalProperties") is not False or properties != set(schema.get("required", ())):
             return False
     return all(map(_is_closed, schema.values()))

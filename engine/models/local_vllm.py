@@ -76,7 +76,7 @@ def model_name(settings: LocalVllmSettings) -> str:
 
 def engine_arguments(settings: LocalVllmSettings) -> dict[str, Any]:
     """The settings under vLLM's names, for the engine and for the server alike; `engine_args` has the last word."""
-    named = settings.model_dump(
+    explicit = settings.model_dump(
         include={
             "model", "revision", "tokenizer", "tensor_parallel_size", "pipeline_parallel_size", "quantization", "dtype",
             "max_model_len", "gpu_memory_utilization", "enable_prefix_caching", "enforce_eager",
@@ -87,7 +87,7 @@ def engine_arguments(settings: LocalVllmSettings) -> dict[str, Any]:
         "structured_outputs_config": {"backend": "xgrammar", "disable_any_whitespace": True},
         "enable_lora": True if settings.lora else None,
     }
-    every = {**named, **ours, **settings.engine_args}
+    every = {**explicit, **ours, **settings.engine_args}
     return {name: value for name, value in every.items() if value is not None}
 
 
@@ -182,8 +182,8 @@ class LocalVllm(Model):
         _, (prompt,) = await llm.renderer.render_chat_async([turns], chat)
         lora = LoRARequest("adapter", 1, self._settings.lora) if self._settings.lora else None
         self._sends += 1
-        sent = f"{request.id}-{self._sends}"
-        outputs = [each async for each in llm.generate(prompt, _sampling(request), sent, lora_request=lora)]
+        send_id = f"{request.id}-{self._sends}"
+        outputs = [each async for each in llm.generate(prompt, _sampling(request), send_id, lora_request=lora)]
         return outputs[-1]
 
     def _reply(self, request: Request, output: Any, latency_s: float) -> Reply:
@@ -235,8 +235,8 @@ def _start_engine(settings: LocalVllmSettings) -> _Engine:
 
     reaper = subprocess.Popen(reaper_command("follow"), stdin=subprocess.DEVNULL)
     try:
-        named = {"disable_log_stats": True, **engine_arguments(settings)}
-        return _Engine(AsyncLLM.from_engine_args(AsyncEngineArgs(**named)), reaper)
+        arguments = AsyncEngineArgs(**{"disable_log_stats": True, **engine_arguments(settings)})
+        return _Engine(AsyncLLM.from_engine_args(arguments), reaper)
     except BaseException:
         reaper.kill()
         reaper.wait()

@@ -165,10 +165,10 @@ class Endpoint:
 
     def learn(self, headers: Mapping[str, str], now: float) -> None:
         """Reads x-ratelimit-limit-* and x-ratelimit-remaining-*; what is absent, unreadable or <= 0 is unknown."""
-        for bucket, what in ((self.requests, "requests"), (self.tokens, "tokens")):
-            limit = headers.get(f"x-ratelimit-limit-{what}")
+        for bucket, unit in ((self.requests, "requests"), (self.tokens, "tokens")):
+            limit = headers.get(f"x-ratelimit-limit-{unit}")
             if limit is not None:
-                bucket.learn(_number(limit), _number(headers.get(f"x-ratelimit-remaining-{what}", "")), now)
+                bucket.learn(_number(limit), _number(headers.get(f"x-ratelimit-remaining-{unit}", "")), now)
 
 
 def _number(text: str) -> float:
@@ -297,5 +297,5 @@ class EndpointPool:
 
 def _draw(endpoint: Endpoint, affinity: str) -> float:
     """The endpoint with the highest draw is home: weighted rendezvous hashing, so that few move when one falls out."""
-    drawn = (xxhash.xxh3_64_intdigest(f"{endpoint.name} {affinity}".encode()) + 1) / 2**64
-    return -endpoint.weight / log(drawn) if drawn < 1 else _NEVER
+    uniform = (xxhash.xxh3_64_intdigest(f"{endpoint.name} {affinity}".encode()) + 1) / 2**64
+    return -endpoint.weight / log(uniform) if uniform < 1 else _NEVER

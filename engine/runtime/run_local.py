@@ -46,10 +46,10 @@ def run(spec: RunSpec, on_progress: OnProgress) -> Summary:
 async def _start_child(spec: WorkerSpec, budget: Budget) -> RemoteWorker:
     """A child process whose parts are built. Raises WorkerDiedError, or what building them raised."""
     owner = f"child {secrets.token_hex(4)}"
-    ours, theirs = _SPAWN.Pipe()
-    process = _SPAWN.Process(target=_run_child, args=(theirs, spec, owner), name=owner, daemon=True)
+    own_end, child_end = _SPAWN.Pipe()
+    process = _SPAWN.Process(target=_run_child, args=(child_end, spec, owner), name=owner, daemon=True)
     process.start()
-    theirs.close()
+    child_end.close()
     served_budget = asyncio.get_running_loop().create_future()
     served_budget.set_result(budget)
     ending = threading.Event()
@@ -59,7 +59,7 @@ async def _start_child(spec: WorkerSpec, budget: Budget) -> RemoteWorker:
         if not ending.is_set():
             LOG.warning("%s (pid %s) ended with exit code %s", owner, process.pid, process.exitcode)
 
-    rpc = PipeRpc(ours, served_budget, on_lost=report)
+    rpc = PipeRpc(own_end, served_budget, on_lost=report)
 
     async def end() -> None:
         ending.set()

@@ -149,8 +149,8 @@ class _Session:
             seconds = max(time.monotonic() - self._began, 1e-6)
             rate = (counts.topics.total() - before) / seconds
             planned = self._plan["seeds"] if self._plan else self._limits.seeds
-            left = planned - counts.seeds.total() if planned is not None else None
-            eta_s = left / rate if left is not None and rate else None
+            seeds_left = planned - counts.seeds.total() if planned is not None else None
+            eta_s = seeds_left / rate if seeds_left is not None and rate else None
             progress = Progress(planned, counts, in_flight, seconds, rate, eta_s, supervisor.lost())
             file.note(progress)
             self._on_progress(progress)

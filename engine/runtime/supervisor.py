@@ -132,9 +132,9 @@ class Supervisor:
         try:
             while tasks and not over.done():
                 await asyncio.wait({*tasks, over}, return_when=asyncio.FIRST_COMPLETED)
-                done = {task for task in tasks if task.done()}
-                tasks -= done
-                self._stop_on_error(done)
+                finished = {task for task in tasks if task.done()}
+                tasks -= finished
+                self._stop_on_error(finished)
             if tasks:
                 await self._drain(tasks)
         finally:
@@ -154,16 +154,16 @@ class Supervisor:
     def _workers(self) -> list[Worker]:
         return [worker for slot in [*self._slots, self._apart] for worker in slot.workers()]
 
-    def _stop_on_error(self, done: set[asyncio.Task[None]]) -> None:
-        for task in done:
+    def _stop_on_error(self, finished: set[asyncio.Task[None]]) -> None:
+        for task in finished:
             error = task.exception()
             if error and not isinstance(error, DrainedError):
                 self._queue.stop(error)
 
     async def _drain(self, tasks: set[asyncio.Task[None]]) -> None:
         drains = [asyncio.create_task(worker.drain()) for worker in self._workers()]
-        done, late = await asyncio.wait(tasks, timeout=self._runtime.drain_s)
-        self._stop_on_error(done)
+        finished, late = await asyncio.wait(tasks, timeout=self._runtime.drain_s)
+        self._stop_on_error(finished)
         for task in [*late, *drains]:
             task.cancel()
         await asyncio.gather(*late, *drains, return_exceptions=True)

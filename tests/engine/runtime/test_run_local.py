@@ -11,7 +11,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -22,12 +21,11 @@ from hypothesis import strategies as st
 
 from datasets_out.commits.log import CommitLog
 from engine import crash_points as crash
-from engine.errors import CorruptDataError, UsageError
+from engine.errors import UsageError
 from engine.flow.journal import possibly_paid_twice
 from engine.flow.limits import Limits, RuntimeSettings
-from engine.flow.progress import Counts, check_conservation, counts_of, outcomes, status
-from engine.runtime.partition_queue import split_into_partitions
-from engine.topic import Topic, Verdict
+from engine.flow.progress import status
+from engine.topic import Verdict
 from tests.support.memory import forget_peak, peak_memory
 from tests.support.small_parts import (
     Echo,
@@ -233,18 +231,6 @@ def test_an_error_that_is_not_ours_is_raised_after_the_run_is_drained(tmp_path):
     with pytest.raises(ZeroDivisionError, match="a bug"):
         job(tmp_path, reader=Bug(16))
     sound(tmp_path, 16, finished=False)
-
-
-def test_two_seeds_of_one_id_are_refused():
-    with pytest.raises(UsageError, match="two seeds of the corpus 'letters' have the id 's000003'"):
-        list(split_into_partitions([seed(3), seed(3)], (), Limits()))
-
-
-def test_a_run_that_lost_or_doubled_a_seed_is_not_called_complete():
-    counts = Counts(seeds=Counter(accepted=3), topics=Counter(accepted=3))
-    for planned in (2, 4):
-        with pytest.raises(CorruptDataError, match=f"{planned} seeds were planned"):
-            check_conservation(planned, counts)
 
 
 def test_progress_ends_with_all_seeds_and_a_rate(tmp_path):
@@ -511,27 +497,3 @@ def peak_mb(out: Path, seeds: int) -> float:
 def test_memory_does_not_grow_with_the_number_of_seeds(tmp_path):
     small, large = peak_mb(tmp_path / "small", 5_000), peak_mb(tmp_path / "large", 100_000)
     assert large < small + 60
-
-
-def test_what_each_validator_made_of_the_topics_is_counted_and_adds_up(tmp_path):
-
-    said = [
-        Verdict("shape", "topic", "pass"),
-        Verdict("pii", "p1", "pass", "email"),
-        Verdict("judge", "p1", "pass", cost_usd=0.25),
-        Verdict("judge", "p2", "edit", "dropped", cost_usd=0.5),
-        Verdict("judge", "p3", "reject", "positive_lost"),
-    ]
-    topic = Topic("t", "s", "c", "r", "q", verdicts=tuple(said), status="rejected", reason="positive_lost")
-    assert set(outcomes(topic)) == {"shape pass", "pii mark", "judge reject"}
-    one = Counts()
-    one.add_seed([topic], set())
-    both = Counts()
-    both.add(one)
-    both.add(one)
-    assert both.validators == {"shape pass": 2, "pii mark": 2, "judge reject": 2}
-    assert both.validators_usd == {"judge": 1.5}
-    log = CommitLog(tmp_path)
-    log.open("f" * 64, {})
-    log.commit(0, [topic], {})
-    assert counts_of(log.committed()[0]) == one
