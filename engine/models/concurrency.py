@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from math import sqrt
 from typing import Literal
 
-Outcome = Literal["worked", "limited", "failed"]
+SendOutcome = Literal["worked", "limited", "failed"]
 
 FLOOR = 2
 _START = 32
@@ -79,7 +79,7 @@ class Concurrency:
         """The most requests in flight."""
         return int(self._limit)
 
-    def ended(self, now: float, latency: float, outcome: Outcome, in_flight: int) -> None:
+    def ended(self, now: float, latency: float, outcome: SendOutcome, in_flight: int) -> None:
         """Notes the end of one request; `in_flight` counts it too."""
         if self._stale > 0:  # it was sent under another limit
             self._stale -= 1

@@ -14,6 +14,9 @@ from engine.model_traits import Patience
 from engine.models.params import Params, Price, SecretSource
 from engine.settings import Settings
 
+Structured = Literal["json_schema", "json_object", "prompt"]
+"""How an endpoint takes a reply's schema."""
+
 
 class EndpointSettings(Settings):
     """One URL of a model."""
@@ -57,7 +60,7 @@ class HostedSettings(Settings):
     endpoints: tuple[EndpointSettings, ...] = Field(default=(), description="several that serve the same model")
     mode: Literal["live", "batch"] = Field(default="live", description="batch: the Batch API, cheaper, within a day")
     batch: BatchSettings = BatchSettings()
-    structured: Literal["auto", "json_schema", "json_object", "prompt"] = Field(
+    structured: Literal["auto", Structured] = Field(
         default="auto", description="how a reply's schema is asked for; auto falls back where json_schema is refused"
     )
     params: Params = Params()

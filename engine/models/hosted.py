@@ -22,7 +22,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import aiohttp
 import httpx2
@@ -38,7 +38,7 @@ from engine.errors import (
 )
 from engine.ids import canonical_json
 from engine.model_traits import ModelTraits
-from engine.models.endpoints import EndpointSettings, HostedSettings
+from engine.models.endpoints import EndpointSettings, HostedSettings, Structured
 from engine.models.pacing import Endpoint, EndpointPool, FewAreStuckError, RequestSlot
 from engine.models.params import read_secret
 from engine.protocols import Model
@@ -53,7 +53,6 @@ _CONNECT_S = 10.0
 _FITS = "Write one JSON object and nothing before or after it. It must fit this JSON schema: "
 
 T = TypeVar("T")
-Structured = Literal["json_schema", "json_object", "prompt"]
 
 
 class Hosted(Model):

@@ -23,7 +23,7 @@ from math import log
 import xxhash
 
 from engine.errors import ModelOutageError
-from engine.models.concurrency import Concurrency, Outcome
+from engine.models.concurrency import Concurrency, SendOutcome
 from engine.models.retry import LONGEST_PAUSE_S
 
 _BURST_S = 0.5
@@ -188,7 +188,7 @@ class RequestSlot:
     probe: bool
     since: float
 
-    def leave(self, outcome: Outcome | None, tokens: int | None = None, pause_s: float | None = None) -> None:
+    def leave(self, outcome: SendOutcome | None, tokens: int | None = None, pause_s: float | None = None) -> None:
         """Releases the slot. `outcome` is None where nothing was learnt; `tokens` is what was really used."""
         self.pool.release(self, outcome, tokens, pause_s)
 
@@ -221,7 +221,9 @@ class EndpointPool:
                 waiter.slot.result().leave(None)
             raise
 
-    def release(self, slot: RequestSlot, outcome: Outcome | None, tokens: int | None, pause_s: float | None) -> None:
+    def release(
+        self, slot: RequestSlot, outcome: SendOutcome | None, tokens: int | None, pause_s: float | None
+    ) -> None:
         """The end of a request; see RequestSlot.leave."""
         endpoint, now = slot.endpoint, self._now()
         if outcome is None:

@@ -1,4 +1,4 @@
-"""Whole runs against the fault server: 30 % mixed faults, kills, the batch API, a canary key (drills R4, R20, R21)."""
+"""Whole runs against the fault server: 30 % mixed faults, kills, the batch API, a canary key."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ def drill_mixed_faults(tmp_path, seeds):
     assert unsure > 0
 
 
-def test_r4_a_third_of_all_answers_is_faulty_and_the_rows_are_the_same(tmp_path):
+def test_a_third_of_all_answers_is_faulty_and_the_rows_are_the_same(tmp_path):
     drill_mixed_faults(tmp_path, 600)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_r4_ten_thousand_requests(tmp_path):
+def test_mixed_faults_over_ten_thousand_requests(tmp_path):
     drill_mixed_faults(tmp_path, 10_000)
 
 
@@ -236,7 +236,7 @@ def test_a_killed_run_finds_its_batches_again_and_pays_for_none_twice(tmp_path):
 
 
 @pytest.mark.timeout(120)
-def test_r21_a_clock_that_jumps_and_a_server_that_drips_hold_nothing_up(tmp_path, monkeypatch):
+def test_a_clock_that_jumps_and_a_server_that_drips_hold_nothing_up(tmp_path, monkeypatch):
     """Whoever reads the wall clock waits for an hour, and whoever waits for what drips for minutes."""
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + 3600 * (1 if int(real() * 5) % 2 else -1))
@@ -246,14 +246,14 @@ def test_r21_a_clock_that_jumps_and_a_server_that_drips_hold_nothing_up(tmp_path
     assert summary.counts.seeds["accepted"] == 60
 
 
-def test_r21_a_name_that_does_not_resolve_is_an_outage(tmp_path):
+def test_a_name_that_does_not_resolve_is_an_outage(tmp_path):
     summary = run_hosted(tmp_path, "http://no-such-host.invalid/v1", 20, patience={"outage_s": 2.0})
     assert (summary.exit_code, summary.counts.seeds["failed"]) == (9, 0)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_r20_a_soak_keeps_memory_and_files_flat(tmp_path):
+def test_a_soak_keeps_memory_and_files_flat(tmp_path):
     """Shortened: 100,000 requests with 5 % faults instead of an hour."""
     faults = mixed(0.05)
     faults.faults = {kind: share for kind, share in faults.faults.items() if kind not in {"429_long", "429_date"}}

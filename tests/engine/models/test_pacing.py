@@ -1,4 +1,4 @@
-"""Pacing in virtual time: the real queue, limits, rates and breakers against a simulated server (drills R5, R6, R7)."""
+"""Pacing in virtual time: the real queue, limits, rates and breakers against a simulated server."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def simulate(make, seconds, *, most=256, clients=400, rpm=None, tpm=None, outage
     return run_virtually(run())
 
 
-def test_r6_the_limit_follows_a_capacity_that_changes():
+def test_the_limit_follows_a_capacity_that_changes():
     def capacity(now):
         return 50 if now < 60 else 10 if now < 120 else 80
 
@@ -145,7 +145,7 @@ def test_tokens_a_minute_are_used_and_never_passed():
     assert 8 * len(server.arrivals) / 5 >= 0.97 * 14_400
 
 
-def test_r5_an_outage_of_a_minute_burns_nothing_and_is_hardly_probed():
+def test_an_outage_of_a_minute_burns_nothing_and_is_hardly_probed():
     server, seen = simulate(lambda: Server(down=lambda now: 30 <= now < 90), 150, most=64, clients=100)
     opened = next(when for when, what in seen.ends if what == "failed")
     probes = [when for when in server.arrivals if 40 <= when < 90]
@@ -161,7 +161,7 @@ def test_an_outage_longer_than_the_patience_ends_all_waits():
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_r7_no_seat_is_lost_whatever_happens(seed):
+def test_no_slot_is_lost_whatever_happens(seed):
     chance = random.Random(seed)
 
     async def run():
@@ -204,7 +204,7 @@ def test_r7_no_seat_is_lost_whatever_happens(seed):
     assert in_flight == [0, 0, 0]
 
 
-def test_a_seat_that_is_granted_while_its_client_is_cancelled_goes_back():
+def test_a_slot_that_is_granted_while_its_client_is_cancelled_goes_back():
     async def run():
         endpoint = Endpoint("one", 1.0, 2, None, None)
         pool = EndpointPool([endpoint], 1e9)
