@@ -11,7 +11,7 @@ in the inputs and needs no clock. A value that is not given, or given and not us
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -23,9 +23,10 @@ from jinja2.meta import find_undeclared_variables
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from engine.errors import UsageError
-from engine.ids import sha256_hex
+from engine.ids import canonical_json, sha256_hex
 from engine.protocols import Prompt
 from engine.requests import Message
+from engine.settings import Settings
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_SOURCE = 64_000
@@ -130,6 +131,13 @@ def compile_template(name: str, source: str) -> PromptTemplate:
         except jinja2.TemplateSyntaxError as error:
             raise _refused(name, f"line {error.lineno} of its {role} message: {error.message}") from error
     return PromptTemplate(name, sha256_hex(source)[:12], frozenset(variables), tuple(parts))
+
+
+def recipe_fingerprint(
+    version: str, digests: Sequence[str], settings: Settings, *, exclude: set[str] | None = None
+) -> str:
+    """The hash of all that decides a recipe's topics: its version, the digests of its templates, its settings."""
+    return sha256_hex(canonical_json([version, digests, settings.model_dump(mode="json", exclude=exclude)]))
 
 
 def _refused(name: str, why: str) -> UsageError:
