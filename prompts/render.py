@@ -1,11 +1,11 @@
-"""Prompts from templates: files of this package, rendered in a sandbox in which a value is always text, never template.
+"""Prompts from templates: files rendered in a sandbox in which a value is always text, never a template.
 
     load("verifiable/topic").render(query=..., ...) -> Prompt
 
 A template is a Jinja2 file with a line `=== system ===` or `=== user ===` before each message. Only a small part of the
-language is allowed (`_NODES`, `_FILTERS`, `_TESTS`): variables, their fields, `if`, `for`. There is no call, no
-arithmetic, no macro, no import, and an inner loop runs over a field of the outer loop's variable, so the work is linear
-in the inputs and needs no clock. A value that is not given, or given and not used, is an error. About 50 microseconds.
+language is allowed (`_NODES`, `_FILTERS`, `_TESTS`): variables, their fields, `if`, `for`; no call, no arithmetic, no
+macro, no import. An inner loop runs over a field of the outer loop's variable, so rendering is linear in the inputs. A
+missing input is an error, and so is one that the template does not use. About 50 microseconds.
 """
 
 from __future__ import annotations
@@ -116,12 +116,12 @@ def compile_template(name: str, source: str) -> PromptTemplate:
     """A template from its source, which must be trusted to be a template: text of a corpus never belongs here."""
     if len(source) > MAX_SOURCE:
         raise _refused(name, f"it has {len(source)} characters, more than {MAX_SOURCE}")
-    before, *rest = _MARKER.split(source)
-    if before.strip() or not rest:
+    preamble, *sections = _MARKER.split(source)
+    if preamble.strip() or not sections:
         raise _refused(name, "it must open with a line `=== system ===` or `=== user ===`")
     variables: set[str] = set()
     parts = []
-    for role, padded in zip(rest[::2], rest[1::2], strict=True):
+    for role, padded in zip(sections[::2], sections[1::2], strict=True):
         text = padded.strip("\n")
         try:
             tree = _ENVIRONMENT.parse(text)
@@ -159,9 +159,9 @@ def _walk(
     yield node, depth, loops
     if depth > MAX_DEPTH:
         return
-    inside = (*loops, node) if isinstance(node, nodes.For) else loops
+    inner_loops = (*loops, node) if isinstance(node, nodes.For) else loops
     for child in node.iter_child_nodes():
-        yield from _walk(child, depth + 1, inside)
+        yield from _walk(child, depth + 1, inner_loops)
 
 
 def _forbidden(node: nodes.Node, loops: tuple[nodes.For, ...]) -> str:

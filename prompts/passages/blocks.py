@@ -23,8 +23,7 @@ MAX_BLOCKS = 24
 _EXAMPLE = 160
 MAX_BLOCK = 420
 """Characters of one block; a longer one is shortened to the end of a line or sentence."""
-KEPT_ATTRIBUTES = frozenset({"language", "library", "kind", "form", "module"})
-"""Attributes that stay true of a passage whatever blocks are dropped."""
+_KEPT_ATTRIBUTES = frozenset({"language", "library", "kind", "form", "module"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +195,11 @@ def _are_steps(lines: Sequence[str]) -> bool:
     )
     starts = sum(line.lstrip()[:1].isupper() or not line.lstrip()[:1].isalpha() for line in lines)
     return 2 * ends >= len(lines) and 3 * starts >= 2 * len(lines)
+
+
+def kept_attributes(passage: Passage) -> dict[str, str]:
+    """The attributes that stay true of a passage whatever blocks are dropped."""
+    return {k: v for k, v in passage.attributes.items() if k in _KEPT_ATTRIBUTES}
 
 
 _SPOKEN = frozenset({"", "en", "english"})

@@ -26,7 +26,7 @@ from prompts.constraints.detectors import folded
 from prompts.constraints.families import FAMILIES
 from prompts.parse import StructuredReply
 from prompts.passages.answer_evidence import Evidence
-from prompts.passages.blocks import KEPT_ATTRIBUTES
+from prompts.passages.blocks import kept_attributes
 
 Category = Literal["different_interpretation", "omission", "mentions_excluded"]
 _REASON_CODE = re.compile(r"[a-z][a-z0-9_]{0,39}")
@@ -167,14 +167,13 @@ class WrittenPassage(StructuredReply):
             return Passage(self.text.strip(), role, title=title, attributes=attributes)
         if (self.text, self.title) == (original.text, original.title):
             return replace(original, role=role, attributes={**attributes, **original.attributes})
-        kept = {k: v for k, v in original.attributes.items() if k in KEPT_ATTRIBUTES}
         return Passage(
             self.text,
             role,
             title=self.title,
             source_id=original.source_id,
             edited_from=original.id,
-            attributes={**attributes, **kept},
+            attributes={**attributes, **kept_attributes(original)},
         )
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from engine.errors import Rejected
 from engine.topic import Passage, PassageRole
-from prompts.passages.blocks import KEPT_ATTRIBUTES, Block, SourcePassage, join
+from prompts.passages.blocks import Block, SourcePassage, join, kept_attributes
 from prompts.passages.reply_types import View
 
 
@@ -39,14 +39,13 @@ class BlockIndex:
         keeps_all = source.whole and view.blocks == source.labels
         if keeps_all and view.layout == "kept" and view.changed is None:
             return replace(original, role=role)
-        kept = {k: v for k, v in original.attributes.items() if k in KEPT_ATTRIBUTES}
         return Passage(
             self._text([self._blocks[label] for label in view.blocks], view),
             role,
             title=original.title,
             source_id=original.source_id,
             edited_from=original.id,
-            attributes={**kept, "edit": edit_kind(view, source)},
+            attributes={**kept_attributes(original), "edit": edit_kind(view, source)},
         )
 
     def _text(self, blocks: Sequence[Block], view: View) -> str:

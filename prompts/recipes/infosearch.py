@@ -31,7 +31,7 @@ from prompts.constraints.detectors import folded
 from prompts.constraints.dimensions import CONDITIONS, DIMENSIONS, EXACT, Dimension, described, meets
 from prompts.languages import languages
 from prompts.passages.answer_evidence import Evidence, answers
-from prompts.passages.blocks import KEPT_ATTRIBUTES
+from prompts.passages.blocks import kept_attributes
 from prompts.passages.reply_types import AskedInstruction, Condition, Keywords, Rewritten, constraints_from
 from prompts.passages.seed_material import SeedMaterial, build_material
 from prompts.passages.topic_builder import TopicBuilder
@@ -67,9 +67,9 @@ class InfoSearchSettings(Settings):
     @field_validator("languages")
     @classmethod
     def _material(cls, codes: tuple[str, ...]) -> tuple[str, ...]:
-        wrong = [code for code in codes if code not in languages()]
-        if wrong or len(set(codes)) < len(codes):
-            raise ValueError(f"{(wrong or list(codes))[0]!r} is no language that can be told apart, or stands twice")
+        unknown = [code for code in codes if code not in languages()]
+        if unknown or len(set(codes)) < len(codes):
+            raise ValueError(f"{(unknown or list(codes))[0]!r} is no language that can be told apart, or stands twice")
         return codes
 
 
@@ -216,7 +216,7 @@ class _DimensionWriter:
             "generated_positive",
             title="" if self._dimension == "language" else base.title,
             edited_from=base.id,
-            attributes={k: v for k, v in base.attributes.items() if k in KEPT_ATTRIBUTES} | self._labels(condition),
+            attributes=kept_attributes(base) | self._labels(condition),
         )
         if self._dimension in EXACT and not self._meets_only(passage, condition, others):
             raise Rejected(

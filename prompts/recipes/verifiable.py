@@ -82,10 +82,10 @@ class VerifiableSettings(Settings):
     @field_validator("family_weights")
     @classmethod
     def _known(cls, weights: Mapping[str, float]) -> Mapping[str, float]:
-        wrong = [name for name, weight in weights.items() if name not in FAMILIES or weight < 0]
-        if wrong:
+        unknown = [name for name, weight in weights.items() if name not in FAMILIES or weight < 0]
+        if unknown:
             raise ValueError(
-                f"{wrong[0]!r} is no constraint family with a weight of 0 or more; use {', '.join(FAMILIES)}"
+                f"{unknown[0]!r} is no constraint family with a weight of 0 or more; use {', '.join(FAMILIES)}"
             )
         return weights
 
