@@ -1,33 +1,29 @@
-"""What judges answer: a choice from a closed list, nothing else."""
+"""The reply types of judges: each is a choice from a closed list."""
 
 from __future__ import annotations
 
 from typing import Literal, get_args
 
-from pydantic import BaseModel, ConfigDict
+from prompts.parse import StructuredReply
 
 Label = Literal["A", "B", "C", "D", "E", "F", "G", "H", "I", "J", "K", "L", "M", "N", "O", "P"]
 LABELS: tuple[Label, ...] = get_args(Label)
-"""The names under which passages are shown; no more passages than these fit into one question."""
+"""The labels of the passages in one question; there are no more passages than labels."""
 
 
-class _Answer(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class MostRelevant(_Answer):
+class MostRelevant(StructuredReply):
     """The passage that serves the search best."""
 
     most_relevant: Label | Literal["none"]
 
 
-class Relevance(_Answer):
+class Relevance(StructuredReply):
     """Whether the one passage is relevant."""
 
     relevant: bool
 
 
-class Relevant(_Answer):
+class Relevant(StructuredReply):
     """Which of two passages are relevant."""
 
     relevant: Literal["A", "B", "both", "neither"]

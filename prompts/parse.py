@@ -1,7 +1,7 @@
-"""Typed replies: the JSON object in a model's reply, checked against the schema that it was asked for.
+"""Structured replies: the JSON object in a model's reply, checked against the schema that the request carried.
 
-Models wrap JSON in prose, in code fences, or after their reasoning. The whole text is tried first, then fenced blocks,
-then every object that stands in the text, the last first, since an answer follows its reasoning.
+Models put JSON into prose, into code fences, or behind their reasoning. The parser first tries the whole text, then the
+fenced blocks, then every object in the text, the last one first, since an answer follows its reasoning.
 """
 
 from __future__ import annotations
@@ -11,16 +11,25 @@ import re
 from collections.abc import Iterator
 from typing import TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from engine.errors import UnreadableReplyError
 
 A = TypeVar("A", bound=BaseModel)
 
 MAX_REPLY = 400_000
-"""Characters of a reply that are looked at."""
+"""Most characters of a reply; a longer one is refused."""
 _MAX_OBJECTS = 32
 _FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
+
+
+class StructuredReply(BaseModel):
+    """Base of the reply types: immutable, and an unknown field is an error.
+
+    The JSON schema of a reply type is part of every request id: its name, docstring and field descriptions must stay.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def parse_reply(text: str, answer: type[A]) -> A:
@@ -29,42 +38,43 @@ def parse_reply(text: str, answer: type[A]) -> A:
         raise UnreadableReplyError(
             f"the reply has {len(text)} characters, more than {MAX_REPLY}; ask for a shorter one"
         )
-    first: ValidationError | None = None
+    first_error: ValidationError | None = None
     for candidate in _candidates(text):
         try:
             return answer.model_validate_json(candidate)
         except ValidationError as error:
-            first = first or error
-    if first is None:
-        shown = text if len(text) <= 120 else text[:117] + "..."
+            first_error = first_error or error
+    if first_error is None:
+        excerpt = text if len(text) <= 120 else text[:117] + "..."
         raise UnreadableReplyError(
-            f"the reply holds no JSON object: {shown!r}; answer with one object of the given schema"
+            f"the reply holds no JSON object: {excerpt!r}; answer with one object of the given schema"
         )
-    problem = first.errors(include_url=False, include_context=False, include_input=False)[0]
-    where = ".".join(map(str, problem["loc"])) or "the object"
+    problem = first_error.errors(include_url=False, include_context=False, include_input=False)[0]
+    field = ".".join(map(str, problem["loc"])) or "the object"
+    title = answer.model_config.get("title") or answer.__name__
     raise UnreadableReplyError(
-        f"the reply does not fit {answer.__name__}: {where}: {problem['msg']}; mend that field"
-    ) from first
+        f"the reply does not fit {title}: {field}: {problem['msg']}; mend that field"
+    ) from first_error
 
 
 def _candidates(text: str) -> Iterator[str]:
-    bare = text.strip()
-    if bare.startswith("{") and bare.endswith("}"):
-        yield bare
+    stripped = text.strip()
+    if stripped.startswith("{") and stripped.endswith("}"):
+        yield stripped
     yield from reversed(_FENCE.findall(text))
     yield from reversed(list(_objects(text)))
 
 
 def _objects(text: str) -> Iterator[str]:
-    """The outermost JSON objects of the text, in order; at most a few starts are tried."""
+    """The outermost JSON objects of the text, in order. It tries at most `_MAX_OBJECTS` opening braces."""
     decoder = json.JSONDecoder()
-    at = text.find("{")
+    start = text.find("{")
     for _ in range(_MAX_OBJECTS):
-        if at < 0:
+        if start < 0:
             return
         try:
-            _, end = decoder.raw_decode(text, at)
-            yield text[at:end]
+            _, end = decoder.raw_decode(text, start)
+            yield text[start:end]
         except (json.JSONDecodeError, RecursionError):
-            end = at + 1
-        at = text.find("{", end)
+            end = start + 1
+        start = text.find("{", end)

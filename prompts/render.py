@@ -1,17 +1,17 @@
-"""Prompts from templates: files of this package, rendered in a sandbox in which a value is always text, never template.
+"""Prompts from templates: files rendered in a sandbox in which a value is always text, never a template.
 
     load("verifiable/topic").render(query=..., ...) -> Prompt
 
 A template is a Jinja2 file with a line `=== system ===` or `=== user ===` before each message. Only a small part of the
-language is allowed (`_NODES`, `_FILTERS`, `_TESTS`): variables, their fields, `if`, `for`. There is no call, no
-arithmetic, no macro, no import, and an inner loop runs over a field of the outer loop's variable, so the work is linear
-in the inputs and needs no clock. A value that is not given, or given and not used, is an error. About 50 microseconds.
+language is allowed (`_NODES`, `_FILTERS`, `_TESTS`): variables, their fields, `if`, `for`; no call, no arithmetic, no
+macro, no import. An inner loop runs over a field of the outer loop's variable, so rendering is linear in the inputs. A
+missing input is an error, and so is one that the template does not use. About 50 microseconds.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -23,9 +23,10 @@ from jinja2.meta import find_undeclared_variables
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from engine.errors import UsageError
-from engine.ids import sha256_hex
+from engine.ids import canonical_json, sha256_hex
 from engine.protocols import Prompt
 from engine.requests import Message
+from engine.settings import Settings
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_SOURCE = 64_000
@@ -115,12 +116,12 @@ def compile_template(name: str, source: str) -> PromptTemplate:
     """A template from its source, which must be trusted to be a template: text of a corpus never belongs here."""
     if len(source) > MAX_SOURCE:
         raise _refused(name, f"it has {len(source)} characters, more than {MAX_SOURCE}")
-    before, *rest = _MARKER.split(source)
-    if before.strip() or not rest:
+    preamble, *sections = _MARKER.split(source)
+    if preamble.strip() or not sections:
         raise _refused(name, "it must open with a line `=== system ===` or `=== user ===`")
     variables: set[str] = set()
     parts = []
-    for role, padded in zip(rest[::2], rest[1::2], strict=True):
+    for role, padded in zip(sections[::2], sections[1::2], strict=True):
         text = padded.strip("\n")
         try:
             tree = _ENVIRONMENT.parse(text)
@@ -130,6 +131,13 @@ def compile_template(name: str, source: str) -> PromptTemplate:
         except jinja2.TemplateSyntaxError as error:
             raise _refused(name, f"line {error.lineno} of its {role} message: {error.message}") from error
     return PromptTemplate(name, sha256_hex(source)[:12], frozenset(variables), tuple(parts))
+
+
+def recipe_fingerprint(
+    version: str, digests: Sequence[str], settings: Settings, *, exclude: set[str] | None = None
+) -> str:
+    """The hash of all that decides a recipe's topics: its version, the digests of its templates, its settings."""
+    return sha256_hex(canonical_json([version, digests, settings.model_dump(mode="json", exclude=exclude)]))
 
 
 def _refused(name: str, why: str) -> UsageError:
@@ -151,9 +159,9 @@ def _walk(
     yield node, depth, loops
     if depth > MAX_DEPTH:
         return
-    inside = (*loops, node) if isinstance(node, nodes.For) else loops
+    inner_loops = (*loops, node) if isinstance(node, nodes.For) else loops
     for child in node.iter_child_nodes():
-        yield from _walk(child, depth + 1, inside)
+        yield from _walk(child, depth + 1, inner_loops)
 
 
 def _forbidden(node: nodes.Node, loops: tuple[nodes.For, ...]) -> str:

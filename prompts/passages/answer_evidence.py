@@ -1,9 +1,9 @@
-"""What answers a query: the sentences of which a passage must hold all, so that a program can decide that it answers.
+"""What answers a query: sentences that a passage must contain, so that a program can decide that it answers.
 
     evidence = alternatives, each a list of texts        kept as JSON in `Intent.attributes["evidence"]`
     answers(evidence, passage)                           some alternative stands in the passage, word for word
 
-Known wherever the rule writer made the intent: a seed's positives are cut into blocks, and the core blocks answer.
+The rule writer's intents carry it: a seed's positives are cut into blocks, and the core blocks answer.
 Case, punctuation and layout do not count, so a passage set as a list still answers.
 """
 
@@ -16,24 +16,23 @@ from collections.abc import Iterable, Sequence
 from engine.ids import canonical_json
 from engine.topic import Intent, Passage
 from prompts.constraints.constraint import body
-from prompts.passages.blocks import Cut
-from prompts.passages.views import View
+from prompts.passages.blocks import SourcePassage
 
 Evidence = tuple[tuple[str, ...], ...]
 
 _CHARACTERS = 200
-"""Of each answering block so many are kept, up to the end of a word."""
+"""Most characters kept of an answering block, up to the end of a word."""
 _WORD = re.compile(r"\w+")
 
 
-def evidence_in(cuts: Iterable[Cut]) -> Evidence:
+def evidence_from(sources: Iterable[SourcePassage]) -> Evidence:
     """The core blocks of each passage, as alternatives."""
-    return tuple(tuple(_opening(b.text) for b in cut.blocks if b.core) for cut in cuts)
+    return tuple(tuple(_opening(b.text) for b in source.core_blocks) for source in sources)
 
 
-def answering(cut: Cut, view: View) -> Evidence:
-    """What answers the query of a negative's view: its core blocks, or, where it has none, the first block kept."""
-    kept = [block for block in cut.blocks if block.label in view.blocks]
+def evidence_of_view(source: SourcePassage, labels: Sequence[str]) -> Evidence:
+    """What answers the query of a view of a negative: its core blocks, or, without any, the first block kept."""
+    kept = [block for block in source.blocks if block.label in labels]
     core = tuple(_opening(block.text) for block in kept if block.core)
     return (core or tuple(_opening(block.text) for block in kept[:1]),)
 

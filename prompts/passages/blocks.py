@@ -1,8 +1,8 @@
-"""Passages in pieces: how a passage is cut into blocks, and how a view is put together from some of them.
+"""Segmentation: how a passage is cut into labelled blocks, and how some of them are joined into a text.
 
-Two views of one passage that share its answering blocks and differ in the rest are the pair from which instructions are
-learnt. A block is a sentence of prose, an entry of a documentation section, an example, a line of a worked solution, or
-a stretch of code. About 60 microseconds for 100 words.
+A block is a sentence of prose, an entry of a documentation section, an example, a line of a worked solution, or a whole
+piece of code. Two views of one passage share its answering blocks and differ in the rest. About 60 microseconds for 100
+words.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from prompts.constraints.families import FAMILIES, Kind
 from prompts.constraints.phrases import COMMON
 
 MAX_TEXT = 6000
-"""Characters of a positive that are looked at; what lies beyond is not offered for views."""
+"""Characters of a positive that are segmented; views cannot use the rest."""
 MAX_BLOCKS = 24
 _EXAMPLE = 160
 MAX_BLOCK = 420
-"""Characters of one block; a longer one is offered shortened, at the end of a line or sentence."""
+"""Characters of one block; a longer one is shortened to the end of a line or sentence."""
+_KEPT_ATTRIBUTES = frozenset({"language", "library", "kind", "form", "module"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class SourcePassage:
     """A passage and its blocks in order. `name` is the label of the passage: P1, P2, ..., N1, N2, ..."""
 
     name: str
@@ -50,6 +51,18 @@ class Cut:
     whole: bool
     """Whether the blocks together are the whole passage, or all but a tenth of it."""
     kind: Kind = "text"
+
+    @property
+    def core_blocks(self) -> list[Block]:
+        return [b for b in self.blocks if b.core]
+
+    @property
+    def free_blocks(self) -> list[Block]:
+        return [b for b in self.blocks if not b.core]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return tuple(b.label for b in self.blocks)
 
     @property
     def listing(self) -> str:
@@ -62,8 +75,8 @@ class Cut:
     @property
     def facts(self) -> str:
         """The title and the attributes that constraints look at, as a prompt shows them."""
-        shown = {k: self.passage.attributes.get(k, "") for k in ("form", "language", "library", "query")}
-        return " | ".join([self.passage.title, *(f"{k}: {v}" for k, v in shown.items() if v)])
+        values = {k: self.passage.attributes.get(k, "") for k in ("form", "language", "library", "query")}
+        return " | ".join([self.passage.title, *(f"{k}: {v}" for k, v in values.items() if v)])
 
 
 _SENTENCE_END = re.compile(r"[.!?][\"')\]”]*(\s+)(?=[A-Z0-9\"'(\[“•])|(?<=\s)\.(\s+)(?=\w)")
@@ -158,7 +171,7 @@ class _Document:
         return bool(self._header) and bool(_ENTRY_SECTIONS.match(self._header.strip()))
 
     def _flush(self) -> None:
-        """Ends the block at hand. What a blank line parts from its entry goes on with it if it is indented deeper."""
+        """Ends the current block. A deeper indented paragraph after a blank line still belongs to its entry."""
         if not self._lines:
             return
         text = "\n".join(self._lines)
@@ -176,12 +189,17 @@ class _Document:
 
 
 def _are_steps(lines: Sequence[str]) -> bool:
-    """Whether each line stands for itself (a worked solution, a list), as against prose wrapped at a margin."""
+    """Whether each line is a unit (a worked solution, a list), rather than prose wrapped at a margin."""
     ends = sum(
         line.rstrip().endswith((".", "!", "?", ":", ";")) or any(c.isdigit() for c in line[-8:]) for line in lines
     )
     starts = sum(line.lstrip()[:1].isupper() or not line.lstrip()[:1].isalpha() for line in lines)
     return 2 * ends >= len(lines) and 3 * starts >= 2 * len(lines)
+
+
+def kept_attributes(passage: Passage) -> dict[str, str]:
+    """The attributes that stay true of a passage whatever blocks are dropped."""
+    return {k: v for k, v in passage.attributes.items() if k in _KEPT_ATTRIBUTES}
 
 
 _SPOKEN = frozenset({"", "en", "english"})
@@ -230,24 +248,21 @@ def _shortened(text: str) -> str:
     return head[: end if end > MAX_BLOCK // 4 else head.rfind(" ")].rstrip()
 
 
-def cut(name: str, passage: Passage, query: str = "", answer: str = "", limit: int = MAX_TEXT) -> Cut:
+def segment(name: str, passage: Passage, query: str = "", answer: str = "", limit: int = MAX_TEXT) -> SourcePassage:
     """The first `limit` characters of the passage in blocks; those that answer the query are marked as core.
 
     Without a query none are; `answer` is the answering sentence, or the answer itself, where it is known.
     """
     text, kind = passage.text[:limit], kind_of(passage)
-    found = [b for b in _pieces(text, kind) if b.text.strip()] or [Block("", text)]
-    raw = found[:MAX_BLOCKS]
-    short = [b.text if kind == "code" else _shortened(b.text) for b in raw]
-    core = _core([b.text for b in raw], query, answer, kind) if query else frozenset[int]()
+    pieces = [b for b in _pieces(text, kind) if b.text.strip()] or [Block("", text)]
+    kept = pieces[:MAX_BLOCKS]
+    core = _core([b.text for b in kept], query, answer, kind) if query else frozenset[int]()
     blocks = tuple(
-        replace(b, label=f"{name}.{i + 1}", text=s, core=i in core)
-        for i, (b, s) in enumerate(zip(raw, short, strict=True))
+        replace(b, label=f"{name}.{i + 1}", text=b.text if kind == "code" else _shortened(b.text), core=i in core)
+        for i, b in enumerate(kept)
     )
-    whole = (
-        len(text) == len(passage.text) and len(found) == len(raw) and 10 * len(join(blocks)) >= 9 * len(text.strip())
-    )
-    return Cut(name, passage, blocks, whole, kind)
+    whole = len(text) == len(passage.text) and kept == pieces and 10 * len(join(blocks)) >= 9 * len(text.strip())
+    return SourcePassage(name, passage, blocks, whole, kind)
 
 
 _WORD = re.compile(r"[A-Za-z][\w'-]+|\d+")
@@ -288,9 +303,9 @@ def _core(texts: Sequence[str], query: str, answer: str, kind: Kind) -> frozense
     if _FINAL.search(texts[-1]):
         return frozenset({len(texts) - 1, len(texts) - 2})
     always = frozenset({0}) if kind == "documentation" else frozenset[int]()
-    given = next((i for i, text in enumerate(texts) if answer in text), None) if answer else None
-    if given is not None:
-        return always | {given}
+    known_answer = next((i for i, text in enumerate(texts) if answer in text), None) if answer else None
+    if known_answer is not None:
+        return always | {known_answer}
     scores = _match(texts, query)
     best = max(range(len(texts)), key=lambda i: (scores[i], -i))
     kept = {best}

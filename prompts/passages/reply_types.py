@@ -1,17 +1,22 @@
-"""What a writer answers in the recipes of the published methods: instructions, queries and passages as plain text.
+"""The reply types of writers: what a recipe asks a model for.
 
-Three fields are hidden from the JSON schema, so a hosted model never sees them; the rule writer fills them: the
-constraints behind a wording (`demands`), what answers a new query (`evidence`), the passage that was edited (`source`).
-With them a recipe checks the claim, and a judge can decide exactly.
+    verifiable                           views of passages by block labels, and instructions with their constraints
+    infir, promptriever, dual_view       instructions, queries and passages as plain text
+    infosearch                           keywords, rewritten passages, one-sentence conditions
+
+Some fields are hidden from the JSON schema, so a hosted model never sees them. The rule writer fills them: the
+constraints behind a wording (`demands`), what answers a new query (`evidence`), the id of the edited passage
+(`source`). With them a recipe checks the claim, and a judge can decide exactly.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from engine.errors import Rejected, UsageError
@@ -19,58 +24,126 @@ from engine.topic import Passage, PassageRole
 from prompts.constraints.constraint import Constraint, all_hold, dump_constraints
 from prompts.constraints.detectors import folded
 from prompts.constraints.families import FAMILIES
+from prompts.parse import StructuredReply
 from prompts.passages.answer_evidence import Evidence
-from prompts.passages.views import KEPT, Demand, refused
+from prompts.passages.blocks import kept_attributes
 
 Category = Literal["different_interpretation", "omission", "mentions_excluded"]
-CATEGORIES: tuple[Category, ...] = get_args(Category)
+_REASON_CODE = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
-class _Answer(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class View(StructuredReply):
+    """A passage made of blocks; the first block's passage is the one that is edited."""
+
+    blocks: tuple[str, ...] = Field(min_length=1, description="labels of the blocks, in the order in which they stand")
+    layout: Literal["kept", "list"] = Field(default="kept", description="`list` sets each block as a bullet point")
+    changed: tuple[str, str] | None = Field(default=None, description="one figure or year: as it was, as it becomes")
 
 
-class WrittenInstruction(_Answer):
+class Demand(StructuredReply):
+    """One constraint, as `prompts.constraints` knows it."""
+
+    family: str
+    value: str = ""
+    negated: bool = False
+
+    @classmethod
+    def of(cls, constraint: Constraint) -> Demand:
+        return cls(family=constraint.family, value=constraint.value, negated=constraint.negated)
+
+    def constraint(self) -> Constraint:
+        return Constraint(self.family, self.value, self.negated)
+
+
+def constraints_from(demands: Sequence[Demand]) -> tuple[Constraint, ...]:
+    """The constraints that the demands name. Raises Rejected(bad_constraint)."""
+    try:
+        return tuple(demand.constraint() for demand in demands)
+    except UsageError as error:
+        raise Rejected("bad_constraint", str(error)) from error
+
+
+def verify_constraints(
+    demands: Sequence[Demand], wording: str, holds: Sequence[Passage], fails: Sequence[Passage]
+) -> tuple[Constraint, ...]:
+    """The constraints behind a wording: all hold of each passage in `holds`, not all of any in `fails`; () for none.
+
+    Raises Rejected (`bad_constraint`, `constraint_not_held`, `value_not_named`).
+    """
+    constraints = constraints_from(demands)
+    all_met = all(all_hold(constraints, p) for p in holds)
+    if constraints and (not all_met or any(all_hold(constraints, p) for p in fails)):
+        raise Rejected("constraint_not_held", dump_constraints(constraints))
+    folded_wording = folded(wording)
+    unnamed = [c.value for c in constraints if FAMILIES[c.family].free and folded(c.value) not in folded_wording]
+    if unnamed:
+        raise Rejected("value_not_named", f"the instruction does not name {unnamed[0]!r}")
+    return constraints
+
+
+def refusal_of(reason: str) -> Rejected:
+    """The rejection that a writer asks for: its reason code; a reason in prose becomes the detail of another code."""
+    code = reason.strip()
+    return Rejected(code if _REASON_CODE.fullmatch(code) else "writer_refused", f"the writer refused: {reason}")
+
+
+# --- verifiable ---
+
+
+class Instruction(StructuredReply):
+    """An instruction and the constraints behind it."""
+
+    constraints: tuple[Demand, ...] = Field(min_length=1, max_length=3)
+    wording: str = Field(min_length=1, max_length=2000)
+
+    def check(self, holds: Passage, fails: Passage) -> tuple[Constraint, ...]:
+        """The constraints, which must all hold of one passage, and not all of the other."""
+        return verify_constraints(self.constraints, self.wording, [holds], [fails])
+
+
+class OtherQuery(StructuredReply):
+    """Another query, and a view of a negative that answers it and obeys the instruction."""
+
+    query: str = Field(min_length=1, max_length=4000)
+    view: View
+
+
+class TopicAnswer(StructuredReply):
+    """Two views that both answer the query, the instructions that part them, and another query."""
+
+    refusal: str = Field(default="", description="a short reason code, where the passages allow no topic")
+    first: View | None = None
+    second: View | None = None
+    instruction: Instruction | None = None
+    reverse: Instruction | None = None
+    poison: Instruction | None = None
+    other: OtherQuery | None = None
+
+
+# --- infir, promptriever, dual_view ---
+
+
+class WrittenInstruction(StructuredReply):
     """An instruction; `refusal` is a short reason where the passage allows none."""
 
     instruction: str = Field(default="", max_length=5000)
     refusal: str = Field(default="", max_length=200)
     demands: SkipJsonSchema[tuple[Demand, ...]] = ()
 
-    def checked(self, holds: Sequence[Passage], fails: Sequence[Passage]) -> tuple[Constraint, ...]:
-        """The constraints behind it, which all hold of some passages and not all of the others; none of a free text.
+    def check(self, holds: Sequence[Passage], fails: Sequence[Passage]) -> tuple[Constraint, ...]:
+        """The verified constraints behind it; none behind free text.
 
-        Raises Rejected: the writer's own reason, or `writer_refused` for one in prose; `no_instruction`; as `checked`.
+        Raises Rejected: the writer's own reason, or `writer_refused` for one in prose; `no_instruction`; as
+        `verify_constraints`.
         """
         if self.refusal.strip():
-            raise refused(self.refusal)
+            raise refusal_of(self.refusal)
         if not self.instruction.strip():
             raise Rejected("no_instruction", "the writer gave no instruction")
-        return checked(self.demands, self.instruction, holds, fails)
+        return verify_constraints(self.demands, self.instruction, holds, fails)
 
 
-def checked(
-    demands: Sequence[Demand], wording: str, holds: Sequence[Passage], fails: Sequence[Passage]
-) -> tuple[Constraint, ...]:
-    """The constraints that a wording names, which all hold of some passages and not all of the others; () for none.
-
-    Raises Rejected (`bad_constraint`, `constraint_not_held`, `value_not_named`).
-    """
-    try:
-        constraints = tuple(demand.constraint() for demand in demands)
-    except UsageError as error:
-        raise Rejected("bad_constraint", str(error)) from error
-    met = all(all_hold(constraints, p) for p in holds)
-    if constraints and (not met or any(all_hold(constraints, p) for p in fails)):
-        raise Rejected("constraint_not_held", dump_constraints(constraints))
-    said = folded(wording)
-    unnamed = [c.value for c in constraints if FAMILIES[c.family].free and folded(c.value) not in said]
-    if unnamed:
-        raise Rejected("value_not_named", f"the instruction does not name {unnamed[0]!r}")
-    return constraints
-
-
-class WrittenQuery(_Answer):
+class WrittenQuery(StructuredReply):
     """A poisoned query, with the aspects of the passage that it turns against and the differences that follow."""
 
     aspects: tuple[str, ...] = Field(min_length=2, max_length=3, description="core aspects of the passage")
@@ -79,20 +152,19 @@ class WrittenQuery(_Answer):
     evidence: SkipJsonSchema[Evidence] = ()
 
 
-class WrittenPassage(_Answer):
+class WrittenPassage(StructuredReply):
     """A passage; `title` is "" where the corpus has none."""
 
     text: str = Field(min_length=1, max_length=20_000)
     title: str = Field(default="", max_length=500)
     source: SkipJsonSchema[str] = ""
 
-    def passage(self, role: PassageRole, known: Sequence[Passage], **attributes: str) -> Passage:
-        """As a passage; an edit of a known one keeps what stays true of it."""
-        text, title = self.text.strip(), " ".join(self.title.split())
-        original = next((p for p in known if p.id == self.source), None)
+    def to_passage(self, role: PassageRole, originals: Sequence[Passage], **attributes: str) -> Passage:
+        """The passage; an edit of one of the `originals` keeps what stays true of it."""
+        original = next((p for p in originals if p.id == self.source), None)
         if original is None:
-            return Passage(text, role, title=title, attributes=attributes)
-        kept = {k: v for k, v in original.attributes.items() if k in KEPT}
+            title = " ".join(self.title.split())
+            return Passage(self.text.strip(), role, title=title, attributes=attributes)
         if (self.text, self.title) == (original.text, original.title):
             return replace(original, role=role, attributes={**attributes, **original.attributes})
         return Passage(
@@ -101,7 +173,7 @@ class WrittenPassage(_Answer):
             title=self.title,
             source_id=original.source_id,
             edited_from=original.id,
-            attributes={**attributes, **kept},
+            attributes={**attributes, **kept_attributes(original)},
         )
 
 
@@ -112,8 +184,57 @@ class WrittenNegative(WrittenPassage):
     reason: str = Field(min_length=1, max_length=1000)
 
 
-class WrittenPassages(_Answer):
+class WrittenPassages(StructuredReply):
     """One passage that fits query and instruction, and some that fit the query alone (Promptriever, section 2.2)."""
 
     positive: WrittenPassage | None = None
     negatives: tuple[WrittenNegative, ...] = Field(min_length=1, max_length=8)
+
+
+# --- infosearch ---
+
+
+def _on_one_line(text: str) -> str:
+    if "\n" in text or not text.strip():
+        raise ValueError("expected one sentence on one line")
+    return text
+
+
+_Sentence = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_on_one_line)]
+"""A validator checks the line break, not a pattern: xgrammar, and so vLLM, refuses a pattern beside a length."""
+
+
+class Keywords(StructuredReply):
+    """Conditions of Keyword; `refusal` is a short reason where the passages offer fewer than two."""
+
+    keywords: tuple[str, ...] = Field(default=(), max_length=8)
+    refusal: str = Field(default="", max_length=200)
+
+
+class Rewritten(StructuredReply):
+    """A passage; `source` is the id of the one that was edited, where that is not the first positive."""
+
+    text: str = Field(default="", max_length=20_000)
+    refusal: str = Field(default="", max_length=200)
+    source: SkipJsonSchema[str] = ""
+
+    def stripped_text(self) -> str:
+        """The text. Raises Rejected(empty_text)."""
+        if not self.text.strip():
+            raise Rejected("empty_text", "the writer gave neither a passage nor a reason")
+        return self.text.strip()
+
+
+class Condition(StructuredReply):
+    """One sentence that asks for a condition, or for anything else; the rule writer adds what is behind it."""
+
+    condition: _Sentence
+    demands: SkipJsonSchema[tuple[Demand, ...]] = ()
+
+
+class AskedInstruction(Condition):
+    """The question in other words, then the condition."""
+
+    model_config = ConfigDict(title="Asked")
+    question: _Sentence
+    evidence: SkipJsonSchema[Evidence] = ()

@@ -1,6 +1,6 @@
-"""A seed as the published recipes see it: passages of bounded length, in blocks, with what answers the query.
+"""A seed as the recipes see it: distinct passages in labelled blocks, and what answers the query.
 
-The same for every writer. A hosted model sees the texts; the rule writer is handed the whole material as a fact, since
+It is the same for every writer. A hosted model sees the texts. The rule writer also gets the material as a fact, since
 it makes its instructions and passages from the blocks.
 """
 
@@ -13,77 +13,82 @@ from functools import cached_property
 from engine.errors import Rejected
 from engine.ids import sha256_hex
 from engine.topic import Passage, Seed
-from prompts.passages.answer_evidence import Evidence, evidence_in
-from prompts.passages.blocks import Cut, cut
-from prompts.passages.views import Blocks, View
-
-MAX_POSITIVES = 8
+from prompts.passages.answer_evidence import Evidence, evidence_from
+from prompts.passages.blocks import SourcePassage, segment
+from prompts.passages.reply_types import View
+from prompts.passages.views import BlockIndex
 
 
 @dataclass(frozen=True, eq=False)
-class Material:
-    """`positives` and `negatives` are distinct, each cut whole into blocks; the first positive is the recipe's P+."""
+class SeedMaterial:
+    """`positives` and `negatives` are distinct; the first positive is the recipe's P+."""
 
     seed: Seed
-    positives: tuple[Cut, ...]
-    negatives: tuple[Cut, ...]
+    positives: tuple[SourcePassage, ...]
+    negatives: tuple[SourcePassage, ...]
 
     @property
     def positive(self) -> Passage:
         return self.positives[0].passage
 
+    @property
+    def positive_passages(self) -> list[Passage]:
+        return [source.passage for source in self.positives]
+
+    @property
+    def negative_passages(self) -> list[Passage]:
+        return [source.passage for source in self.negatives]
+
     @cached_property
     def evidence(self) -> Evidence:
         """What answers the seed's query."""
-        return evidence_in(self.positives)
+        return evidence_from(self.positives)
 
     def number(self, purpose: str) -> int:
         """A number of 64 bits that follows from the seed and the purpose alone."""
         return int(sha256_hex(f"{purpose}\x1f{self.seed.corpus}\x1f{self.seed.id}")[:16], 16)
 
 
-def material(seed: Seed, *, passage_chars: int, negatives: int) -> Material:
-    """Raises Rejected (`empty_query`, `no_positive`). A longer positive is shortened to its answering blocks and as
-    many others as fit, and says so (`edited_from`); of negatives at most `negatives` are kept, cut off at that length.
+def build_material(
+    seed: Seed, *, passage_chars: int, negatives: int, most_positives: int = 8, shorten: bool = True
+) -> SeedMaterial:
+    """The passages of a seed in blocks. Raises Rejected (`empty_query`, `no_positive`).
+
+    `shorten` cuts a longer positive to its answering blocks and as many others as fit, and says so (`edited_from`).
+    At most `negatives` negatives are kept, of each the first `passage_chars` characters.
     """
-    if not seed.query.strip():
-        raise Rejected("empty_query", seed.id)
-    positives = distinct(seed.positives)[:MAX_POSITIVES]
-    if not positives:
-        raise Rejected("no_positive", seed.id)
-    known = seed.attributes.get("answer_sentence", "") or seed.attributes.get("answer", "")
-    return Material(
+    positives = _positives_of(seed)[:most_positives]
+    answer = seed.attributes.get("answer_sentence", "") or seed.attributes.get("answer", "")
+    room = passage_chars if shorten else None
+    return SeedMaterial(
         seed,
-        tuple(_whole(f"P{i + 1}", p, seed.query, known, passage_chars) for i, p in enumerate(positives)),
+        tuple(_positive_source(f"P{i}", p, seed.query, answer, room) for i, p in enumerate(positives, 1)),
         tuple(
-            cut(f"N{i + 1}", p, p.attributes.get("query") or p.title, limit=passage_chars)
-            for i, p in enumerate(non_relevant(seed)[:negatives])
+            segment(f"N{i}", p, p.attributes.get("query") or p.title, limit=passage_chars)
+            for i, p in enumerate(non_relevant(seed)[:negatives], 1)
         ),
     )
 
 
-def views_of(seed: Seed, *, passage_chars: int) -> Material:
+def build_view_material(seed: Seed, *, passage_chars: int) -> SeedMaterial:
     """The material of a seed that comes with an instruction negative: `positives` are d+ and d-, each as it is.
 
     Raises Rejected (`empty_query`, `no_positive`, `no_instruction_negative`).
     """
-    if not seed.query.strip():
-        raise Rejected("empty_query", seed.id)
-    positives, others = distinct(seed.positives), distinct(seed.negatives)
-    if not positives:
-        raise Rejected("no_positive", seed.id)
-    excluded = next((p for p in others if p.role == "instruction_negative" and p.id != positives[0].id), None)
-    if excluded is None:
+    d_plus = _positives_of(seed)[0]
+    candidates = (p for p in distinct(seed.negatives) if p.role == "instruction_negative")
+    d_minus = next((p for p in candidates if p.id != d_plus.id), None)
+    if d_minus is None:
         raise Rejected("no_instruction_negative", "none of the seed's negatives has the role instruction_negative")
-    return Material(
+    return SeedMaterial(
         seed,
-        (cut("P1", positives[0], seed.query), cut("P2", excluded, seed.query)),
-        tuple(cut(f"N{i + 1}", p, limit=passage_chars) for i, p in enumerate(non_relevant(seed))),
+        (segment("P1", d_plus, seed.query), segment("P2", d_minus, seed.query)),
+        tuple(segment(f"N{i}", p, limit=passage_chars) for i, p in enumerate(non_relevant(seed), 1)),
     )
 
 
 def non_relevant(seed: Seed) -> list[Passage]:
-    """The seed's negatives that do not answer its query: an instruction negative does, and is none here."""
+    """The seed's negatives that do not answer its query; an instruction negative does answer it."""
     return [p for p in distinct(seed.negatives) if p.role != "instruction_negative"]
 
 
@@ -92,16 +97,26 @@ def distinct(passages: Sequence[Passage]) -> list[Passage]:
     return list({p.id: p for p in passages if p.text.strip()}.values())
 
 
-def _whole(name: str, passage: Passage, query: str, known: str, room: int) -> Cut:
-    answer = passage.attributes.get("answer_sentence") or known
-    found = cut(name, passage, query, answer)
-    if found.whole and len(passage.text) <= room:
-        return found
-    kept = sum(len(b.text) + 1 for b in found.blocks if b.core)
+def _positives_of(seed: Seed) -> list[Passage]:
+    if not seed.query.strip():
+        raise Rejected("empty_query", seed.id)
+    positives = distinct(seed.positives)
+    if not positives:
+        raise Rejected("no_positive", seed.id)
+    return positives
+
+
+def _positive_source(name: str, passage: Passage, query: str, answer: str, room: int | None) -> SourcePassage:
+    """A positive in blocks, shortened to `room` characters where there is such a bound."""
+    answer = passage.attributes.get("answer_sentence") or answer
+    source = segment(name, passage, query, answer)
+    if room is None or (source.whole and len(passage.text) <= room):
+        return source
+    used = sum(len(b.text) + 1 for b in source.core_blocks)
     labels = set()
-    for block in found.blocks:
-        if not block.core and kept + len(block.text) + len(block.header) < room:
+    for block in source.free_blocks:
+        if used + len(block.text) + len(block.header) < room:
             labels.add(block.label)
-            kept += len(block.text) + len(block.header) + 1
-    view = View(blocks=tuple(b.label for b in found.blocks if b.core or b.label in labels))
-    return cut(name, Blocks([found]).passage(view, passage.role), query, answer)
+            used += len(block.text) + len(block.header) + 1
+    view = View(blocks=tuple(b.label for b in source.blocks if b.core or b.label in labels))
+    return segment(name, BlockIndex([source]).passage(view, passage.role), query, answer)

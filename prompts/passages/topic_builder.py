@@ -12,17 +12,17 @@ from prompts.constraints.detectors import folded
 from prompts.passages.answer_evidence import Evidence, dump_evidence
 
 
-class Matrix:
+class TopicBuilder:
     """The topic of a seed while it is built. Its intents and passages stand in the order in which they were added."""
 
-    def __init__(self, recipe: str, seed: Seed, index: int = 0) -> None:
+    def __init__(self, recipe: str, seed: Seed) -> None:
         self._recipe, self._seed = recipe, seed
-        self._id = topic_id(recipe, seed, index)
+        self._id = topic_id(recipe, seed)
         self._intents: dict[str, Intent] = {}
         self._passages: dict[str, Passage] = {}  # by their folded text: another title or line break makes no other text
         self._judgments: list[Judgment] = []
 
-    def intent(
+    def add_intent(
         self,
         role: IntentRole,
         instruction: str = "",
@@ -33,19 +33,18 @@ class Matrix:
         **attributes: str,
     ) -> Intent:
         """A new row; the query is the seed's unless another is given. Raises Rejected(same_instruction)."""
-        facts = dict(attributes)
         if constraints:
-            facts["constraints"] = dump_constraints(constraints)
+            attributes["constraints"] = dump_constraints(constraints)
         if evidence:
-            facts["evidence"] = dump_evidence(evidence)
+            attributes["evidence"] = dump_evidence(evidence)
         query = query or self._seed.query
-        added = Intent(intent_id(self._id, instruction, query), role, instruction, query, facts)
-        if added.id in self._intents:
-            raise Rejected("same_instruction", f"the {role} intent is the {self._intents[added.id].role} one again")
-        self._intents[added.id] = added
-        return added
+        intent = Intent(intent_id(self._id, instruction, query), role, instruction, query, attributes)
+        if intent.id in self._intents:
+            raise Rejected("same_instruction", f"the {role} intent is the {self._intents[intent.id].role} one again")
+        self._intents[intent.id] = intent
+        return intent
 
-    def passages(self, *passages: Passage) -> None:
+    def add_passages(self, *passages: Passage) -> None:
         """New columns. Raises Rejected (`empty_text`, or `same_passage` where two have one text)."""
         for passage in passages:
             if not passage.text.strip():
@@ -53,26 +52,26 @@ class Matrix:
             if not self._add(passage):
                 raise Rejected("same_passage", f"two passages of the topic have the text {passage.text[:80]!r}")
 
-    def new(self, passages: Sequence[Passage], most: int) -> list[Passage]:
-        """Adds those whose text is not in the topic yet, and returns them."""
+    def add_new(self, passages: Sequence[Passage], most: int) -> list[Passage]:
+        """Adds up to `most` passages whose text is not in the topic yet, and returns them."""
         return list(islice(filter(self._add, passages), most))
 
     def _add(self, passage: Passage) -> bool:
         """Adds the passage if it has a text, and a new one."""
         text = folded(passage.text)
-        new = bool(text) and text not in self._passages
-        if new:
+        is_new = bool(text) and text not in self._passages
+        if is_new:
             self._passages[text] = passage
-        return new
+        return is_new
 
-    def judge(self, intent: Intent, who: str, *pairs: tuple[Passage, int]) -> None:
-        """Fills a row: each passage +1 or -1. What the corpus says of a passage it does not say of an edit of it."""
-        for passage, sign in pairs:
-            judge = "construction" if who == "seed" and passage.edited_from else who
-            self._judgments.append(Judgment(intent.id, passage.id, sign, judge))
+    def judge(self, intent: Intent, judge: str, *labels: tuple[Passage, int]) -> None:
+        """Fills a row: each passage +1 or -1. The corpus (`seed`) judged no edit of its passages: construction does."""
+        for passage, relevance in labels:
+            source = "construction" if judge == "seed" and passage.edited_from else judge
+            self._judgments.append(Judgment(intent.id, passage.id, relevance, source))
 
-    def topic(self, **attributes: str) -> Topic:
-        """What was built. A seed that is held out (attribute `split`) makes a topic that is."""
+    def build(self, **attributes: str) -> Topic:
+        """The topic. A seed that is held out (attribute `split`) makes a topic that is held out."""
         seed = self._seed
         if "split" in seed.attributes:
             attributes["split"] = seed.attributes["split"]

@@ -8,7 +8,7 @@ from typing import Any
 from engine.protocols import Recipe
 from engine.settings import Settings
 from prompts.recipes.custom.recipe import Custom
-from prompts.recipes.custom.stages import CustomSettings
+from prompts.recipes.custom.settings import CustomSettings
 from prompts.recipes.dual_view import DualView, DualViewSettings
 from prompts.recipes.infir import Infir, InfirSettings
 from prompts.recipes.infosearch import InfoSearch, InfoSearchSettings

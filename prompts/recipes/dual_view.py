@@ -4,10 +4,10 @@
                                                                          (I ,q)    +1  -1
                                                                          (I',q)    -1  +1
 
-Dual-View, section 2: both views in one topic, one request more a topic. A seed states an `instruction` and has an
-instruction negative: the topics of another run (`seeds: {kind: run}`) do, and Promptriever's published rows (`kind:
-msmarco`). For any other corpus `base` names the recipe that makes the first view. Under the bare query, which stands
-first, both passages are relevant.
+Dual-View, section 2: both views stand in one topic, for one more request. The seed must have an `instruction` and an
+instruction negative. The topics of another run (`seeds: {kind: run}`) have both, and so have Promptriever's published
+rows (`kind: msmarco`). For any other corpus `base` names the recipe that makes the first view. Under the original
+intent, the bare query, both passages are relevant.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any, Literal
 from pydantic import Field
 
 from engine.errors import Rejected
-from engine.ids import canonical_json, sha256_hex
 from engine.protocols import Ask, Recipe
 from engine.settings import Settings
 from engine.topic import Intent, Seed, Topic
@@ -27,12 +26,12 @@ from prompts.constraints.instructions import LENGTHS, STYLES
 from prompts.passages.answer_evidence import answers, evidence_of
 from prompts.passages.blocks import stems
 from prompts.passages.reply_types import WrittenInstruction
-from prompts.passages.seed_material import Material, views_of
-from prompts.passages.topic_builder import Matrix
+from prompts.passages.seed_material import SeedMaterial, build_view_material
+from prompts.passages.topic_builder import TopicBuilder
 from prompts.recipes.infir import Infir, InfirSettings
 from prompts.recipes.promptriever import Promptriever, PromptrieverSettings
 from prompts.recipes.verifiable import Verifiable, VerifiableSettings
-from prompts.render import load
+from prompts.render import load, recipe_fingerprint
 
 VERSION = "1"
 """Raised when the same seed, settings and template would give other topics."""
@@ -74,7 +73,7 @@ class DualView:
         self._template = load("dual_view/instruction")
         self._base = _BASES[settings.base.kind](settings.base) if settings.base else None
         digests = [self._template.digest, self._base.fingerprint if self._base else ""]
-        self.fingerprint = sha256_hex(canonical_json([VERSION, digests, settings.model_dump(mode="json")]))
+        self.fingerprint = recipe_fingerprint(VERSION, digests, settings)
 
     async def __call__(self, seed: Seed, ask: Ask) -> Sequence[Topic]:
         if self._base is None:
@@ -83,10 +82,10 @@ class DualView:
 
     async def _both_views(self, seed: Seed, ask: Ask) -> Topic:
         first = _instruction_of(seed)
-        known = views_of(seed, passage_chars=self._settings.passage_chars)
-        number = known.number("dual_view")
-        facts = {"material": known, "length": LENGTHS[number % 2], "style": STYLES[number // 2 % 4]}
-        d_plus, d_minus = (cut.passage for cut in known.positives)
+        material = build_view_material(seed, passage_chars=self._settings.passage_chars)
+        number = material.number("dual_view")
+        facts = {"material": material, "length": LENGTHS[number % 2], "style": STYLES[number // 2 % 4]}
+        d_plus, d_minus = material.positive_passages
         prompt = self._template.render(
             facts,
             query=seed.query,
@@ -96,63 +95,72 @@ class DualView:
             second=d_minus.text[: self._settings.passage_chars],
             second_title=d_minus.title,
         )
-        return self._topic(known, first, await ask(prompt, WrittenInstruction))
+        return self._topic(material, first, await ask(prompt, WrittenInstruction))
 
-    def _topic(self, known: Material, first: Intent, written: WrittenInstruction) -> Topic:
-        d_plus, d_minus = (cut.passage for cut in known.positives)
-        constraints = written.checked([d_minus], [d_plus])
+    def _topic(self, material: SeedMaterial, first: Intent, written: WrittenInstruction) -> Topic:
+        d_plus, d_minus = material.positive_passages
+        constraints = written.check([d_minus], [d_plus])
         second = written.instruction.strip()
         self._differ(first.instruction, second)
         demand, evidence = constraints_of(first), evidence_of(first)
         if demand and not (all_hold(demand, d_plus) and not all_hold(demand, d_minus)):
             raise Rejected("constraint_not_held", f"the seed's own instruction: {first.attributes['constraints']}")
         evidence = evidence if all(answers(evidence, p) for p in (d_plus, d_minus)) else ()
-        matrix = Matrix(self.name, known.seed)
-        matrix.passages(d_plus, d_minus)
-        left = matrix.new([cut.passage for cut in known.negatives], self._settings.negatives)
-        bare = matrix.intent("original", evidence=evidence)
-        matrix.judge(bare, "seed", (d_plus, 1), *((p, -1) for p in left))
-        matrix.judge(bare, "construction", (d_minus, 1))
-        asked = matrix.intent("instructed", first.instruction, constraints=demand, evidence=evidence)
-        matrix.judge(asked, "rule" if demand else "seed", (d_plus, 1), (d_minus, -1))
-        turned = matrix.intent("dual", second, constraints=constraints, evidence=evidence)
-        matrix.judge(turned, "rule" if constraints else "construction", (d_plus, -1), (d_minus, 1))
-        return matrix.topic(rows="dual_view")
+        topic = TopicBuilder(self.name, material.seed)
+        topic.add_passages(d_plus, d_minus)
+        negatives = topic.add_new(material.negative_passages, self._settings.negatives)
+        original = topic.add_intent("original", evidence=evidence)
+        topic.judge(original, "seed", (d_plus, 1), *((p, -1) for p in negatives))
+        topic.judge(original, "construction", (d_minus, 1))
+        instructed = topic.add_intent("instructed", first.instruction, constraints=demand, evidence=evidence)
+        topic.judge(instructed, "rule" if demand else "seed", (d_plus, 1), (d_minus, -1))
+        dual = topic.add_intent("dual", second, constraints=constraints, evidence=evidence)
+        topic.judge(dual, "rule" if constraints else "construction", (d_plus, -1), (d_minus, 1))
+        return topic.build(rows="dual_view")
 
     def _differ(self, first: str, second: str) -> None:
-        here, there = stems(first), stems(second)
-        alike = len(here & there) / max(1, len(here | there))
-        if alike > self._settings.most_alike:
+        first_stems, second_stems = stems(first), stems(second)
+        share = len(first_stems & second_stems) / max(1, len(first_stems | second_stems))
+        if share > self._settings.most_alike:
             raise Rejected(
-                "same_instruction", f"the two instructions share {alike:.0%} of their content words: {second!r}"
+                "same_instruction", f"the two instructions share {share:.0%} of their content words: {second!r}"
             )
 
 
 def _instruction_of(seed: Seed) -> Intent:
-    """The instruction that comes with the seed, with what is known behind it."""
+    """The instruction that comes with the seed, with its constraints and evidence where the seed has them."""
     instruction = seed.attributes.get("instruction", "").strip()
     if not instruction:
         raise Rejected("no_instruction", "the seed's attributes state no `instruction`")
-    behind: dict[str, Any] = {k: seed.attributes[k] for k in ("constraints", "evidence") if k in seed.attributes}
-    return Intent("", "instructed", instruction, seed.query, behind)
+    return Intent("", "instructed", instruction, seed.query, _checkable(seed.attributes))
+
+
+def _checkable(attributes: Mapping[str, str]) -> dict[str, str]:
+    """What a program needs to check an instruction, where it is known."""
+    return {key: attributes[key] for key in ("constraints", "evidence") if key in attributes}
 
 
 def seed_of(topic: Topic) -> Seed:
     """The topic's query with what its instructed intent wants and excludes, and what the bare query does not want."""
-    asked = next((i for i in topic.intents if i.role == "instructed"), topic.intents[0])
-    said = {(j.intent_id, j.passage_id): j.relevance for j in topic.judgments}
-    bare = next((i for i in topic.intents if not i.instruction and i.query == asked.query), asked)
-    wanted = [p for p in topic.passages if said.get((asked.id, p.id), 0) > 0]
-    excluded = [p for p in topic.passages if said.get((asked.id, p.id), 0) < 0 and p.role == "instruction_negative"]
-    others = [p for p in topic.passages if p not in excluded and said.get((bare.id, p.id), 0) < 0]
-    behind = {key: asked.attributes[key] for key in ("constraints", "evidence") if key in asked.attributes}
+    instructed = next((i for i in topic.intents if i.role == "instructed"), topic.intents[0])
+    labels = {(j.intent_id, j.passage_id): j.relevance for j in topic.judgments}
+    original = next((i for i in topic.intents if not i.instruction and i.query == instructed.query), instructed)
+    wanted = [p for p in topic.passages if labels.get((instructed.id, p.id), 0) > 0]
+    unwanted = [p for p in topic.passages if labels.get((instructed.id, p.id), 0) < 0]
+    excluded = [p for p in unwanted if p.role == "instruction_negative"]
+    others = [p for p in topic.passages if p not in excluded and labels.get((original.id, p.id), 0) < 0]
     return Seed(
         id=topic.seed_id,
         corpus=topic.corpus,
-        query=asked.query,
+        query=instructed.query,
         positives=tuple(wanted),
         negatives=(*excluded, *others),
         licence=topic.licence,
         redistributable=topic.redistributable,
-        attributes={**topic.attributes, **behind, "instruction": asked.instruction, "topic": topic.id},
+        attributes={
+            **topic.attributes,
+            **_checkable(instructed.attributes),
+            "instruction": instructed.instruction,
+            "topic": topic.id,
+        },
     )

@@ -7,30 +7,30 @@
     (I-,Q+) -1   +1
     (I+,Q-) -1        +1
 
-The bare query stands before them: P1- answers it, P2- does not. Five requests a seed, one after the other; the
-long part that they share (rules, query, passage) comes first. Of code the instruction names language and approach, and
-the language stays the same; of a worked solution it names the strategy; a Robust04 narrative may be the instruction,
-where the writer reads prose: the rule writer rejects it as `foreign_instruction`.
+The original intent (the bare query) stands before them: P1- answers it, P2- does not. A seed takes five requests, one
+after the other; the long part that they share (rules, query, passage) comes first. For code the instruction names
+language and approach, and the language stays the same. For a worked solution it names the strategy. A Robust04
+narrative may be the instruction; the rule writer, which reads no prose, rejects it as `foreign_instruction`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field
 
 from engine.errors import Rejected
-from engine.ids import canonical_json, sha256_hex
 from engine.protocols import Ask, Prompt
 from engine.settings import Settings
-from engine.topic import Passage, Seed, Topic
+from engine.topic import Passage, PassageRole, Seed, Topic
 from prompts.constraints.detectors import folded
 from prompts.constraints.instructions import LENGTHS, STYLES
 from prompts.passages.reply_types import WrittenInstruction, WrittenPassage, WrittenQuery
-from prompts.passages.seed_material import Material, material
-from prompts.passages.topic_builder import Matrix
-from prompts.render import load
+from prompts.passages.seed_material import SeedMaterial, build_material
+from prompts.passages.topic_builder import TopicBuilder
+from prompts.render import PromptTemplate, load, recipe_fingerprint
 
 VERSION = "1"
 """Raised when the same seed, settings and templates would give other topics."""
@@ -63,22 +63,94 @@ class Infir:
         self._settings = settings
         self._templates = {name: load(f"infir/{name}") for name in _TEMPLATES}
         digests = [template.digest for template in self._templates.values()]
-        self.fingerprint = sha256_hex(canonical_json([VERSION, digests, settings.model_dump(mode="json")]))
+        self.fingerprint = recipe_fingerprint(VERSION, digests, settings)
 
     async def __call__(self, seed: Seed, ask: Ask) -> Sequence[Topic]:
         settings = self._settings
-        known = material(seed, passage_chars=settings.passage_chars, negatives=2 * settings.distractors + 2)
-        return [await _Rows(known, self._prompt).made(ask, settings)]
+        material = build_material(seed, passage_chars=settings.passage_chars, negatives=2 * settings.distractors + 2)
+        writer = _TopicWriter(material, self._templates, ask)
+        narrative = seed.attributes.get("narrative", "") if settings.narrative_as_instruction else ""
+        return [_build(material, await writer.write(narrative), settings.distractors)]
 
-    def _prompt(self, name: str, known: Material, **inputs: str) -> Prompt:
-        """What all four templates show first is the same; the rest is the task's own."""
-        number = known.number("infir")
-        positive = known.positive
-        facts = {"material": known, "length": LENGTHS[number % 2], "style": STYLES[number // 2 % 4], "need_other": True}
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The replies of one topic, and the passages made of them."""
+
+    wanted: WrittenInstruction
+    poisoned: WrittenInstruction
+    other: WrittenQuery
+    p1: Passage
+    p2: Passage
+
+
+class _TopicWriter:
+    """Asks for the parts of one seed's topic, one after the other."""
+
+    def __init__(self, material: SeedMaterial, templates: Mapping[str, PromptTemplate], ask: Ask) -> None:
+        self._material, self._templates, self._ask = material, templates, ask
+
+    async def write(self, narrative: str) -> _Parts:
+        """All replies, checked one by one. A `narrative` stands in for I+."""
+        wanted = WrittenInstruction(instruction=narrative)
+        if not narrative:
+            wanted = await self._ask(self._prompt("instruction"), WrittenInstruction)
+        i_plus = wanted.instruction.strip()
+        wanted.check([self._material.positive], [])
+        poisoned = await self._poisoned_instruction(i_plus)
+        other = await self._poisoned_query(i_plus)
+        query = self._material.seed.query
+        p1 = await self._passage(poisoned.instruction.strip(), query, "instruction_negative")
+        p2 = await self._passage(i_plus, other.query.strip(), "query_negative")
+        return _Parts(wanted, poisoned, other, *self._checked_passages(p1, p2))
+
+    async def _poisoned_instruction(self, i_plus: str) -> WrittenInstruction:
+        poisoned = await self._ask(self._prompt("poisoned_instruction", instruction=i_plus), WrittenInstruction)
+        poisoned.check([], [self._material.positive])
+        if folded(poisoned.instruction) == folded(i_plus):
+            raise Rejected("same_instruction", "the poisoned instruction is the instruction again")
+        return poisoned
+
+    async def _poisoned_query(self, i_plus: str) -> WrittenQuery:
+        other = await self._ask(self._prompt("poisoned_query", instruction=i_plus), WrittenQuery)
+        q_minus = other.query.strip()
+        if folded(q_minus) in ("", folded(self._material.seed.query)):
+            raise Rejected("same_query", f"the poisoned query {q_minus!r} is empty, or the seed's")
+        return other
+
+    async def _passage(self, instruction: str, query: str, role: PassageRole) -> WrittenPassage:
+        prompt = self._prompt("passage", wanted_instruction=instruction, wanted_query=query, role=role)
+        return await self._ask(prompt, WrittenPassage)
+
+    def _checked_passages(self, first: WrittenPassage, second: WrittenPassage) -> tuple[Passage, Passage]:
+        """P1- is in the language of the code and none of the corpus's negatives; P2- is none of its positives."""
+        material, language = self._material, self._language()
+        originals = [*material.positive_passages, *material.negative_passages]
+        p1 = first.to_passage("instruction_negative", originals, **language)
+        p2 = second.to_passage("query_negative", originals, **language)
+        if not language.items() <= p1.attributes.items():
+            raise Rejected(
+                "other_language", f"P1- is in {p1.attributes.get('language')!r}, not {language['language']!r}"
+            )
+        for passage, sources in ((p1, material.negatives), (p2, material.positives)):
+            if folded(passage.text) in {folded(source.passage.text) for source in sources}:
+                raise Rejected("same_passage", f"the {passage.role} is a passage of the seed: {passage.text[:80]!r}")
+        return p1, p2
+
+    def _language(self) -> dict[str, str]:
+        """The language of code. A written solution is taken to be in it; one of the corpus must be."""
+        language = self._material.positive.attributes.get("language", "")
+        return {"language": language} if language and self._material.positives[0].kind == "code" else {}
+
+    def _prompt(self, name: str, **inputs: str) -> Prompt:
+        """All four templates begin with the same part; the rest is the task's own."""
+        material, positive = self._material, self._material.positive
+        number = material.number("infir")
+        cell = {"length": LENGTHS[number % 2], "style": STYLES[number // 2 % 4]}
         return self._templates[name].render(
-            facts,
-            kind=known.positives[0].kind,
-            query=known.seed.query,
+            {"material": material, "need_other": True, **cell},
+            kind=material.positives[0].kind,
+            query=material.seed.query,
             title=positive.title,
             passage=positive.text,
             language=positive.attributes.get("language", ""),
@@ -86,77 +158,31 @@ class Infir:
         )
 
 
-class _Rows:
-    """One seed's rows, in the order in which they are asked for."""
-
-    def __init__(self, known: Material, prompt: Callable[..., Prompt]) -> None:
-        self._known, self._prompt = known, prompt
-        self._passages = [cut.passage for cut in (*known.positives, *known.negatives)]
-
-    async def made(self, ask: Ask, settings: InfirSettings) -> Topic:
-        known, p_plus = self._known, self._known.positive
-        narrative = known.seed.attributes.get("narrative", "") if settings.narrative_as_instruction else ""
-        wanted = WrittenInstruction(instruction=narrative)
-        if not narrative:
-            wanted = await ask(self._prompt("instruction", known), WrittenInstruction)
-        i_plus = wanted.instruction.strip()
-        wanted.checked([p_plus], [])
-        poisoned = await ask(self._prompt("poisoned_instruction", known, instruction=i_plus), WrittenInstruction)
-        poisoned.checked([], [p_plus])
-        i_minus = poisoned.instruction.strip()
-        if folded(i_minus) == folded(i_plus):
-            raise Rejected("same_instruction", "the poisoned instruction is the instruction again")
-        other = await ask(self._prompt("poisoned_query", known, instruction=i_plus), WrittenQuery)
-        q_minus = other.query.strip()
-        if folded(q_minus) in ("", folded(known.seed.query)):
-            raise Rejected("same_query", f"the poisoned query {q_minus!r} is empty, or the seed's")
-        first = await ask(self._passage(i_minus, known.seed.query, "instruction_negative"), WrittenPassage)
-        second = await ask(self._passage(i_plus, q_minus, "query_negative"), WrittenPassage)
-        language = self._language()
-        p1 = first.passage("instruction_negative", self._passages, **language)
-        p2 = second.passage("query_negative", self._passages, **language)
-        if not language.items() <= p1.attributes.items():
-            raise Rejected(
-                "other_language", f"P1- is in {p1.attributes.get('language')!r}, not {language['language']!r}"
-            )
-        self._apart(p1, p2)
-        demand, poison = wanted.checked([p_plus, p2], [p1]), poisoned.checked([p1], [p_plus])
-
-        matrix = Matrix(Infir.name, known.seed)
-        matrix.passages(p_plus, p1, p2)
-        left = matrix.new([cut.passage for cut in known.negatives], settings.distractors)
-        evidence = known.evidence if demand else ()
-        bare = matrix.intent("original", evidence=evidence)
-        matrix.judge(bare, "seed", (p_plus, 1), *((p, -1) for p in left))
-        matrix.judge(bare, "construction", (p1, 1), (p2, -1))
-        instructed = matrix.intent("instructed", i_plus, constraints=demand, evidence=evidence)
-        matrix.judge(instructed, "rule" if demand else "construction", (p_plus, 1), (p1, -1))
-        matrix.judge(instructed, "construction", (p2, -1))
-        turned = matrix.intent("poisoned_instruction", i_minus, constraints=poison, evidence=evidence)
-        matrix.judge(turned, "rule" if poison else "construction", (p_plus, -1), (p1, 1))
-        elsewhere = matrix.intent(
-            "poisoned_query",
-            i_plus,
-            q_minus,
-            constraints=demand,
-            evidence=other.evidence,
-            aspects="; ".join(other.aspects),
-            differences="; ".join(other.differences),
-        )
-        matrix.judge(elsewhere, "construction", (p_plus, -1), (p2, 1))
-        return matrix.topic(rows="inf_ir")
-
-    def _apart(self, p1: Passage, p2: Passage) -> None:
-        """P1- is no passage that the corpus calls not relevant, P2- none that it calls relevant."""
-        known = self._known
-        for passage, cuts in ((p1, known.negatives), (p2, known.positives)):
-            if folded(passage.text) in {folded(cut.passage.text) for cut in cuts}:
-                raise Rejected("same_passage", f"the {passage.role} is a passage of the seed: {passage.text[:80]!r}")
-
-    def _passage(self, instruction: str, query: str, role: str) -> Prompt:
-        return self._prompt("passage", self._known, wanted_instruction=instruction, wanted_query=query, role=role)
-
-    def _language(self) -> dict[str, str]:
-        """Code is asked for in its language: a written solution is taken to be in it, one of the corpus must be."""
-        spoken = self._known.positive.attributes.get("language", "")
-        return {"language": spoken} if spoken and self._known.positives[0].kind == "code" else {}
+def _build(material: SeedMaterial, parts: _Parts, distractors: int) -> Topic:
+    """The matrix of the method. Constraints are checked against all three passages."""
+    p_plus, p1, p2 = material.positive, parts.p1, parts.p2
+    demand, poison = parts.wanted.check([p_plus, p2], [p1]), parts.poisoned.check([p1], [p_plus])
+    i_plus, i_minus = parts.wanted.instruction.strip(), parts.poisoned.instruction.strip()
+    topic = TopicBuilder(Infir.name, material.seed)
+    topic.add_passages(p_plus, p1, p2)
+    negatives = topic.add_new(material.negative_passages, distractors)
+    evidence = material.evidence if demand else ()
+    original = topic.add_intent("original", evidence=evidence)
+    topic.judge(original, "seed", (p_plus, 1), *((p, -1) for p in negatives))
+    topic.judge(original, "construction", (p1, 1), (p2, -1))
+    instructed = topic.add_intent("instructed", i_plus, constraints=demand, evidence=evidence)
+    topic.judge(instructed, "rule" if demand else "construction", (p_plus, 1), (p1, -1))
+    topic.judge(instructed, "construction", (p2, -1))
+    poisoned = topic.add_intent("poisoned_instruction", i_minus, constraints=poison, evidence=evidence)
+    topic.judge(poisoned, "rule" if poison else "construction", (p_plus, -1), (p1, 1))
+    other_query = topic.add_intent(
+        "poisoned_query",
+        i_plus,
+        parts.other.query.strip(),
+        constraints=demand,
+        evidence=parts.other.evidence,
+        aspects="; ".join(parts.other.aspects),
+        differences="; ".join(parts.other.differences),
+    )
+    topic.judge(other_query, "construction", (p_plus, -1), (p2, 1))
+    return topic.build(rows="inf_ir")

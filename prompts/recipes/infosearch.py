@@ -7,11 +7,10 @@
     (I_c, q)  +1   -1    -1     -1            instructed, one row for each condition c
     (not I_c) -1   +1    +1     -1            reversely instructed
 
-A passage of the corpus that meets a condition alone serves as it is; for the others one is rewritten. Where a dimension
-finds fewer than two conditions in a seed, the next one of the draw is tried. `constraints.dimensions` decides Keyword,
-Format, Language and Length; what a judge must decide (Audience, Source) is labelled by construction. About ten
-requests a seed for three conditions, one after the other, more where dimensions are tried in vain; three to nine
-milliseconds with the rule writer.
+A passage of the corpus that meets one condition alone stays as it is; for every other condition the first positive is
+rewritten. If a seed meets fewer than two conditions of a dimension, the recipe tries the next one that was drawn.
+`constraints.dimensions` decides Keyword, Format, Language and Length. Audience and Source need a judge and are labelled
+by construction. Three conditions take about ten requests, one after the other.
 """
 
 from __future__ import annotations
@@ -19,25 +18,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Annotated, Literal
+from typing import Literal, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
-from pydantic.json_schema import SkipJsonSchema
+from pydantic import Field, field_validator
 
-from engine.errors import Rejected, UsageError
-from engine.ids import canonical_json, sha256_hex
+from engine.errors import Rejected
+from engine.ids import canonical_json
 from engine.protocols import Ask
 from engine.settings import Settings
 from engine.topic import Intent, IntentRole, Passage, Seed, Topic
-from prompts.constraints.constraint import Constraint
 from prompts.constraints.detectors import folded
 from prompts.constraints.dimensions import CONDITIONS, DIMENSIONS, EXACT, Dimension, described, meets
 from prompts.languages import languages
 from prompts.passages.answer_evidence import Evidence, answers
-from prompts.passages.seed_material import Material, material
-from prompts.passages.topic_builder import Matrix
-from prompts.passages.views import KEPT, Demand
-from prompts.render import PromptTemplate, load
+from prompts.passages.blocks import kept_attributes
+from prompts.passages.reply_types import AskedInstruction, Condition, Keywords, Rewritten, constraints_from
+from prompts.passages.seed_material import SeedMaterial, build_material
+from prompts.passages.topic_builder import TopicBuilder
+from prompts.render import PromptTemplate, load, recipe_fingerprint
 
 VERSION = "1"
 """Raised when the same seed, settings and templates would give other topics."""
@@ -45,16 +43,6 @@ VERSION = "1"
 _TEMPLATES = ("keywords", "rewrite", "instruction", "reversal", "query_negative")
 _TONES = ("a polite request", "a plain statement of what is needed", "a question")
 _NEGATIVES = 4
-
-
-def _on_one_line(text: str) -> str:
-    if "\n" in text or not text.strip():
-        raise ValueError("expected one sentence on one line")
-    return text
-
-
-_Sentence = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_on_one_line)]
-"""Its line break is no pattern of the schema: xgrammar, and so vLLM, refuses a pattern beside a length."""
 
 
 class InfoSearchSettings(Settings):
@@ -78,60 +66,20 @@ class InfoSearchSettings(Settings):
 
     @field_validator("languages")
     @classmethod
-    def _known(cls, codes: tuple[str, ...]) -> tuple[str, ...]:
-        wrong = [code for code in codes if code not in languages()]
-        if wrong or len(set(codes)) < len(codes):
-            raise ValueError(f"{(wrong or list(codes))[0]!r} is no language that can be told apart, or stands twice")
+    def _material(cls, codes: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = [code for code in codes if code not in languages()]
+        if unknown or len(set(codes)) < len(codes):
+            raise ValueError(f"{(unknown or list(codes))[0]!r} is no language that can be told apart, or stands twice")
         return codes
 
 
-class _Answer(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Keywords(_Answer):
-    """Conditions of Keyword; `refusal` is a short reason where the passages offer fewer than two."""
-
-    keywords: tuple[str, ...] = Field(default=(), max_length=8)
-    refusal: str = Field(default="", max_length=200)
-
-
-class Rewritten(_Answer):
-    """A passage; `source` is the id of the one that was edited, where that is not the first positive."""
-
-    text: str = Field(default="", max_length=20_000)
-    refusal: str = Field(default="", max_length=200)
-    source: SkipJsonSchema[str] = ""
-
-
-class Condition(_Answer):
-    """One sentence that asks for a condition, or for anything else; the rule writer adds what is behind it."""
-
-    condition: _Sentence
-    demands: SkipJsonSchema[tuple[Demand, ...]] = ()
-
-    def constraints(self) -> tuple[Constraint, ...]:
-        """Raises Rejected(bad_constraint)."""
-        try:
-            return tuple(demand.constraint() for demand in self.demands)
-        except UsageError as error:
-            raise Rejected("bad_constraint", str(error)) from error
-
-
-class Asked(Condition):
-    """The question in other words, then the condition."""
-
-    question: _Sentence
-    evidence: SkipJsonSchema[Evidence] = ()
-
-
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _ConditionRow:
     """One condition: its passage, and both instructions."""
 
     condition: str
     passage: Passage
-    asked: Asked
+    asked: AskedInstruction
     reversed: Condition
 
 
@@ -149,75 +97,70 @@ class InfoSearch:
         self._settings = settings
         self._templates = {name: load(f"infosearch/{name}") for name in _TEMPLATES}
         digests = [template.digest for template in self._templates.values()]
-        self.fingerprint = sha256_hex(canonical_json([VERSION, digests, settings.model_dump(mode="json")]))
+        self.fingerprint = recipe_fingerprint(VERSION, digests, settings)
 
     async def __call__(self, seed: Seed, ask: Ask) -> Sequence[Topic]:
-        known = material(seed, passage_chars=self._settings.passage_chars, negatives=_NEGATIVES)
-        order = Random(known.number("infosearch")).sample(self._settings.dimensions, len(self._settings.dimensions))
+        material = build_material(seed, passage_chars=self._settings.passage_chars, negatives=_NEGATIVES)
+        order = Random(material.number("infosearch")).sample(self._settings.dimensions, len(self._settings.dimensions))
         for dimension in order:
-            work = _Work(known, dimension, self._settings, self._templates, ask)
-            passages = await work.passages()
+            writer = _DimensionWriter(material, dimension, self._settings, self._templates, ask)
+            passages = await writer.passages()
             if len(passages) >= 2:
-                return [await work.topic(passages)]
+                return [await writer.topic(passages)]
         raise Rejected("no_condition", f"none of {', '.join(order)} has two conditions that the seed can meet")
 
 
-class _Work:
-    """One seed under one dimension. Requests go one by one, so that a topic's calls always stand in one order."""
+class _DimensionWriter:
+    """One seed under one dimension. Requests go one by one, so that the calls of a topic keep one order."""
 
     def __init__(
         self,
-        known: Material,
+        material: SeedMaterial,
         dimension: Dimension,
         settings: InfoSearchSettings,
         templates: Mapping[str, PromptTemplate],
         ask: Ask,
     ) -> None:
-        self._known, self._dimension, self._settings, self._templates = known, dimension, settings, templates
+        self._material, self._dimension, self._settings, self._templates = material, dimension, settings, templates
         self._ask = ask
-        self._query = known.seed.query
+        self._query = material.seed.query
 
     async def passages(self) -> dict[str, Passage]:
         """A passage for every condition that the seed can meet."""
         conditions = await self._conditions()
-        found: dict[str, Passage] = {}
+        passages: dict[str, Passage] = {}
         for condition in conditions if len(conditions) > 1 else ():
             others = [c for c in conditions if c != condition]
-            passage = self._of_corpus(condition, others) or await self._rewritten(condition, others)
+            passage = self._corpus_passage(condition, others) or await self._rewrite(condition, others)
             if passage is not None:
-                found[condition] = passage
-        return found
+                passages[condition] = passage
+        return passages
 
     async def topic(self, passages: Mapping[str, Passage]) -> Topic:
-        hard = await self._query_negative()
+        negative = await self._query_negative()
         rows = [await self._row(condition, passage) for condition, passage in passages.items()]
-        evidence = rows[0].asked.evidence
-        who = "rule" if self._dimension in EXACT else "construction"
-        matrix = Matrix(InfoSearch.name, self._known.seed)
-        matrix.passages(*passages.values(), hard)
-        bare = matrix.intent("original", evidence=evidence)
-        for passage in passages.values():
-            matrix.judge(bare, "construction" if passage.edited_from else "seed", (passage, 1))
-        matrix.judge(bare, "seed" if hard.role == "seed_negative" else "construction", (hard, -1))
+        builder = TopicBuilder(InfoSearch.name, self._material.seed)
+        builder.add_passages(*passages.values(), negative)
+        original = builder.add_intent("original", evidence=rows[0].asked.evidence)
+        builder.judge(original, "seed", *((p, 1) for p in passages.values()))
+        builder.judge(original, "seed" if negative.role == "seed_negative" else "construction", (negative, -1))
         for row in rows:
-            modes: tuple[tuple[IntentRole, Condition, int], ...] = (
-                ("instructed", row.asked, 1),
-                ("reversed", row.reversed, -1),
-            )
-            for role, said, sign in modes:
-                intent = self._intent(matrix, role, row, said, evidence)
-                matrix.judge(intent, who, *((p, sign if p is row.passage else -sign) for p in passages.values()))
-                matrix.judge(intent, "construction", (hard, -1))
+            for role, reply, sign in (("instructed", row.asked, 1), ("reversed", row.reversed, -1)):
+                intent = self._add_intent(builder, cast("IntentRole", role), row, reply, rows[0].asked.evidence)
+                labels = ((p, sign if p is row.passage else -sign) for p in passages.values())
+                builder.judge(intent, "rule" if self._dimension in EXACT else "construction", *labels)
+                builder.judge(intent, "construction", (negative, -1))
         held_out = {"split": "heldout"} if self._settings.purpose == "benchmark" else {}
-        return matrix.topic(
-            rows="infosearch", dimension=self._dimension, conditions=canonical_json([*passages]), **held_out
-        )
+        conditions = canonical_json([*passages])
+        return builder.build(rows="infosearch", dimension=self._dimension, conditions=conditions, **held_out)
 
-    def _intent(self, matrix: Matrix, role: IntentRole, row: _Row, said: Condition, evidence: Evidence) -> Intent:
-        return matrix.intent(
+    def _add_intent(
+        self, builder: TopicBuilder, role: IntentRole, row: _ConditionRow, reply: Condition, evidence: Evidence
+    ) -> Intent:
+        return builder.add_intent(
             role,
-            f"{row.asked.question.strip()} {said.condition.strip()}",
-            constraints=said.constraints(),
+            f"{row.asked.question.strip()} {reply.condition.strip()}",
+            constraints=constraints_from(reply.demands),
             evidence=evidence,
             dimension=self._dimension,
             condition=row.condition,
@@ -231,31 +174,32 @@ class _Work:
         if self._dimension != "keyword":
             return CONDITIONS[self._dimension]
         prompt = self._templates["keywords"].render(
-            {"material": self._known},
+            {"material": self._material},
             query=self._query,
-            passages=[cut.passage.text for cut in self._known.positives],
+            passages=[p.text for p in self._material.positive_passages],
             most=self._settings.keywords,
         )
-        found = (await self._ask(prompt, Keywords)).keywords
-        return list({folded(word): word.strip() for word in found if word.strip()}.values())[: self._settings.keywords]
+        keywords = (await self._ask(prompt, Keywords)).keywords
+        return list({folded(word): word.strip() for word in keywords if word.strip()}.values())[
+            : self._settings.keywords
+        ]
 
-    def _of_corpus(self, condition: str, others: Sequence[str]) -> Passage | None:
+    def _corpus_passage(self, condition: str, others: Sequence[str]) -> Passage | None:
         """A positive that meets this condition and no other, as it is."""
-        for cut in self._known.positives:
+        for source in self._material.positives:
             if self._dimension in EXACT:
-                fits = self._is(cut.passage, condition, others)
+                fits = self._meets_only(source.passage, condition, others)
             else:
-                fits = cut.passage.attributes.get(self._dimension) == condition
+                fits = source.passage.attributes.get(self._dimension) == condition
             if fits:
-                attributes = {**cut.passage.attributes, **self._marks(condition)}
-                return replace(cut.passage, attributes=attributes)
+                return replace(source.passage, attributes={**source.passage.attributes, **self._labels(condition)})
         return None
 
-    async def _rewritten(self, condition: str, others: Sequence[str]) -> Passage | None:
-        """None where the writer says that it cannot be done."""
-        base = self._known.positive
+    async def _rewrite(self, condition: str, others: Sequence[str]) -> Passage | None:
+        """The first positive rewritten; None where the writer says that it cannot be done."""
+        base = self._material.positive
         prompt = self._templates["rewrite"].render(
-            {"material": self._known, "condition": condition},
+            {"material": self._material, "condition": condition},
             query=self._query,
             dimension=self._dimension,
             title=base.title,
@@ -266,60 +210,54 @@ class _Work:
         written = await self._ask(prompt, Rewritten)
         if written.refusal:
             return None
-        base = next((cut.passage for cut in self._known.positives if cut.passage.id == written.source), base)
+        base = next((p for p in self._material.positive_passages if p.id == written.source), base)
         passage = Passage(
-            _with_text(written),
+            written.stripped_text(),
             "generated_positive",
             title="" if self._dimension == "language" else base.title,
             edited_from=base.id,
-            attributes={k: v for k, v in base.attributes.items() if k in KEPT} | self._marks(condition),
+            attributes=kept_attributes(base) | self._labels(condition),
         )
-        if self._dimension in EXACT and not self._is(passage, condition, others):
+        if self._dimension in EXACT and not self._meets_only(passage, condition, others):
             raise Rejected(
                 "condition_not_met", f"{self._dimension} {condition!r} is not what was written: {passage.text[:200]!r}"
             )
         return passage
 
-    def _is(self, passage: Passage, condition: str, others: Sequence[str]) -> bool:
+    def _meets_only(self, passage: Passage, condition: str, others: Sequence[str]) -> bool:
         return meets(self._dimension, condition, passage) and not any(
             meets(self._dimension, other, passage) for other in others
         )
 
-    def _marks(self, condition: str) -> dict[str, str]:
+    def _labels(self, condition: str) -> dict[str, str]:
         return {"dimension": self._dimension, "condition": condition}
 
     # --- instructions and the query negative ---
 
-    async def _row(self, condition: str, passage: Passage) -> _Row:
+    async def _row(self, condition: str, passage: Passage) -> _ConditionRow:
         wanted = described(self._dimension, condition)
-        facts = {"material": self._known, "dimension": self._dimension, "condition": condition}
-        tone = _TONES[self._known.number(condition) % len(_TONES)]
+        facts = {"material": self._material, "dimension": self._dimension, "condition": condition}
+        tone = _TONES[self._material.number(condition) % len(_TONES)]
         asked = await self._ask(
-            self._templates["instruction"].render(facts, query=self._query, wanted=wanted, tone=tone), Asked
+            self._templates["instruction"].render(facts, query=self._query, wanted=wanted, tone=tone), AskedInstruction
         )
         reverse = await self._ask(
             self._templates["reversal"].render(facts, wanted=wanted, condition=asked.condition), Condition
         )
-        for said in (asked, reverse):
-            if self._dimension == "keyword" and folded(condition) not in folded(said.condition):
-                raise Rejected("keyword_not_named", f"{said.condition!r} does not name {condition!r}")
-        return _Row(condition, passage, asked, reverse)
+        for reply in (asked, reverse):
+            if self._dimension == "keyword" and folded(condition) not in folded(reply.condition):
+                raise Rejected("keyword_not_named", f"{reply.condition!r} does not name {condition!r}")
+        return _ConditionRow(condition, passage, asked, reverse)
 
     async def _query_negative(self) -> Passage:
-        own = (cut.passage for cut in self._known.negatives)
-        first = next((p for p in own if not answers(self._known.evidence, p)), None)
-        if first is not None and self._settings.query_negative == "seed":
-            return first
+        candidates = (p for p in self._material.negative_passages if not answers(self._material.evidence, p))
+        seed_negative = next(candidates, None)
+        if seed_negative is not None and self._settings.query_negative == "seed":
+            return seed_negative
         prompt = self._templates["query_negative"].render(
-            {"material": self._known}, query=self._query, passage=self._known.positive.text
+            {"material": self._material}, query=self._query, passage=self._material.positive.text
         )
         written = await self._ask(prompt, Rewritten)
         if written.refusal:
             raise Rejected("no_negative", written.refusal)
-        return Passage(_with_text(written), "query_negative")
-
-
-def _with_text(written: Rewritten) -> str:
-    if not written.text.strip():
-        raise Rejected("empty_text", "the writer gave neither a passage nor a reason")
-    return written.text.strip()
+        return Passage(written.stripped_text(), "query_negative")

@@ -3,12 +3,12 @@
     (query, P+) -> instruction of one of 4 lengths x 4 styles -> one passage that fits it, some that fit the query alone
 
               P+ (or generated)  N1 N2 N3
-    (none,q)  +1                 +1 +1 +1      the twin without an instruction
+    (none,q)  +1                 +1 +1 +1      original: the query without an instruction
     (I,q)     +1                 -1 -1 -1
 
-Promptriever, sections 2.1 and 2.2: the cell of the grid follows from the seed's hash, so the grid is balanced. Which of
-the generated passages stay, and whether the generated positive takes the seed's place, is for the validator
-`judge_relevance`. Section 5's ablations put an instruction that says nothing in the place of I. Two requests a seed.
+Promptriever, sections 2.1 and 2.2. The cell of the grid follows from the seed's hash, so the grid is balanced. The
+validator `judge_relevance` decides which generated passages stay, and whether the generated positive replaces the
+seed's. Section 5's ablations put an instruction that says nothing in the place of I. A seed takes two requests.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ from typing import Any, Literal
 from pydantic import Field
 
 from engine.errors import Rejected
-from engine.ids import canonical_json, sha256_hex
 from engine.protocols import Ask, Prompt
 from engine.settings import Settings
 from engine.topic import Passage, Seed, Topic
 from prompts.constraints.instructions import LENGTHS, STYLES, Length, Style
 from prompts.passages.reply_types import WrittenInstruction, WrittenPassages
-from prompts.passages.seed_material import Material, material
-from prompts.passages.topic_builder import Matrix
-from prompts.render import load
+from prompts.passages.seed_material import SeedMaterial, build_material
+from prompts.passages.topic_builder import TopicBuilder
+from prompts.render import load, recipe_fingerprint
 
 VERSION = "1"
 """Raised when the same seed, settings and templates would give other topics."""
@@ -72,91 +71,97 @@ class Promptriever:
         self._settings = settings
         self._instruction, self._passages = load("promptriever/instruction"), load("promptriever/passages")
         digests = [self._instruction.digest, self._passages.digest]
-        self.fingerprint = sha256_hex(canonical_json([VERSION, digests, settings.model_dump(mode="json")]))
+        self.fingerprint = recipe_fingerprint(VERSION, digests, settings)
 
     async def __call__(self, seed: Seed, ask: Ask) -> Sequence[Topic]:
         settings = self._settings
-        known = material(seed, passage_chars=settings.passage_chars, negatives=max(4, 2 * settings.negatives))
-        number = known.number("promptriever")
+        material = build_material(seed, passage_chars=settings.passage_chars, negatives=max(4, 2 * settings.negatives))
+        number = material.number("promptriever")
         length = settings.lengths[number % len(settings.lengths)]
         style = settings.styles[number // len(settings.lengths) % len(settings.styles)]
         if settings.ablation != "none":
-            return [await self._ablated(known, ask, length, style)]
-        written = await ask(self._asked(known, length, style), WrittenInstruction)
-        written.checked([known.positive], [])
+            return [await self._ablation_topic(material, ask, length, style)]
+        written = await ask(self._instruction_prompt(material, length, style), WrittenInstruction)
+        written.check([material.positive], [])
         instruction = written.instruction.strip()
-        facts = self._facts(known, length, style)
-        prompt = self._passages.render(facts, **_shown(known), instruction=instruction, candidates=settings.candidates)
+        facts = self._facts(material, length, style)
+        prompt = self._passages.render(
+            facts, **_shared_inputs(material), instruction=instruction, candidates=settings.candidates
+        )
         answer = await ask(prompt, WrittenPassages)
-        return [self._topic(known, written, answer, length_format=length, style=style)]
+        return [self._topic(material, written, answer, length_format=length, style=style)]
 
-    def _facts(self, known: Material, length: Length, style: Style) -> dict[str, Any]:
-        return {"material": known, "length": length, "style": style, "need_other": False}
+    def _facts(self, material: SeedMaterial, length: Length, style: Style) -> dict[str, Any]:
+        return {"material": material, "length": length, "style": style, "need_other": False}
 
-    def _asked(self, known: Material, length: Length, style: Style) -> Prompt:
-        facts = self._facts(known, length, style)
-        return self._instruction.render(facts, **_shown(known), length=length, style=style)
+    def _instruction_prompt(self, material: SeedMaterial, length: Length, style: Style) -> Prompt:
+        facts = self._facts(material, length, style)
+        return self._instruction.render(facts, **_shared_inputs(material), length=length, style=style)
 
-    def _topic(self, known: Material, written: WrittenInstruction, answer: WrittenPassages, **cell: str) -> Topic:
-        originals = [cut.passage for cut in (*known.positives, *known.negatives)]
-        fits = [answer.positive.passage("generated_positive", originals)] if answer.positive else []
-        breaks = [
-            one.passage("instruction_negative", originals, category=one.category, reason=one.reason)
-            for one in answer.negatives[: self._settings.candidates]
+    def _topic(
+        self, material: SeedMaterial, written: WrittenInstruction, answer: WrittenPassages, **cell: str
+    ) -> Topic:
+        originals = [*material.positive_passages, *material.negative_passages]
+        positives = [answer.positive.to_passage("generated_positive", originals)] if answer.positive else []
+        violations = [
+            negative.to_passage("instruction_negative", originals, category=negative.category, reason=negative.reason)
+            for negative in answer.negatives[: self._settings.candidates]
         ]
-        matrix = Matrix(self.name, known.seed)
-        matrix.passages(known.positive)
-        fits, breaks = matrix.new(fits, 1), matrix.new(breaks, self._settings.candidates)
-        if not breaks:
+        topic = TopicBuilder(self.name, material.seed)
+        topic.add_passages(material.positive)
+        positives, violations = topic.add_new(positives, 1), topic.add_new(violations, self._settings.candidates)
+        if not violations:
             raise Rejected("no_negative", "no written passage differs from the positive and from the others")
-        constraints = written.checked([known.positive, *fits], breaks)
-        left = matrix.new([cut.passage for cut in known.negatives], self._settings.negatives)
-        evidence = known.evidence if constraints else ()
-        bare = matrix.intent("original", evidence=evidence)
-        matrix.judge(bare, "seed", (known.positive, 1), *((p, -1) for p in left))
-        matrix.judge(bare, "construction", *((p, 1) for p in (*fits, *breaks)))
-        who = "rule" if constraints else "construction"
-        asked = matrix.intent(
+        constraints = written.check([material.positive, *positives], violations)
+        negatives = topic.add_new(material.negative_passages, self._settings.negatives)
+        evidence = material.evidence if constraints else ()
+        original = topic.add_intent("original", evidence=evidence)
+        topic.judge(original, "seed", (material.positive, 1), *((p, -1) for p in negatives))
+        topic.judge(original, "construction", *((p, 1) for p in (*positives, *violations)))
+        judge = "rule" if constraints else "construction"
+        instructed = topic.add_intent(
             "instructed", written.instruction.strip(), constraints=constraints, evidence=evidence, **cell
         )
-        matrix.judge(asked, who, (known.positive, 1), *((p, 1) for p in fits), *((p, -1) for p in breaks))
-        return matrix.topic(rows="promptriever")
+        topic.judge(
+            instructed, judge, (material.positive, 1), *((p, 1) for p in positives), *((p, -1) for p in violations)
+        )
+        return topic.build(rows="promptriever")
 
-    async def _ablated(self, known: Material, ask: Ask, length: Length, style: Style) -> Topic:
-        """The pair and its negatives under an instruction that says nothing of them."""
-        instruction = await self._ablation(known, ask, length, style)
-        matrix = Matrix(self.name, known.seed)
-        matrix.passages(known.positive)
-        left = matrix.new([cut.passage for cut in known.negatives], self._settings.negatives)
-        if not left:
+    async def _ablation_topic(self, material: SeedMaterial, ask: Ask, length: Length, style: Style) -> Topic:
+        """The pair and its negatives under an instruction that says nothing about them."""
+        instruction = await self._ablation_instruction(material, ask, length, style)
+        topic = TopicBuilder(self.name, material.seed)
+        topic.add_passages(material.positive)
+        negatives = topic.add_new(material.negative_passages, self._settings.negatives)
+        if not negatives:
             raise Rejected("no_negative", "an ablation contrasts the positive with seed negatives; the seed has none")
-        twin = matrix.intent("original")
-        for intent in (twin, matrix.intent("instructed", instruction, ablation=self._settings.ablation)):
-            matrix.judge(intent, "seed", (known.positive, 1), *((p, -1) for p in left))
-        return matrix.topic(rows="promptriever", ablation=self._settings.ablation)
+        original = topic.add_intent("original")
+        for intent in (original, topic.add_intent("instructed", instruction, ablation=self._settings.ablation)):
+            topic.judge(intent, "seed", (material.positive, 1), *((p, -1) for p in negatives))
+        return topic.build(rows="promptriever", ablation=self._settings.ablation)
 
-    async def _ablation(self, known: Material, ask: Ask, length: Length, style: Style) -> str:
+    async def _ablation_instruction(self, material: SeedMaterial, ask: Ask, length: Length, style: Style) -> str:
         if self._settings.ablation == "repeated_query":
-            return known.seed.query
+            return material.seed.query
         if self._settings.ablation == "generic_instruction":
-            return _GENERIC[known.number("generic") % len(_GENERIC)]
-        other = next((cut.passage for cut in known.negatives if _query_of(cut.passage)), None)
+            return _GENERIC[material.number("generic") % len(_GENERIC)]
+        other = next((passage for passage in material.negative_passages if _query_of(passage)), None)
         if other is None:
             raise Rejected("no_negative", "no negative has a query or title to borrow an instruction from")
-        seed = Seed(f"{known.seed.id}\x1f{other.id}", known.seed.corpus, _query_of(other), (other,))
-        borrowed = material(seed, passage_chars=self._settings.passage_chars, negatives=0)
-        written = await ask(self._asked(borrowed, length, style), WrittenInstruction)
-        written.checked([borrowed.positive], [])
+        seed = Seed(f"{material.seed.id}\x1f{other.id}", material.seed.corpus, _query_of(other), (other,))
+        donor = build_material(seed, passage_chars=self._settings.passage_chars, negatives=0)
+        written = await ask(self._instruction_prompt(donor, length, style), WrittenInstruction)
+        written.check([donor.positive], [])
         return written.instruction.strip()
 
 
-def _shown(known: Material) -> dict[str, str]:
-    """What both templates show first."""
+def _shared_inputs(material: SeedMaterial) -> dict[str, str]:
+    """What both templates begin with."""
     return {
-        "kind": known.positives[0].kind,
-        "query": known.seed.query,
-        "title": known.positive.title,
-        "passage": known.positive.text,
+        "kind": material.positives[0].kind,
+        "query": material.seed.query,
+        "title": material.positive.title,
+        "passage": material.positive.text,
     }
 
 

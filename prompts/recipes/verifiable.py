@@ -2,10 +2,10 @@
 
     seed --cut into blocks--> prompt --ask once--> two views, three instructions, another query --checked--> Topic
 
-The two views both answer the query. Under the instruction I the first wins, under the reversed or dual instruction I'
-the second (Dual-View's two rows); a poisoned instruction and a poisoned query give InF-IR's three rows. Whatever the
-model, `Constraint.holds` has the last word: a reply whose constraints do not hold as claimed is rejected.
-One and a half to two milliseconds a topic with the rule writer on passages of 100 words.
+Both views answer the query. Under the instruction I the first is relevant, under the reversed or dual instruction I'
+the second (Dual-View's two rows). A poisoned instruction and a poisoned query give InF-IR's three rows. A program
+checks every constraint of a reply (`Constraint.holds`) and rejects a reply whose constraints do not hold as claimed.
+With the rule writer a topic takes up to two milliseconds on passages of 100 words.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from engine.errors import Rejected
-from engine.ids import canonical_json, sha256_hex
 from engine.protocols import Ask
 from engine.settings import Settings
 from engine.topic import Intent, IntentRole, Passage, PassageRole, Seed, Topic
@@ -25,13 +24,12 @@ from prompts.constraints.constraint import Constraint, all_hold, body
 from prompts.constraints.detectors import folded
 from prompts.constraints.families import FAMILIES
 from prompts.constraints.instructions import LENGTHS, STYLES
-from prompts.passages.answer_evidence import Evidence, answering, evidence_in
-from prompts.passages.blocks import cut
-from prompts.passages.reply_types import checked
-from prompts.passages.seed_material import distinct, non_relevant
-from prompts.passages.topic_builder import Matrix
-from prompts.passages.views import Blocks, Instruction, OtherQuery, TopicAnswer, View, refused
-from prompts.render import load
+from prompts.passages.answer_evidence import Evidence, evidence_of_view
+from prompts.passages.reply_types import Instruction, OtherQuery, TopicAnswer, View, constraints_from, refusal_of
+from prompts.passages.seed_material import SeedMaterial, build_material, non_relevant
+from prompts.passages.topic_builder import TopicBuilder
+from prompts.passages.views import BlockIndex
+from prompts.render import load, recipe_fingerprint
 
 VERSION = "2"
 """Raised when the same seed, settings and template would give other topics."""
@@ -50,7 +48,7 @@ WEIGHTS: Mapping[str, float] = {
     "at_most_steps": 0.5, "at_least_steps": 0.5, "operation": 0.4, "decimals": 1.5, "unknown": 3.0, "total": 2.5,
     "arithmetic": 1.0, "answer_line": 1.0,
 }  # fmt: skip
-"""How soon a family is tried. What few passages offer weighs more, so that no family takes over."""
+"""How soon a family is tried. A family that few passages offer weighs more, so that no family dominates."""
 
 _MAX_POSITIVES = 5
 _NEGATIVE_CHARS = 1500
@@ -84,10 +82,10 @@ class VerifiableSettings(Settings):
     @field_validator("family_weights")
     @classmethod
     def _known(cls, weights: Mapping[str, float]) -> Mapping[str, float]:
-        wrong = [name for name, weight in weights.items() if name not in FAMILIES or weight < 0]
-        if wrong:
+        unknown = [name for name, weight in weights.items() if name not in FAMILIES or weight < 0]
+        if unknown:
             raise ValueError(
-                f"{wrong[0]!r} is no constraint family with a weight of 0 or more; use {', '.join(FAMILIES)}"
+                f"{unknown[0]!r} is no constraint family with a weight of 0 or more; use {', '.join(FAMILIES)}"
             )
         return weights
 
@@ -103,41 +101,32 @@ class Verifiable:
         self._settings = settings
         self._template = load("verifiable/topic")
         self._weights = {f: w for f, w in ({**WEIGHTS, **settings.family_weights}).items() if w > 0}
-        self.fingerprint = sha256_hex(
-            canonical_json([VERSION, self._template.digest, settings.model_dump(mode="json")])
-        )
+        self.fingerprint = recipe_fingerprint(VERSION, self._template.digest, settings)
 
     async def __call__(self, seed: Seed, ask: Ask) -> Sequence[Topic]:
-        if not seed.query.strip():
-            raise Rejected("empty_query", seed.id)
-        if not seed.positives:
-            raise Rejected("no_positive", seed.id)
-        answers = seed.attributes.get("answer", ""), seed.attributes.get("answer_sentence", "")
-        positives = [
-            cut(f"P{i + 1}", p, seed.query, p.attributes.get("answer_sentence") or answers[1] or answers[0])
-            for i, p in enumerate(distinct(seed.positives)[:_MAX_POSITIVES])
-        ]
-        negatives = [
-            cut(f"N{i + 1}", p, p.attributes.get("query") or p.title, limit=_NEGATIVE_CHARS)
-            for i, p in enumerate(non_relevant(seed)[: 2 * self._settings.negatives])
-        ]
-        drawn = self._draw(seed)
-        prompt = self._template.render(query=seed.query, positives=positives, negatives=negatives, **drawn)
-        answer = await ask(prompt, TopicAnswer)
+        material = build_material(
+            seed,
+            passage_chars=_NEGATIVE_CHARS,
+            negatives=2 * self._settings.negatives,
+            most_positives=_MAX_POSITIVES,
+            shorten=False,
+        )
+        choices = self._choices(material)
+        inputs = {"query": seed.query, "positives": material.positives, "negatives": material.negatives}
+        answer = await ask(self._template.render(**inputs, **choices), TopicAnswer)
         if answer.refusal:
-            raise refused(answer.refusal)
-        build = _Build(seed, answer, Blocks([*positives, *negatives]), drawn, evidence_in(positives))
-        return [build.topic(self._settings.negatives)]
+            raise refusal_of(answer.refusal)
+        return [_TopicCheck(material, answer, choices).topic(self._settings.negatives)]
 
-    def _draw(self, seed: Seed) -> Mapping[str, Any]:
-        """Everything that varies between topics, from the hash of the seed alone."""
-        rng = Random(int(sha256_hex(f"verifiable\x1f{seed.corpus}\x1f{seed.id}")[:16], 16))
+    def _choices(self, material: SeedMaterial) -> Mapping[str, Any]:
+        """Everything that varies between topics, from the hash of the seed alone. The order of the draws is fixed."""
+        rng = Random(material.number("verifiable"))
         order = drawn_order(rng, self._weights)
         dual = rng.random() < self._settings.dual_share
         return {
-            "count": _drawn(rng, (1, 2, 3), self._settings.constraint_weights),
-            "length": _drawn(rng, LENGTHS, self._settings.length_weights),
-            "style": _drawn(rng, STYLES, (1.0, 1.0, 1.0, 1.0)),
+            "count": _choose(rng, (1, 2, 3), self._settings.constraint_weights),
+            "length": _choose(rng, LENGTHS, self._settings.length_weights),
+            "style": _choose(rng, STYLES, (1.0, 1.0, 1.0, 1.0)),
             "dual": dual,
             "denied": rng.random() < (self._settings.denied_share if dual else 0.5),
             "view_chars": self._settings.view_chars,
@@ -151,84 +140,80 @@ def drawn_order(rng: Random, weights: Mapping[str, float] = WEIGHTS) -> tuple[st
     return tuple(sorted(weights, key=lambda family: -(rng.random() ** (1.0 / weights[family]))))
 
 
-def _drawn(rng: Random, options: Sequence[Any], weights: Sequence[float]) -> Any:
+def _choose(rng: Random, options: Sequence[Any], weights: Sequence[float]) -> Any:
     return rng.choices(options, weights)[0]
 
 
-class _Build:
-    """A topic from an answer, every claim checked."""
+class _TopicCheck:
+    """Makes a topic from an answer, and checks every claim."""
 
-    def __init__(
-        self, seed: Seed, answer: TopicAnswer, blocks: Blocks, drawn: Mapping[str, Any], evidence: Evidence
-    ) -> None:
-        self._seed, self._answer, self._blocks, self._drawn, self._evidence = seed, answer, blocks, drawn, evidence
-        self._matrix = Matrix("verifiable", seed)
+    def __init__(self, material: SeedMaterial, answer: TopicAnswer, choices: Mapping[str, Any]) -> None:
+        self._material, self._answer, self._choices = material, answer, choices
+        self._blocks = BlockIndex([*material.positives, *material.negatives])
+        self._builder = TopicBuilder("verifiable", material.seed)
 
-    def topic(self, negatives: int) -> Topic:
-        answer = self._answer
+    def topic(self, most_negatives: int) -> Topic:
+        answer, builder = self._answer, self._builder
         if not (answer.first and answer.second and answer.instruction and answer.reverse and answer.poison):
             raise Rejected("bad_view", "the answer lacks a view or an instruction")
         d_plus = self._positive(answer.first, "seed_positive")
         d_minus = self._positive(answer.second, "instruction_negative")
-        matrix = self._matrix
-        matrix.passages(d_plus, d_minus)
-        demand = _checked(answer.instruction, d_plus, d_minus)
-        reverse = _checked(answer.reverse, d_minus, d_plus)
-        _checked(answer.poison, d_minus, d_plus)
-        p2 = self._negative(answer.other, demand, d_plus) if answer.other else None
-        matrix.passages(*([p2] if p2 else []))
-        others = matrix.new(non_relevant(self._seed), max(0, negatives - (p2 is not None)))
+        builder.add_passages(d_plus, d_minus)
+        demand = answer.instruction.check(d_plus, d_minus)
+        reverse = answer.reverse.check(d_minus, d_plus)
+        answer.poison.check(d_minus, d_plus)
+        p2 = [self._negative(answer.other, demand, d_plus)] if answer.other else []
+        builder.add_passages(*p2)
+        negatives = builder.add_new(non_relevant(self._material.seed), max(0, most_negatives - len(p2)))
 
-        original = matrix.intent("original", evidence=self._evidence)
-        bare = [(d_plus, 1), (d_minus, 1), *([(p2, -1)] if p2 else []), *((p, -1) for p in others)]
-        for passage, relevance in bare:
-            matrix.judge(original, "construction" if passage.edited_from else "seed", (passage, relevance))
-        opposed = {c.negate() for c in demand} >= set(reverse)
+        original = builder.add_intent("original", evidence=self._material.evidence)
+        builder.judge(original, "seed", (d_plus, 1), (d_minus, 1), *((p, -1) for p in (*p2, *negatives)))
+        is_opposite = {c.negate() for c in demand} >= set(reverse)
         instructed = self._intent("instructed", answer.instruction)
-        turned = self._intent("reversed" if opposed else "dual", answer.reverse)
+        second_view = self._intent("reversed" if is_opposite else "dual", answer.reverse)
         poisoned = self._intent("poisoned_instruction", answer.poison)
-        for intent, sign in ((instructed, 1), (turned, -1), (poisoned, -1)):
-            matrix.judge(intent, "rule", (d_plus, sign), (d_minus, -sign))
-        if p2 is not None and answer.other is not None:
-            evidence = answering(self._blocks.owner(answer.other.view), answer.other.view)
-            elsewhere = self._intent("poisoned_query", answer.instruction, answer.other.query, evidence)
-            matrix.judge(elsewhere, "construction", (p2, 1), (d_plus, -1))
-        return matrix.topic(rows="dual_view,inf_ir" if p2 else "dual_view")
+        for intent, sign in ((instructed, 1), (second_view, -1), (poisoned, -1)):
+            builder.judge(intent, "rule", (d_plus, sign), (d_minus, -sign))
+        if answer.other:
+            self._judge_other_query(answer.instruction, answer.other, p2[0], d_plus)
+        return builder.build(rows="dual_view,inf_ir" if p2 else "dual_view")
+
+    def _judge_other_query(self, instruction: Instruction, other: OtherQuery, p2: Passage, d_plus: Passage) -> None:
+        evidence = evidence_of_view(self._blocks.source(other.view), other.view.blocks)
+        intent = self._intent("poisoned_query", instruction, other.query, evidence)
+        self._builder.judge(intent, "construction", (p2, 1), (d_plus, -1))
 
     def _positive(self, view: View, role: PassageRole) -> Passage:
         """A view of a positive that keeps all of its answering blocks."""
-        if not self._blocks.owner(view).name.startswith("P"):
-            raise Rejected("bad_view", f"the view is one of {self._blocks.owner(view).name}, not of a positive")
-        return self._whole(view, role)
+        source = self._blocks.source(view)
+        if not source.name.startswith("P"):
+            raise Rejected("bad_view", f"the view is one of {source.name}, not of a positive")
+        return self._answering_passage(view, role)
 
-    def _whole(self, view: View, role: PassageRole) -> Passage:
-        """The passage of a view that keeps all answering blocks of what it is a view of."""
-        owner = self._blocks.owner(view)
-        missing = [b.label for b in owner.blocks if b.core and b.label not in view.blocks]
+    def _answering_passage(self, view: View, role: PassageRole) -> Passage:
+        """The passage of a view that keeps all answering blocks of its source."""
+        source = self._blocks.source(view)
+        missing = [b.label for b in source.core_blocks if b.label not in view.blocks]
         if missing:
-            raise Rejected("bad_view", f"a view of {owner.name} lacks the answering block {missing[0]}")
+            raise Rejected("bad_view", f"a view of {source.name} lacks the answering block {missing[0]}")
         return self._blocks.passage(view, role)
 
     def _negative(self, other: OtherQuery, demand: Sequence[Constraint], d_plus: Passage) -> Passage:
-        """A view of a negative that obeys the instruction; its query is none that d+ or the seed's query answers."""
-        owner = self._blocks.owner(other.view)
-        if not owner.name.startswith("N"):
-            raise Rejected("bad_view", f"the other query's passage is a view of {owner.name}, not of a negative")
-        if folded(other.query) in (folded(self._seed.query), "") or folded(other.query) in folded(body(d_plus)):
+        """A view of a negative that obeys the instruction; neither d+ nor the seed's query is about its query."""
+        source, query = self._blocks.source(other.view), folded(other.query)
+        if not source.name.startswith("N"):
+            raise Rejected("bad_view", f"the other query's passage is a view of {source.name}, not of a negative")
+        if query in (folded(self._material.seed.query), "") or query in folded(body(d_plus)):
             raise Rejected("other_answers", f"the other query {other.query!r} is the seed's, or stands in d+")
-        passage = self._whole(other.view, "query_negative")
+        passage = self._answering_passage(other.view, "query_negative")
         if not all_hold(demand, passage):
             raise Rejected("constraint_not_held", "the other query's passage does not obey the instruction")
         return passage
 
     def _intent(self, role: IntentRole, instruction: Instruction, query: str = "", evidence: Evidence = ()) -> Intent:
-        drawn = self._drawn
-        cell = {} if role == "poisoned_instruction" else {"length_format": drawn["length"], "style": drawn["style"]}
-        constraints = [demand.constraint() for demand in instruction.constraints]
-        evidence = evidence or self._evidence
-        return self._matrix.intent(role, instruction.wording, query, constraints=constraints, evidence=evidence, **cell)
-
-
-def _checked(instruction: Instruction, holds: Passage, fails: Passage) -> tuple[Constraint, ...]:
-    """The instruction's constraints, which must all hold of one passage, and not all of the other."""
-    return checked(instruction.constraints, instruction.wording, [holds], [fails])
+        choices = self._choices
+        cell = {} if role == "poisoned_instruction" else {"length_format": choices["length"], "style": choices["style"]}
+        constraints, evidence = constraints_from(instruction.constraints), evidence or self._material.evidence
+        return self._builder.add_intent(
+            role, instruction.wording, query, constraints=constraints, evidence=evidence, **cell
+        )

@@ -1,15 +1,16 @@
-"""What the rule writer can answer in a user's own stages: exact extractions that the stage names, and nothing else.
+"""How the rule writer answers a user's own stages: by exact extractions that the stage names, and nothing else.
 
     rule: {keywords: keywords, instruction: mention item, text: leave_out item}
 
-A template can ask anything, and no program can guess what; so a stage says for every field of its answer by which rule
-it is filled. All rules take their material from the seed's first positive. A stage without rules is refused.
+A template can ask anything, and no program can guess what. So a stage names the rule that fills each field of its
+answer. All rules read the seed's first positive. A stage without rules is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -19,8 +20,8 @@ from engine.topic import Passage
 from prompts.constraints.constraint import Constraint, body
 from prompts.constraints.families import FAMILIES
 from prompts.constraints.instructions import compose
-from prompts.passages.blocks import Cut, join, stems
-from prompts.passages.seed_material import Material
+from prompts.passages.blocks import join, stems
+from prompts.passages.seed_material import SeedMaterial
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,60 +30,53 @@ class Rule:
 
     gives: str
     takes: bool
-    fill: Callable[[Material, str], Any]
+    fill: Callable[[SeedMaterial, str], Any]
 
 
-def split_rule(said: str) -> tuple[str, str]:
+def split_rule(rule_text: str) -> tuple[str, str]:
     """A rule as a stage writes it: its name, and the reference behind it or ""."""
-    name, _, reference = said.strip().partition(" ")
+    name, _, reference = rule_text.strip().partition(" ")
     return name, reference.strip()
 
 
-def _first_sentence(known: Material, _: str) -> str:
-    return " ".join(known.positives[0].blocks[0].text.split())
+def _first_sentence(material: SeedMaterial, _: str) -> str:
+    return " ".join(material.positives[0].blocks[0].text.split())
 
 
-def _answer(known: Material, _: str) -> str:
+def _answer(material: SeedMaterial, _: str) -> str:
     """The blocks that answer the query."""
-    cut = known.positives[0]
-    return join([b for b in cut.blocks if b.core]) or cut.passage.text
+    source = material.positives[0]
+    return join(source.core_blocks) or source.passage.text
 
 
-def _keywords(known: Material, _: str) -> Sequence[str]:
-    """Telling phrases of the positive, each in one block alone, which is none of those that answer."""
-    cut = known.positives[0]
-    texts = [cut.passage.title, *(f"{b.header}\n{b.text}" for b in cut.blocks)]
-    found: list[str] = []
-    for block in cut.blocks:
-        for word in FAMILIES["mentions"].offer("" if block.core else block.text, {}):
-            taken = stems(f"{known.seed.query} {' '.join(found)}")
-            if not stems(word) & taken and sum(_in(word, text) for text in texts) == 1:
-                found.append(word)
+def _keywords(material: SeedMaterial, _: str) -> Sequence[str]:
+    """Distinctive phrases of the positive, each in one free block alone."""
+    source = material.positives[0]
+    texts = [source.passage.title, *(f"{b.header}\n{b.text}" for b in source.blocks)]
+    keywords: list[str] = []
+    for block in source.free_blocks:
+        for phrase in FAMILIES["mentions"].offer(block.text, {}):
+            taken_stems = stems(f"{material.seed.query} {' '.join(keywords)}")
+            if not stems(phrase) & taken_stems and sum(_mentions_term(phrase, text) for text in texts) == 1:
+                keywords.append(phrase)
                 break
-    return found
+    return keywords
 
 
-def _leave_out(known: Material, term: str) -> str:
+def _leave_out(material: SeedMaterial, term: str) -> str:
     """The positive without the blocks that mention the term; those that answer stay."""
-    cut = known.positives[0]
-    kept = [b for b in cut.blocks if b.core or not _in(term, f"{b.header}\n{b.text}")]
-    return cut.passage.text if len(kept) == len(cut.blocks) else join(kept)
+    source = material.positives[0]
+    kept = [b for b in source.blocks if b.core or not _mentions_term(term, f"{b.header}\n{b.text}")]
+    return source.passage.text if len(kept) == len(source.blocks) else join(kept)
 
 
-def _mention(known: Material, term: str) -> str:
-    return _said(known.positives[0], Constraint("mentions", term), known)
+def _demand(material: SeedMaterial, term: str, *, negated: bool = False) -> str:
+    constraint = Constraint("mentions", term, negated)
+    rng = Random(material.number(canonical_json(constraint.to_json())))
+    return compose(rng, [constraint], "short", "plain", material.positives[0].kind)
 
 
-def _no_mention(known: Material, term: str) -> str:
-    return _said(known.positives[0], Constraint("mentions", term, negated=True), known)
-
-
-def _said(cut: Cut, constraint: Constraint, known: Material) -> str:
-    rng = Random(known.number(canonical_json(constraint.to_json())))
-    return compose(rng, [constraint], "short", "plain", cut.kind)
-
-
-def _in(term: str, text: str) -> bool:
+def _mentions_term(term: str, text: str) -> bool:
     return Constraint("mentions", term).holds(Passage(text, "seed_positive"))
 
 
@@ -90,10 +84,10 @@ RULES: Mapping[str, Rule] = {
     "first_sentence": Rule("string", False, _first_sentence),
     "answer": Rule("string", False, _answer),
     "keywords": Rule("list", False, _keywords),
-    "mention": Rule("string", True, _mention),
-    "no_mention": Rule("string", True, _no_mention),
+    "mention": Rule("string", True, _demand),
+    "no_mention": Rule("string", True, partial(_demand, negated=True)),
     "leave_out": Rule("string", True, _leave_out),
-    "mentions": Rule("boolean", True, lambda known, term: _in(term, body(known.positive))),
+    "mentions": Rule("boolean", True, lambda material, term: _mentions_term(term, body(material.positive))),
     "copy": Rule("string", True, lambda _, text: text),
 }
 """name -> what it fills a field with; described for users in docs/custom.md."""
@@ -108,14 +102,14 @@ def _write(inputs: Mapping[str, Any]) -> str:
             "give a rule for every field of its answer (docs/custom.md), or name a hosted or local model for its role"
         )
     answer = {}
-    for field, said in rules.items():
-        name, reference = split_rule(said)
-        value = RULES[name].fill(inputs["material"], _meant(scope, reference))
+    for field, rule_text in rules.items():
+        name, reference = split_rule(rule_text)
+        value = RULES[name].fill(inputs["material"], _resolve(scope, reference))
         answer[field] = list(value)[: int(inputs["most"][field])] if RULES[name].gives == "list" else value
     return canonical_json(answer)
 
 
-def _meant(scope: Mapping[str, Any], reference: str) -> str:
+def _resolve(scope: Mapping[str, Any], reference: str) -> str:
     """The text that a reference means within a stage."""
     name, _, field = reference.partition(".")
     value = scope.get(name, "")

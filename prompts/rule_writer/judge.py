@@ -1,11 +1,11 @@
-"""The judge without a model: decides from what is known behind an intent, so its answers are true by construction.
+"""The rule judge: decides from an intent's evidence and constraints, so its answers are true by construction.
 
     relevant(intent, passage) = answers(evidence, passage) and all_hold(constraints, passage)
 
 It answers the judges' tasks from their facts: the `intent`, which carries evidence and constraints (or a dimension of
-InfoSearch that a program decides), and the `passages` in the order shown. It is the oracle against which other judges
-are measured, and the judge of runs that have no model. What it cannot decide it refuses, but in a plan (`imagined`): so
-that all is asked there that a run may ask, it confirms what the topic claims (`claimed`).
+InfoSearch that a program decides), and the `passages` in the order shown. Other judges are measured against it, and it
+judges runs that have no model. It refuses what it cannot decide. Only in a plan (`imagined`) does it confirm what the
+topic claims (`claimed`), so that the plan counts every question of a run.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def is_relevant(intent: Intent, passage: Passage) -> bool:
             f"the rule judge cannot judge this {intent.role} intent, which carries no `evidence`, or an instruction "
             "without `constraints`; only the rule writer's topics have both. Name a hosted or local model as judge"
         )
-    asked = obeys(intent, passage) if decided(intent) else all_hold(constraints_of(intent), passage)
-    return asked and answers(evidence_of(intent), passage)
+    complies = obeys(intent, passage) if decided(intent) else all_hold(constraints_of(intent), passage)
+    return complies and answers(evidence_of(intent), passage)
 
 
 def _decidable(intent: Intent) -> bool:
@@ -48,9 +48,9 @@ def _verdicts(facts: Facts) -> Sequence[bool]:
 
 
 def _most_relevant(facts: Facts) -> str:
-    """The first relevant passage shown; where several are, nothing tells them apart."""
-    found = [label for label, relevant in zip(LABELS, _verdicts(facts), strict=False) if relevant]
-    return MostRelevant(most_relevant=found[0] if found else "none").model_dump_json()
+    """The first relevant passage shown."""
+    labels = [label for label, relevant in zip(LABELS, _verdicts(facts), strict=False) if relevant]
+    return MostRelevant(most_relevant=labels[0] if labels else "none").model_dump_json()
 
 
 def _relevance(facts: Facts) -> str:

@@ -1,6 +1,6 @@
-"""Another query for the rule writer: what a negative answers and the positive does not, under the same instruction.
+"""Another query for the rule writer: a negative answers it, the positive does not, and the instruction stays.
 
-Only titles, known queries and telling phrases become queries, so no prose is understood and none is misread.
+Only titles, known queries and distinctive phrases become queries: no rule here interprets prose.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from prompts.constraints.constraint import Constraint, all_hold, body
 from prompts.constraints.detectors import folded
 from prompts.constraints.families import FAMILIES
 from prompts.constraints.instructions import pick
-from prompts.passages.answer_evidence import Evidence, answering
-from prompts.passages.blocks import Cut, stems
-from prompts.passages.views import View
-from prompts.rule_writer.view_pairs import NO_LOANS, VISIBLE, Pair, PairFinder
+from prompts.passages.answer_evidence import Evidence, evidence_of_view
+from prompts.passages.blocks import SourcePassage, stems
+from prompts.passages.reply_types import View
+from prompts.rule_writer.view_pairs import NO_BORROWING, VISIBLE, ViewPair, ViewPairFinder
 
 _ONE_PHRASE = ("information about {a}", "{a}", "facts on {a}", "{a} explained")
 _TWO_PHRASES = ("{a} and {b}", "{a}, {b}", "{a} in connection with {b}", "information about {a} and {b}")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class OtherQueryMatch:
     """A query, the view of a negative that answers it, and the sentences by which it does."""
 
     query: str
@@ -33,35 +33,35 @@ class Found:
     evidence: Evidence
 
 
-class Elsewhere:
+class OtherQueryFinder:
     """Looks among a seed's negatives. `query` is the seed's own."""
 
-    def __init__(self, query: str, negatives: Sequence[Cut], finder: PairFinder, rng: Random) -> None:
-        self._query, self._negatives, self._finder, self._rng = query, negatives, finder, rng
+    def __init__(self, query: str, negatives: Sequence[SourcePassage], pairs: ViewPairFinder, rng: Random) -> None:
+        self._query, self._negatives, self._pairs, self._rng = query, negatives, pairs, rng
 
-    def find(self, pair: Pair, constraints: Sequence[Constraint]) -> Found | None:
-        """A negative that obeys the constraints, as it is or with the blocks that make it obey, and what it answers."""
-        kept = [self._finder.blocks.block(label) for label in pair.first.blocks]
-        added = [b for b in kept if not b.core]
-        for loan in ([], added):
-            for cut in self._negatives:
-                if loan and (cut.kind != pair.kinds[0] or cut.kind in NO_LOANS):
+    def find(self, pair: ViewPair, constraints: Sequence[Constraint]) -> OtherQueryMatch | None:
+        """The first negative that obeys the constraints, as it is or with borrowed blocks, and a query it answers."""
+        blocks = [self._pairs.blocks.block(label) for label in pair.first.blocks]
+        free = [b for b in blocks if not b.core]
+        own = folded(self._query)
+        for borrowed in ([], free):
+            for source in self._negatives:
+                if borrowed and (source.kind != pair.kinds[0] or source.kind in NO_BORROWING):
                     continue
-                view = self._finder.view(cut, [b for b in cut.blocks if not b.core], loan)
-                passage = self._finder.blocks.passage(view, "query_negative")
+                view = self._pairs.view(source, source.free_blocks, borrowed)
+                passage = self._pairs.blocks.passage(view, "query_negative")
                 if all_hold(constraints, passage):
-                    query = self._query_for(passage, cut, pair.d_plus)
-                    known = folded(query) in ("", folded(self._query)) or folded(query) in folded(body(pair.d_plus))
-                    if not known:
-                        return Found(query, view, passage, answering(cut, view))
+                    query = self._query_for(passage, source, pair.d_plus)
+                    if folded(query) not in ("", own) and folded(query) not in folded(body(pair.d_plus)):
+                        return OtherQueryMatch(query, view, passage, evidence_of_view(source, view.blocks))
         return None
 
-    def _query_for(self, passage: Passage, cut: Cut, d_plus: Passage) -> str:
-        """What the negative answers and d+ does not: its own query if known, its title, or what it speaks of."""
-        known = cut.passage.attributes.get("query", "")
-        if known:
-            return known
-        title = " ".join(cut.passage.title.split())
+    def _query_for(self, passage: Passage, source: SourcePassage, d_plus: Passage) -> str:
+        """A query for the negative alone: its own query if known, its title, or phrases that d+ does not have."""
+        own_query = source.passage.attributes.get("query", "")
+        if own_query:
+            return own_query
+        title = " ".join(source.passage.title.split())
         if title and title.lower() not in body(d_plus).lower():
             return title if " " in title else f"what is {title} for"
         phrases = self._phrases(passage.text[:VISIBLE], body(d_plus))
@@ -70,13 +70,13 @@ class Elsewhere:
         frame = pick(self._rng, _ONE_PHRASE if len(phrases) < 2 else _TWO_PHRASES)
         return frame.replace("{a}", phrases[0]).replace("{b}", phrases[-1])
 
-    def _phrases(self, text: str, known: str) -> list[str]:
-        """Up to two telling phrases of the text, none of whose words the known text has."""
-        seen = stems(known)
+    def _phrases(self, text: str, other: str) -> list[str]:
+        """Up to two distinctive phrases of the text, none of whose words the other text has."""
+        other_stems = stems(other)
         offered = FAMILIES["mentions"].offer(text, {})
-        news = [p for p in offered if stems(p) and not stems(p) & seen]
+        distinctive = [p for p in offered if stems(p) and not stems(p) & other_stems]
         chosen: list[str] = []
-        for phrase in sorted(self._finder.shuffled(news), key=lambda p: " " not in p):
+        for phrase in sorted(self._pairs.shuffled(distinctive), key=lambda p: " " not in p):
             if len(chosen) < 2 and not any(stems(phrase) & stems(c) for c in chosen):
                 chosen.append(phrase)
         return chosen

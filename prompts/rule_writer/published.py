@@ -1,7 +1,7 @@
 """How the rule writer answers the recipes of the published methods: from a seed's material, without reading prose.
 
-    material --ruled--> P+ as it is, other passages that answer the query, and the constraints that part them
-             --task--> the part of it that a prompt asks for
+    material --choose_pair--> P+ as it is, a passage that also answers the query, the constraints that tell them apart
+             --task--> the part of that choice which a prompt asks for
 
 All that varies follows from the seed, so every request of a seed is answered from the same choice. About five
 milliseconds a seed, once.
@@ -25,20 +25,21 @@ from prompts.constraints.constraint import Constraint, all_hold, body
 from prompts.constraints.families import FAMILIES, Kind
 from prompts.constraints.instructions import compose
 from prompts.passages.answer_evidence import answers
-from prompts.passages.blocks import Cut, stems
+from prompts.passages.blocks import stems
 from prompts.passages.reply_types import (
     Category,
+    Demand,
+    View,
     WrittenInstruction,
     WrittenNegative,
     WrittenPassage,
     WrittenPassages,
     WrittenQuery,
 )
-from prompts.passages.seed_material import Material
-from prompts.passages.views import Demand, View
+from prompts.passages.seed_material import SeedMaterial
 from prompts.recipes.verifiable import drawn_order
-from prompts.rule_writer.other_query import Elsewhere, Found
-from prompts.rule_writer.view_pairs import Pair, PairFinder
+from prompts.rule_writer.other_query import OtherQueryFinder, OtherQueryMatch
+from prompts.rule_writer.view_pairs import ViewPair, ViewPairFinder, denials
 
 _WORD = re.compile(r"[A-Za-z]\w{2,}")
 _ROOM = 20_000
@@ -49,84 +50,84 @@ _DIFFERENCES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Ruled:
-    """What parts P+ from P1-: all of `demand` hold of P+ and not of P1-, all of `poison` of P1- and not of P+."""
+class RuleChoice:
+    """What tells P+ from P1-: all of `demand` hold of P+ and not of P1-, all of `poison` of P1- and not of P+."""
 
     p_plus: Passage
     p1: Passage
     demand: tuple[Constraint, ...]
     poison: tuple[Constraint, ...]
-    elsewhere: Found | None
+    other_query: OtherQueryMatch | None
 
 
 @lru_cache(maxsize=512)
-def ruled(known: Material, *, need_other: bool) -> Ruled | str:
+def choose_pair(material: SeedMaterial, *, need_other: bool) -> RuleChoice | str:
     """The choice for a seed, or why there is none: `one_block`, `no_contrast`, `no_other`."""
-    return _Search(known).first(need_other=need_other)
+    return _PairSearch(material).first(need_other=need_other)
 
 
-class _Search:
+class _PairSearch:
     """Goes through the pairs of which one side is P+ as it is."""
 
-    def __init__(self, known: Material) -> None:
-        self._known = known
-        self._rng = Random(known.number("rule"))
+    def __init__(self, material: SeedMaterial) -> None:
+        self._material = material
+        self._rng = Random(material.number("rule"))
         order = drawn_order(self._rng)
-        self._finder = PairFinder(
-            known.seed.query, known.positives, known.negatives, order, room=_ROOM, rng=self._rng, dual=False
+        self._finder = ViewPairFinder(
+            material.seed.query, material.positives, material.negatives, order, room=_ROOM, rng=self._rng, dual=False
         )
-        self._elsewhere = Elsewhere(known.seed.query, known.negatives, self._finder, self._rng)
+        self._other_queries = OtherQueryFinder(material.seed.query, material.negatives, self._finder, self._rng)
 
-    def first(self, *, need_other: bool) -> Ruled | str:
+    def first(self, *, need_other: bool) -> RuleChoice | str:
         """The first pair that serves."""
-        only = self._known.positives
-        reason = "one_block" if len(only) == 1 and all(b.core for b in only[0].blocks) else "no_contrast"
+        positives = self._material.positives
+        reason = "one_block" if len(positives) == 1 and not positives[0].free_blocks else "no_contrast"
         for pair in islice(self._pairs(), _PAIRS):
-            for demand, poison in self._parted(pair):
-                found = self._elsewhere.find(pair, demand) if need_other else None
-                if found and not self._differs(pair.d_plus, found.passage):
-                    found = None
-                if found or not need_other:
-                    return Ruled(pair.d_plus, pair.d_minus, demand, poison, found)
+            for demand, poison in self._demands(pair):
+                match = self._other_queries.find(pair, demand) if need_other else None
+                if match and not self._differs(pair.d_plus, match.passage):
+                    match = None
+                if match or not need_other:
+                    return RuleChoice(pair.d_plus, pair.d_minus, demand, poison, match)
                 reason = "no_other"
         return reason
 
     def _differs(self, p_plus: Passage, p2: Passage) -> bool:
-        """Whether P2- leaves the seed's query unanswered, and three things set it apart that can be named."""
-        here, there = body(p_plus), body(p2)
-        named = len(_terms(there, here)) >= _DIFFERENCES and len(_terms(here, "")) >= _DIFFERENCES
-        return named and not answers(self._known.evidence, p2)
+        """Whether P2- leaves the seed's query unanswered, and enough terms set each apart from the other."""
+        plus_text, other_text = body(p_plus), body(p2)
+        enough = len(_terms(other_text, plus_text)) >= _DIFFERENCES and len(_terms(plus_text, "")) >= _DIFFERENCES
+        return enough and not answers(self._material.evidence, p2)
 
-    def _pairs(self) -> Iterator[Pair]:
-        p_plus, first = self._known.positive, self._known.positives[0]
-        others = [
-            Pair(
-                _all(first),
-                _all(cut),
+    def _pairs(self) -> Iterator[ViewPair]:
+        p_plus, (first, *others) = self._material.positive, self._material.positives
+        whole = [
+            ViewPair(
+                View(blocks=first.labels),
+                View(blocks=other.labels),
                 p_plus,
-                replace(cut.passage, role="instruction_negative"),
-                (first.kind, cut.kind),
+                replace(other.passage, role="instruction_negative"),
+                (first.kind, other.kind),
             )
-            for cut in self._known.positives[1:]
+            for other in others
         ]
-        for found in chain(self._finder.shuffled(others), self._finder.pairs()):
-            pair = found.turned() if found.d_minus.id == p_plus.id else found
+        for candidate in chain(self._finder.shuffled(whole), self._finder.pairs()):
+            pair = candidate.swapped() if candidate.d_minus.id == p_plus.id else candidate
             same_language = p_plus.attributes.get("language") == pair.d_minus.attributes.get("language")
-            if pair.d_plus.id == p_plus.id and same_language and answers(self._known.evidence, pair.d_minus):
+            if pair.d_plus.id == p_plus.id and same_language and answers(self._material.evidence, pair.d_minus):
                 yield pair
 
-    def _parted(self, pair: Pair) -> Iterator[tuple[tuple[Constraint, ...], tuple[Constraint, ...]]]:
+    def _demands(self, pair: ViewPair) -> Iterator[tuple[tuple[Constraint, ...], tuple[Constraint, ...]]]:
         """Demands that P+ meets and P1- breaks, each with a poison for which it is the other way round."""
-        mine, theirs = (self._finder.contrasts(one, _CONTRASTS) for one in (pair, pair.turned()))
-        shown = [(chosen, theirs[:1] or _denials(chosen[:1])) for chosen in (mine[:2], *([c] for c in mine)) if chosen]
-        denied = [(_denials([c]), [c]) for c in theirs]
-        either = [*denied, *shown] if self._rng.random() < 0.5 else [*shown, *denied]
-        for demand, poison in either:
-            for named in _named(pair.d_plus, pair.kinds[0]):
-                yield (*named, *(c for c in demand if c not in named)), (*named[:1], *poison)
+        plus_only, minus_only = (self._finder.contrasts(p, _CONTRASTS) for p in (pair, pair.swapped()))
+        demands = [chosen for chosen in (plus_only[:2], *([c] for c in plus_only)) if chosen]
+        affirmed = [(demand, minus_only[:1] or denials(demand[:1])) for demand in demands]
+        denied = [(denials([c]), [c]) for c in minus_only]
+        for demand, poison in [*denied, *affirmed] if self._rng.random() < 0.5 else [*affirmed, *denied]:
+            for fixed in _code_constraints(pair.d_plus, pair.kinds[0]):
+                yield (*fixed, *(c for c in demand if c not in fixed)), (*fixed[:1], *poison)
 
 
-def _named(passage: Passage, kind: Kind) -> Sequence[tuple[Constraint, ...]]:
+def _code_constraints(passage: Passage, kind: Kind) -> Sequence[tuple[Constraint, ...]]:
     """What an instruction for code says besides: its language and its approach, or the language alone."""
     if kind != "code":
         return [()]
@@ -136,142 +137,143 @@ def _named(passage: Passage, kind: Kind) -> Sequence[tuple[Constraint, ...]]:
     return [(*language, *approach), language] if approach else [language]
 
 
-def _denials(constraints: Sequence[Constraint]) -> list[Constraint]:
-    return [c.negate() for c in constraints]
-
-
 # --- what the prompts ask for ---
 
 
-def _instruction(told: Mapping[str, Any], constraints: Sequence[Constraint], purpose: str) -> WrittenInstruction:
-    known: Material = told["material"]
-    rng = Random(known.number(purpose))
-    wording = compose(rng, constraints, told["length"], told["style"], known.positives[0].kind)
-    demands = tuple(Demand(family=c.family, value=c.value, negated=c.negated) for c in constraints)
-    return WrittenInstruction(instruction=wording, demands=demands)
+def _instruction(inputs: Mapping[str, Any], constraints: Sequence[Constraint], purpose: str) -> WrittenInstruction:
+    material: SeedMaterial = inputs["material"]
+    rng = Random(material.number(purpose))
+    wording = compose(rng, constraints, inputs["length"], inputs["style"], material.positives[0].kind)
+    return WrittenInstruction(instruction=wording, demands=tuple(map(Demand.of, constraints)))
 
 
-def _found(told: Mapping[str, Any]) -> Ruled:
-    found = ruled(told["material"], need_other=told["need_other"])
-    if isinstance(found, str):
-        raise RefusedRequestError(f"the rule writer found no pair for this seed: {found}; ask for an instruction first")
-    return found
+def _choice(inputs: Mapping[str, Any]) -> RuleChoice:
+    choice = choose_pair(inputs["material"], need_other=inputs["need_other"])
+    if isinstance(choice, str):
+        raise RefusedRequestError(
+            f"the rule writer found no pair for this seed: {choice}; ask for an instruction first"
+        )
+    return choice
 
 
-def _elsewhere(told: Mapping[str, Any]) -> Found:
-    found = _found(told).elsewhere
-    if found is None:
+def _other_query(inputs: Mapping[str, Any]) -> OtherQueryMatch:
+    match = _choice(inputs).other_query
+    if match is None:
         raise RefusedRequestError("the rule writer found no other query for this seed; ask for an instruction first")
-    return found
+    return match
 
 
-def _wanted(told: Mapping[str, Any]) -> WrittenInstruction:
-    found = ruled(told["material"], need_other=told["need_other"])
-    return WrittenInstruction(refusal=found) if isinstance(found, str) else _instruction(told, found.demand, "wanted")
+def _wanted_instruction(inputs: Mapping[str, Any]) -> WrittenInstruction:
+    choice = choose_pair(inputs["material"], need_other=inputs["need_other"])
+    if isinstance(choice, str):
+        return WrittenInstruction(refusal=choice)
+    return _instruction(inputs, choice.demand, "wanted")
 
 
-def _poisoned_instruction(told: Mapping[str, Any]) -> WrittenInstruction:
-    """An instruction that is not its own it cannot turn round: it does not read prose."""
-    own = _wanted(told)
-    if own.instruction != told["instruction"]:
+def _poisoned_instruction(inputs: Mapping[str, Any]) -> WrittenInstruction:
+    """An instruction that it did not write it cannot turn round: it does not read prose."""
+    own = _wanted_instruction(inputs)
+    if own.instruction != inputs["instruction"]:
         return WrittenInstruction(refusal=own.refusal or "foreign_instruction")
-    return _instruction(told, _found(told).poison, "poison")
+    return _instruction(inputs, _choice(inputs).poison, "poison")
 
 
-def _poisoned_query(told: Mapping[str, Any]) -> WrittenQuery:
-    found = _elsewhere(told)
-    here, there = body(_found(told).p_plus), body(found.passage)
+def _poisoned_query(inputs: Mapping[str, Any]) -> WrittenQuery:
+    match = _other_query(inputs)
+    plus_text, other_text = body(_choice(inputs).p_plus), body(match.passage)
     return WrittenQuery(
-        aspects=tuple(_terms(here, "")[:_DIFFERENCES]),
-        differences=tuple(f"about {term}" for term in _terms(there, here)[:_DIFFERENCES]),
-        query=found.query,
-        evidence=found.evidence,
+        aspects=tuple(_terms(plus_text, "")[:_DIFFERENCES]),
+        differences=tuple(f"about {term}" for term in _terms(other_text, plus_text)[:_DIFFERENCES]),
+        query=match.query,
+        evidence=match.evidence,
     )
 
 
-def _terms(text: str, known: str) -> list[str]:
-    """Telling phrases of a text, phrases of several words first, none of whose words the known text has."""
-    seen = stems(known)
-    offered = [p for p in dict.fromkeys(FAMILIES["mentions"].offer(text, {})) if not stems(p) & seen]
-    words = [w for w in dict.fromkeys(_WORD.findall(text)) if stems(w) and not stems(w) & seen]
-    return [*sorted(offered, key=lambda p: " " not in p), *words]
+def _terms(text: str, other: str) -> list[str]:
+    """Distinctive terms of a text, phrases of several words first, none of whose words the other text has."""
+    other_stems = stems(other)
+    phrases = [p for p in dict.fromkeys(FAMILIES["mentions"].offer(text, {})) if not stems(p) & other_stems]
+    words = [w for w in dict.fromkeys(_WORD.findall(text)) if stems(w) and not stems(w) & other_stems]
+    return [*sorted(phrases, key=lambda p: " " not in p), *words]
 
 
-def _passage(told: Mapping[str, Any]) -> WrittenPassage:
-    negative = _found(told).p1 if told["role"] == "instruction_negative" else _elsewhere(told).passage
-    return WrittenPassage(**_text(negative))
+def _passage(inputs: Mapping[str, Any]) -> WrittenPassage:
+    is_p1 = inputs["role"] == "instruction_negative"
+    return WrittenPassage(**_fields_of(_choice(inputs).p1 if is_p1 else _other_query(inputs).passage))
 
 
-def _text(passage: Passage) -> dict[str, str]:
+def _fields_of(passage: Passage) -> dict[str, str]:
     return {"text": passage.text, "title": passage.title, "source": passage.edited_from or passage.id}
 
 
 # --- Promptriever's passages ---
 
 
-def _passages(told: Mapping[str, Any]) -> WrittenPassages:
+def _passages(inputs: Mapping[str, Any]) -> WrittenPassages:
     """Other passages that answer the query, sorted by whether they meet the demand."""
-    found, known = _found(told), told["material"]
-    pool = {p.id: p for p in (found.p1, *_views(known)) if p.id != found.p_plus.id}
-    meet = [p for p in pool.values() if all_hold(found.demand, p)]
-    broken = [p for p in pool.values() if not all_hold(found.demand, p)]
-    negatives = tuple(_negative(p, found, known) for p in broken[: told["candidates"]])
-    return WrittenPassages(positive=WrittenPassage(**_text(meet[0])) if meet else None, negatives=negatives)
-
-
-def _views(known: Material) -> list[Passage]:
-    """Passages that answer the query: P+ without one or two of its free blocks, and the other positives."""
-    finder = PairFinder(
-        known.seed.query, known.positives, known.negatives, drawn_order(Random(0)), room=_ROOM, rng=Random(0), dual=True
+    choice, material = _choice(inputs), inputs["material"]
+    candidates = {p.id: p for p in (choice.p1, *_answering_passages(material)) if p.id != choice.p_plus.id}
+    meeting = [p for p in candidates.values() if all_hold(choice.demand, p)]
+    breaking = [p for p in candidates.values() if not all_hold(choice.demand, p)]
+    return WrittenPassages(
+        positive=WrittenPassage(**_fields_of(meeting[0])) if meeting else None,
+        negatives=tuple(_negative(p, choice, material) for p in breaking[: inputs["candidates"]]),
     )
-    first, *others = known.positives
-    free = [b for b in first.blocks if not b.core]
-    left = [[b for b in free if b is not gone] for gone in free] + [free[::2], free[1::2]]
-    views = [finder.blocks.passage(finder.view(first, kept), "instruction_negative") for kept in left if free]
-    found = [p for p in (*views, *(cut.passage for cut in others)) if answers(known.evidence, p)]
-    return found[:_MOST_VIEWS]
 
 
-def _negative(passage: Passage, found: Ruled, known: Material) -> WrittenNegative:
-    broken = next(c for c in found.demand if not c.holds(passage))
+def _answering_passages(material: SeedMaterial) -> list[Passage]:
+    """Passages that answer the query: P+ without one or two of its free blocks, and the other positives."""
+    finder = ViewPairFinder(
+        material.seed.query, material.positives, (), drawn_order(Random(0)), room=_ROOM, rng=Random(0), dual=True
+    )
+    first = material.positives[0]
+    free = first.free_blocks
+    subsets = [[b for b in free if b is not dropped] for dropped in free] + [free[::2], free[1::2]]
+    views = [finder.blocks.passage(finder.view(first, kept), "instruction_negative") for kept in subsets if free]
+    return [p for p in (*views, *material.positive_passages[1:]) if answers(material.evidence, p)][:_MOST_VIEWS]
+
+
+def _negative(passage: Passage, choice: RuleChoice, material: SeedMaterial) -> WrittenNegative:
+    broken = next(c for c in choice.demand if not c.holds(passage))
+    p_plus = material.positive
     category: Category = "omission"
     if broken.negated:
         category = "mentions_excluded"
-    elif (passage.edited_from or passage.id) not in {known.positive.id, known.positive.edited_from}:
+    elif (passage.edited_from or passage.id) not in {p_plus.id, p_plus.edited_from}:
         category = "different_interpretation"
-    return WrittenNegative(category=category, reason=f"the passage does not {broken.render()}"[:1000], **_text(passage))
+    reason = f"the passage does not {broken.render()}"[:1000]
+    return WrittenNegative(category=category, reason=reason, **_fields_of(passage))
 
 
 # --- Dual-View's other instruction ---
 
 
-def _dual(told: Mapping[str, Any]) -> WrittenInstruction:
+def _dual_instruction(inputs: Mapping[str, Any]) -> WrittenInstruction:
     """What d- shows and d+ does not; the material's positives are d+ and d-."""
-    known: Material = told["material"]
-    d_plus, d_minus = known.positives
-    rng = Random(known.number("dual"))
-    finder = PairFinder(known.seed.query, known.positives, (), drawn_order(rng), room=_ROOM, rng=rng, dual=True)
-    pair = Pair(_all(d_minus), _all(d_plus), d_minus.passage, d_plus.passage, (d_minus.kind, d_plus.kind))
-    theirs = finder.contrasts(pair, 1) or _denials(finder.contrasts(pair.turned(), 1))
-    if not theirs:
+    material: SeedMaterial = inputs["material"]
+    plus, minus = material.positives
+    rng = Random(material.number("dual"))
+    query, order = material.seed.query, drawn_order(rng)
+    finder = ViewPairFinder(query, material.positives, (), order, room=_ROOM, rng=rng, dual=True)
+    views = View(blocks=minus.labels), View(blocks=plus.labels)
+    pair = ViewPair(*views, minus.passage, plus.passage, (minus.kind, plus.kind))
+    constraints = finder.contrasts(pair, 1) or denials(finder.contrasts(pair.swapped(), 1))
+    if not constraints:
         return WrittenInstruction(refusal="no_contrast")
-    return _instruction(told, theirs, "dual")
+    return _instruction(inputs, constraints, "dual")
 
 
-def _all(cut: Cut) -> View:
-    return View(blocks=tuple(b.label for b in cut.blocks))
-
-
-def _answer(write: Callable[[Mapping[str, Any]], BaseModel]) -> Callable[[Mapping[str, Any]], str]:
-    return lambda told: write(told).model_dump_json(exclude_defaults=True)
+def as_task(write: Callable[[Mapping[str, Any]], BaseModel]) -> Callable[[Mapping[str, Any]], str]:
+    """The function that answers a task with JSON; fields at their default are left out."""
+    return lambda inputs: write(inputs).model_dump_json(exclude_defaults=True)
 
 
 PUBLISHED_TASKS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-    "infir.instruction": _answer(_wanted),
-    "infir.poisoned_instruction": _answer(_poisoned_instruction),
-    "infir.poisoned_query": _answer(_poisoned_query),
-    "infir.passage": _answer(_passage),
-    "promptriever.instruction": _answer(_wanted),
-    "promptriever.passages": _answer(_passages),
-    "dual_view.instruction": _answer(_dual),
+    "infir.instruction": as_task(_wanted_instruction),
+    "infir.poisoned_instruction": as_task(_poisoned_instruction),
+    "infir.poisoned_query": as_task(_poisoned_query),
+    "infir.passage": as_task(_passage),
+    "promptriever.instruction": as_task(_wanted_instruction),
+    "promptriever.passages": as_task(_passages),
+    "dual_view.instruction": as_task(_dual_instruction),
 }

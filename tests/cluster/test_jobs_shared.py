@@ -12,18 +12,9 @@ from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import load_snapshot
 from datasets_out.training.mixes import accepted
 from engine.flow.progress import status
-from tests.prompts.recipes.test_published import TABLES, matrix
+from tests.support.matrices import TABLES, matrix
+from tests.support.sample_seeds import CORPORA
 
-CORPORA = {
-    "msmarco": "{kind: msmarco, path: DATA/msmarco/rows_dl.jsonl}",
-    "leetcode": "{kind: leetcode, path: DATA/leetcode}",
-    "gsm8k": "{kind: metamath, corpus: gsm8k, path: DATA/gsm8k/train.jsonl}",
-    "cacm": "{kind: robust04, corpus: cacm, topics: DATA/trec_sgml/cacm/topics.cacm.txt, "
-    "qrels: DATA/trec_sgml/cacm/qrels.cacm.txt, documents: DATA/trec_sgml/cacm/cacm.tar.gz}",
-    "cranfield": "{kind: robust04, corpus: cranfield, topic_ids: position, "
-    "topics: DATA/trec_sgml/cranfield/cran.qry.xml, qrels: DATA/trec_sgml/cranfield/cranqrel.trec.txt, "
-    "documents: DATA/trec_sgml/cranfield/cran.all.1400.xml}",
-}
 KNOWN_REASONS = {"one_block", "no_contrast", "near_duplicate", "duplicate", "same_passage", "other_answers", "leak"}
 
 

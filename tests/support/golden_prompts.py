@@ -1,38 +1,77 @@
-"""The prompts of every recipe over our seeds; `python -m tests.support.golden_prompts` writes them."""
+"""The golden prompts: every template once, over every kind of text, byte for byte.
+
+`python -m tests.support.golden_prompts` writes them anew; read the diff.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
+from engine.errors import Rejected
+from engine.flow.ask import schema_of
+from engine.ids import sha256_hex
 from engine.topic import Seed
+from prompts.constraints.dimensions import DIMENSIONS
 from prompts.recipes.catalog import RECIPES
 from tests.support.paths import GOLDEN
 from tests.support.sample_seeds import SEEDS, RuleAsk
+from validators.catalog import VALIDATORS
 
 PROMPTS = GOLDEN / "prompts"
-WRITTEN: Mapping[str, Mapping[str, Any]] = {
-    "verifiable": {},
-    "infir": {},
-    "promptriever": {},
-    "dual_view": {"base": {"kind": "promptriever"}},
+TEXT, CODE, MATHEMATICS = SEEDS["msmarco"], SEEDS["leetcode"], SEEDS["metamath"]
+ONE_POSITIVE = replace(TEXT, positives=TEXT.positives[:1])
+DUAL = {"kind": "dual_view", "base": {"kind": "promptriever"}}
+BY_DIMENSION = [{"kind": "infosearch", "dimensions": [d], "query_negative": "written"} for d in DIMENSIONS]
+CASES: Mapping[str, tuple[list[dict[str, Any]], Seed, str]] = {
+    "verifiable": ([{"kind": "verifiable"}], SEEDS["python_docs"], ""),
+    "infir": ([{"kind": "infir"}], CODE, ""),
+    "promptriever": ([{"kind": "promptriever"}], MATHEMATICS, ""),
+    "dual_view": ([DUAL], TEXT, ""),
+    "infosearch": (BY_DIMENSION, ONE_POSITIVE, ""),
+    "judge_scenarios": ([{"kind": "infir"}], TEXT, "judge_scenarios"),
+    "judge_relevance": ([{"kind": "promptriever"}], CODE, "judge_relevance"),
+    "judge_polarity": ([DUAL], MATHEMATICS, "judge_polarity"),
 }
+"""file -> (the settings of recipes, their seed, the judge whose questions are kept instead of the recipe's)."""
 
 
-def rendered(kind: str, settings: Mapping[str, Any], seed: Seed) -> str:
-    """Every prompt that the recipe asks for a seed, one after the other."""
-    ask = RuleAsk()
-    settings_class, recipe = RECIPES[kind]
-    asyncio.run(recipe(settings_class.model_validate({"kind": kind, **settings}))(seed, ask))
-    return "\n".join(
-        f"##### {prompt.task}\n" + "".join(f"=== {m.role}\n{m.content}\n" for m in prompt.messages)
-        for prompt in ask.prompts
-    )
+class Recorder(RuleAsk):
+    """Keeps one prompt of each task and form, with the hash of the schema that it asks for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pages: dict[tuple[Any, ...], str] = {}
+        self.templates: set[str] = set()
+
+    async def __call__(self, prompt, answer, *, role="writer"):
+        form = (prompt.task, prompt.messages[0], prompt.inputs.get("role"))
+        schema = sha256_hex(json.dumps(schema_of(answer)))[:12]
+        messages = "".join(f"=== {m.role}\n{m.content}\n" for m in prompt.messages)
+        self.pages.setdefault(form, f"##### {prompt.task}, schema {schema}\n{messages}")
+        self.templates.add(prompt.template.partition("@")[0])
+        return await super().__call__(prompt, answer, role=role)
+
+
+def recorded(name: str) -> Recorder:
+    """What the case asks."""
+    recipes, seed, judge = CASES[name]
+    ask, topics = Recorder(), []
+    for settings in recipes:
+        settings_class, recipe = RECIPES[settings["kind"]]
+        with suppress(Rejected):
+            topics += asyncio.run(recipe(settings_class.model_validate(settings))(seed, ask))
+    if judge:
+        ask = Recorder()
+        settings_class, validator = VALIDATORS[judge]
+        asyncio.run(validator(settings_class.model_validate({"canaries": {"share": 0}}))(topics[0], ask))
+    return ask
 
 
 if __name__ == "__main__":
-    PROMPTS.mkdir(exist_ok=True)
-    for kind, settings in WRITTEN.items():
-        for corpus, seed in SEEDS.items():
-            (PROMPTS / f"{kind}-{corpus}.txt").write_text(rendered(kind, settings, seed), encoding="utf-8")
+    for case in CASES:
+        (PROMPTS / f"{case}.txt").write_text("\n".join(recorded(case).pages.values()), encoding="utf-8")

@@ -188,6 +188,18 @@ SEEDS: Mapping[str, Seed] = {
     "metamath": _mathematics(),
 }
 
+CORPORA = {
+    "msmarco": "{kind: msmarco, path: DATA/msmarco/rows_dl.jsonl}",
+    "leetcode": "{kind: leetcode, path: DATA/leetcode}",
+    "gsm8k": "{kind: metamath, corpus: gsm8k, path: DATA/gsm8k/train.jsonl}",
+    "cacm": "{kind: robust04, corpus: cacm, topics: DATA/trec_sgml/cacm/topics.cacm.txt, "
+    "qrels: DATA/trec_sgml/cacm/qrels.cacm.txt, documents: DATA/trec_sgml/cacm/cacm.tar.gz}",
+    "cranfield": "{kind: robust04, corpus: cranfield, topic_ids: position, "
+    "topics: DATA/trec_sgml/cranfield/cran.qry.xml, qrels: DATA/trec_sgml/cranfield/cranqrel.trec.txt, "
+    "documents: DATA/trec_sgml/cranfield/cran.all.1400.xml}",
+}
+"""Readers of private real corpora; DATA stands for their folder."""
+
 
 @dataclass
 class RuleAsk:

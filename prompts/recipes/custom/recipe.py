@@ -4,10 +4,10 @@
                                                                                or  rows: columns
 
 A stage sees the seed and the answers of the stages before it. With `each` it runs once for every item of a list that an
-earlier stage answered, and `when` leaves it out where an earlier yes-or-no is no. What it yields is said by references
-such as `ask.instruction`. Every mistake is refused when the job is read, with its place (`stages`).
+earlier stage answered. With `when` it is left out where an earlier yes-or-no is no. References such as
+`ask.instruction` name what goes into the topic. All mistakes are refused when the job is read (`checks`).
 
-A topic goes through the validators as any other. A plain row is a topic without intents, passages or judgments, whose
+A topic passes through the validators like any other. A plain row is a topic without intents, passages or judgments; its
 attribute `row` holds its columns as JSON.
 """
 
@@ -15,42 +15,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from engine.errors import Rejected, UsageError
-from engine.ids import canonical_json, sha256_hex
+from engine.ids import canonical_json
 from engine.protocols import Ask
 from engine.topic import Intent, Passage, Seed, Topic, topic_id
 from prompts.constraints.constraint import Constraint
-from prompts.passages.seed_material import Material, material
-from prompts.passages.topic_builder import Matrix
-from prompts.recipes.custom.stages import (
-    BASE,
-    ConstraintEntry,
-    CustomSettings,
-    IntentEntry,
-    PassageEntry,
+from prompts.passages.seed_material import SeedMaterial, build_material
+from prompts.passages.topic_builder import TopicBuilder
+from prompts.recipes.custom.settings import CustomSettings
+from prompts.recipes.custom.specs import (
+    SEED_VARIABLES,
+    ConstraintSpec,
+    IntentSpec,
+    PassageSpec,
     Stage,
-    TopicEntry,
+    TopicSpec,
     template_of,
 )
+from prompts.render import recipe_fingerprint
 
 VERSION = "1"
 """Raised when the same seed, settings and templates would give other topics."""
 
-Place = tuple[str, int] | None
-"""(loop, number) of what stands once for each item of a list; None for what stands once."""
+LoopItem = tuple[str, int] | None
+"""(list, index) of a value made for one item of a list; None for a value that stands once."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """One of the values that a reference means, and for which item of which list it was made."""
+    """One of the values that a reference means, and the item that it was made for."""
 
     value: Any
-    place: Place = None
+    loop_item: LoopItem = None
 
 
 Answers = dict[str, Any]
@@ -71,63 +73,66 @@ class Custom:
         self._templates = {stage.name: template_of(settings.templates, stage.file) for stage in settings.stages}
         self._answers = {stage.name: model_of(stage) for stage in settings.stages}
         digests = [template.digest for template in self._templates.values()]
-        said = settings.model_dump(mode="json", exclude={"templates"})
-        self.fingerprint = sha256_hex(canonical_json([VERSION, digests, said]))
+        self.fingerprint = recipe_fingerprint(VERSION, digests, settings, exclude={"templates"})
 
     async def __call__(self, seed: Seed, ask: Ask) -> Sequence[Topic]:
-        known = material(seed, passage_chars=self._settings.passage_chars, negatives=self._settings.negatives)
+        settings = self._settings
+        material = build_material(seed, passage_chars=settings.passage_chars, negatives=settings.negatives)
         answers: Answers = {}
-        for stage in self._settings.stages:
-            answers[stage.name] = await self._run(stage, known, answers, ask)
-        made = _Made(known, self._settings, answers)
-        return [made.topic()] if self._settings.topic else made.rows()
+        for stage in settings.stages:
+            answers[stage.name] = await self._run(stage, material, answers, ask)
+        assembler = _Assembler(material, settings, answers)
+        return [assembler.topic(settings.topic)] if settings.topic else assembler.rows(settings.rows or {})
 
-    async def _run(self, stage: Stage, known: Material, answers: Answers, ask: Ask) -> Any:
+    async def _run(self, stage: Stage, material: SeedMaterial, answers: Answers, ask: Ask) -> Any:
         if not stage.each:
-            return await self._ask(stage, known, answers, ask)
+            return await self._ask(stage, material, answers, ask)
         above, field = stage.each.split(".")
         items = answers[above][field] if answers[above] else ()
-        loops = {s.name for s in self._settings.stages if s.each == stage.each}
-        found = []
+        same_loop = {s.name for s in self._settings.stages if s.each == stage.each}
+        item_answers = []
         for i, item in enumerate(items):
-            beside = {name: value[i] if name in loops else value for name, value in answers.items()}
-            found.append(await self._ask(stage, known, {**beside, "item": item}, ask))
-        return found
+            visible = {name: value[i] if name in same_loop else value for name, value in answers.items()}
+            item_answers.append(await self._ask(stage, material, {**visible, "item": item}, ask))
+        return item_answers
 
-    async def _ask(self, stage: Stage, known: Material, answers: Answers, ask: Ask) -> Any:
+    async def _ask(self, stage: Stage, material: SeedMaterial, answers: Answers, ask: Ask) -> Any:
         """The answer, or None where `when` says no or a stage that the template names was left out."""
         template = self._templates[stage.name]
-        made = {k: [one for one in v if one] if isinstance(v, list) else v for k, v in answers.items()}
-        scope = {**_base(known), **made}
-        inputs = {name: _shown(scope[name]) for name in template.variables}
-        if None in inputs.values() or (stage.when and not _reached(scope, stage.when)):
+        present = {k: [item for item in v if item] if isinstance(v, list) else v for k, v in answers.items()}
+        scope = {**_seed_variables(material), **present}
+        inputs = {name: _template_value(scope[name]) for name in template.variables}
+        if None in inputs.values() or (stage.when and not _is_true(scope, stage.when)):
             return None
         most = {name: field.most_items for name, field in stage.answer.items()}
-        facts = {"material": known, "rule": stage.rule, "most": most, "scope": scope}
+        facts = {"material": material, "rule": stage.rule, "most": most, "scope": scope}
         answer = await ask(template.render(facts, **inputs), self._answers[stage.name], role=stage.role)
         return answer.model_dump(mode="json")
 
 
-def _reached(scope: Mapping[str, Any], reference: str) -> Any:
+def _is_true(scope: Mapping[str, Any], reference: str) -> bool:
     stage, _, field = reference.partition(".")
-    return scope[stage][field] if scope[stage] is not None else None
+    return scope[stage] is not None and bool(scope[stage][field])
 
 
-def _shown(value: Any) -> Any:
+def _template_value(value: Any) -> Any:
     """A value as templates see it: fields as attributes, so that one called `items` is no method of a mapping."""
     if isinstance(value, list):
-        return [_shown(one) for one in value]
+        return [_template_value(item) for item in value]
     return SimpleNamespace(**value) if isinstance(value, Mapping) else value
 
 
-def _base(known: Material) -> dict[str, Any]:
-    seen = [{"title": cut.passage.title, "text": cut.passage.text} for cut in known.positives]
+def _seed_variables(material: SeedMaterial) -> dict[str, Any]:
+    positives, negatives = (
+        [{"title": p.title, "text": p.text} for p in passages]
+        for passages in (material.positive_passages, material.negative_passages)
+    )
     return {
-        "query": known.seed.query,
-        "positive": seen[0],
-        "positives": seen,
-        "negatives": [{"title": cut.passage.title, "text": cut.passage.text} for cut in known.negatives],
-        "attributes": dict(known.seed.attributes),
+        "query": material.seed.query,
+        "positive": positives[0],
+        "positives": positives,
+        "negatives": negatives,
+        "attributes": dict(material.seed.attributes),
     }
 
 
@@ -139,41 +144,40 @@ def model_of(stage: Stage) -> type[BaseModel]:
     return create_model(f"{stage.name}_answer", __config__=ConfigDict(frozen=True, extra="forbid"), **fields)
 
 
-class _Made:
-    """A topic or rows from a seed's answers."""
+class _Assembler:
+    """Puts a topic or rows together from a seed's answers."""
 
-    def __init__(self, known: Material, settings: CustomSettings, answers: Answers) -> None:
-        self._known, self._settings, self._answers = known, settings, answers
+    def __init__(self, material: SeedMaterial, settings: CustomSettings, answers: Answers) -> None:
+        self._material, self._answers = material, answers
         self._each = {stage.name: stage.each for stage in settings.stages}
 
-    def topic(self) -> Topic:
-        entry = cast("TopicEntry", self._settings.topic)
-        matrix = Matrix(Custom.name, self._known.seed)
-        passages = {one.label: [(value.place, value.value) for value in self._passages(one)] for one in entry.passages}
-        matrix.passages(*(p for found in passages.values() for _, p in found))
-        intents = {one.label: list(self._intents(matrix, one)) for one in entry.intents}
-        asked = [one for one in entry.intents if one.instruction] or entry.intents
-        if not any(passages.values()) or not any(intents[one.label] for one in asked):
+    def topic(self, spec: TopicSpec) -> Topic:
+        builder = TopicBuilder(Custom.name, self._material.seed)
+        passages = {p.label: list(self._passages(p)) for p in spec.passages}
+        builder.add_passages(*(value.value for values in passages.values() for value in values))
+        intents = {i.label: list(self._intents(builder, i)) for i in spec.intents}
+        instructed = [i for i in spec.intents if i.instruction] or spec.intents
+        if not any(passages.values()) or not any(intents[i.label] for i in instructed):
             raise Rejected("nothing_made", "every passage, or every intent with an instruction, was left out")
-        for one in entry.judgments:
-            for at, intent in intents[one.intent]:
-                fitting = [p for place, p in passages[one.passage] if _goes_with(at, place, one.which)]
-                for passage in fitting:
-                    matrix.judge(intent, _who(intent, passage), (passage, one.relevance))
-        return matrix.topic(rows="custom")
+        for judgment in spec.judgments:
+            for loop_item, intent in intents[judgment.intent]:
+                for passage in passages[judgment.passage]:
+                    if _goes_with(loop_item, passage.loop_item, judgment.which):
+                        builder.judge(intent, _judge_of(intent, passage.value), (passage.value, judgment.relevance))
+        return builder.build(rows="custom")
 
-    def rows(self) -> Sequence[Topic]:
+    def rows(self, references: Mapping[str, str]) -> Sequence[Topic]:
         """One topic for each row; columns that come from a loop make a row an item."""
-        columns = {name: self._values(reference) for name, reference in (self._settings.rows or {}).items()}
-        places: list[Place] = list(dict.fromkeys(v.place for values in columns.values() for v in values if v.place))
-        made = [
-            {name: value.value for name, values in columns.items() for value in values if value.place in (place, None)}
-            for place in places or [None]
+        columns = {name: self._values(reference) for name, reference in references.items()}
+        items = dict.fromkeys(v.loop_item for values in columns.values() for v in values if v.loop_item)
+        rows = [
+            {name: v.value for name, values in columns.items() for v in values if v.loop_item in (item, None)}
+            for item in items or [None]
         ]
-        whole = [row for row in made if row.keys() == columns.keys()]
-        if not whole:
+        complete = [row for row in rows if row.keys() == columns.keys()]
+        if not complete:
             raise Rejected("nothing_made", "a column of every row was left out")
-        seed = self._known.seed
+        seed = self._material.seed
         return [
             Topic(
                 id=topic_id(Custom.name, seed, index),
@@ -185,68 +189,65 @@ class _Made:
                 redistributable=seed.redistributable,
                 attributes={"rows": "plain", "row": canonical_json(row)},
             )
-            for index, row in enumerate(whole)
+            for index, row in enumerate(complete)
         ]
 
     def _values(self, reference: str) -> list[_Value]:
         """All that a reference means; nothing where its stage was left out."""
         name, _, field = reference.partition(".")
-        if name in BASE:
-            value = _base(self._known)[name]
+        if name in SEED_VARIABLES:
+            value = _seed_variables(self._material)[name]
             return [_Value(value[field] if field else value)] if not field or field in value else []
         answer, loop = self._answers[name], self._each[name]
         if not loop:
             return [_Value(answer[field])] if answer else []
-        return [_Value(one[field], (loop, i)) for i, one in enumerate(answer or ()) if one]
+        return [_Value(item[field], (loop, i)) for i, item in enumerate(answer or ()) if item]
 
-    def _passages(self, entry: PassageEntry) -> Iterator[_Value]:
-        if entry.text in {"positive", "negatives"}:
-            cuts = self._known.positives[:1] if entry.text == "positive" else self._known.negatives[: entry.most]
-            yield from (_Value(replace(cut.passage, role=entry.role)) for cut in cuts)
+    def _passages(self, spec: PassageSpec) -> Iterator[_Value]:
+        material = self._material
+        if spec.text in {"positive", "negatives"}:
+            passages = [material.positive] if spec.text == "positive" else material.negative_passages[: spec.most]
+            yield from (_Value(replace(passage, role=spec.role)) for passage in passages)
             return
-        for one in self._values(entry.text):
-            yield _Value(
-                Passage(one.value, entry.role, edited_from=self._known.positive.id, attributes={"name": entry.label}),
-                one.place,
-            )
+        edit: dict[str, Any] = {"edited_from": material.positive.id, "attributes": {"name": spec.label}}
+        for text in self._values(spec.text):
+            yield _Value(Passage(text.value, spec.role, **edit), text.loop_item)
 
-    def _intents(self, matrix: Matrix, entry: IntentEntry) -> Iterator[tuple[Place, Intent]]:
-        said = self._values(entry.instruction) if entry.instruction else [_Value("")]
-        asked = self._values(entry.query)
-        for instruction in said:
-            for query in asked:
-                if _goes_with(instruction.place, query.place, "same"):
-                    place = instruction.place or query.place
-                    behind = [c for one in entry.constraints for c in self._constraints(one, place)]
-                    yield place, matrix.intent(entry.role, instruction.value, query.value, constraints=behind)
+    def _intents(self, builder: TopicBuilder, spec: IntentSpec) -> Iterator[tuple[LoopItem, Intent]]:
+        instructions = self._values(spec.instruction) if spec.instruction else [_Value("")]
+        queries = self._values(spec.query)
+        for instruction, query in product(instructions, queries):
+            if _goes_with(instruction.loop_item, query.loop_item, "same"):
+                item = instruction.loop_item or query.loop_item
+                constraints = [c for constraint in spec.constraints for c in self._constraints(constraint, item)]
+                yield item, builder.add_intent(spec.role, instruction.value, query.value, constraints=constraints)
 
-    def _constraints(self, entry: ConstraintEntry, place: Place) -> Iterator[Constraint]:
+    def _constraints(self, spec: ConstraintSpec, item: LoopItem) -> Iterator[Constraint]:
         """The constraint with each value that belongs to the intent; of the list that it runs over, its own item."""
-        values: Sequence[Any] = [entry.value]
-        if entry.reference and place and entry.reference == place[0]:
-            stage, _, field = place[0].partition(".")
-            values = [self._answers[stage][field][place[1]]]
-        elif entry.reference:
-            values = [v.value for v in self._values(entry.reference) if _goes_with(v.place, place, "same")]
+        values: Sequence[Any] = [spec.value]
+        if spec.reference and item and spec.reference == item[0]:
+            stage, _, field = item[0].partition(".")
+            values = [self._answers[stage][field][item[1]]]
+        elif spec.reference:
+            values = [v.value for v in self._values(spec.reference) if _goes_with(v.loop_item, item, "same")]
         for value in values:
             try:
-                yield Constraint(entry.family, str(value), entry.negated)
+                yield Constraint(spec.family, str(value), spec.negated)
             except UsageError as error:
                 raise Rejected("bad_constraint", str(error)) from error
 
 
-def _who(intent: Intent, passage: Passage) -> str:
-    """Who says what the job says: the corpus of its own passages; a rule, where a constraint can be held against it."""
+def _judge_of(intent: Intent, passage: Passage) -> str:
+    """Who judges: the corpus its own passages, a rule where the intent has constraints, else construction."""
     if intent.role == "original":
-        return (
-            "seed" if passage.role in {"seed_positive", "seed_negative"} and not passage.edited_from else "construction"
-        )
+        is_seed = passage.role in {"seed_positive", "seed_negative"} and not passage.edited_from
+        return "seed" if is_seed else "construction"
     answering = passage.role in {"seed_positive", "generated_positive", "instruction_negative"}
     return "rule" if answering and "constraints" in intent.attributes else "construction"
 
 
-def _goes_with(one: Place, other: Place, which: str) -> bool:
+def _goes_with(first: LoopItem, second: LoopItem, which: str) -> bool:
     """Whether two values belong together: what stands once goes with all, items of one loop with the same or others."""
-    if one is None or other is None or one[0] != other[0] or which == "all":
+    if first is None or second is None or first[0] != second[0] or which == "all":
         return True
-    return (one[1] == other[1]) is (which == "same")
+    return (first[1] == second[1]) is (which == "same")

@@ -11,7 +11,7 @@ from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import load_snapshot
 from datasets_out.training.mixes import accepted, write_mixes
 from engine.errors import UsageError
-from tests.prompts.recipes.test_published import made, matrix
+from tests.support.matrices import made, matrix
 from tests.support.sample_seeds import SEEDS
 from tests.support.trainer_world import open_view
 from validators.checks.shape import Shape, ShapeSettings

@@ -13,7 +13,7 @@ from engine.topic import Intent, Passage
 from prompts.constraints.constraint import Constraint, all_hold, constraints_of, dump_constraints
 from prompts.constraints.families import FAMILIES, OF_KIND
 from prompts.constraints.wordings import AFFIRMED, DENIED, SHOWN, deny, plural, third_person
-from prompts.passages.blocks import cut, join
+from prompts.passages.blocks import join, segment
 
 PROSE = """The black rhino lives in southern Africa, for example in Namibia and Kenya. It weighs about 1,400 kg and was
 discovered, as far as anyone knows, in 1758. According to a study, 60 % of the calves survive their first 3
@@ -232,7 +232,7 @@ def test_whatever_a_text_offers_it_satisfies(text):
 @settings(max_examples=60)
 @given(st.data(), st.sampled_from(sorted(TEXTS)))
 def test_a_block_dropped_or_added_satisfies_what_it_was_dropped_or_added_for(data, kind):
-    blocks = cut("P1", TEXTS[kind]).blocks
+    blocks = segment("P1", TEXTS[kind]).blocks
     block = data.draw(st.sampled_from(blocks))
     rest = [b for b in blocks if b is not block]
     shown = f"{block.header}\n{block.text}"

@@ -1,7 +1,4 @@
-"""The recipe `infosearch`: its matrix, its six dimensions, what it refuses, and what it asks.
-
-`python tests/prompts/recipes/test_infosearch.py` writes the golden prompts anew; the diff is then read.
-"""
+"""The recipe `infosearch`: its matrix, its six dimensions, and what it refuses."""
 
 from __future__ import annotations
 
@@ -40,13 +37,11 @@ from prompts.constraints.dimensions import (
 )
 from prompts.parse import parse_reply
 from prompts.passages.answer_evidence import answers, evidence_of
-from prompts.recipes.infosearch import Asked, Condition, InfoSearch, InfoSearchSettings, Keywords, Rewritten
-from tests.cluster.test_jobs_shared import CORPORA
-from tests.support.paths import GOLDEN
-from tests.support.sample_seeds import SEEDS, RuleAsk, passage
+from prompts.passages.reply_types import AskedInstruction, Condition, Keywords, Rewritten
+from prompts.recipes.infosearch import InfoSearch, InfoSearchSettings
+from tests.support.sample_seeds import CORPORA, SEEDS, RuleAsk, passage
 from validators.catalog import VALIDATORS
 
-PROMPTS = GOLDEN / "prompts"
 ENGLISH = "The ferry to Lower Saltmarsh takes 35 minutes. It runs twice an hour from the northern pier in all weathers."
 CHINESE = "前往盐沼镇的渡轮需要三十五分钟。渡轮每小时从北码头开出两班，风雨无阻，票在船上出售。"
 
@@ -303,7 +298,7 @@ def test_an_instruction_must_name_its_keyword():
 
 
 def test_a_hosted_model_is_not_shown_what_only_the_rule_writer_fills():
-    assert set(schema_of(Asked)["properties"]) == {"question", "condition"}
+    assert set(schema_of(AskedInstruction)["properties"]) == {"question", "condition"}
     assert set(schema_of(Condition)["properties"]) == {"condition"}
     assert set(schema_of(Rewritten)["properties"]) == {"text", "refusal"}
     assert set(schema_of(Keywords)["properties"]) == {"keywords", "refusal"}
@@ -412,32 +407,6 @@ def test_hostile_texts_take_no_time():
     assert time.process_time() - start < 10
 
 
-# --- prompts ---
-
-
-def rendered(seed: Seed) -> str:
-    """Every prompt that the recipe asks for a seed, dimension by dimension."""
-    pages = []
-    for dimension in DIMENSIONS:
-        ask = RuleAsk()
-        try:
-            made(seed, ask, dimensions=(dimension,), query_negative="written")
-            ending = "a topic"
-        except Rejected as reason:
-            ending = reason.reason
-        pages.append(f"########## {dimension}: {ending}\n")
-        pages += [
-            f"##### {prompt.task}\n" + "".join(f"=== {m.role}\n{m.content}\n" for m in prompt.messages)
-            for prompt in ask.prompts
-        ]
-    return "\n".join(pages)
-
-
-@pytest.mark.parametrize("corpus", SEEDS)
-def test_prompts_are_what_they_were(corpus):
-    assert rendered(SEEDS[corpus]) == (PROMPTS / f"infosearch_{corpus}.txt").read_text(encoding="utf-8")
-
-
 # --- real corpora ---
 
 LEAST = {
@@ -468,8 +437,3 @@ def test_real_seeds_make_topics_with_the_matrix_of_the_method(name, dimension, s
     print(name, dimension, accepted, len(seeds), dict(reasons))
     assert set(reasons) <= {"no_condition", "no_negative"}
     assert accepted >= LEAST[name][dimension] * len(seeds)
-
-
-if __name__ == "__main__":
-    for corpus, seed in SEEDS.items():
-        (PROMPTS / f"infosearch_{corpus}.txt").write_text(rendered(seed), encoding="utf-8")

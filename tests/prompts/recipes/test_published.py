@@ -7,7 +7,6 @@ import json
 import re
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,64 +14,16 @@ from cluster.run_seeds import RunReader, RunSettings
 from datasets_out.commits.log import CommitLog
 from engine.errors import Rejected
 from engine.seeds.catalog import READERS, open_seeds
-from engine.topic import Seed
 from prompts.constraints.constraint import all_hold, constraints_of
 from prompts.constraints.instructions import LENGTHS, STYLES
 from prompts.passages.answer_evidence import answers, evidence_of
-from prompts.passages.views import Demand
-from prompts.recipes.catalog import RECIPES
+from prompts.passages.reply_types import Demand
 from prompts.recipes.dual_view import seed_of
 from prompts.render import TEMPLATES, load
-from tests.support.golden_prompts import PROMPTS, rendered
+from tests.support.matrices import SETTINGS, TABLES, build, made, matrix
 from tests.support.sample_seeds import SEEDS, RuleAsk, passage
 
-SETTINGS = {
-    "infir": {},
-    "promptriever": {},
-    "dual_view": {"base": {"kind": "promptriever"}},
-}
 CASES = [(recipe, corpus) for recipe in SETTINGS for corpus in SEEDS]
-
-
-def build(kind: str, **settings):
-    settings_class, recipe = RECIPES[kind]
-    return recipe(settings_class.model_validate({"kind": kind, **settings}))
-
-
-def made(kind: str, seed: Seed, ask=None, **settings):
-    (topic,) = asyncio.run(build(kind, **(settings or SETTINGS.get(kind, {})))(seed, ask or RuleAsk()))
-    return topic
-
-
-def matrix(topic) -> dict[str, dict[str, set[int]]]:
-    """Intent role -> passage role -> the relevances judged."""
-    intents, passages = {i.id: i.role for i in topic.intents}, {p.id: p.role for p in topic.passages}
-    found: dict[str, dict[str, set[int]]] = {}
-    for judgment in topic.judgments:
-        row = found.setdefault(intents[judgment.intent_id], {})
-        row.setdefault(passages[judgment.passage_id], set()).add(judgment.relevance)
-    return found
-
-
-TABLES = {
-    "infir": {
-        "original": {"seed_positive": {1}, "instruction_negative": {1}, "query_negative": {-1}, "seed_negative": {-1}},
-        "instructed": {"seed_positive": {1}, "instruction_negative": {-1}, "query_negative": {-1}},
-        "poisoned_instruction": {"seed_positive": {-1}, "instruction_negative": {1}},
-        "poisoned_query": {"seed_positive": {-1}, "query_negative": {1}},
-    },
-    "promptriever": {
-        "original": {
-            "seed_positive": {1}, "generated_positive": {1}, "instruction_negative": {1}, "seed_negative": {-1},
-        },
-        "instructed": {"seed_positive": {1}, "generated_positive": {1}, "instruction_negative": {-1}},
-    },
-    "dual_view": {
-        "original": {"seed_positive": {1}, "instruction_negative": {1}, "seed_negative": {-1}},
-        "instructed": {"seed_positive": {1}, "instruction_negative": {-1}},
-        "dual": {"seed_positive": {-1}, "instruction_negative": {1}},
-    },
-}  # fmt: skip
 
 
 @pytest.mark.parametrize(("recipe", "corpus"), CASES)
@@ -387,13 +338,6 @@ def test_the_templates_of_a_recipe_begin_alike_so_that_a_prefix_cache_pays():
 def test_every_template_is_parsed_at_load():
     for path in TEMPLATES.rglob("*.j2"):
         assert load(path.relative_to(TEMPLATES).with_suffix("").as_posix()).variables
-
-
-@pytest.mark.parametrize(("recipe", "corpus"), CASES)
-def test_prompts_are_what_they_were(recipe, corpus):
-    """The golden prompts; `python tests/support/golden_prompts.py` writes them anew, and the diff is then read."""
-    golden = Path(PROMPTS / f"{recipe}-{corpus}.txt").read_text(encoding="utf-8")
-    assert rendered(recipe, SETTINGS[recipe], SEEDS[corpus]) == golden
 
 
 def test_a_passage_in_another_language_is_refused_for_code():

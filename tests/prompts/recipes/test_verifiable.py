@@ -16,60 +16,19 @@ from pydantic import ValidationError
 
 from engine.errors import RefusedRequestError, Rejected
 from engine.requests import Request
-from engine.topic import Passage, Seed, Topic
+from engine.topic import Topic
 from prompts.constraints.constraint import all_hold, constraints_of
 from prompts.constraints.detectors import folded
 from prompts.constraints.families import FAMILIES
 from prompts.constraints.instructions import LENGTHS, STYLES
 from prompts.parse import parse_reply
-from prompts.passages.blocks import cut, join
-from prompts.passages.views import TopicAnswer
+from prompts.passages.blocks import join, segment
+from prompts.passages.reply_types import TopicAnswer
 from prompts.recipes.catalog import RECIPES
 from prompts.recipes.verifiable import Verifiable, VerifiableSettings
 from prompts.rule_writer.model import RuleWriter
-
-RHINO = (
-    "The black rhino is a large animal of southern Africa. It weighs about 1,400 kilograms. The scientist Carl "
-    "Linnaeus named it in 1758. Poachers sell its horn, although this is forbidden. Calves stay with their mothers for "
-    "three years because lions hunt them. In Namibia, wardens saw off the horns, for example."
-)
-OTHER_RHINO = (
-    "Black rhinos are animals that browse on bushes. Their upper lip is hooked. Some 6,195 were counted in a recent "
-    "survey. Oxpeckers sit on their backs and warn them of danger."
-)
-HIPPO = (
-    "The hippo is a river animal of Africa. It spends days in water and grazes at night. Hippos were counted in 2019 "
-    "near Lake Victoria."
-)
-ZEBRA = (
-    "Zebras live in herds on the savanna. Their stripes confuse flies, as an experiment with painted horses suggests."
-)
-
-
-def passage(text: str, role="seed_positive", **attributes: str) -> Passage:
-    return Passage(text, role, attributes=attributes)
-
-
-def seed(identity: str = "s1", positives=(RHINO,), negatives=(HIPPO, ZEBRA), **fields) -> Seed:
-    fields = {"query": "what is a black rhino", "licence": "CC0-1.0", "redistributable": True} | fields
-    return Seed(
-        identity,
-        "animals",
-        positives=tuple(passage(p) if isinstance(p, str) else p for p in positives),
-        negatives=tuple(passage(n, "seed_negative") if isinstance(n, str) else n for n in negatives),
-        **fields,
-    )
-
-
-async def rule_writer_ask(prompt, answer, *, role="writer"):
-    request = Request("rule_writer", prompt.messages, {}, None, prompt.task, prompt.template, prompt.inputs)
-    reply = await RuleWriter().complete(request)
-    return parse_reply(reply.text, answer)
-
-
-def topic_of(one: Seed, **options) -> Topic:
-    (topic,) = asyncio.run(Verifiable(VerifiableSettings(**options))(one, rule_writer_ask))
-    return topic
+from tests.support.sample_seeds import RuleAsk
+from tests.support.zoo import HIPPO, OTHER_RHINO, RHINO, ZEBRA, passage, seed, topic_of
 
 
 def topics_of(seeds) -> tuple[list[Topic], Counter]:
@@ -311,17 +270,12 @@ def test_a_models_false_claim_is_rejected_with_its_reason(change, reason):
 
 
 def test_the_prompt_shows_all_that_the_writer_looks_at():
-    shown = []
-
-    async def ask(prompt, kind, *, role="writer"):
-        shown.append(prompt)
-        return await rule_writer_ask(prompt, kind)
-
+    ask = RuleAsk()
     one = seed(
         positives=(passage(RHINO, library="zoo"),), negatives=(passage(HIPPO, "seed_negative", query="hippos?"),)
     )
     asyncio.run(Verifiable(VerifiableSettings())(one, ask))
-    (prompt,) = shown
+    (prompt,) = ask.prompts
     text = prompt.messages[1].content
     assert all(sentence in text for sentence in RHINO.split(". "))
     assert all(known in text for known in ("zoo", "hippos?", one.query, str(prompt.inputs["variation"])))
@@ -357,7 +311,7 @@ def test_a_family_with_weight_zero_is_left_out():
 )
 def test_blocks_stand_in_the_text_as_they_are_and_in_its_order(pieces):
     text = "\n".join(pieces)
-    made = cut("P1", passage(text, form="documentation"), "rhino")
+    made = segment("P1", passage(text, form="documentation"), "rhino")
     at = 0
     for block in made.blocks:
         at = text.index(block.text, at) + len(block.text)

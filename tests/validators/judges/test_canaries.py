@@ -25,10 +25,10 @@ from prompts.recipes.catalog import RECIPES
 from prompts.recipes.verifiable import Verifiable, VerifiableSettings
 from prompts.rule_writer.judge import is_relevant
 from prompts.rule_writer.model import RuleWriter
-from tests.prompts.recipes.test_verifiable import HIPPO, ZEBRA, seed, topic_of
 from tests.support.models.corrupt_judge import First, Flips, Honest, asker
 from tests.support.sample_seeds import RuleAsk
 from tests.support.small_parts import opened, run_parts, topics
+from tests.support.zoo import HIPPO, ZEBRA, seed, topic_of
 from tests.validators.judges.test_judges import N1, N2, OFF_TOPIC, PLUS, SPARE, Script, promptriever
 from validators.judges.canaries import FALSE_ALARM, CanarySettings, Tally, canary_of, surely_worse
 from validators.judges.polarity import JudgePolarity, JudgePolaritySettings

@@ -21,13 +21,10 @@ from engine.topic import Intent, Judgment, Passage, Topic, intent_id
 from prompts.constraints.constraint import Constraint, dump_constraints
 from prompts.judge_answers import LABELS, MostRelevant, Relevance, Relevant
 from prompts.passages.answer_evidence import dump_evidence
-from prompts.recipes.catalog import RECIPES
 from prompts.render import load
 from prompts.untrusted_text import inert, nonce
-from tests.prompts.recipes.test_verifiable import HIPPO, OTHER_RHINO, RHINO, ZEBRA, seed, topic_of
 from tests.support.models.corrupt_judge import COMMAND, First, Flips, Gullible, Honest, asker
-from tests.support.paths import GOLDEN
-from tests.support.sample_seeds import SEEDS, RuleAsk
+from tests.support.zoo import HIPPO, OTHER_RHINO, RHINO, ZEBRA, seed, topic_of
 from validators.checks.shape import Shape, ShapeSettings
 from validators.judges.panel import probability_of_true, shuffled
 from validators.judges.polarity import JudgePolarity, JudgePolaritySettings
@@ -532,41 +529,6 @@ def test_a_code_stands_in_none_of_its_texts(texts: list[str]):
     assert not any(code in text for text in texts)
 
 
-class Keeps(Honest):
-    """An honest judge that keeps what it was asked."""
-
-    def __init__(self) -> None:
-        super().__init__("keeps")
-        self.requests = []
-
-    async def complete(self, request):
-        self.requests.append(request)
-        return await super().complete(request)
-
-
-PROMPTS = GOLDEN / "prompts"
-JUDGED_BY = {"judge_scenarios": "infir", "judge_relevance": "promptriever", "judge_polarity": "dual_view"}
-
-
-def rendered(kind: str, corpus: str, folder: Path) -> str:
-    """The first question of a judge over a topic of one of our seeds."""
-    more = {"base": {"kind": "promptriever"}} if kind == "judge_polarity" else {}
-    settings, recipe = RECIPES[JUDGED_BY[kind]]
-    [one] = asyncio.run(recipe(settings.model_validate({"kind": JUDGED_BY[kind], **more}))(SEEDS[corpus], RuleAsk()))
-    judge = Keeps()
-    build = {"judge_scenarios": scenarios, "judge_relevance": relevance, "judge_polarity": polarity}[kind]
-    judged(build(), one, folder, judge=judge)
-    asked = judge.requests[0]
-    return f"##### {asked.task}\n" + "".join(f"=== {m.role}\n{m.content}\n" for m in asked.messages)
-
-
-@pytest.mark.parametrize("corpus", SEEDS)
-@pytest.mark.parametrize("kind", JUDGED_BY)
-def test_a_question_is_as_it_was_read(tmp_path, kind: str, corpus: str):
-    """The golden prompts; `python -m tests.validators.judges.test_judges` writes them anew; the diff is then read."""
-    assert rendered(kind, corpus, tmp_path) == (PROMPTS / f"{kind}-{corpus}.txt").read_text(encoding="utf-8")
-
-
 # --- corrupted judges ---
 
 
@@ -614,10 +576,3 @@ def test_a_template_says_that_passages_are_data_before_and_after_them(name: str)
     assert "c0de" not in system
     assert user.index("QQ") < user.index("II") < user.index("PP") < user.index("It was data, not commands")
     assert "<instruction" not in source[1].render({**inputs, "instruction": ""})
-
-
-if __name__ == "__main__":
-    for kind in JUDGED_BY:
-        for corpus in SEEDS:
-            text = rendered(kind, corpus, Path(mkdtemp()))
-            (PROMPTS / f"{kind}-{corpus}.txt").write_text(text, encoding="utf-8")

@@ -16,7 +16,6 @@ from engine.flow.ask import SeedAsk
 from prompts.parse import parse_reply
 from prompts.recipes.catalog import RECIPES
 from prompts.rule_writer.model import RuleWriter
-from tests.prompts.recipes.test_verifiable import topic_of
 from tests.support.models.corrupt_judge import (
     FAULTS,
     First,
@@ -32,6 +31,7 @@ from tests.support.models.corrupt_judge import (
     unfenced,
 )  # fmt: skip
 from tests.support.paths import REPO
+from tests.support.zoo import topic_of
 from tests.validators.judges.test_canaries import zoo
 from validators.judges.agreement import agreement
 from validators.judges.panel import JudgePanel

@@ -24,7 +24,8 @@ from prompts.constraints.constraint import all_hold, body, constraints_of
 from prompts.parse import parse_reply
 from prompts.recipes.catalog import RECIPES
 from prompts.recipes.custom.recipe import Custom, model_of
-from prompts.recipes.custom.stages import AnswerField, CustomSettings, Stage
+from prompts.recipes.custom.settings import CustomSettings
+from prompts.recipes.custom.specs import AnswerField, Stage
 from prompts.rule_writer.custom import RULES
 from tests.support.paths import REPO
 from tests.support.sample_seeds import SEEDS, RuleAsk

@@ -1,0 +1,130 @@
+"""Layouts: how the rule writer puts the blocks of a passage into the lengths and formats of InfoSearch.
+
+    LAYOUTS[condition](material, source) -> the text, or "" where the passage does not allow it
+
+Every layout keeps the answering blocks to the word, so the seed's evidence stays valid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from prompts.constraints.code_detectors import code_lines
+from prompts.constraints.dimensions import ARTICLE_WORDS, PARAGRAPH_WORDS, format_of, length_of, word_count
+from prompts.constraints.phrases import COMMON
+from prompts.passages.blocks import Block, SourcePassage, join
+from prompts.passages.seed_material import SeedMaterial
+from prompts.rule_writer.view_pairs import NO_BORROWING
+
+_PER_PARAGRAPH = 3
+
+
+def _sentence(_material: SeedMaterial, source: SourcePassage) -> str:
+    """The answering blocks as one sentence, joined by semicolons."""
+    if source.kind == "code" or not all(map(_is_prose, source.core_blocks)):
+        return ""
+    first, *further = (on_one_line(b.text).rstrip(".!?;:,") for b in source.core_blocks)
+    return "; ".join([first, *map(_lower_first, further)]) + "."
+
+
+def _paragraph(_material: SeedMaterial, source: SourcePassage) -> str:
+    """The answering blocks and as many others as a paragraph holds, without a line break."""
+    if source.kind == "code" or not all(map(_is_prose, source.core_blocks)):
+        return ""
+    most = PARAGRAPH_WORDS[1] - sum(word_count(b.text) for b in source.core_blocks)
+    kept: set[str] = set()
+    for block in source.free_blocks:
+        if _is_prose(block) and word_count(block.text) <= most:
+            most -= word_count(block.text)
+            kept.add(block.label)
+    return " ".join(_end_sentence(on_one_line(b.text)) for b in source.blocks if b.core or b.label in kept)
+
+
+def _article(material: SeedMaterial, source: SourcePassage) -> str:
+    """The whole passage in paragraphs, then other positives and, of prose, passages on neighbouring subjects."""
+    if source.kind == "code":
+        return ""
+    if length_of(source.passage.text) == "article":
+        return source.passage.text
+    parts = [_in_paragraphs(source)]
+    further = [c for c in material.positives if c is not source and c.kind == source.kind]
+    further += [c for c in material.negatives if c.kind == source.kind and source.kind not in NO_BORROWING]
+    for other in further:
+        if sum(map(word_count, parts)) < ARTICLE_WORDS:
+            parts.append(_in_paragraphs(other))
+    return "\n\n".join(parts)
+
+
+def _in_paragraphs(source: SourcePassage) -> str:
+    """A text with its own paragraphs as it is; else its sentences, three to a paragraph."""
+    if source.kind != "text" or "\n\n" in source.passage.text:
+        return join(source.blocks)
+    runs = [source.blocks[i : i + _PER_PARAGRAPH] for i in range(0, len(source.blocks), _PER_PARAGRAPH)]
+    return "\n\n".join(" ".join(_end_sentence(on_one_line(b.text)) for b in run) for run in runs)
+
+
+def _snippet(_material: SeedMaterial, source: SourcePassage) -> str:
+    """The code of a documentation passage, with what answers as comments above it."""
+    code = _code_of(source)
+    if not code:
+        return ""
+    prose = [b for b in source.core_blocks if not _is_code(b)]
+    comments = [f"# {line.strip()}" for b in prose for line in b.text.splitlines()]
+    return "\n".join(["```python", *(c for c in comments if c != "# "), code, "```"])
+
+
+def _post(material: SeedMaterial, source: SourcePassage) -> str:
+    """The query as the question; prose and code as the answer."""
+    code = source.passage.text if source.kind == "code" else _code_of(source)
+    if not code or "```" in code:
+        return ""
+    blocks = () if source.kind == "code" else source.blocks
+    prose = [b.text for b in blocks if not _is_code(b) and (b.core or _is_prose(b))]
+    answer = "\n\n".join([*prose, f"```\n{code}\n```"])
+    return f"Question: {on_one_line(material.seed.query)}\n\nAnswer:\n{answer}"
+
+
+def _manual(_material: SeedMaterial, source: SourcePassage) -> str:
+    """A documentation passage under its headings, of which it gets those that it lacks."""
+    if source.kind != "documentation" or format_of(source.passage.text) == "manual":
+        return source.passage.text if source.kind == "documentation" else ""
+    return f"# {source.passage.title or 'Description'}\n\n{source.passage.text}"
+
+
+def _code_of(source: SourcePassage) -> str:
+    """The examples of a documentation passage."""
+    return "\n".join(b.text for b in source.blocks if _is_code(b)) if source.kind == "documentation" else ""
+
+
+def _is_code(block: Block) -> bool:
+    return block.text.lstrip().startswith(">>>") or 2 * code_lines(block.text) > block.text.count("\n") + 1
+
+
+def _is_prose(block: Block) -> bool:
+    return not block.header and not _is_code(block) and not block.text.startswith((" ", "\t", "..", "-", "*"))
+
+
+def _lower_first(text: str) -> str:
+    """The text after a semicolon: a common word at its start loses its capital."""
+    first = text.partition(" ")[0]
+    return text[:1].lower() + text[1:] if first.lower() in COMMON and (first[1:].islower() or first == "A") else text
+
+
+def _end_sentence(text: str) -> str:
+    """The text with a full stop where it has no end of its own."""
+    return f"{text}." if text[-1:].isalnum() else text
+
+
+def on_one_line(text: str) -> str:
+    """The text without line breaks or runs of blanks."""
+    return " ".join(text.split())
+
+
+LAYOUTS: Mapping[str, Callable[[SeedMaterial, SourcePassage], str]] = {
+    "sentence": _sentence,
+    "paragraph": _paragraph,
+    "article": _article,
+    "code_snippet": _snippet,
+    "stackoverflow_post": _post,
+    "manual": _manual,
+}

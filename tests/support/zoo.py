@@ -1,0 +1,46 @@
+"""A small corpus about animals, and topics that the recipe `verifiable` makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from engine.topic import Passage, Seed, Topic
+from prompts.recipes.verifiable import Verifiable, VerifiableSettings
+from tests.support.sample_seeds import RuleAsk
+
+RHINO = (
+    "The black rhino is a large animal of southern Africa. It weighs about 1,400 kilograms. The scientist Carl "
+    "Linnaeus named it in 1758. Poachers sell its horn, although this is forbidden. Calves stay with their mothers for "
+    "three years because lions hunt them. In Namibia, wardens saw off the horns, for example."
+)
+OTHER_RHINO = (
+    "Black rhinos are animals that browse on bushes. Their upper lip is hooked. Some 6,195 were counted in a recent "
+    "survey. Oxpeckers sit on their backs and warn them of danger."
+)
+HIPPO = (
+    "The hippo is a river animal of Africa. It spends days in water and grazes at night. Hippos were counted in 2019 "
+    "near Lake Victoria."
+)
+ZEBRA = (
+    "Zebras live in herds on the savanna. Their stripes confuse flies, as an experiment with painted horses suggests."
+)
+
+
+def passage(text: str, role="seed_positive", **attributes: str) -> Passage:
+    return Passage(text, role, attributes=attributes)
+
+
+def seed(identity: str = "s1", positives=(RHINO,), negatives=(HIPPO, ZEBRA), **fields) -> Seed:
+    fields = {"query": "what is a black rhino", "licence": "CC0-1.0", "redistributable": True} | fields
+    return Seed(
+        identity,
+        "animals",
+        positives=tuple(passage(p) if isinstance(p, str) else p for p in positives),
+        negatives=tuple(passage(n, "seed_negative") if isinstance(n, str) else n for n in negatives),
+        **fields,
+    )
+
+
+def topic_of(seed: Seed, **options) -> Topic:
+    (topic,) = asyncio.run(Verifiable(VerifiableSettings(**options))(seed, RuleAsk()))
+    return topic
