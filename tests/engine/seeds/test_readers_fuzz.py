@@ -66,33 +66,32 @@ def test_a_broken_corpus_raises_only_what_is_declared(
     kind: str, data: st.DataObject, on_error: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp(kind)
-    given_settings, files = KINDS[kind]
+    kind_settings, files = KINDS[kind]
     for name, text in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(broken(text.encode(), data.draw(st.lists(EDIT, max_size=4))))
     paths = {
-        key: str(folder / given_settings[key])
-        for key in given_settings.keys() & {"path", "topics", "qrels", "documents"}
+        key: str(folder / kind_settings[key]) for key in kind_settings.keys() & {"path", "topics", "qrels", "documents"}
     }
-    chosen = READERS[kind][0].model_validate({**given_settings, **paths, "on_error": on_error})
+    settings_of_kind = READERS[kind][0].model_validate({**kind_settings, **paths, "on_error": on_error})
     seeds: list[Seed] = []
     with suppress(FoilError):
-        seeds = list(open_seeds(chosen))
+        seeds = list(open_seeds(settings_of_kind))
     assert len({seed.id for seed in seeds}) == len(seeds)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_unbroken_corpus_gives_a_seed(kind: str, tmp_path: Path) -> None:
-    given_settings, files = KINDS[kind]
+    kind_settings, files = KINDS[kind]
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     paths = {
-        key: str(tmp_path / given_settings[key])
-        for key in given_settings.keys() & {"path", "topics", "qrels", "documents"}
+        key: str(tmp_path / kind_settings[key])
+        for key in kind_settings.keys() & {"path", "topics", "qrels", "documents"}
     }
-    chosen = READERS[kind][0].model_validate({**given_settings, **paths})
-    assert next(iter(open_seeds(chosen))).positives
+    settings_of_kind = READERS[kind][0].model_validate({**kind_settings, **paths})
+    assert next(iter(open_seeds(settings_of_kind))).positives
 
 
 @pytest.mark.parametrize("kind", READERS)

@@ -11,7 +11,7 @@ import pytest
 from engine.errors import SeedFormatError, UsageError
 from engine.seeds.catalog import READERS, open_seeds
 from engine.seeds.files.download import CORPORA
-from engine.seeds.trec import documents, topics
+from engine.seeds.trec import read_documents, read_topics
 from engine.settings import Settings
 from engine.topic import Passage, Seed
 
@@ -76,9 +76,9 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
 }
 
 
-def settings_of(given: dict[str, Any], data: Path) -> Settings:
-    paths = {key: str(data / given[key]) for key in ("path", "topics", "qrels", "documents") if key in given}
-    return READERS[given["kind"]][0].model_validate({**given, **paths})
+def settings_of(values: dict[str, Any], data: Path) -> Settings:
+    paths = {key: str(data / values[key]) for key in ("path", "topics", "qrels", "documents") if key in values}
+    return READERS[values["kind"]][0].model_validate({**values, **paths})
 
 
 def read(name: str, data: Path) -> list[Seed]:
@@ -119,9 +119,9 @@ def test_cranfields_judgments_fit_its_topics_by_position_alone(shared_data: Path
 
 @pytest.mark.parametrize(("name", "count"), [("robust04", 250), ("core17", 50), ("robust05", 50)])
 def test_every_topic_of_trec_has_title_description_and_narrative(shared_data: Path, name: str, count: int) -> None:
-    found = list(topics(shared_data / f"robust04/topics/topics.{name}.txt", 1 << 20))
-    assert len(found) == count
-    for topic in found:
+    read_items = list(read_topics(shared_data / f"robust04/topics/topics.{name}.txt", 1 << 20))
+    assert len(read_items) == count
+    for topic in read_items:
         assert not isinstance(topic, SeedFormatError)
         assert set(topic.attributes) == {"title", "description", "narrative"}
         assert not any(value.startswith(("Description:", "Narrative:", "<")) for value in topic.attributes.values())
@@ -134,12 +134,12 @@ def test_robust04_runs_over_its_judgments_once_documents_are_brought(shared_data
     (tmp_path / "docs").write_text(
         "".join(f"<DOC>\n<DOCNO> {name} </DOCNO>\n<TEXT>\nreport {name}\n</TEXT>\n</DOC>\n" for name in names)
     )
-    given = {
+    values = {
         "kind": "robust04",
         "topics": str(folder / "topics/topics.robust04.txt"),
         "qrels": folder / "qrels/qrels.adhoc.401-450.txt",
     }
-    settings = READERS["robust04"][0].model_validate({**given, "documents": tmp_path / "docs"})
+    settings = READERS["robust04"][0].model_validate({**values, "documents": tmp_path / "docs"})
     seeds = list(open_seeds(settings))
     assert [seed.id for seed in seeds] == [str(number) for number in range(401, 451)]
     relevant = Counter(line.split()[0] for line in judgments if not line.endswith(" 0"))
@@ -149,12 +149,12 @@ def test_robust04_runs_over_its_judgments_once_documents_are_brought(shared_data
 
 
 def test_sample_documents_of_every_style_are_read(shared_data: Path) -> None:
-    found = list(documents(shared_data / "trec_sgml/anserini_sample_docs", 1 << 20))
-    names = [d.source_id for d in found if isinstance(d, Passage)]
+    read_items = list(read_documents(shared_data / "trec_sgml/anserini_sample_docs", 1 << 20))
+    names = [d.source_id for d in read_items if isinstance(d, Passage)]
     assert len(names) == 12
     assert {"AP-0001", "doc2", "WSJ_1", "WEB-0003", "TREC_DOC_1.00002"} <= set(names)
-    (broken,) = [d for d in found if isinstance(d, SeedFormatError)]
-    assert (Path(broken.path).parent.name, broken.line) == ("collection1", 10)
+    (error,) = [d for d in read_items if isinstance(d, SeedFormatError)]
+    assert (Path(error.path).parent.name, error.line) == ("collection1", 10)
 
 
 def test_the_catalogs_checksums_are_those_of_the_files(shared_data: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import UsageError
-from engine.seeds.files.streams import Line, lines, streams
+from engine.seeds.files.streams import Line, Stream, open_streams, read_lines
 
 
 def compressed(data: bytes) -> bytes:
@@ -55,11 +55,11 @@ def compressed(data: bytes) -> bytes:
 
 
 def read(path: Path, cap: int = 1 << 20) -> list[Line]:
-    return [line for stream in streams(path) for line in lines(stream, cap)]
+    return [line for stream in open_streams(path) for line in read_lines(stream, cap)]
 
 
 def texts(path: Path) -> list[bytes | None]:
-    return [line.raw for line in read(path)]
+    return [line.content for line in read(path)]
 
 
 @settings(max_examples=25, deadline=None)
@@ -92,8 +92,8 @@ def test_a_compress_file_cut_short_or_broken_is_named(tmp_path: Path) -> None:
 
 def test_leaving_a_compress_file_early_ends_its_decoder(tmp_path: Path) -> None:
     (tmp_path / "long.Z").write_bytes(compressed(b"".join(b"%d\n" % n for n in range(100_000))))
-    for stream in streams(tmp_path / "long.Z"):
-        assert next(lines(stream, 100)).raw == b"0"
+    for stream in open_streams(tmp_path / "long.Z"):
+        assert next(read_lines(stream, 100)).content == b"0"
         break
 
 
@@ -131,8 +131,8 @@ def tarred(path: Path, members: dict[str, bytes]) -> Path:
 
 def test_members_of_an_archive_are_read_in_place_and_named(tmp_path: Path) -> None:
     path = tarred(tmp_path / "docs.tar.gz", {"../../etc/a.html": b"one\ntwo", "b.txt.gz": gzip.compress(b"three")})
-    found = read(path)
-    assert [(line.name.rpartition("/")[2], line.number, line.raw) for line in found] == [
+    archive_lines = read(path)
+    assert [(line.name.rpartition("/")[2], line.number, line.content) for line in archive_lines] == [
         ("a.html", 1, b"one"),
         ("a.html", 2, b"two"),
         ("docs.tar.gz!b.txt.gz", 1, b"three"),
@@ -159,7 +159,7 @@ def test_a_line_over_the_cap_is_passed_over_in_small_pieces(tmp_path: Path) -> N
     bomb = gzip.compress(b"ok\n" + b"x" * 50_000_000 + b"\nlast, of 12\n")
     assert len(bomb) < 60_000
     (tmp_path / "bomb.gz").write_bytes(bomb)
-    assert [(line.number, line.raw) for line in read(tmp_path / "bomb.gz", cap=12)] == [
+    assert [(line.number, line.content) for line in read(tmp_path / "bomb.gz", cap=12)] == [
         (1, b"ok"),
         (2, None),
         (3, b"last, of 12"),
@@ -168,9 +168,7 @@ def test_a_line_over_the_cap_is_passed_over_in_small_pieces(tmp_path: Path) -> N
 
 @given(sizes=st.lists(st.integers(0, 9), max_size=8), cap=st.integers(1, 6))
 def test_the_cap_counts_the_bytes_of_the_line_alone(sizes: list[int], cap: int) -> None:
-    from engine.seeds.files.streams import Stream
-
     data = b"\n".join(b"x" * size for size in sizes)
-    found = list(lines(Stream("x", "x", io.BytesIO(data)), cap))
+    read_back = list(read_lines(Stream("x", "x", io.BytesIO(data)), cap))
     expected = [None if size > cap else b"x" * size for size in sizes]
-    assert [line.raw for line in found] == (expected[:-1] if sizes and sizes[-1] == 0 else expected)
+    assert [line.content for line in read_back] == (expected[:-1] if sizes and sizes[-1] == 0 else expected)
