@@ -25,17 +25,13 @@ class BeirSettings(JudgedSettings):
     kind: Literal["beir"] = "beir"
     corpus: str = Field(default="beir", min_length=1, description="Name of the corpus.")
     licence: str = Field(default="unknown", description="Licence of the texts.")
-    redistributable: bool = Field(default=False, description="Whether the texts may be exported to others.")
+    redistributable: bool = Field(default=False, description="Whether the texts may be passed on to others.")
     path: Path = Field(description="Folder with corpus, queries and qrels.")
     split: str = Field(default="train", min_length=1, description="The qrels file that is read: qrels/SPLIT.tsv.")
 
 
-class BeirReader(JudgedReader):
+class BeirReader(JudgedReader[BeirSettings]):
     """Seeds of a BEIR data set."""
-
-    def __init__(self, settings: BeirSettings) -> None:
-        super().__init__(settings)
-        self._settings = settings
 
     def qrels(self) -> Qrels:
         path = self._find_file(f"qrels/{self._settings.split}")

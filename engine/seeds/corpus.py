@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Literal, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from pydantic import Field
 
@@ -28,6 +28,7 @@ from engine.topic import Passage, Seed
 
 Source = TypeVar("Source")
 Parsed = TypeVar("Parsed")
+ReaderSettings = TypeVar("ReaderSettings", bound="CorpusSettings")
 SEEDS_PER_BATCH = 256
 
 
@@ -71,30 +72,6 @@ class NegativeCandidate:
     passages: tuple[Passage, ...]
 
 
-def make_seed(
-    corpus: CorpusSettings,
-    seed_id: str,
-    query: str,
-    positives: Iterable[Passage],
-    negatives: Iterable[Passage],
-    *,
-    attributes: Mapping[str, str],
-) -> Seed:
-    """A seed without repeated passages; a text that is relevant under another id is not a negative."""
-    positives_by_id = {passage.id: passage for passage in positives}
-    negatives_by_id = {passage.id: passage for passage in negatives if passage.id not in positives_by_id}
-    return Seed(
-        id=seed_id,
-        corpus=corpus.corpus,
-        query=query,
-        positives=tuple(positives_by_id.values()),
-        negatives=tuple(negatives_by_id.values()),
-        licence=corpus.licence,
-        redistributable=corpus.redistributable,
-        attributes=attributes,
-    )
-
-
 def parse_record(record: Source | SeedFormatError, parse: Callable[[Source], Parsed]) -> Parsed | SeedFormatError:
     """The parsed record, or the error that it is or that parsing it raises."""
     try:
@@ -103,11 +80,11 @@ def parse_record(record: Source | SeedFormatError, parse: Callable[[Source], Par
         return error
 
 
-class CorpusReader(ABC):
+class CorpusReader(ABC, Generic[ReaderSettings]):
     """A SeedReader built from a format's `corpus_seeds` and `negative_candidates`; `skipped` counts bad records."""
 
-    def __init__(self, settings: CorpusSettings) -> None:
-        self._corpus = settings
+    def __init__(self, settings: ReaderSettings) -> None:
+        self._settings = settings
         self.skipped = 0
 
     @abstractmethod
@@ -118,13 +95,35 @@ class CorpusReader(ABC):
     def negative_candidates(self) -> Iterator[NegativeCandidate]:
         """Reads the corpus from its start for what may serve as a negative."""
 
+    def make_seed(
+        self,
+        seed_id: str,
+        query: str,
+        positives: Iterable[Passage],
+        negatives: Iterable[Passage],
+        attributes: Mapping[str, str],
+    ) -> Seed:
+        """A seed without repeated passages; a text that is relevant under another id is not a negative."""
+        positives_by_id = {passage.id: passage for passage in positives}
+        negatives_by_id = {passage.id: passage for passage in negatives if passage.id not in positives_by_id}
+        return Seed(
+            id=seed_id,
+            corpus=self._settings.corpus,
+            query=query,
+            positives=tuple(positives_by_id.values()),
+            negatives=tuple(negatives_by_id.values()),
+            licence=self._settings.licence,
+            redistributable=self._settings.redistributable,
+            attributes=attributes,
+        )
+
     def __iter__(self) -> Iterator[Seed]:
         self.skipped = 0
-        min_negatives, pool = self._corpus.negatives, None
+        min_negatives, pool = self._settings.negatives, None
         corpus_seeds = self.parse_records(self.corpus_seeds(), _UniqueIdCheck())
         while batch := list(islice(corpus_seeds, SEEDS_PER_BATCH)):
             if pool is None and any(len(corpus_seed.seed.negatives) < min_negatives for corpus_seed in batch):
-                pool = NegativePool(sample_candidates(self.negative_candidates(), self._corpus.pool_passages))
+                pool = NegativePool(sample_candidates(self.negative_candidates(), self._settings.pool_passages))
             yield from pool.add_negatives(batch, min_negatives) if pool else [item.seed for item in batch]
 
     def parse_records(
@@ -138,7 +137,7 @@ class CorpusReader(ABC):
         for record in records:
             if not isinstance(record, SeedFormatError):
                 yield record
-            elif self._corpus.on_error == "refuse":
+            elif self._settings.on_error == "refuse":
                 raise record
             else:
                 self.skipped += 1

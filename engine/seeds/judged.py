@@ -14,13 +14,13 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import BeforeValidator, Field
 
 from engine.errors import SeedFormatError, UsageError
 from engine.ids import fraction_of
-from engine.seeds.corpus import CorpusReader, CorpusSeed, CorpusSettings, NegativeCandidate, make_seed
+from engine.seeds.corpus import CorpusReader, CorpusSeed, CorpusSettings, NegativeCandidate
 from engine.seeds.files.streams import Line, open_streams, read_lines
 from engine.topic import Passage
 
@@ -50,6 +50,9 @@ class JudgedSettings(CorpusSettings):
     )
 
 
+CollectionSettings = TypeVar("CollectionSettings", bound=JudgedSettings)
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """One query of a test collection, with its file and line."""
@@ -61,12 +64,8 @@ class Query:
     attributes: Mapping[str, str] = field(default_factory=dict)
 
 
-class JudgedReader(CorpusReader):
+class JudgedReader(CorpusReader[CollectionSettings]):
     """Makes seeds from the queries, judgments and documents of a test collection."""
-
-    def __init__(self, settings: JudgedSettings) -> None:
-        super().__init__(settings)
-        self._judged = settings
 
     @abstractmethod
     def queries(self) -> Iterator[Query | SeedFormatError]:
@@ -94,25 +93,25 @@ class JudgedReader(CorpusReader):
                 yield self._make_corpus_seed(query, qrels[query.id], judged_ids[query.id], documents)
         if qrels and not seed_count:
             raise UsageError(
-                f"no query of corpus {self._judged.corpus!r} is judged: the qrels judge e.g. {next(iter(qrels))!r}; "
+                f"no query of corpus {self._settings.corpus!r} is judged: the qrels judge e.g. {next(iter(qrels))!r}; "
                 "check that `qrels` belongs to the queries"
             )
 
     def negative_candidates(self) -> Iterator[NegativeCandidate]:
-        reader = type(self)(self._judged)
+        reader = type(self)(self._settings)
         for document in reader.drop_bad(reader.documents()):
             if document.text:
                 yield NegativeCandidate(document.source_id, f"{document.title}\n{document.text}", (document,))
 
     def _choose_documents(self, query_id: str, grades: Mapping[str, int]) -> JudgedIds:
-        relevant = [document_id for document_id, grade in grades.items() if grade >= self._judged.relevant_from]
+        relevant = [document_id for document_id, grade in grades.items() if grade >= self._settings.relevant_from]
         relevant.sort(key=lambda document_id: (-grades[document_id], fraction_of(query_id, document_id)))
         non_relevant = [document_id for document_id, grade in grades.items() if grade <= 0]
         non_relevant.sort(key=lambda document_id: fraction_of(query_id, document_id))
-        return relevant[: self._judged.judged], non_relevant[: self._judged.judged]
+        return relevant[: self._settings.judged], non_relevant[: self._settings.judged]
 
     def _require_relevant(self, missing_ids: set[str]) -> None:
-        if missing_ids and self._judged.on_error == "refuse":
+        if missing_ids and self._settings.on_error == "refuse":
             raise UsageError(
                 f"{len(missing_ids):,} documents that the qrels call relevant are not among the documents (first: "
                 f"{min(missing_ids)!r}); complete `documents`, or set `on_error: skip` to do without them"
@@ -126,7 +125,7 @@ class JudgedReader(CorpusReader):
             [documents[name] for name in ids if name in documents and documents[name].text] for ids in judged_ids
         )
         negatives = [replace(passage, role="seed_negative") for passage in negatives]
-        seed = make_seed(self._judged, query.id, query.text, positives, negatives, attributes=query.attributes)
+        seed = self.make_seed(query.id, query.text, positives, negatives, query.attributes)
         answer_ids = frozenset(document_id for document_id, grade in grades.items() if grade > 0)
         return CorpusSeed(seed, answer_ids, query.path, query.line)
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from engine.errors import SeedFormatError
-from engine.seeds.corpus import CorpusReader, CorpusSeed, CorpusSettings, NegativeCandidate, make_seed
+from engine.seeds.corpus import CorpusReader, CorpusSeed, CorpusSettings, NegativeCandidate
 from engine.seeds.files.rows import Record, SourceRow, read_rows
 from engine.topic import Passage
 
@@ -31,16 +31,12 @@ class LeetcodeSettings(CorpusSettings):
     licence: str = Field(
         default="LeetCode statements: terms of service; texts may not be passed on", description="Licence of the texts."
     )
-    redistributable: bool = Field(default=False, description="Whether the texts may be exported to others.")
+    redistributable: bool = Field(default=False, description="Whether the texts may be passed on to others.")
     path: Path = Field(description="File or folder of problems: jsonl, JSON array or Parquet.")
 
 
-class LeetcodeReader(CorpusReader):
+class LeetcodeReader(CorpusReader[LeetcodeSettings]):
     """Makes seeds of programming problems."""
-
-    def __init__(self, settings: LeetcodeSettings) -> None:
-        super().__init__(settings)
-        self._settings = settings
 
     def corpus_seeds(self) -> Iterator[CorpusSeed]:
         solution_rows = self._read_solution_rows()
@@ -72,7 +68,7 @@ class LeetcodeReader(CorpusReader):
         attributes = {"title": row.text("title")}
         for problem_row in rows:
             attributes |= _problem_attributes(problem_row)
-        seed = make_seed(self._settings, seed_id, row.text("statement"), solutions, (), attributes=attributes)
+        seed = self.make_seed(seed_id, row.text("statement"), solutions, (), attributes)
         return CorpusSeed(seed, frozenset({seed_id}), row.path, row.line)
 
 

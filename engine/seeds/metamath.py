@@ -21,7 +21,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from engine.seeds.corpus import CorpusReader, CorpusSeed, CorpusSettings, NegativeCandidate, make_seed
+from engine.seeds.corpus import CorpusReader, CorpusSeed, CorpusSettings, NegativeCandidate
 from engine.seeds.files.rows import SourceRow, location_id, read_rows
 from engine.topic import Passage, PassageRole
 
@@ -36,16 +36,12 @@ class MetamathSettings(CorpusSettings):
     kind: Literal["metamath"] = "metamath"
     corpus: str = Field(default="metamath", min_length=1, description="Name of the corpus.")
     licence: str = Field(default="MIT", description="Licence of the texts.")
-    redistributable: bool = Field(default=True, description="Whether the texts may be exported to others.")
+    redistributable: bool = Field(default=True, description="Whether the texts may be passed on to others.")
     path: Path = Field(description="File or folder of rows: jsonl, JSON array or Parquet.")
 
 
-class MetamathReader(CorpusReader):
+class MetamathReader(CorpusReader[MetamathSettings]):
     """Makes seeds of mathematical questions with their solutions."""
-
-    def __init__(self, settings: MetamathSettings) -> None:
-        super().__init__(settings)
-        self._settings = settings
 
     def corpus_seeds(self) -> Iterator[CorpusSeed]:
         return self.parse_records(read_rows(self._settings.path, self._settings.max_row_bytes), self._parse_row)
@@ -68,7 +64,7 @@ class MetamathReader(CorpusReader):
         }
         attributes = {key: value for key, value in values.items() if value}
         seed_id = location_id(self._settings.path, row)
-        seed = make_seed(self._settings, seed_id, query, positives, negatives, attributes=attributes)
+        seed = self.make_seed(seed_id, query, positives, negatives, attributes)
         return CorpusSeed(seed, frozenset({original}), row.path, row.line)
 
 

@@ -23,7 +23,7 @@ from pydantic import Field, model_validator
 
 from engine.errors import SeedFormatError
 from engine.protocols import SeedReader
-from engine.seeds.corpus import CorpusReader, CorpusSeed, NegativeCandidate, make_seed, parse_record
+from engine.seeds.corpus import CorpusReader, CorpusSeed, NegativeCandidate, parse_record
 from engine.seeds.files.rows import SourceRow, attributes_of, read_rows
 from engine.seeds.files.streams import Line, open_streams, read_lines
 from engine.seeds.judged import JudgedReader, JudgedSettings, Paths, Qrels, Query, read_qrels
@@ -38,7 +38,7 @@ class MsmarcoSettings(JudgedSettings):
     kind: Literal["msmarco"] = "msmarco"
     corpus: str = Field(default="msmarco", min_length=1, description="Name of the corpus.")
     licence: str = Field(default="MS MARCO: non-commercial research purposes only", description="Licence of the texts.")
-    redistributable: bool = Field(default=False, description="Whether the texts may be exported to others.")
+    redistributable: bool = Field(default=False, description="Whether the texts may be passed on to others.")
     path: Path | None = Field(default=None, description="File or folder of rows: jsonl, JSON array or Parquet.")
     collection: Path | None = Field(default=None, description="Passages, one a line: id, tab, text.")
     queries: Path | None = Field(default=None, description="Queries, one a line: id, tab, text.")
@@ -57,12 +57,8 @@ def msmarco_reader(settings: MsmarcoSettings) -> SeedReader:
     return MsmarcoRows(settings) if settings.path is not None else MsmarcoCollection(settings)
 
 
-class MsmarcoCollection(JudgedReader):
+class MsmarcoCollection(JudgedReader[MsmarcoSettings]):
     """Makes seeds of a passage collection with queries and judgments."""
-
-    def __init__(self, settings: MsmarcoSettings) -> None:
-        super().__init__(settings)
-        self._settings = settings
 
     def qrels(self) -> Qrels:
         return read_qrels(self._settings.qrels, self._settings.max_row_bytes)
@@ -101,12 +97,8 @@ def _split_fields(line: Line) -> tuple[str, str]:
     return source_id.strip(), text.strip()
 
 
-class MsmarcoRows(CorpusReader):
+class MsmarcoRows(CorpusReader[MsmarcoSettings]):
     """Makes seeds of rows that hold query and passages together."""
-
-    def __init__(self, settings: MsmarcoSettings) -> None:
-        super().__init__(settings)
-        self._settings = settings
 
     def corpus_seeds(self) -> Iterator[CorpusSeed]:
         assert self._settings.path is not None
@@ -122,17 +114,12 @@ class MsmarcoRows(CorpusReader):
     def _parse_row(self, row: SourceRow) -> CorpusSeed:
         passages, min_grade = _grade_passages(row), self._settings.relevant_from
         answers = [answer for answer in row.items("answers") if isinstance(answer, str) and answer != NO_ANSWER]
-        attributes = attributes_of(
-            {
-                **{key: row.value.get(key) for key in ("query_type", "source")},
-                "answer": answers,
-                "instruction": row.value.get("only_instruction"),
-            }
-        )
+        values = {key: row.value.get(key) for key in ("query_type", "source")}
+        values |= {"answer": answers, "instruction": row.value.get("only_instruction")}
         positives = [replace(passage, role="seed_positive") for passage, grade in passages if grade >= min_grade]
         negatives = [passage for passage, grade in passages if grade <= 0]
         query = row.text("only_query" if "only_query" in row.value else "query")
-        seed = make_seed(self._settings, row.name("query_id"), query, positives, negatives, attributes=attributes)
+        seed = self.make_seed(row.name("query_id"), query, positives, negatives, attributes_of(values))
         answer_keys = frozenset(passage.source_id or passage.id for passage, grade in passages if grade > 0)
         return CorpusSeed(seed, answer_keys, row.path, row.line)
 
@@ -140,10 +127,10 @@ class MsmarcoRows(CorpusReader):
         with_instruction = (row_seed for row_seed in row_seeds if row_seed.seed.attributes.get("instruction"))
         if (instructed_seed := next(with_instruction, None)) is not None:
             return instructed_seed  # the passages of the query's other rows do not fit this instruction
-        first = row_seeds[0].seed
+        first_seed = row_seeds[0].seed
         positives = [passage for row_seed in row_seeds for passage in row_seed.seed.positives]
         negatives = [passage for row_seed in row_seeds for passage in row_seed.seed.negatives]
-        seed = make_seed(self._settings, first.id, first.query, positives, negatives, attributes=first.attributes)
+        seed = self.make_seed(first_seed.id, first_seed.query, positives, negatives, first_seed.attributes)
         answer_keys = frozenset().union(*(row_seed.answer_keys for row_seed in row_seeds))
         return replace(row_seeds[0], seed=seed, answer_keys=answer_keys)
 

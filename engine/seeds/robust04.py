@@ -31,7 +31,7 @@ class Robust04Settings(JudgedSettings):
     licence: str = Field(
         default="TREC disks 4 and 5: NIST agreement; texts may not be passed on", description="Licence of the texts."
     )
-    redistributable: bool = Field(default=False, description="Whether the texts may be exported to others.")
+    redistributable: bool = Field(default=False, description="Whether the texts may be passed on to others.")
     topics: Path = Field(description="File of topics.")
     qrels: Paths = Field(min_length=1, description="Files of relevance judgments.")
     documents: Path = Field(description="File, folder or tar archive of documents, plain, .gz or .Z.")
@@ -47,12 +47,8 @@ class Robust04Settings(JudgedSettings):
     )
 
 
-class Robust04Reader(JudgedReader):
+class Robust04Reader(JudgedReader[Robust04Settings]):
     """Makes seeds of a TREC collection."""
-
-    def __init__(self, settings: Robust04Settings) -> None:
-        super().__init__(settings)
-        self._settings = settings
 
     def qrels(self) -> Qrels:
         qrels = read_qrels(self._settings.qrels, self._settings.max_row_bytes)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from engine.seeds.corpus import CorpusReader, CorpusSeed, CorpusSettings, NegativeCandidate, make_seed
+from engine.seeds.corpus import CorpusReader, CorpusSeed, CorpusSettings, NegativeCandidate
 from engine.seeds.files.rows import SourceRow, attributes_of, location_id, read_rows
 from engine.settings import Settings
 from engine.topic import Passage, PassageRole
@@ -36,17 +36,13 @@ class TableSettings(CorpusSettings):
 
     kind: Literal["table"] = "table"
     licence: str = Field(default="unknown", description="Licence of the texts.")
-    redistributable: bool = Field(default=False, description="Whether the texts may be exported to others.")
+    redistributable: bool = Field(default=False, description="Whether the texts may be passed on to others.")
     path: Path = Field(description="File or folder of rows: jsonl, JSON array, Parquet, CSV or TSV.")
     columns: Columns = Field(description="The column of each part of a seed.")
 
 
-class TableReader(CorpusReader):
+class TableReader(CorpusReader[TableSettings]):
     """Makes one seed of each row of a table."""
-
-    def __init__(self, settings: TableSettings) -> None:
-        super().__init__(settings)
-        self._settings = settings
 
     def corpus_seeds(self) -> Iterator[CorpusSeed]:
         return self.parse_records(read_rows(self._settings.path, self._settings.max_row_bytes), self._parse_row)
@@ -64,7 +60,7 @@ class TableReader(CorpusReader):
         positives = _passages(row, columns.positives, "seed_positive")
         negatives = _passages(row, columns.negatives, "seed_negative") if columns.negatives else []
         attributes = attributes_of({name: _cell(row, column) for name, column in columns.attributes.items()})
-        seed = make_seed(self._settings, self._seed_id(row), query, positives, negatives, attributes=attributes)
+        seed = self.make_seed(self._seed_id(row), query, positives, negatives, attributes)
         return CorpusSeed(seed, frozenset(passage.id for passage in positives), row.path, row.line)
 
     def _seed_id(self, row: SourceRow) -> str:

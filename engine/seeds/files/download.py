@@ -73,6 +73,10 @@ def _hub(repo: str, revision: str, *names: str) -> tuple[RemoteFile, ...]:
 
 
 _GSM8K = "https://raw.githubusercontent.com/openai/grade-school-math/3101c7d5072418e28b9008a6636bde82a006892c"
+_GSM8K_SHA256 = {
+    "train.jsonl": "17f347dc51477c50d4efb83959dbb7c56297aba886e5544ee2aaed3024813465",
+    "test.jsonl": "3730d312f6e3440559ace48831e51066acaca737f6eabec99bccb9e4b3c39d14",
+}
 _MSMARCO = ("microsoft/ms_marco", "a47ee7aae8d7d466ba15f9f0bfac3b3681087b3a")
 _MSMARCO_LICENCE = "MS MARCO: non-commercial research purposes only, https://microsoft.github.io/msmarco/"
 
@@ -93,17 +97,9 @@ CORPORA: dict[str, PublicCorpus] = {
         PublicCorpus(
             "gsm8k",
             "MIT",
-            (
-                RemoteFile(
-                    "train.jsonl",
-                    f"{_GSM8K}/grade_school_math/data/train.jsonl",
-                    "17f347dc51477c50d4efb83959dbb7c56297aba886e5544ee2aaed3024813465",
-                ),
-                RemoteFile(
-                    "test.jsonl",
-                    f"{_GSM8K}/grade_school_math/data/test.jsonl",
-                    "3730d312f6e3440559ace48831e51066acaca737f6eabec99bccb9e4b3c39d14",
-                ),
+            tuple(
+                RemoteFile(name, f"{_GSM8K}/grade_school_math/data/{name}", sha256)
+                for name, sha256 in _GSM8K_SHA256.items()
             ),
         ),
         PublicCorpus(

@@ -44,15 +44,8 @@ _MIN_WORDS = 32
 _SEEDS_PER_BATCH = 256
 
 _PERMISSIVE_LICENCES = word_set("PSF-2.0 BSD-3-Clause BSD-2-Clause Apache-2.0 MIT ISC 0BSD CC0-1.0")
-_LICENCES = {
-    STDLIB: "PSF-2.0",
-    "numpy": "BSD-3-Clause",
-    "scipy": "BSD-3-Clause",
-    "pandas": "BSD-3-Clause",
-    "sklearn": "BSD-3-Clause",
-    "pyarrow": "Apache-2.0",
-    "torch": "BSD-3-Clause",
-}
+_BSD_LIBRARIES = ("numpy", "scipy", "pandas", "sklearn", "torch")
+_LICENCES = {STDLIB: "PSF-2.0", "pyarrow": "Apache-2.0", **dict.fromkeys(_BSD_LIBRARIES, "BSD-3-Clause")}
 _POOR_SUMMARY = re.compile(
     r"^(?:alias|see|if|when|fixture|deprecated"
     r"|internal|private|helper|note|warning|like|same as|identical to|equivalent to|todo|mixin"

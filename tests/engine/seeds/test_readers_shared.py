@@ -112,9 +112,9 @@ def test_cranfields_judgments_fit_its_topics_by_position_alone(shared_data: Path
     by_number = settings_of(CASES["cranfield"][0] | {"topic_ids": "number"}, shared_data)
     with pytest.raises(UsageError, match=r"judge 73 topics .* set `topic_ids: position`"):
         list(open_seeds(by_number))
-    third = read("cranfield", shared_data)[2]
-    assert third.query.startswith("what problems of heat conduction in composite slabs")
-    assert any("composite" in p.text for p in third.positives)
+    third_seed = read("cranfield", shared_data)[2]
+    assert third_seed.query.startswith("what problems of heat conduction in composite slabs")
+    assert any("composite" in p.text for p in third_seed.positives)
 
 
 @pytest.mark.parametrize(("name", "count"), [("robust04", 250), ("core17", 50), ("robust05", 50)])
@@ -136,11 +136,11 @@ def test_robust04_runs_over_its_judgments_once_documents_are_brought(shared_data
     )
     values = {
         "kind": "robust04",
-        "topics": str(folder / "topics/topics.robust04.txt"),
-        "qrels": folder / "qrels/qrels.adhoc.401-450.txt",
+        "topics": "robust04/topics/topics.robust04.txt",
+        "qrels": "robust04/qrels/qrels.adhoc.401-450.txt",
+        "documents": tmp_path / "docs",
     }
-    settings = READERS["robust04"][0].model_validate({**values, "documents": tmp_path / "docs"})
-    seeds = list(open_seeds(settings))
+    seeds = list(open_seeds(settings_of(values, shared_data)))
     assert [seed.id for seed in seeds] == [str(number) for number in range(401, 451)]
     relevant = Counter(line.split()[0] for line in judgments if not line.endswith(" 0"))
     assert [len(seed.positives) for seed in seeds] == [min(10, relevant[seed.id]) for seed in seeds]

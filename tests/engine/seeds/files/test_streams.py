@@ -23,7 +23,7 @@ def compressed(data: bytes) -> bytes:
     prefix = b""
 
     def flush(pad: bool) -> None:
-        number = sum(code << (width * place) for place, code in enumerate(group))
+        number = sum(code << (width * index) for index, code in enumerate(group))
         size = width if pad else (len(group) * width + 7) // 8
         out.extend(number.to_bytes(size if group else 0, "little"))
         group.clear()
@@ -67,13 +67,13 @@ def texts(path: Path) -> list[bytes | None]:
 def test_a_compressed_file_reads_as_the_plain_one_whatever_its_name(
     data: list[bytes], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    folder, plain = tmp_path_factory.mktemp("z"), b"\n".join(data) + b"\n"
-    for name, content in [
-        ("FR940104.0Z", compressed(plain)),
-        ("fr.Z", compressed(plain)),
-        ("x.gz", gzip.compress(plain)),
+    folder, content = tmp_path_factory.mktemp("z"), b"\n".join(data) + b"\n"
+    for name, packed in [
+        ("FR940104.0Z", compressed(content)),
+        ("fr.Z", compressed(content)),
+        ("x.gz", gzip.compress(content)),
     ]:
-        (folder / name).write_bytes(content)
+        (folder / name).write_bytes(packed)
         assert texts(folder / name) == data
 
 
@@ -84,8 +84,8 @@ def test_a_long_compress_file_survives_every_growth_of_its_codes(tmp_path: Path)
 
 
 def test_a_compress_file_cut_short_or_broken_is_named(tmp_path: Path) -> None:
-    whole = compressed(b"".join(b"%d\n" % n for n in range(5_000)))
-    (tmp_path / "bad.Z").write_bytes(whole[:2_000] + b"\xff" * 400)
+    data = compressed(b"".join(b"%d\n" % n for n in range(5_000)))
+    (tmp_path / "bad.Z").write_bytes(data[:2_000] + b"\xff" * 400)
     with pytest.raises(UsageError, match=r"bad\.Z is damaged or cut short .*bring the file again"):
         read(tmp_path / "bad.Z")
 
@@ -99,8 +99,8 @@ def test_leaving_a_compress_file_early_ends_its_decoder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("keep", [12, 200])
 def test_a_gzip_file_cut_short_is_named_with_the_last_good_line(tmp_path: Path, keep: int) -> None:
-    whole = gzip.compress(b"".join(b"%d\n" % n for n in range(5_000)))
-    (tmp_path / "cut.gz").write_bytes(whole[:keep])
+    data = gzip.compress(b"".join(b"%d\n" % n for n in range(5_000)))
+    (tmp_path / "cut.gz").write_bytes(data[:keep])
     with pytest.raises(UsageError, match=r"cut\.gz is damaged or cut short \(after line \d+"):
         read(tmp_path / "cut.gz")
 

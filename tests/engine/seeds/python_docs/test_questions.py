@@ -39,10 +39,6 @@ def test_what_makes_no_natural_question_stays_a_summary(summary):
     assert question_of(summary, "lib.object") == ""
 
 
-def test_verbs_are_known_in_both_forms():
-    assert [base_verb(word) for word in ("Compute", "Applies", "matches", "Inverse")] == [
-        "compute",
-        "apply",
-        "match",
-        "",
-    ]
+def test_verbs_are_recognised_in_both_forms():
+    verbs = [base_verb(word) for word in ("Compute", "Applies", "matches", "Inverse")]
+    assert verbs == ["compute", "apply", "match", ""]
