@@ -39,8 +39,7 @@ class CorpusSettings(Settings):
     licence: str = Field(description="Licence of the texts, stored with every topic.")
     redistributable: bool = Field(description="Whether the texts may be passed on to others.")
     on_error: Literal["refuse", "skip"] = Field(
-        default="refuse",
-        description="What happens at a bad record: the run ends, or Foil skips and counts it.",
+        default="refuse", description="What happens at a bad record: the run ends, or Foil skips and counts it."
     )
     negatives: int = Field(
         default=5, ge=0, description="Negatives that a seed has at least: those of the corpus, then BM25's nearest."

@@ -15,43 +15,22 @@ from engine.seeds.trec import read_documents, read_topics
 from engine.settings import Settings
 from engine.topic import Passage, Seed
 
-CASES: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
-    "graded rows": (
-        {"kind": "msmarco", "path": "msmarco/rows_dl.jsonl"},
-        {"seeds": 93, "positives": 401, "negatives": 721},
-    ),
+CASES: dict[str, tuple[dict[str, Any], tuple[int, int, int]]] = {
+    "graded rows": ({"kind": "msmarco", "path": "msmarco/rows_dl.jsonl"}, (93, 401, 721)),
     "rows without negatives": (
         {"kind": "msmarco", "path": "msmarco/rows_instructir_filtered.jsonl"},
-        {"seeds": 1743, "positives": 1743, "negatives": 8670},
+        (1743, 1743, 8670),
     ),
-    "beir": (
-        {"kind": "beir", "path": "msmarco/instructir_filtered", "split": "test"},
-        {"seeds": 1743, "positives": 1743, "negatives": 8670},
-    ),
-    "leetcode": (
-        {"kind": "leetcode", "path": "leetcode"},
-        {"seeds": 400, "positives": 2644, "negatives": 2000},
-    ),
-    "exercism": (
-        {"kind": "leetcode", "corpus": "exercism", "path": "exercism/exercises.jsonl"},
-        {"seeds": 147, "positives": 368, "negatives": 735},
-    ),
-    "gsm8k test": (
-        {"kind": "metamath", "corpus": "gsm8k", "path": "gsm8k/test.jsonl"},
-        {"seeds": 1319, "positives": 1319, "negatives": 6595},
-    ),
+    "beir": ({"kind": "beir", "path": "msmarco/instructir_filtered", "split": "test"}, (1743, 1743, 8670)),
+    "leetcode": ({"kind": "leetcode", "path": "leetcode"}, (400, 2644, 2000)),
+    "exercism": ({"kind": "leetcode", "corpus": "exercism", "path": "exercism/exercises.jsonl"}, (147, 368, 735)),
+    "gsm8k test": ({"kind": "metamath", "corpus": "gsm8k", "path": "gsm8k/test.jsonl"}, (1319, 1319, 6595)),
     "gsm8k sampled": (
         {"kind": "metamath", "corpus": "gsm8k", "path": "gsm8k/example_model_solutions.jsonl"},
-        {"seeds": 1319, "positives": 3307, "negatives": 6595},
+        (1319, 3307, 6595),
     ),
-    "backward": (
-        {"kind": "metamath", "path": "metamath/GSM8K_Backward.jsonl"},
-        {"seeds": 1270, "positives": 1263, "negatives": 6350},
-    ),
-    "metamathqa": (
-        {"kind": "metamath", "path": "metamath/metamathqa_sample_rows.jsonl"},
-        {"seeds": 2, "positives": 2, "negatives": 0},
-    ),
+    "backward": ({"kind": "metamath", "path": "metamath/GSM8K_Backward.jsonl"}, (1270, 1263, 6350)),
+    "metamathqa": ({"kind": "metamath", "path": "metamath/metamathqa_sample_rows.jsonl"}, (2, 2, 0)),
     "cacm": (
         {
             "kind": "robust04",
@@ -60,7 +39,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
             "qrels": "trec_sgml/cacm/qrels.cacm.txt",
             "documents": "trec_sgml/cacm/cacm.tar.gz",
         },
-        {"seeds": 52, "positives": 412, "negatives": 260},
+        (52, 412, 260),
     ),
     "cranfield": (
         {
@@ -71,9 +50,10 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
             "qrels": "trec_sgml/cranfield/cranqrel.trec.txt",
             "documents": "trec_sgml/cranfield/cran.all.1400.xml",
         },
-        {"seeds": 225, "positives": 1361, "negatives": 1125},
+        (225, 1361, 1125),
     ),
 }
+"""For each corpus its settings, and how many seeds, positives and negatives it gives."""
 
 
 def settings_of(values: dict[str, Any], data: Path) -> Settings:
@@ -88,9 +68,9 @@ def read(name: str, data: Path) -> list[Seed]:
 @pytest.mark.parametrize("name", CASES)
 def test_a_real_corpus_gives_its_seeds(name: str, shared_data: Path) -> None:
     seeds, expected = read(name, shared_data), CASES[name][1]
-    assert len(seeds) == len({seed.id for seed in seeds}) == expected["seeds"]
-    assert sum(len(seed.positives) for seed in seeds) == expected["positives"]
-    assert sum(len(seed.negatives) for seed in seeds) == expected["negatives"]
+    passage_counts = sum(len(seed.positives) for seed in seeds), sum(len(seed.negatives) for seed in seeds)
+    assert (len(seeds), *passage_counts) == expected
+    assert len({seed.id for seed in seeds}) == len(seeds)
     for seed in seeds:
         assert not {p.id for p in seed.positives} & {p.id for p in seed.negatives}
         assert all(p.text.strip() for p in (*seed.positives, *seed.negatives))
