@@ -17,7 +17,7 @@ from datasets_out.training.mined import MinedRun, topics_of, write_mined
 from datasets_out.training.pool import MiningCandidate, MiningPool, Shelf
 from engine.errors import SeedFormatError, UsageError
 from engine.ids import canonical_json, sha256_hex
-from engine.seeds.files.rows import SourceRow, rows
+from engine.seeds.files.rows import SourceRow, read_rows
 from engine.topic import Intent, Passage, Seed, passage_id
 from prompts.constraints.constraint import all_hold, constraints_of
 from trainer.mining.mining import MINING_VERSION, Bm25Scorer, Miner, MineSettings, Scorer
@@ -98,7 +98,7 @@ def _of_seed(seed: Seed) -> Iterator[MiningCandidate]:
 
 
 def _of_file(file: Path, settings: MineSettings) -> Iterator[MiningCandidate]:
-    for row in rows(file, _MAX_ROW_BYTES):
+    for row in read_rows(file, _MAX_ROW_BYTES):
         if isinstance(row, SeedFormatError):
             raise row
         passage = _passage(row)
@@ -108,7 +108,7 @@ def _of_file(file: Path, settings: MineSettings) -> Iterator[MiningCandidate]:
 def _passage(row: SourceRow) -> Passage:
     text, title = row.text("text").strip(), row.value.get("title") or ""
     if not isinstance(title, str):
-        raise row.bad("a text under 'title'", title)
+        raise row.format_error("a text under 'title'", title)
     name = row.name("id" if "id" in row.value else "_id")
     return Passage(text, "mined_negative", title.strip(), name, id=passage_id(title.strip(), text))
 

@@ -1,4 +1,4 @@
-"""Every kind of seed corpus that a job can name. A new one is one file and one line here."""
+"""Every kind of seed corpus that a job can name. A new kind needs one file, and one line in this table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ READERS: dict[str, tuple[type[Settings], Callable[[Any], SeedReader]]] = {
 
 def open_seeds(settings: Settings) -> SeedReader:
     """The reader that the settings belong to."""
-    for settings_class, reader in READERS.values():
+    for settings_class, make_reader in READERS.values():
         if isinstance(settings, settings_class):
-            return reader(settings)
+            return make_reader(settings)
     raise UsageError(f"no reader takes {type(settings).__name__}; `kind` of `seeds` is one of {', '.join(READERS)}")

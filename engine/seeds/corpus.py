@@ -1,11 +1,12 @@
-"""What every reader does around its own format: passing over bad records, unique ids, hard negatives where none are.
+"""What all readers share: skipping bad records, unique ids, and mining negatives for seeds that lack them.
 
-    drafts() (the seeds as the corpus gives them) -> unique ids -> topped up with negatives -> seeds
-    candidates() (a sample of the corpus) -> NegativePool (BM25) ----^
+    corpus_seeds() (as the corpus gives them) -> unique ids -> mined negatives added -> seeds
+    negative_candidates() (a sample of the corpus) -> NegativePool (BM25) ---^
 
-Promise: a negative never answers the seed's query as far as the corpus knows; it carries `mined: bm25` if it was mined.
-Price: 100 bytes a seed for the ids; where negatives are mined, the sample and its index are held in memory (measured:
-4 kB a passage of 60 words) and the corpus is read twice.
+Promise: no judgment or row of the corpus says that a negative answers its seed's query. A mined negative carries the
+attribute `mined: bm25`.
+Price: 100 bytes a seed for the ids. Mining holds the sample and its index in memory (measured: 4 kB for each passage of
+60 words) and reads the corpus twice.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Literal, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from pydantic import Field
 
@@ -25,8 +26,10 @@ from engine.seeds.bm25 import Bm25Index
 from engine.settings import Settings
 from engine.topic import Passage, Seed
 
-T = TypeVar("T")
-SEEDS_A_BATCH = 256
+Source = TypeVar("Source")
+Parsed = TypeVar("Parsed")
+ReaderSettings = TypeVar("ReaderSettings", bound="CorpusSettings")
+SEEDS_PER_BATCH = 256
 
 
 class CorpusSettings(Settings):
@@ -34,12 +37,12 @@ class CorpusSettings(Settings):
 
     corpus: str = Field(min_length=1, description="Name of the corpus; seed ids are unique within it.")
     licence: str = Field(description="Licence of the texts, stored with every topic.")
-    redistributable: bool = Field(description="Whether the texts may be exported to others.")
+    redistributable: bool = Field(description="Whether the texts may be passed on to others.")
     on_error: Literal["refuse", "skip"] = Field(
-        default="refuse", description="What a bad record does: end the run, or be counted."
+        default="refuse", description="What happens at a bad record: the run ends, or Foil skips and counts it."
     )
     negatives: int = Field(
-        default=5, ge=0, description="Negatives that a seed has at least: the corpus's own, then BM25's nearest."
+        default=5, ge=0, description="Negatives that a seed has at least: those of the corpus, then BM25's nearest."
     )
     pool_passages: int = Field(
         default=100_000,
@@ -50,147 +53,158 @@ class CorpusSettings(Settings):
 
 
 @dataclass(frozen=True, slots=True)
-class SeedDraft:
-    """A seed as its corpus gives it, and where it stands; `answers` are keys of candidates that answer its query."""
+class CorpusSeed:
+    """A seed as its corpus gives it, and its place there; `answer_keys` name candidates that answer its query."""
 
     seed: Seed
-    answers: frozenset[str]
+    answer_keys: frozenset[str]
     path: str
     line: int
 
 
 @dataclass(frozen=True, slots=True)
 class NegativeCandidate:
-    """What may serve other seeds as a negative: found by its `words`, taken as one of its `passages`."""
+    """What other seeds may take as a negative: BM25 searches `search_text`, the seed takes one of the `passages`."""
 
     key: str
-    words: str
+    search_text: str
     passages: tuple[Passage, ...]
 
 
-def make_seed(
-    corpus: CorpusSettings,
-    name: str,
-    query: str,
-    positives: Iterable[Passage],
-    negatives: Iterable[Passage],
-    *,
-    attributes: Mapping[str, str],
-) -> Seed:
-    """A seed in which no passage stands twice; a text that is relevant under another name is no negative."""
-    relevant = {passage.id: passage for passage in positives}
-    other = {passage.id: passage for passage in negatives if passage.id not in relevant}
-    return Seed(
-        id=name,
-        corpus=corpus.corpus,
-        query=query,
-        positives=tuple(relevant.values()),
-        negatives=tuple(other.values()),
-        licence=corpus.licence,
-        redistributable=corpus.redistributable,
-        attributes=attributes,
-    )
+def parse_record(record: Source | SeedFormatError, parse: Callable[[Source], Parsed]) -> Parsed | SeedFormatError:
+    """The parsed record, or the error that it is or that parsing it raises."""
+    try:
+        return record if isinstance(record, SeedFormatError) else parse(record)
+    except SeedFormatError as error:
+        return error
 
 
-class CorpusReader(ABC):
-    """A SeedReader from a format's `drafts` and `candidates`. `skipped` counts bad records under `on_error: skip`."""
+class CorpusReader(ABC, Generic[ReaderSettings]):
+    """A SeedReader built from a format's `corpus_seeds` and `negative_candidates`; `skipped` counts bad records."""
 
-    def __init__(self, settings: CorpusSettings) -> None:
-        self._corpus = settings
+    def __init__(self, settings: ReaderSettings) -> None:
+        self._settings = settings
         self.skipped = 0
 
     @abstractmethod
-    def drafts(self) -> Iterator[SeedDraft]:
+    def corpus_seeds(self) -> Iterator[CorpusSeed]:
         """The seeds in the order of the files, with the negatives that the corpus itself names."""
 
     @abstractmethod
-    def candidates(self) -> Iterator[NegativeCandidate]:
-        """What the corpus offers as negatives, read anew."""
+    def negative_candidates(self) -> Iterator[NegativeCandidate]:
+        """Reads the corpus from its start for what may serve as a negative."""
+
+    def make_seed(
+        self,
+        seed_id: str,
+        query: str,
+        positives: Iterable[Passage],
+        negatives: Iterable[Passage],
+        attributes: Mapping[str, str],
+    ) -> Seed:
+        """A seed without repeated passages; a text that is relevant under another id is not a negative."""
+        positives_by_id = {passage.id: passage for passage in positives}
+        negatives_by_id = {passage.id: passage for passage in negatives if passage.id not in positives_by_id}
+        return Seed(
+            id=seed_id,
+            corpus=self._settings.corpus,
+            query=query,
+            positives=tuple(positives_by_id.values()),
+            negatives=tuple(negatives_by_id.values()),
+            licence=self._settings.licence,
+            redistributable=self._settings.redistributable,
+            attributes=attributes,
+        )
 
     def __iter__(self) -> Iterator[Seed]:
         self.skipped = 0
-        wanted, pool = self._corpus.negatives, None
-        drafts = self.parsed(self.drafts(), _UniqueIds())
-        while batch := list(islice(drafts, SEEDS_A_BATCH)):
-            if pool is None and any(len(draft.seed.negatives) < wanted for draft in batch):
-                pool = NegativePool(sample(self.candidates(), self._corpus.pool_passages))
-            yield from pool.completed(batch, wanted) if pool else [draft.seed for draft in batch]
+        min_negatives, pool = self._settings.negatives, None
+        corpus_seeds = self.parse_records(self.corpus_seeds(), _UniqueIdCheck())
+        while batch := list(islice(corpus_seeds, SEEDS_PER_BATCH)):
+            if pool is None and any(len(corpus_seed.seed.negatives) < min_negatives for corpus_seed in batch):
+                pool = NegativePool(sample_candidates(self.negative_candidates(), self._settings.pool_passages))
+            yield from pool.add_negatives(batch, min_negatives) if pool else [item.seed for item in batch]
 
-    def parsed(self, records: Iterable[T | SeedFormatError], parse: Callable[[T], SeedDraft]) -> Iterator[SeedDraft]:
-        """Each record's draft; a bad record ends the run, or is counted, as `on_error` says."""
+    def parse_records(
+        self, records: Iterable[Source | SeedFormatError], parse: Callable[[Source], Parsed]
+    ) -> Iterator[Parsed]:
+        """Parses each record; a bad one ends the run or is counted, as `on_error` says."""
+        return self.drop_bad(parse_record(record, parse) for record in records)
+
+    def drop_bad(self, records: Iterable[Source | SeedFormatError]) -> Iterator[Source]:
+        """The good records; a bad one ends the run or is counted, as `on_error` says."""
         for record in records:
-            try:
-                if isinstance(record, SeedFormatError):
-                    raise record
-                draft = parse(record)
-            except SeedFormatError:
-                if self._corpus.on_error == "refuse":
-                    raise
+            if not isinstance(record, SeedFormatError):
+                yield record
+            elif self._settings.on_error == "refuse":
+                raise record
+            else:
                 self.skipped += 1
-                continue
-            yield draft
 
 
-class _UniqueIds:
-    """Passes a draft on, unless its seed's id came before."""
+class _UniqueIdCheck:
+    """Returns a seed, or raises SeedFormatError if an earlier seed had its id."""
 
     def __init__(self) -> None:
-        self._seen: set[str] = set()
+        self._seed_ids: set[str] = set()
 
-    def __call__(self, draft: SeedDraft) -> SeedDraft:
-        if draft.seed.id in self._seen:
-            raise SeedFormatError(draft.path, draft.line, "an id that no earlier query has", draft.seed.id)
-        self._seen.add(draft.seed.id)
-        return draft
+    def __call__(self, corpus_seed: CorpusSeed) -> CorpusSeed:
+        seed_id = corpus_seed.seed.id
+        if seed_id in self._seed_ids:
+            raise SeedFormatError(corpus_seed.path, corpus_seed.line, "an id that no earlier query has", seed_id)
+        self._seed_ids.add(seed_id)
+        return corpus_seed
 
 
-def sample(candidates: Iterable[NegativeCandidate], size: int) -> list[NegativeCandidate]:
-    """At most `size` candidates, each of the stream as likely as any other, the same in every run (Vitter 1985, R)."""
-    kept: list[NegativeCandidate] = []
+def sample_candidates(candidates: Iterable[NegativeCandidate], size: int) -> list[NegativeCandidate]:
+    """At most `size` candidates, each equally likely, the same in every run (reservoir sampling, Vitter 1985, R)."""
+    reservoir: list[NegativeCandidate] = []
     rng = random.Random(0)
-    for seen, candidate in enumerate(candidates):
-        if seen < size:
-            kept.append(candidate)
-        elif (slot := rng.randrange(seen + 1)) < size:
-            kept[slot] = candidate
-    return kept
+    for position, candidate in enumerate(candidates):
+        if position < size:
+            reservoir.append(candidate)
+        elif (slot := rng.randrange(position + 1)) < size:
+            reservoir[slot] = candidate
+    return reservoir
 
 
 class NegativePool:
-    """Candidates under a BM25 index, from which seeds are given the negatives that they lack."""
+    """Candidates under a BM25 index, from which seeds take the negatives that they lack."""
 
     def __init__(self, candidates: Iterable[NegativeCandidate]) -> None:
         by_key = {candidate.key: candidate for candidate in candidates}
-        self._index = Bm25Index([candidate.words for candidate in by_key.values()])
+        self._index = Bm25Index([candidate.search_text for candidate in by_key.values()])
         self._keys = list(by_key)
         self._passages = [candidate.passages for candidate in by_key.values()]
-        self._by_key = {key: position for position, key in enumerate(self._keys)}
-        self._by_passage: dict[str, list[int]] = {}
+        self._position_of_key = {key: position for position, key in enumerate(self._keys)}
+        self._positions_of_passage: dict[str, list[int]] = {}
         for position, passages in enumerate(self._passages):
             for passage in passages:
-                self._by_passage.setdefault(passage.id, []).append(position)
+                self._positions_of_passage.setdefault(passage.id, []).append(position)
 
-    def completed(self, drafts: list[SeedDraft], wanted: int) -> list[Seed]:
-        """The seeds, each with at least `wanted` negatives as far as the pool holds that many near ones."""
-        lacking = [draft for draft in drafts if len(draft.seed.negatives) < wanted]
-        banned = [self._banned(draft) for draft in lacking]
-        near = self._index.nearest([draft.seed.query for draft in lacking], wanted, banned)
-        mined = {
-            draft.seed.id: self._with(draft.seed, found, wanted) for draft, found in zip(lacking, near, strict=True)
+    def add_negatives(self, batch: list[CorpusSeed], min_negatives: int) -> list[Seed]:
+        """The seeds of the batch, each with at least `min_negatives` if the pool has that many near texts."""
+        incomplete = [corpus_seed for corpus_seed in batch if len(corpus_seed.seed.negatives) < min_negatives]
+        excluded = [self._excluded_positions(corpus_seed) for corpus_seed in incomplete]
+        nearest = self._index.nearest([item.seed.query for item in incomplete], min_negatives, excluded)
+        completed = {
+            corpus_seed.seed.id: self._add_mined(corpus_seed.seed, positions, min_negatives)
+            for corpus_seed, positions in zip(incomplete, nearest, strict=True)
         }
-        return [mined.get(draft.seed.id, draft.seed) for draft in drafts]
+        return [completed.get(corpus_seed.seed.id, corpus_seed.seed) for corpus_seed in batch]
 
-    def _banned(self, draft: SeedDraft) -> set[int]:
-        banned = {self._by_key[key] for key in draft.answers if key in self._by_key}
-        for passage in (*draft.seed.positives, *draft.seed.negatives):
-            banned.update(self._by_passage.get(passage.id, ()))
-        return banned
+    def _excluded_positions(self, corpus_seed: CorpusSeed) -> set[int]:
+        keys = corpus_seed.answer_keys
+        positions = {self._position_of_key[key] for key in keys if key in self._position_of_key}
+        for passage in (*corpus_seed.seed.positives, *corpus_seed.seed.negatives):
+            positions.update(self._positions_of_passage.get(passage.id, ()))
+        return positions
 
-    def _with(self, seed: Seed, found: list[int], wanted: int) -> Seed:
-        picked: dict[str, Passage] = {}
-        for position in found:
+    def _add_mined(self, seed: Seed, positions: list[int], min_negatives: int) -> Seed:
+        mined: dict[str, Passage] = {}
+        for position in positions:
             passages = self._passages[position]
             passage = passages[int(fraction_of(seed.id, self._keys[position]) * len(passages))]
             attributes = {**passage.attributes, "mined": "bm25"}
-            picked.setdefault(passage.id, replace(passage, role="seed_negative", attributes=attributes))
-        return replace(seed, negatives=(*seed.negatives, *picked.values())[:wanted])
+            mined.setdefault(passage.id, replace(passage, role="seed_negative", attributes=attributes))
+        return replace(seed, negatives=(*seed.negatives, *mined.values())[:min_negatives])

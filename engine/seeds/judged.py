@@ -1,11 +1,10 @@
 """Test collections: queries, relevance judgments (qrels) and documents become seeds. TREC, BEIR and MS MARCO share it.
 
-    queries + qrels -> which documents are wanted -> one pass over the documents keeps those -> seeds, in query order
+    queries + qrels -> ids of the needed documents -> one pass over the documents keeps those -> seeds in query order
 
-A query is a seed if it has at least one judgment; one without a relevant document is a seed without positives, which a
-recipe rejects by name. A document without text is no passage.
-Price: the qrels and the wanted documents are held in memory, never the collection (except for the sample in which BM25
-looks for negatives).
+A query becomes a seed if it has at least one judgment. Without a relevant document the seed has no positives, and a
+recipe rejects it by name. A document without text is not a passage.
+Price: memory holds the qrels, the needed documents and the sample that BM25 searches, never the whole collection.
 """
 
 from __future__ import annotations
@@ -15,23 +14,25 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import BeforeValidator, Field
 
 from engine.errors import SeedFormatError, UsageError
 from engine.ids import fraction_of
-from engine.seeds.corpus import CorpusReader, CorpusSettings, NegativeCandidate, SeedDraft, make_seed
-from engine.seeds.files.streams import Line, lines, streams
+from engine.seeds.corpus import CorpusReader, CorpusSeed, CorpusSettings, NegativeCandidate
+from engine.seeds.files.streams import Line, open_streams, read_lines
 from engine.topic import Passage
 
 Qrels = dict[str, dict[str, int]]
+JudgedIds = tuple[list[str], list[str]]
+"""The documents of one query that a seed takes: relevant ones, non-relevant ones."""
 Paths = Annotated[
-    tuple[Path, ...], BeforeValidator(lambda given: given if isinstance(given, list | tuple) else (given,))
+    tuple[Path, ...], BeforeValidator(lambda value: value if isinstance(value, list | tuple) else (value,))
 ]
 """One path or several."""
 _GRADE = re.compile(r"-?\d+")
-QREL = "a judgment: topic, iteration, document, grade; or query, document, grade"
+QREL_FORMAT = "a judgment: topic, iteration, document, grade; or query, document, grade"
 
 
 class JudgedSettings(CorpusSettings):
@@ -40,18 +41,21 @@ class JudgedSettings(CorpusSettings):
     relevant_from: int = Field(
         default=1,
         ge=1,
-        description="The lowest grade that counts as relevant; grades between 0 and it are used neither way.",
+        description="The lowest grade that counts as relevant; documents with a lower grade above 0 are not used.",
     )
     judged: int = Field(
         default=10,
         ge=1,
-        description="Relevant documents that a seed takes at most, best grade first, and non-relevant ones likewise.",
+        description="Relevant documents that a seed takes at most, best grade first; also the most non-relevant ones.",
     )
+
+
+CollectionSettings = TypeVar("CollectionSettings", bound=JudgedSettings)
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One query of a test collection, with the place it stands at."""
+    """One query of a test collection, with its file and line."""
 
     id: str
     text: str
@@ -60,12 +64,8 @@ class Query:
     attributes: Mapping[str, str] = field(default_factory=dict)
 
 
-class JudgedReader(CorpusReader):
-    """Seeds from what a test collection consists of."""
-
-    def __init__(self, settings: JudgedSettings) -> None:
-        super().__init__(settings)
-        self._judged = settings
+class JudgedReader(CorpusReader[CollectionSettings]):
+    """Makes seeds from the queries, judgments and documents of a test collection."""
 
     @abstractmethod
     def queries(self) -> Iterator[Query | SeedFormatError]:
@@ -76,83 +76,81 @@ class JudgedReader(CorpusReader):
         """All judgments: query id -> document id -> grade."""
 
     @abstractmethod
-    def documents(self) -> Iterator[Passage]:
-        """All documents, the corpus's id as `source_id`; one without text has an empty text."""
+    def documents(self) -> Iterator[Passage | SeedFormatError]:
+        """All documents with the corpus's id as `source_id`; one without text has an empty text."""
 
-    def drafts(self) -> Iterator[SeedDraft]:
+    def corpus_seeds(self) -> Iterator[CorpusSeed]:
         qrels = self.qrels()
-        picks = {query: self._picks(query, grades) for query, grades in qrels.items()}
-        wanted = {document for relevant, other in picks.values() for document in (*relevant, *other)}
-        texts = {document.source_id: document for document in self.documents() if document.source_id in wanted}
-        self._require_relevant({document for relevant, _ in picks.values() for document in relevant} - texts.keys())
-        found = 0
-        for draft in self.parsed(self.queries(), lambda query: self._draft(query, qrels, picks, texts)):
-            if draft.seed.id in qrels:
-                found += 1
-                yield draft
-        if qrels and not found:
+        judged_ids = {query_id: self._choose_documents(query_id, grades) for query_id, grades in qrels.items()}
+        relevant_ids = {document_id for relevant, _ in judged_ids.values() for document_id in relevant}
+        needed_ids = relevant_ids.union(*(non_relevant for _, non_relevant in judged_ids.values()))
+        documents = {doc.source_id: doc for doc in self.drop_bad(self.documents()) if doc.source_id in needed_ids}
+        self._require_relevant(relevant_ids - documents.keys())
+        seed_count = 0
+        for query in self.drop_bad(self.queries()):
+            if query.id in qrels:
+                seed_count += 1
+                yield self._make_corpus_seed(query, qrels[query.id], judged_ids[query.id], documents)
+        if qrels and not seed_count:
             raise UsageError(
-                f"no query of corpus {self._judged.corpus!r} is judged: the qrels judge e.g. {next(iter(qrels))!r}; "
+                f"no query of corpus {self._settings.corpus!r} is judged: the qrels judge e.g. {next(iter(qrels))!r}; "
                 "check that `qrels` belongs to the queries"
             )
 
-    def candidates(self) -> Iterator[NegativeCandidate]:
-        for document in type(self)(self._judged).documents():
+    def negative_candidates(self) -> Iterator[NegativeCandidate]:
+        reader = type(self)(self._settings)
+        for document in reader.drop_bad(reader.documents()):
             if document.text:
                 yield NegativeCandidate(document.source_id, f"{document.title}\n{document.text}", (document,))
 
-    def _picks(self, query: str, grades: Mapping[str, int]) -> tuple[list[str], list[str]]:
-        relevant = [document for document, grade in grades.items() if grade >= self._judged.relevant_from]
-        relevant.sort(key=lambda document: (-grades[document], fraction_of(query, document)))
-        other = [document for document, grade in grades.items() if grade <= 0]
-        other.sort(key=lambda document: fraction_of(query, document))
-        return relevant[: self._judged.judged], other[: self._judged.judged]
+    def _choose_documents(self, query_id: str, grades: Mapping[str, int]) -> JudgedIds:
+        relevant = [document_id for document_id, grade in grades.items() if grade >= self._settings.relevant_from]
+        relevant.sort(key=lambda document_id: (-grades[document_id], fraction_of(query_id, document_id)))
+        non_relevant = [document_id for document_id, grade in grades.items() if grade <= 0]
+        non_relevant.sort(key=lambda document_id: fraction_of(query_id, document_id))
+        return relevant[: self._settings.judged], non_relevant[: self._settings.judged]
 
-    def _require_relevant(self, missing: set[str]) -> None:
-        if missing and self._judged.on_error == "refuse":
+    def _require_relevant(self, missing_ids: set[str]) -> None:
+        if missing_ids and self._settings.on_error == "refuse":
             raise UsageError(
-                f"{len(missing):,} documents that the qrels call relevant are not among the documents (first: "
-                f"{min(missing)!r}); complete `documents`, or set `on_error: skip` to do without them"
+                f"{len(missing_ids):,} documents that the qrels call relevant are not among the documents (first: "
+                f"{min(missing_ids)!r}); complete `documents`, or set `on_error: skip` to do without them"
             )
-        self.skipped += len(missing)
+        self.skipped += len(missing_ids)
 
-    def _draft(
-        self, query: Query, qrels: Qrels, picks: Mapping[str, tuple[list[str], list[str]]], texts: Mapping[str, Passage]
-    ) -> SeedDraft:
-        relevant, other = picks.get(query.id, ([], []))
-        negatives = (replace(passage, role="seed_negative") for passage in _present(other, texts))
-        seed = make_seed(
-            self._judged, query.id, query.text, _present(relevant, texts), negatives, attributes=query.attributes
+    def _make_corpus_seed(
+        self, query: Query, grades: Mapping[str, int], judged_ids: JudgedIds, documents: Mapping[str, Passage]
+    ) -> CorpusSeed:
+        positives, negatives = (
+            [documents[name] for name in ids if name in documents and documents[name].text] for ids in judged_ids
         )
-        answers = frozenset(document for document, grade in qrels.get(query.id, {}).items() if grade > 0)
-        return SeedDraft(seed, answers, query.path, query.line)
-
-
-def _present(ids: Iterable[str], texts: Mapping[str, Passage]) -> Iterator[Passage]:
-    return (texts[name] for name in ids if name in texts and texts[name].text)
+        negatives = [replace(passage, role="seed_negative") for passage in negatives]
+        seed = self.make_seed(query.id, query.text, positives, negatives, query.attributes)
+        answer_ids = frozenset(document_id for document_id, grade in grades.items() if grade > 0)
+        return CorpusSeed(seed, answer_ids, query.path, query.line)
 
 
 def read_qrels(paths: Iterable[Path], max_row_bytes: int) -> Qrels:
-    """Judgments in TREC's four columns, or in three under an optional header, separated by any white space.
+    """Reads judgments in TREC's four columns, or in three below an optional header, separated by white space.
 
-    A document judged twice keeps its higher grade. A bad line is always refused: a lost judgment would turn a relevant
-    document into a negative.
+    A document judged twice keeps its higher grade. A bad line is always refused: without that judgment a relevant
+    document could become a negative.
     """
     qrels: Qrels = {}
     for path in paths:
-        for stream in streams(path):
-            for line in lines(stream, max_row_bytes):
-                _judge(qrels, line)
+        for stream in open_streams(path):
+            for line in read_lines(stream, max_row_bytes):
+                _record_judgment(qrels, line)
     return qrels
 
 
-def _judge(qrels: Qrels, line: Line) -> None:
-    text = "a line that is too long" if line.raw is None else line.raw.decode("utf-8", "replace")
+def _record_judgment(qrels: Qrels, line: Line) -> None:
+    text = "a line that is too long" if line.content is None else line.content.decode("utf-8", "replace")
     fields = text.split()
     if not fields or (line.number == 1 and fields[-1] == "score"):
         return
     grade = fields[-1] if len(fields) in {3, 4} else ""
     if not _GRADE.fullmatch(grade):
-        raise UsageError(f"{line.name}:{line.number}: expected {QREL}, found {text[:120]!r}; mend the line")
+        raise UsageError(f"{line.name}:{line.number}: expected {QREL_FORMAT}, found {text[:120]!r}; mend the line")
     grades = qrels.setdefault(fields[0], {})
     grades[fields[-2]] = max(int(grade), grades.get(fields[-2], int(grade)))

@@ -1,12 +1,12 @@
-"""Programming problems with solutions in several languages: LeetCode's, Exercism's, and others of that shape.
+"""Programming problems with solutions in several languages: LeetCode's, Exercism's, and others of the same shape.
 
     {id or slug, title, statement, difficulty, tags, solutions: [{language, code, variant}], explanation: [{name}]}
 
-The query is the statement; each solution is a positive whose attributes name language, tags, approach and variant, so
-the same problem in another language or by another approach is the passage that an instruction can tell apart.
-A row without a statement holds further solutions of the problem with its id or slug, in the same or another file.
-Mined negatives are solutions of problems whose statements BM25 puts nearest.
-Price: problems stream; rows without a statement are held in memory, and the files are read twice.
+The query is the statement. Each solution is a positive whose attributes name language, tags, approach and variant, so
+that an instruction can tell solutions in different languages or by different approaches apart.
+A row without a statement holds more solutions of the problem with its id or slug, in the same or another file.
+Mined negatives are solutions of the problems with the nearest statements by BM25.
+Price: memory holds all rows without a statement and one problem at a time; the files are read twice.
 """
 
 from __future__ import annotations
@@ -18,94 +18,83 @@ from typing import Any, Literal
 from pydantic import Field
 
 from engine.errors import SeedFormatError
-from engine.seeds.corpus import CorpusReader, CorpusSettings, NegativeCandidate, SeedDraft, make_seed
-from engine.seeds.files.rows import Record, SourceRow, rows
+from engine.seeds.corpus import CorpusReader, CorpusSeed, CorpusSettings, NegativeCandidate
+from engine.seeds.files.rows import Record, SourceRow, read_rows
 from engine.topic import Passage
 
 
 class LeetcodeSettings(CorpusSettings):
-    """Where problems and solutions lie."""
+    """The files of problems and solutions."""
 
     kind: Literal["leetcode"] = "leetcode"
     corpus: str = Field(default="leetcode", min_length=1, description="Name of the corpus.")
     licence: str = Field(
         default="LeetCode statements: terms of service; texts may not be passed on", description="Licence of the texts."
     )
-    redistributable: bool = Field(default=False, description="Whether the texts may be exported to others.")
+    redistributable: bool = Field(default=False, description="Whether the texts may be passed on to others.")
     path: Path = Field(description="File or folder of problems: jsonl, JSON array or Parquet.")
 
 
-class LeetcodeReader(CorpusReader):
-    """Seeds of programming problems."""
+class LeetcodeReader(CorpusReader[LeetcodeSettings]):
+    """Makes seeds of programming problems."""
 
-    def __init__(self, settings: LeetcodeSettings) -> None:
-        super().__init__(settings)
-        self._settings = settings
+    def corpus_seeds(self) -> Iterator[CorpusSeed]:
+        solution_rows = self._read_solution_rows()
+        problems = (row for row in self._read_rows() if isinstance(row, SeedFormatError) or "statement" in row.value)
+        yield from self.parse_records(problems, lambda row: self._parse_problem(row, solution_rows))
+        for seed_id, rows in solution_rows.items():
+            yield from self.drop_bad(row.format_error("a problem of this id with a statement", seed_id) for row in rows)
 
-    def drafts(self) -> Iterator[SeedDraft]:
-        further = self._further_solutions()
-        problems = (row for row in self._rows() if isinstance(row, SeedFormatError) or "statement" in row.value)
-        yield from self.parsed(problems, lambda row: self._draft(row, further.pop(_name(row), [])))
-        orphans = [row.bad("a problem of this id with a statement", name) for name, row in _each(further)]
-        yield from self.parsed(orphans, lambda row: self._draft(row, []))
+    def negative_candidates(self) -> Iterator[NegativeCandidate]:
+        for corpus_seed in type(self)(self._settings).corpus_seeds():
+            if corpus_seed.seed.positives:
+                yield NegativeCandidate(corpus_seed.seed.id, corpus_seed.seed.query, corpus_seed.seed.positives)
 
-    def candidates(self) -> Iterator[NegativeCandidate]:
-        for draft in type(self)(self._settings).drafts():
-            if draft.seed.positives:
-                yield NegativeCandidate(draft.seed.id, draft.seed.query, draft.seed.positives)
+    def _read_rows(self) -> Iterator[Record]:
+        return read_rows(self._settings.path, self._settings.max_row_bytes)
 
-    def _rows(self) -> Iterator[Record]:
-        return rows(self._settings.path, self._settings.max_row_bytes)
-
-    def _further_solutions(self) -> dict[str, list[SourceRow]]:
-        found: dict[str, list[SourceRow]] = {}
-        for row in self._rows():
+    def _read_solution_rows(self) -> dict[str, list[SourceRow]]:
+        """The rows without a statement, by the id or slug of their problem."""
+        solution_rows: dict[str, list[SourceRow]] = {}
+        for row in self._read_rows():
             if isinstance(row, SourceRow) and "statement" not in row.value:
-                found.setdefault(str(row.value.get("id", row.value.get("slug"))), []).append(row)
-        return found
+                solution_rows.setdefault(str(row.value.get("id", row.value.get("slug"))), []).append(row)
+        return solution_rows
 
-    def _draft(self, row: SourceRow, further: list[SourceRow]) -> SeedDraft:
-        sources = [row, *further]
-        solutions = [solution for source in sources for solution in _solutions(source)]
-        facts = {key: value for source in sources for key, value in _facts(source).items()}
-        attributes = {"title": row.text("title"), **facts}
-        seed = make_seed(self._settings, _name(row), row.text("statement"), solutions, (), attributes=attributes)
-        return SeedDraft(seed, frozenset({seed.id}), row.path, row.line)
-
-
-def _each(further: dict[str, list[SourceRow]]) -> Iterator[tuple[str, SourceRow]]:
-    return ((name, row) for name, found in further.items() for row in found)
+    def _parse_problem(self, row: SourceRow, solution_rows: dict[str, list[SourceRow]]) -> CorpusSeed:
+        seed_id = row.name("id" if "id" in row.value else "slug")
+        rows = [row, *solution_rows.pop(seed_id, [])]
+        solutions = [solution for problem_row in rows for solution in _parse_solutions(problem_row)]
+        attributes = {"title": row.text("title")}
+        for problem_row in rows:
+            attributes |= _problem_attributes(problem_row)
+        seed = self.make_seed(seed_id, row.text("statement"), solutions, (), attributes)
+        return CorpusSeed(seed, frozenset({seed_id}), row.path, row.line)
 
 
-def _name(row: SourceRow) -> str:
-    return row.name("id" if "id" in row.value else "slug")
-
-
-def _facts(row: SourceRow) -> dict[str, str]:
-    """What is known of a problem: difficulty, tags, and the pattern under which a curated list files it."""
+def _problem_attributes(row: SourceRow) -> dict[str, str]:
+    """Difficulty and tags of a problem, and the pattern under which the NeetCode list has it."""
     tags = ", ".join(tag for tag in row.items("tags") if isinstance(tag, str))
-    listed = row.value.get("neetcode")
-    pattern = listed.get("pattern") if isinstance(listed, dict) else ""
-    facts = {"difficulty": row.value.get("difficulty"), "tags": tags, "pattern": pattern}
-    return {key: value for key, value in facts.items() if isinstance(value, str) and value}
+    neetcode = row.value.get("neetcode")
+    pattern = neetcode.get("pattern") if isinstance(neetcode, dict) else ""
+    attributes = {"difficulty": row.value.get("difficulty"), "tags": tags, "pattern": pattern}
+    return {key: value for key, value in attributes.items() if isinstance(value, str) and value}
 
 
-def _solutions(row: SourceRow) -> list[Passage]:
-    facts, approach = _facts(row), _approach(row.items("explanation"))
-    found = []
+def _parse_solutions(row: SourceRow) -> list[Passage]:
+    problem_attributes, approach = _problem_attributes(row), _approach(row.items("explanation"))
+    solutions = []
     for item in row.items("solutions"):
-        part = SourceRow(row.path, row.line, item) if isinstance(item, dict) else None
-        if part is None:
-            raise row.bad("a solution with 'language' and 'code'", item)
-        attributes = {"language": part.text("language").lower(), **facts}
+        record = row.nested(item, "a solution with 'language' and 'code'")
+        attributes = {"language": record.text("language").lower(), **problem_attributes}
         attributes |= {"approach": approach} if approach else {}
         attributes |= {"variant": str(item["variant"])} if item.get("variant") else {}
-        found.append(Passage(part.text("code"), "seed_positive", title=row.text("title"), attributes=attributes))
-    return found
+        solutions.append(Passage(record.text("code"), "seed_positive", title=row.text("title"), attributes=attributes))
+    return solutions
 
 
 def _approach(explanations: list[Any]) -> str:
-    """The name of the first explained solution, which is the one whose code is given: `Solution 1: Hash Table`."""
+    """The name of the first explained solution, whose code the row holds: `Solution 1: Hash Table`."""
     first = explanations[0] if explanations else {}
     name = first.get("name", "") if isinstance(first, dict) else ""
     return str(name).partition(":")[2].strip()

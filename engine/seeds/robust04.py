@@ -1,8 +1,8 @@
-"""TREC collections: Robust04 and its kin (Core17, Robust05), CACM, Cranfield: topics, qrels and documents as seeds.
+"""TREC collections (Robust04, Core17, Robust05, CACM, Cranfield): topics, qrels and documents become seeds.
 
-The documents of Robust04 (TREC disks 4 and 5 without the Congressional Record) are licensed by NIST and brought by
+NIST licenses the documents of Robust04 (TREC disks 4 and 5 without the Congressional Record), so users bring them by
 hand; topics and judgments are free (`foil seeds fetch robust04`).
-The passage is the document's text with its headline as title; `max_words` cuts longer ones, and marks them `cut_words`.
+A passage is the text of a document with its headline as title; `max_words` cuts longer ones, marked `cut_words`.
 Price: see `engine.seeds.judged`.
 """
 
@@ -16,42 +16,39 @@ from typing import Literal
 from pydantic import Field
 
 from engine.errors import SeedFormatError, UsageError
-from engine.seeds.files.streams import streams
+from engine.seeds.corpus import parse_record
+from engine.seeds.files.streams import open_streams
 from engine.seeds.judged import JudgedReader, JudgedSettings, Paths, Qrels, Query, read_qrels
-from engine.seeds.trec import blocks, document_topics, documents, topics
+from engine.seeds.trec import read_blocks, read_document_topics, read_documents, read_topics
 from engine.topic import Passage
 
 
 class Robust04Settings(JudgedSettings):
-    """Where a TREC collection lies, and what of it is used."""
+    """The files of a TREC collection, and what of them is used."""
 
     kind: Literal["robust04"] = "robust04"
     corpus: str = Field(default="robust04", min_length=1, description="Name of the corpus.")
     licence: str = Field(
         default="TREC disks 4 and 5: NIST agreement; texts may not be passed on", description="Licence of the texts."
     )
-    redistributable: bool = Field(default=False, description="Whether the texts may be exported to others.")
+    redistributable: bool = Field(default=False, description="Whether the texts may be passed on to others.")
     topics: Path = Field(description="File of topics.")
     qrels: Paths = Field(min_length=1, description="Files of relevance judgments.")
     documents: Path = Field(description="File, folder or tar archive of documents, plain, .gz or .Z.")
     query: Literal["title", "description"] = Field(
-        default="title", description="The part of the topic that is the query; the other one where a topic lacks it."
+        default="title", description="The part of the topic that is the query; if a topic lacks it, the other one."
     )
     topic_ids: Literal["number", "position"] = Field(
         default="number",
-        description="Whether the qrels name a topic by its <num> or by its place in the file (Cranfield), from 1.",
+        description="Whether the qrels name a topic by its <num> or by its position in the file (Cranfield), from 1.",
     )
     max_words: int | None = Field(
-        default=None, ge=1, description="Words after which a passage is cut; none by default."
+        default=None, ge=1, description="Words after which a passage is cut; by default none is cut."
     )
 
 
-class Robust04Reader(JudgedReader):
-    """Seeds of a TREC collection."""
-
-    def __init__(self, settings: Robust04Settings) -> None:
-        super().__init__(settings)
-        self._settings = settings
+class Robust04Reader(JudgedReader[Robust04Settings]):
+    """Makes seeds of a TREC collection."""
 
     def qrels(self) -> Qrels:
         qrels = read_qrels(self._settings.qrels, self._settings.max_row_bytes)
@@ -64,22 +61,17 @@ class Robust04Reader(JudgedReader):
             if isinstance(query, SeedFormatError):
                 yield query
             else:
-                name = str(position) if self._settings.topic_ids == "position" else query.id
-                yield replace(query, id=name, text=self._query_text(query))
+                query_id = str(position) if self._settings.topic_ids == "position" else query.id
+                yield replace(query, id=query_id, text=self._query_text(query))
 
-    def documents(self) -> Iterator[Passage]:
-        for document in documents(self._settings.documents, self._settings.max_row_bytes):
-            if not isinstance(document, SeedFormatError):
-                yield _cut(document, self._settings.max_words)
-            elif self._settings.on_error == "refuse":
-                raise document
-            else:
-                self.skipped += 1
+    def documents(self) -> Iterator[Passage | SeedFormatError]:
+        documents = read_documents(self._settings.documents, self._settings.max_row_bytes)
+        return (parse_record(document, self._cut) for document in documents)
 
     def _topics(self) -> Iterator[Query | SeedFormatError]:
         path, limit = self._settings.topics, self._settings.max_row_bytes
-        tagged = any(True for stream in streams(path) for _ in blocks(stream, "top", limit))
-        return topics(path, limit) if tagged else document_topics(path, limit)
+        has_top_blocks = any(True for stream in open_streams(path) for _ in read_blocks(stream, "top", limit))
+        return read_topics(path, limit) if has_top_blocks else read_document_topics(path, limit)
 
     def _query_text(self, query: Query) -> str:
         first, second = ("title", "description") if self._settings.query == "title" else ("description", "title")
@@ -87,18 +79,18 @@ class Robust04Reader(JudgedReader):
 
     def _refuse_positions(self, qrels: Qrels) -> None:
         numbers = {query.id for query in self._topics() if isinstance(query, Query)}
-        places = {str(place) for place in range(1, len(numbers) + 1)}
-        strangers = qrels.keys() - numbers
-        if strangers and qrels.keys() <= places:
+        positions = {str(position) for position in range(1, len(numbers) + 1)}
+        unknown_ids = qrels.keys() - numbers
+        if unknown_ids and qrels.keys() <= positions:
             raise UsageError(
-                f"the qrels judge {len(strangers)} topics that {self._settings.topics} does not number (e.g. "
-                f"{min(strangers)!r}), and all lie between 1 and {len(numbers)}: they name topics by position; "
+                f"the qrels judge {len(unknown_ids)} topics that {self._settings.topics} does not number (e.g. "
+                f"{min(unknown_ids)!r}), and all lie between 1 and {len(numbers)}: they name topics by position; "
                 "set `topic_ids: position`"
             )
 
-
-def _cut(document: Passage, max_words: int | None) -> Passage:
-    if max_words is None or len(document.text.split()) <= max_words:
-        return document
-    text = " ".join(document.text.split()[:max_words])
-    return Passage(text, document.role, document.title, document.source_id, attributes={"cut_words": str(max_words)})
+    def _cut(self, document: Passage) -> Passage:
+        max_words = self._settings.max_words
+        if max_words is None or len(document.text.split()) <= max_words:
+            return document
+        text, attributes = " ".join(document.text.split()[:max_words]), {"cut_words": str(max_words)}
+        return Passage(text, document.role, document.title, document.source_id, attributes=attributes)

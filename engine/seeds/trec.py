@@ -1,10 +1,10 @@
-"""TREC's formats: topics in both styles, and documents in SGML or HTML, as they lie on the disks and on the web.
+"""TREC's formats: topics in both styles, and documents in SGML or HTML, as they are on the disks and on the web.
 
-Topics are `<top>` blocks with `<num> <title> <desc> <narr>` (labels such as `Description:` optional, closing tags
-optional, text on the tag's line or the next), or `<DOC><DOCNO>` blocks whose text is the query (CACM).
-Documents are `<DOC>` blocks without an XML root, tags in either case, or one HTML file a document (CACM).
-Text is UTF-8 where it decodes as such, line by line, else Latin-1. Line breaks within a paragraph are typesetting and
-become spaces; paragraphs stay apart.
+Topics are `<top>` blocks with `<num> <title> <desc> <narr>`. Labels such as `Description:` and closing tags are
+optional; the text begins on the line of the tag or on the next. CACM has `<DOC><DOCNO>` blocks whose text is the query.
+Documents are `<DOC>` blocks without an XML root, tags in either case, or one HTML file for each document (CACM).
+Each line is read as UTF-8 if it decodes as such, else as Latin-1. A line break within a paragraph becomes a space;
+paragraphs stay apart.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path, PurePath
 
 from engine.errors import SeedFormatError
-from engine.seeds.files.streams import Stream, lines, streams
+from engine.seeds.files.streams import Stream, open_streams, read_lines
 from engine.seeds.judged import Query
 from engine.topic import Passage
 
@@ -38,66 +38,66 @@ _CACM_STAMP = re.compile(r"^CA\d{6}\b.*", re.MULTILINE | re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class MarkupBlock:
-    """The text of one tagged block, its tags included, and where it starts; `fault` says why it cannot be used."""
+    """The text of one block with its tags, and where it starts; `fault` says why it cannot be used."""
 
     path: str
     line: int
     text: str
     fault: str = ""
 
-    def bad(self, expected: str) -> SeedFormatError:
+    def format_error(self, expected: str) -> SeedFormatError:
         """The error for this block."""
         return SeedFormatError(self.path, self.line, expected, self.text)
 
 
-def decoded(raw: bytes) -> str:
-    """UTF-8, or else Latin-1, in which every byte is a character."""
+def _decode(content: bytes) -> str:
+    """Decodes UTF-8, or else Latin-1, in which every byte is a character."""
     try:
-        return raw.decode("utf-8")
+        return content.decode("utf-8")
     except UnicodeDecodeError:
-        return raw.decode("latin-1")
+        return content.decode("latin-1")
 
 
-def blocks(stream: Stream, tag: str, max_bytes: int) -> Iterator[MarkupBlock]:
-    """Every `<tag ...> ... </tag>` of the stream, in either case; what stands between them is passed over."""
-    edge = re.compile(rf"(<{tag}(?=[\s>])|</{tag}>)", re.IGNORECASE)
+def read_blocks(stream: Stream, tag: str, max_bytes: int) -> Iterator[MarkupBlock]:
+    """Every `<tag ...> ... </tag>` of the stream, in either case; the text between the blocks is skipped."""
+    tag_pattern = re.compile(rf"(<{tag}(?=[\s>])|</{tag}>)", re.IGNORECASE)
     limit = f"at most {max_bytes:,} bytes"
     parts: list[str] = []
     start = size = 0
-    for line in lines(stream, max_bytes):
-        if line.raw is None:
+    for line in read_lines(stream, max_bytes):
+        if line.content is None:
             size = max_bytes + 1
             if not parts:
                 yield MarkupBlock(stream.name, line.number, "a longer line", limit)
             continue
-        for piece in _pieces(edge, decoded(line.raw)):
-            mark = piece.lower()
-            if mark == f"<{tag}":
+        for piece in _split_at_tags(tag_pattern, _decode(line.content)):
+            lowered = piece.lower()
+            if lowered == f"<{tag}":
                 if parts:
                     yield MarkupBlock(stream.name, start, "".join(parts), f"</{tag}> before the next <{tag}>")
                 parts, start, size = [piece], line.number, 0
             elif parts:
                 size += len(piece)
                 parts += [piece] if size <= max_bytes else []
-            if mark == f"</{tag}>" and parts:
+            if lowered == f"</{tag}>" and parts:
                 yield MarkupBlock(stream.name, start, "".join(parts), "" if size <= max_bytes else limit)
                 parts = []
     if parts:
         yield MarkupBlock(stream.name, start, "".join(parts), f"</{tag}> before the end of the file")
 
 
-def _pieces(edge: re.Pattern[str], text: str) -> list[str]:
-    return edge.split(f"{text}\n") if "<" in text else [f"{text}\n"]
+def _split_at_tags(tag_pattern: re.Pattern[str], text: str) -> list[str]:
+    return tag_pattern.split(f"{text}\n") if "<" in text else [f"{text}\n"]
 
 
-def topics(path: Path, max_bytes: int) -> Iterator[Query | SeedFormatError]:
+def read_topics(path: Path, max_bytes: int) -> Iterator[Query | SeedFormatError]:
     """The topics of a file; `Query.text` is the title, attributes hold title, description and narrative."""
-    for stream in streams(path):
-        for block in blocks(stream, "top", max_bytes):
-            yield _topic(block)
+    for stream in open_streams(path):
+        for block in read_blocks(stream, "top", max_bytes):
+            yield _parse_topic(block)
 
 
-def _topic(block: MarkupBlock) -> Query | SeedFormatError:
+def _parse_topic(block: MarkupBlock) -> Query | SeedFormatError:
     parts = _FIELD.split(block.text)
     fields: dict[str, str] = {}
     for name, text in zip(parts[1::2], parts[2::2], strict=True):
@@ -105,84 +105,84 @@ def _topic(block: MarkupBlock) -> Query | SeedFormatError:
         if content:
             fields.setdefault(name.lower(), content)
     if block.fault or "num" not in fields or not fields.keys() & {"title", "desc"}:
-        return block.bad(block.fault or "a topic with <num> and a <title> or <desc>")
-    attributes = {"title": "title", "description": "desc", "narrative": "narr"}
-    known = {name: fields[tag] for name, tag in attributes.items() if tag in fields}
-    return Query(topic_number(fields["num"]), known.get("title", ""), block.path, block.line, known)
+        return block.format_error(block.fault or "a topic with <num> and a <title> or <desc>")
+    tags = {"title": "title", "description": "desc", "narrative": "narr"}
+    attributes = {name: fields[tag] for name, tag in tags.items() if tag in fields}
+    return Query(_topic_number(fields["num"]), attributes.get("title", ""), block.path, block.line, attributes)
 
 
-def topic_number(text: str) -> str:
-    """The topic's number as qrels write it: without leading zeros."""
+def _topic_number(text: str) -> str:
+    """The number of a topic as qrels write it: without leading zeros."""
     return text.lstrip("0") or text if text.isdigit() else text
 
 
-def document_topics(path: Path, max_bytes: int) -> Iterator[Query | SeedFormatError]:
-    """Topics written as documents: the number is the DOCNO, the query all the text."""
-    for stream in streams(path):
-        for block in blocks(stream, "doc", max_bytes):
-            document = _document(block)
+def read_document_topics(path: Path, max_bytes: int) -> Iterator[Query | SeedFormatError]:
+    """Topics written as documents: the DOCNO is the number, and all the text is the query."""
+    for stream in open_streams(path):
+        for block in read_blocks(stream, "doc", max_bytes):
+            document = _parse_document(block)
             if isinstance(document, SeedFormatError):
                 yield document
             else:
                 text = " ".join(document.text.split())
-                yield Query(topic_number(document.source_id), text, block.path, block.line, {"title": text})
+                yield Query(_topic_number(document.source_id), text, block.path, block.line, {"title": text})
 
 
-def documents(path: Path, max_bytes: int) -> Iterator[Passage | SeedFormatError]:
-    """The documents of a file, tree or archive. Files without a <DOC>, such as a disk's read-me, hold none."""
-    for stream in streams(path):
-        if stream.inner.lower().endswith((".html", ".htm")):
-            yield _html_document(stream, max_bytes)
+def read_documents(path: Path, max_bytes: int) -> Iterator[Passage | SeedFormatError]:
+    """The documents of a file, folder or archive. A file without a <DOC>, such as a read-me, gives none."""
+    for stream in open_streams(path):
+        if stream.base_name.lower().endswith((".html", ".htm")):
+            yield _read_html_document(stream, max_bytes)
         else:
-            for block in blocks(stream, "doc", max_bytes):
-                yield _document(block)
+            for block in read_blocks(stream, "doc", max_bytes):
+                yield _parse_document(block)
 
 
-def _document(block: MarkupBlock) -> Passage | SeedFormatError:
+def _parse_document(block: MarkupBlock) -> Passage | SeedFormatError:
     name = _DOCNO.search(block.text) or _DOC_ID.match(block.text)
     if block.fault or name is None or not name[1].strip():
-        return block.bad(block.fault or "a document with a <DOCNO>")
-    title = next((found for tag in TITLES for found in _contents(block.text, (tag,))), "")
-    bodies = _contents(block.text, BODIES) or [_without(block.text, (*NOT_TEXT, *TITLES))]
-    text = "\n\n".join(paragraph for body in bodies for paragraph in paragraphs(body))
-    return Passage(text, "seed_positive", title=" ".join(plain(title).split()), source_id=name[1].strip())
+        return block.format_error(block.fault or "a document with a <DOCNO>")
+    title = next((text for tag in TITLES for text in _element_texts(block.text, (tag,))), "")
+    bodies = _element_texts(block.text, BODIES) or [_remove_elements(block.text, (*NOT_TEXT, *TITLES))]
+    text = "\n\n".join(paragraph for body in bodies for paragraph in _split_paragraphs(body))
+    return Passage(text, "seed_positive", title=" ".join(_strip_markup(title).split()), source_id=name[1].strip())
 
 
-def _contents(text: str, tags: tuple[str, ...]) -> list[str]:
-    return [match[2] for match in _element(tags).finditer(text)]
+def _element_texts(text: str, tags: tuple[str, ...]) -> list[str]:
+    return [match[2] for match in _element_pattern(tags).finditer(text)]
 
 
-def _without(text: str, tags: tuple[str, ...]) -> str:
-    return _element(tags).sub(" ", text)
+def _remove_elements(text: str, tags: tuple[str, ...]) -> str:
+    return _element_pattern(tags).sub(" ", text)
 
 
 @cache
-def _element(tags: tuple[str, ...]) -> re.Pattern[str]:
+def _element_pattern(tags: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"<({'|'.join(tags)})\b[^<>]*>(.*?)</\1>", re.IGNORECASE | re.DOTALL)
 
 
-def _html_document(stream: Stream, max_bytes: int) -> Passage | SeedFormatError:
-    raw = stream.data.read(max_bytes + 1)
-    if len(raw) > max_bytes:
+def _read_html_document(stream: Stream, max_bytes: int) -> Passage | SeedFormatError:
+    content = stream.data.read(max_bytes + 1)
+    if len(content) > max_bytes:
         return SeedFormatError(stream.name, 1, f"a document of at most {max_bytes:,} bytes", "a larger one")
-    markup = decoded(raw)
-    heading = next(iter(_contents(markup, ("title",))), "")
-    body = _CACM_STAMP.sub("", plain(_without(markup, ("title", "script", "style"))))
-    found = list(paragraphs(body))
-    title = " ".join(plain(heading).split()) or (found.pop(0) if len(found) > 1 else "")
-    name = _PADDING.sub("", PurePath(stream.inner).stem)
-    return Passage("\n\n".join(found), "seed_positive", title=title, source_id=name)
+    markup = _decode(content)
+    title_markup = next(iter(_element_texts(markup, ("title",))), "")
+    body = _CACM_STAMP.sub("", _strip_markup(_remove_elements(markup, ("title", "script", "style"))))
+    paragraphs = list(_split_paragraphs(body))
+    title = " ".join(_strip_markup(title_markup).split()) or (paragraphs.pop(0) if len(paragraphs) > 1 else "")
+    source_id = _PADDING.sub("", PurePath(stream.base_name).stem)
+    return Passage("\n\n".join(paragraphs), "seed_positive", title=title, source_id=source_id)
 
 
-def paragraphs(markup: str) -> Iterator[str]:
-    """The paragraphs of marked-up text as plain single lines, blank ones left out."""
+def _split_paragraphs(markup: str) -> Iterator[str]:
+    """The paragraphs as single lines without markup; blank ones are left out."""
     for part in _PARAGRAPH.split(markup):
-        if text := " ".join(plain(part).split()):
+        if text := " ".join(_strip_markup(part).split()):
             yield text
 
 
-def plain(markup: str) -> str:
-    """The text without tags and comments, entities resolved."""
+def _strip_markup(markup: str) -> str:
+    """The text without tags and comments, with entities replaced by their characters."""
     text = _TAG.sub(" ", markup)
     for entity, character in ENTITIES.items():
         text = text.replace(entity, character)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from engine.errors import SeedFormatError, UsageError
-from engine.seeds.trec import topics
+from engine.seeds.trec import read_topics
 from engine.settings import Settings
 from validators.overlap.ngram_index import Item
 
@@ -125,7 +125,7 @@ def _value(of: EvaluationSet, number: int, record: dict[str, Any], field: str) -
 
 
 def _read_trec(of: EvaluationSet) -> Iterator[tuple[str, str]]:
-    for topic in topics(_opened(of.path), _TOPIC_BYTES):
+    for topic in read_topics(_opened(of.path), _TOPIC_BYTES):
         if isinstance(topic, SeedFormatError):
             raise _broken(of, topic.line, topic.expected, topic.found)
         for part in of.fields or _TOPIC_PARTS:

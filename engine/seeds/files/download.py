@@ -1,11 +1,11 @@
-"""Brings public corpora to this machine: pinned, checked, resumed where a connection broke.
+"""Downloads public corpora at a pinned revision, checks them, and resumes after a broken connection.
 
     CORPORA[name] -> fetch(corpus, folder) -> folder/FILE..., folder/fetched.json
 
-Promise: a file under its final name is whole. Its sha256 is the one of the catalog where that knows it; otherwise the
-first fetch records it in `fetched.json`, and every later one must find the same. Nothing is run, unpacked or trusted.
-What may not be handed out is not fetched; the corpus then says how to come by it.
-Price: each file is read once more after it arrived, for its checksum.
+Promise: a file under its final name is complete, and its sha256 is the expected one. The catalog gives the sha256, or
+the first fetch records it in `fetched.json` and every later fetch must find the same. Foil runs and unpacks nothing.
+Foil does not fetch what may not be redistributed; such a corpus says in `by_hand` how to obtain it.
+Price: Foil reads each file once more after the download, for its checksum.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ CHUNK_BYTES = 1 << 20
 WORTH_A_RETRY = {408, 429, 500, 502, 503, 504}
 
 Progress = Callable[[str, int, int | None], None]
-"""Told, as bytes arrive: the file's name, the bytes here so far, and the bytes in all where the server says."""
+"""Called as bytes arrive with the file's name, the bytes received so far, and the total if the server states it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """One file: where it is put within the folder, where it comes from, and its sha256 where it is known."""
+    """One file: its name in the folder, its address, and its sha256 if the catalog knows it."""
 
     name: str
     url: str
@@ -47,7 +47,7 @@ class RemoteFile:
 
 @dataclass(frozen=True, slots=True)
 class PublicCorpus:
-    """What can be fetched of a corpus, under which licence, and what has to be brought by hand."""
+    """The files of a corpus, its licence, and how to obtain by hand what cannot be fetched."""
 
     name: str
     licence: str
@@ -56,14 +56,14 @@ class PublicCorpus:
 
 
 class FetchSettings(Settings):
-    """How patient a fetch is."""
+    """Timeouts and retries of a fetch."""
 
     timeout_s: float = Field(
         default=60.0, gt=0, description="Seconds without a byte after which a connection counts as broken."
     )
-    attempts: int = Field(default=5, ge=1, description="Attempts at a file; each goes on where the last one broke.")
+    attempts: int = Field(default=5, ge=1, description="Attempts for each file; each resumes where the last one broke.")
     backoff_s: float = Field(
-        default=1.0, ge=0, description="Seconds before the second attempt; doubled before each further one."
+        default=1.0, ge=0, description="Seconds before the second attempt; each further wait is twice as long."
     )
 
 
@@ -73,6 +73,10 @@ def _hub(repo: str, revision: str, *names: str) -> tuple[RemoteFile, ...]:
 
 
 _GSM8K = "https://raw.githubusercontent.com/openai/grade-school-math/3101c7d5072418e28b9008a6636bde82a006892c"
+_GSM8K_SHA256 = {
+    "train.jsonl": "17f347dc51477c50d4efb83959dbb7c56297aba886e5544ee2aaed3024813465",
+    "test.jsonl": "3730d312f6e3440559ace48831e51066acaca737f6eabec99bccb9e4b3c39d14",
+}
 _MSMARCO = ("microsoft/ms_marco", "a47ee7aae8d7d466ba15f9f0bfac3b3681087b3a")
 _MSMARCO_LICENCE = "MS MARCO: non-commercial research purposes only, https://microsoft.github.io/msmarco/"
 
@@ -93,17 +97,9 @@ CORPORA: dict[str, PublicCorpus] = {
         PublicCorpus(
             "gsm8k",
             "MIT",
-            (
-                RemoteFile(
-                    "train.jsonl",
-                    f"{_GSM8K}/grade_school_math/data/train.jsonl",
-                    "17f347dc51477c50d4efb83959dbb7c56297aba886e5544ee2aaed3024813465",
-                ),
-                RemoteFile(
-                    "test.jsonl",
-                    f"{_GSM8K}/grade_school_math/data/test.jsonl",
-                    "3730d312f6e3440559ace48831e51066acaca737f6eabec99bccb9e4b3c39d14",
-                ),
+            tuple(
+                RemoteFile(name, f"{_GSM8K}/grade_school_math/data/{name}", sha256)
+                for name, sha256 in _GSM8K_SHA256.items()
             ),
         ),
         PublicCorpus(
@@ -149,60 +145,59 @@ def public_corpus(name: str) -> PublicCorpus:
 def fetch(
     corpus: PublicCorpus, folder: Path, on_progress: Progress, settings: FetchSettings | None = None
 ) -> list[Path]:
-    """Puts the corpus's files into the folder, those already there and unchanged left as they are; returns their paths.
+    """Downloads the files of the corpus that the folder lacks, checks those it has, and returns all their paths.
 
-    Raises UsageError for a corpus of which nothing may be fetched, FoilError where the network fails, CorruptDataError
-    where bytes are not what they should be.
+    Raises UsageError if nothing of the corpus may be fetched, FoilError if the network fails, and CorruptDataError if a
+    checksum differs.
     """
     if not corpus.files:
         raise UsageError(f"nothing of {corpus.name!r} can be fetched. {corpus.by_hand}")
     folder.mkdir(parents=True, exist_ok=True)
-    lock = _read_lock(folder)
+    lock, settings = _read_lock(folder), settings or FetchSettings()
     for remote in corpus.files:
-        lock[remote.name] = _fetch_file(
-            remote, folder, lock.get(remote.name, {}), on_progress, settings or FetchSettings()
-        )
+        lock[remote.name] = _fetch_file(remote, folder, lock.get(remote.name, {}), on_progress, settings)
         _write_lock(folder, lock)
     return [folder / remote.name for remote in corpus.files]
 
 
 def _fetch_file(
-    remote: RemoteFile, folder: Path, known: dict[str, Any], on_progress: Progress, settings: FetchSettings
+    remote: RemoteFile, folder: Path, lock_entry: dict[str, Any], on_progress: Progress, settings: FetchSettings
 ) -> dict[str, Any]:
-    """Brings one file, or finds it unchanged; returns its entry in the lock."""
+    """Downloads one file, or checks the file in the folder; returns its new lock entry."""
     target = folder / remote.name
-    same_source = known.get("url") == remote.url
-    expected = remote.sha256 or (known.get("sha256", "") if same_source else "")
+    same_source = lock_entry.get("url") == remote.url
+    expected = remote.sha256 or (lock_entry.get("sha256", "") if same_source else "")
     if target.exists():
         if not expected:
             raise UsageError(
                 f"{target} is there, but was not fetched from {remote.url}; move it away, or use it as it is"
             )
-        return _checked(target, remote, expected)
+        return _check_file(target, remote, expected)
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.{hashlib.sha256(remote.url.encode()).hexdigest()[:8]}.part")
     _download(remote, part, on_progress, settings)
     try:
-        entry = _checked(part, remote, expected)
+        new_entry = _check_file(part, remote, expected)
     except CorruptDataError:
         part.unlink()
         raise
     part.replace(target)
-    return entry
+    return new_entry
 
 
-def _checked(file: Path, remote: RemoteFile, expected: str) -> dict[str, Any]:
+def _check_file(file: Path, remote: RemoteFile, expected: str) -> dict[str, Any]:
+    """The lock entry of a file; raises CorruptDataError if its sha256 is not the expected one."""
     with file.open("rb") as data:
-        found = hashlib.file_digest(data, "sha256").hexdigest()
-    if expected and found != expected:
+        sha256 = hashlib.file_digest(data, "sha256").hexdigest()
+    if expected and sha256 != expected:
         raise CorruptDataError(
-            f"{file} has sha256 {found}, expected {expected} ({remote.url}); delete the file and fetch it again"
+            f"{file} has sha256 {sha256}, expected {expected} ({remote.url}); delete the file and fetch it again"
         )
-    return {"url": remote.url, "bytes": file.stat().st_size, "sha256": found}
+    return {"url": remote.url, "bytes": file.stat().st_size, "sha256": sha256}
 
 
 class _BrokenConnectionError(Exception):
-    """The connection failed or ended early; the next attempt goes on from there."""
+    """The connection failed or ended early; the next attempt resumes there."""
 
 
 def _download(remote: RemoteFile, part: Path, on_progress: Progress, settings: FetchSettings) -> None:
@@ -217,34 +212,38 @@ def _download(remote: RemoteFile, part: Path, on_progress: Progress, settings: F
     try:
         retrying(_attempt, remote, part, on_progress, settings.timeout_s)
     except _BrokenConnectionError as error:
-        here = part.stat().st_size if part.exists() else 0
         raise FoilError(
-            f"{remote.url} could not be fetched in {settings.attempts} attempts ({error}); {here:,} bytes are kept. "
-            f"Check the network (HTTPS_PROXY is honoured) and fetch again to go on, or bring the file to {part.parent} "
-            "by hand"
+            f"{remote.url} could not be fetched in {settings.attempts} attempts ({error}); {_size(part):,} bytes are "
+            f"kept. Check the network (HTTPS_PROXY is honoured) and fetch again to go on, or bring the file to "
+            f"{part.parent} by hand"
         ) from error
 
 
+def _size(part: Path) -> int:
+    return part.stat().st_size if part.exists() else 0
+
+
 def _attempt(remote: RemoteFile, part: Path, on_progress: Progress, timeout_s: float) -> None:
-    """One connection: appends to the part what it lacks. Raises _BrokenConnectionError where another may help."""
-    here = part.stat().st_size if part.exists() else 0
-    headers = {"Range": f"bytes={here}-"} if here else {}
-    request = urllib.request.Request(remote.url, headers=headers)  # noqa: S310 - the scheme is checked above
+    """Appends to the part what it lacks, over one connection; raises _BrokenConnectionError if another may help."""
+    size = _size(part)
+    opener = urllib.request.build_opener()
+    if size:
+        opener.addheaders.append(("Range", f"bytes={size}-"))
     try:
-        with urllib.request.urlopen(request, timeout=timeout_s) as response:  # noqa: S310
-            _append(response, part, here, remote.name, on_progress)
+        with opener.open(remote.url, timeout=timeout_s) as response:
+            _append(response, part, size, remote.name, on_progress)
     except urllib.error.HTTPError as error:
-        _explain(error, remote, part, here)
+        _handle_status(error, remote, part, size)
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
         raise _BrokenConnectionError(str(getattr(error, "reason", error))) from error
 
 
-def _append(response: http.client.HTTPResponse, part: Path, here: int, name: str, on_progress: Progress) -> None:
-    goes_on = response.status == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {here}-")
-    start = here if goes_on else 0
+def _append(response: http.client.HTTPResponse, part: Path, size: int, name: str, on_progress: Progress) -> None:
+    resumes = response.status == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {size}-")
+    start = size if resumes else 0
     length = response.headers.get("Content-Length")
     total = start + int(length) if length is not None else None
-    with part.open("ab" if goes_on else "wb") as file:
+    with part.open("ab" if resumes else "wb") as file:
         while chunk := response.read(CHUNK_BYTES):
             file.write(chunk)
             on_progress(name, file.tell(), total)
@@ -254,10 +253,10 @@ def _append(response: http.client.HTTPResponse, part: Path, here: int, name: str
             raise http.client.HTTPException(f"the connection ended after {file.tell():,} of {total:,} bytes")
 
 
-def _explain(error: urllib.error.HTTPError, remote: RemoteFile, part: Path, here: int) -> None:
-    """What an HTTP status means: the part is whole (416), another attempt may help, or the file is not to be had."""
+def _handle_status(error: urllib.error.HTTPError, remote: RemoteFile, part: Path, size: int) -> None:
+    """Returns if the part is complete (416), else raises: another attempt may help, or the file is not available."""
     if error.code == 416:
-        if error.headers.get("Content-Range") == f"bytes */{here}":
+        if error.headers.get("Content-Range") == f"bytes */{size}":
             return
         part.unlink()
         raise _BrokenConnectionError("the part here is longer than the file; starting anew") from error

@@ -1,11 +1,11 @@
-"""The bytes of a corpus: a file, a tree of files or a tar archive, plain or compressed, as streams of lines.
+"""Reads the files of a corpus as numbered lines: a file, a folder or a tar archive, plain or compressed.
 
-    path -> streams(path): one stream a file or archive member, in sorted order -> lines(stream): numbered lines
+    path -> open_streams(path): one stream for each file or archive member, in sorted order -> read_lines(stream)
 
-Compression is told by the first bytes, not by the name (the Federal Register's files end in `.0Z`): gzip, and Unix
-compress (`.Z`), which the system's `gzip` decodes. Nothing is ever extracted to disk.
-Promise: no line longer than the cap is held in memory, whatever a compressed file decodes to.
-Price: archives of archives are not opened, and `.Z` files inside a tar archive are refused.
+The first bytes of a file tell its compression, not its name: the Federal Register's files end in `.0Z`. Foil reads gzip
+and Unix compress (`.Z`), which the system's `gzip` decodes. It never extracts a file to disk.
+Promise: memory never holds a line longer than the limit, whatever a compressed file decodes to.
+Price: Foil does not open archives inside archives, and refuses `.Z` files inside a tar archive.
 """
 
 from __future__ import annotations
@@ -19,104 +19,110 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from engine.errors import UsageError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 GZIP_MAGIC = b"\x1f\x8b"
 COMPRESS_MAGIC = b"\x1f\x9d"
 TAR_ENDINGS = (".tar", ".tar.gz", ".tgz")
-DAMAGE = (EOFError, OSError, zlib.error, tarfile.TarError)
+READ_ERRORS = (EOFError, OSError, zlib.error, tarfile.TarError)
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Decompressed bytes. `name` is what errors call it; `inner` is the file's own name without its compression."""
+    """A decompressed file. Errors show `name`; `base_name` is the name of the file without `.gz` or `.Z`."""
 
     name: str
-    inner: str
+    base_name: str
     data: IO[bytes]
 
 
 class Line(NamedTuple):
-    """One line without its line end; `raw` is None where it was longer than the cap."""
+    """One line without its line end; `content` is None if the line was longer than the limit."""
 
     name: str
     number: int
-    raw: bytes | None
+    content: bytes | None
 
 
-def files_under(path: Path) -> list[Path]:
-    """The file itself, or every file of the tree in sorted order, hidden ones left out."""
+def list_files(path: Path) -> list[Path]:
+    """The file itself, or all files of the folder and its subfolders in sorted order, without hidden ones."""
     if not path.exists():
         raise UsageError(f"no such file or folder: {path}; set the path of the corpus in `seeds`")
     if path.is_file():
         return [path]
-    inside = (p for p in path.rglob("*") if p.is_file())
-    found = sorted(p for p in inside if not any(part.startswith(".") for part in p.relative_to(path).parts))
-    if not found:
+    files = sorted(file for file in path.rglob("*") if file.is_file() and not _is_hidden(file.relative_to(path)))
+    if not files:
         raise UsageError(f"the folder {path} holds no file; set the path of the corpus in `seeds`")
-    return found
+    return files
 
 
-def streams(path: Path) -> Iterator[Stream]:
-    """Every file under `path`, and every member of its tar archives, one at a time; each is closed after its turn."""
-    for file in files_under(path):
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def open_streams(path: Path) -> Iterator[Stream]:
+    """Opens every file under `path`, and every member of its tar archives; closes each before it opens the next."""
+    for file in list_files(path):
         if file.name.lower().endswith(TAR_ENDINGS):
-            yield from _members(file)
+            yield from _open_members(file)
         else:
-            with _decompressed(file) as data:
-                yield Stream(str(file), _without_compression(file.name), data)
+            with _open_decompressed(file) as data:
+                yield Stream(str(file), _remove_compression_suffix(file.name), data)
 
 
-def lines(stream: Stream, max_bytes: int) -> Iterator[Line]:
-    """The stream's lines, split at the newline byte alone: text may hold any other separator."""
+def read_lines(stream: Stream, max_bytes: int) -> Iterator[Line]:
+    """The lines of a stream. Only the newline byte ends a line, because texts may hold other separators."""
     number = 0
-    while raw := _readline(stream, number, max_bytes + 1):
+    while chunk := _read_chunk(stream, number, max_bytes + 1):
         number += 1
-        body = raw.rstrip(b"\r\n")
-        if len(body) <= max_bytes and (raw.endswith(b"\n") or len(raw) <= max_bytes):
-            yield Line(stream.name, number, body.removeprefix(b"\xef\xbb\xbf") if number == 1 else body)
+        content = chunk.rstrip(b"\r\n")
+        if len(content) <= max_bytes and (chunk.endswith(b"\n") or len(chunk) <= max_bytes):
+            yield Line(stream.name, number, content.removeprefix(b"\xef\xbb\xbf") if number == 1 else content)
             continue
-        while raw and not raw.endswith(b"\n"):
-            raw = _readline(stream, number, max_bytes)
+        while chunk and not chunk.endswith(b"\n"):
+            chunk = _read_chunk(stream, number, max_bytes)
         yield Line(stream.name, number, None)
 
 
-def _readline(stream: Stream, number: int, limit: int) -> bytes:
+def _read_chunk(stream: Stream, number: int, limit: int) -> bytes:
     try:
         return stream.data.readline(limit)
-    except DAMAGE as error:
-        raise damaged(stream.name, f"after line {number}: {error}") from error
+    except READ_ERRORS as error:
+        raise damaged_file_error(stream.name, f"after line {number}: {error}") from error
 
 
-def damaged(name: object, detail: str) -> UsageError:
-    """The error for a file whose compression is broken or cut short."""
+def damaged_file_error(name: object, detail: str) -> UsageError:
+    """The error for a file that cannot be decoded to its end."""
     return UsageError(f"{name} is damaged or cut short ({detail}); bring the file again")
 
 
-def _without_compression(name: str) -> str:
+def _remove_compression_suffix(name: str) -> str:
     return name[: name.rfind(".")] if name.lower().endswith((".gz", ".z")) else name
 
 
 @contextmanager
-def _decompressed(file: Path) -> Iterator[IO[bytes]]:
-    with file.open("rb") as raw:
-        magic = raw.read(2)
+def _open_decompressed(file: Path) -> Iterator[IO[bytes]]:
+    with file.open("rb") as data:
+        magic = data.read(2)
     if magic == COMPRESS_MAGIC:
-        with _uncompress(file) as data:
+        with _open_unix_compress(file) as data:
             yield data
         return
-    with file.open("rb") as raw:
-        yield _gunzipped(raw) if magic == GZIP_MAGIC else raw
+    with file.open("rb") as data:
+        yield _open_gzip(data) if magic == GZIP_MAGIC else data
 
 
-def _gunzipped(raw: IO[bytes]) -> IO[bytes]:
-    return io.BufferedReader(gzip.GzipFile(fileobj=raw), 1 << 16)
+def _open_gzip(data: IO[bytes]) -> IO[bytes]:
+    return io.BufferedReader(gzip.GzipFile(fileobj=data), 1 << 16)
 
 
-class _Uncompressing(io.RawIOBase):
-    """What `gzip -dc` writes; its complaint is raised at the end of its output, not swallowed."""
+class _GzipOutput(io.RawIOBase):
+    """The output of a `gzip -dc` process; raises EOFError at its end if the process failed."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
@@ -124,44 +130,44 @@ class _Uncompressing(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        assert self._process.stdout is not None
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        assert isinstance(self._process.stdout, io.BufferedReader)
         assert self._process.stderr is not None
-        count = self._process.stdout.readinto(buffer)  # type: ignore[attr-defined]
+        count = self._process.stdout.readinto(buffer)
         if count == 0 and self._process.wait() != 0:
             raise EOFError(self._process.stderr.read().decode(errors="replace").strip())
-        return int(count)
+        return count
 
 
 @contextmanager
-def _uncompress(file: Path) -> Iterator[IO[bytes]]:
+def _open_unix_compress(file: Path) -> Iterator[IO[bytes]]:
     try:
         process = subprocess.Popen(["gzip", "-dc", "--", str(file)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     except FileNotFoundError as error:
         raise UsageError(f"{file} is a Unix compress file, which `gzip` decodes; install gzip, or unpack it") from error
     with process:
         try:
-            yield io.BufferedReader(_Uncompressing(process), 1 << 16)
+            yield io.BufferedReader(_GzipOutput(process), 1 << 16)
         finally:
             process.kill()
 
 
-def _members(file: Path) -> Iterator[Stream]:
+def _open_members(file: Path) -> Iterator[Stream]:
     try:
         with tarfile.open(file, "r|*") as archive:
             for member in archive:
                 data = archive.extractfile(member) if member.isfile() else None
                 if data is not None:
                     with closing(data):
-                        yield _member_stream(file, member.name, data)
+                        yield _decompress_member(file, member.name, data)
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise damaged(file, str(error)) from error
+        raise damaged_file_error(file, str(error)) from error
 
 
-def _member_stream(file: Path, name: str, data: IO[bytes]) -> Stream:
-    buffered = io.BufferedReader(data, 1 << 16)  # type: ignore[type-var]
-    magic = buffered.peek(2)[:2]
+def _decompress_member(file: Path, name: str, data: IO[bytes]) -> Stream:
+    assert isinstance(data, io.BufferedReader)
+    magic = data.peek(2)[:2]
     if magic == COMPRESS_MAGIC:
         raise UsageError(f"{file}!{name} is a Unix compress file inside an archive; unpack the archive first")
-    inner = _gunzipped(buffered) if magic == GZIP_MAGIC else buffered
-    return Stream(f"{file}!{name}", _without_compression(Path(name).name), inner)
+    content = _open_gzip(data) if magic == GZIP_MAGIC else data
+    return Stream(f"{file}!{name}", _remove_compression_suffix(Path(name).name), content)

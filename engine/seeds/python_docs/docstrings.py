@@ -1,17 +1,17 @@
-"""A docstring as a reader would want it: its summary line, and the rest as sections of plain text.
+"""Reads a docstring into its summary line and sections of plain text.
 
-    docstring --read_docstring--> Docstring(summary, sections) --passages_of--> texts of a bounded length
+    docstring --parse_docstring--> Docstring(summary, sections) --pack_sections--> chunks of a bounded length
 
-Understood are reStructuredText, numpydoc and Google headings. Roles and quotes are unwrapped; version notes, citations,
-"see also" lists, comments and empty sections are dropped; hard-wrapped paragraphs become one line; code is kept as it
-stands. Nothing is executed. Price: a few regular expressions a line, about 8 000 docstrings a second.
+reStructuredText, numpydoc and Google headings are understood. Roles and quotes lose their markup. Version notes,
+citations, "see also" lists, comments and empty sections are dropped. A hard-wrapped paragraph becomes one line; code
+keeps its lines. Nothing is executed. Price: a few regular expressions for each line, about 8 000 docstrings a second.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -43,7 +43,7 @@ _HEADINGS = {
 }
 _HEADING_OF = {spelling: heading for heading, spellings in _HEADINGS.items() for spelling in spellings}
 
-_TEXTUAL = frozenset(["math", "admonition", "topic", "container"])
+_TEXT_DIRECTIVES = frozenset(["math", "admonition", "topic", "container"])
 
 _UNDERLINE = re.compile(r"^([-=~^*#\"'+])\1{2,}\s*$")
 _LABEL = re.compile(r"^([A-Z][A-Za-z]+(?: [A-Za-z]+)?)\s*::?\s*$")
@@ -91,58 +91,62 @@ class Section:
     @property
     def words(self) -> int:
         """How many words its lines hold."""
-        return sum(len(line.split()) for line in self.lines)
+        return count_words(self.lines)
 
 
 @dataclass(frozen=True, slots=True)
 class Docstring:
-    """`summary` is the first sentence, on one line, without its full stop only if it never had one."""
+    """`summary` is the first sentence on one line, with its full stop if it has one."""
 
     summary: str
     sections: tuple[Section, ...]
     deprecated: bool = False
 
 
-def read_docstring(text: str) -> Docstring:
-    """Reads the docstring of one object; an empty or unreadable one gives an empty summary."""
+def count_words(lines: Iterable[str]) -> int:
+    """How many words the lines hold."""
+    return sum(len(line.split()) for line in lines)
+
+
+def parse_docstring(text: str) -> Docstring:
+    """Parses the docstring of one object; an empty or unreadable one has an empty summary."""
     lines = inspect.cleandoc(text).expandtabs().splitlines()
     deprecated = any(line.startswith(".. deprecated::") for line in lines)
-    lines = list(takewhile(lambda line: not _NOTICE.match(line), _without_directives(_without_signatures(lines))))
-    head, rest = _split_paragraph(lines)
-    first = sentences(unmarked(" ".join(" ".join(head).split())))
-    if not first:
+    lines = list(takewhile(lambda line: not _NOTICE.match(line), _drop_directives(_drop_signatures(lines))))
+    first_paragraph, body = _split_paragraph(lines)
+    lead = split_sentences(strip_markup(" ".join(" ".join(first_paragraph).split())))
+    if not lead:
         return Docstring("", (), deprecated)
-    rest = [" ".join(first[1:]), "", *rest]
-    sections = tuple(section for section in _sections(rest) if _worth_keeping(section))
-    opening = [first[0], *(line for section in sections[:1] for line in section.lines)]
-    return Docstring(first[0], sections, deprecated or any(line.lower().startswith("deprecated") for line in opening))
+    sections = tuple(section for section in _sections([" ".join(lead[1:]), "", *body]) if _is_kept(section))
+    opening = [lead[0], *(line for section in sections[:1] for line in section.lines)]
+    return Docstring(lead[0], sections, deprecated or any(line.lower().startswith("deprecated") for line in opening))
 
 
-def sentences(text: str) -> list[str]:
+def split_sentences(text: str) -> list[str]:
     """The sentences of one paragraph, each a substring of it; no cut after an abbreviation or an initial."""
-    found, start = [], 0
+    sentences, start = [], 0
     for end in _SENTENCE_END.finditer(text):
         if not _ABBREVIATION.search(text, start, end.start()):
-            found.append(text[start : end.start()].strip() + text[end.start() : end.end()].rstrip())
+            sentences.append(text[start : end.start()].strip() + text[end.start() : end.end()].rstrip())
             start = end.end()
-    return [*found, text[start:].strip()] if text[start:].strip() else found
+    return [*sentences, text[start:].strip()] if text[start:].strip() else sentences
 
 
-def unmarked(line: str) -> str:
+def strip_markup(line: str) -> str:
     """A line of prose without its reStructuredText markup."""
-    line = _ROLE.sub(lambda m: _target(m[1]), line)
+    line = _ROLE.sub(lambda match: _role_text(match[1]), line)
     line = _LINK.sub(r"\1", line)
-    line = _QUOTES.sub(lambda m: m[1] or m[2], line)
+    line = _QUOTES.sub(lambda match: match[1] or match[2], line)
     line = _STRONG.sub(r"\1", _CITATION.sub("", line))
     line = line.replace("\\ ", "").replace("\\*", "*").replace("\\_", "_").replace(" 's ", "'s ")
-    return _plain_formula(line) if "\\" in line else line
+    return _strip_latex(line) if "\\" in line else line
 
 
-def _plain_formula(line: str) -> str:
+def _strip_latex(line: str) -> str:
     """A line with LaTeX as one would type it: `\\frac{a}{b} \\in \\mathbb{R}` becomes `(a) / (b) in R`."""
     indent = line[: _indent(line)]
-    for pattern, plain in _LATEX:
-        line = pattern.sub(plain, line)
+    for pattern, replacement in _LATEX:
+        line = pattern.sub(replacement, line)
     return indent + " ".join(line.split())
 
 
@@ -151,20 +155,20 @@ def is_code(line: str) -> bool:
     return bool(_PROMPT.match(line))
 
 
-def _target(role: str) -> str:
-    shown = role.partition("<")[0].strip() if role.endswith(">") else role
-    return shown[1:].rsplit(".", 1)[-1] if shown.startswith("~") else shown.lstrip("!")
+def _role_text(role: str) -> str:
+    text = role.partition("<")[0].strip() if role.endswith(">") else role
+    return text[1:].rsplit(".", 1)[-1] if text.startswith("~") else text.lstrip("!")
 
 
-def _without_signatures(lines: list[str]) -> list[str]:
-    """Compiled objects open with their signature, at times on several lines or several times."""
+def _drop_signatures(lines: list[str]) -> list[str]:
+    """Drops the signature with which a compiled object begins, on one or several lines, once or several times."""
     while lines:
-        for taken in range(1, min(8, len(lines)) + 1):
-            head = " ".join(line.strip() for line in lines[:taken])
-            if _SIGNATURE.match(head):
-                lines = lines[taken:]
+        for count in range(1, min(8, len(lines)) + 1):
+            joined_lines = " ".join(line.strip() for line in lines[:count])
+            if _SIGNATURE.match(joined_lines):
+                lines = lines[count:]
                 break
-            if not lines[taken - 1].strip() or "(" not in head:
+            if not lines[count - 1].strip() or "(" not in joined_lines:
                 return lines
         else:
             return lines
@@ -173,113 +177,117 @@ def _without_signatures(lines: list[str]) -> list[str]:
     return lines
 
 
-def _without_directives(lines: list[str]) -> Iterator[str]:
-    """Keeps the content of the directives that carry some, and drops the others with their blocks."""
-    dropped_at: int | None = None
-    options = False
+def _drop_directives(lines: list[str]) -> Iterator[str]:
+    """Keeps the content of directives that carry text or code, and drops the others with their blocks."""
+    dropped_indent: int | None = None
+    in_options = False
     for line in lines:
-        indent = len(line) - len(line.lstrip())
-        if dropped_at is not None and (not line.strip() or indent > dropped_at):
+        if dropped_indent is not None and (not line.strip() or _indent(line) > dropped_indent):
             continue
-        dropped_at = None
-        if options and _OPTION.match(line):
+        dropped_indent = None
+        if in_options and _OPTION.match(line):
             continue
-        options = False
         directive = _DIRECTIVE.match(line)
         name = directive[2].lower() if directive else ""
+        in_options = bool(directive and not _ADMONITION.fullmatch(name) and _KEPT_DIRECTIVE.fullmatch(name))
         if directive and _ADMONITION.fullmatch(name):
             yield f"{directive[1]}{name.capitalize()}: {directive[3]}".rstrip()
-        elif directive and _KEPT_DIRECTIVE.fullmatch(name):
-            options = True
-            yield f"{directive[1]}{directive[3] if name in _TEXTUAL else '::'}".rstrip()
+        elif directive and in_options:
+            yield f"{directive[1]}{directive[3] if name in _TEXT_DIRECTIVES else '::'}".rstrip()
             yield ""
         elif directive or re.match(r"\s*\.\.(\s|$)", line):
-            dropped_at = indent
+            dropped_indent = _indent(line)
         else:
             yield line
 
 
 def _split_paragraph(lines: list[str]) -> tuple[list[str], list[str]]:
-    """The first paragraph (a title with its underline is skipped as a paragraph of its own kind) and what follows."""
-    start = next((i for i, line in enumerate(lines) if line.strip() and not _UNDERLINE.match(line)), len(lines))
+    """The first paragraph, or a title without its underline, and the lines after it."""
+    is_text = [bool(line.strip()) and not _UNDERLINE.match(line) for line in lines]
+    start = is_text.index(True) if any(is_text) else len(lines)
     end = start
-    while end < len(lines) and lines[end].strip() and not _UNDERLINE.match(lines[end]) and not is_code(lines[end]):
+    while end < len(lines) and is_text[end] and not is_code(lines[end]):
         if end > start and (_FIELD.match(lines[end]) or _BULLET.match(lines[end]) or _LABEL.match(lines[end])):
             break
         end += 1
-    after = end + 1 if end < len(lines) and _UNDERLINE.match(lines[end]) else end
-    return [line.strip() for line in lines[start:end]], lines[after:]
+    body_start = end + 1 if end < len(lines) and _UNDERLINE.match(lines[end]) else end
+    return [line.strip() for line in lines[start:end]], lines[body_start:]
 
 
 def _sections(lines: list[str]) -> Iterator[Section]:
-    heading, style, start, at = "", "", 0, 0
-    while at < len(lines):
-        found = _heading_at(lines, at)
-        if found:
-            yield Section(heading, tuple(_reflowed(lines[start:at], style)))
-            heading, style, start = found
-        at = start if found else at + 1
-    yield Section(heading, tuple(_reflowed(lines[start:], style)))
+    heading, style, start, number = "", "", 0, 0
+    while number < len(lines):
+        section_start = _heading_at(lines, number)
+        if section_start:
+            yield Section(heading, tuple(_reflow(lines[start:number], style)))
+            heading, style, start = section_start
+        number = start if section_start else number + 1
+    yield Section(heading, tuple(_reflow(lines[start:], style)))
 
 
-def _heading_at(lines: list[str], at: int) -> tuple[str, str, int] | None:
-    """The heading that begins at this line, how its section is laid out, and the line where that section begins."""
-    line, below = lines[at].rstrip(), lines[at + 1] if at + 1 < len(lines) else ""
-    apart = at == 0 or not lines[at - 1].strip()
-    if apart and line and not line.startswith(" ") and _UNDERLINE.match(below) and not _UNDERLINE.match(line):
-        return _heading(line), "numpydoc", at + 2
+def _heading_at(lines: list[str], number: int) -> tuple[str, str, int] | None:
+    """The heading that begins at this line, the layout of its section, and the line where that section begins."""
+    line, next_line = lines[number].rstrip(), lines[number + 1] if number + 1 < len(lines) else ""
+    after_blank = number == 0 or not lines[number - 1].strip()
+    if after_blank and line and not line.startswith(" ") and _UNDERLINE.match(next_line) and not _UNDERLINE.match(line):
+        return _normalise_heading(line), "numpydoc", number + 2
     label = _LABEL.match(line)
     if label and label[1].lower() in _HEADING_OF:
         literal = line.endswith("::") or label[1].lower() == "usage"
-        return _heading(label[1]), "literal" if literal else "google", at + 1
+        return _normalise_heading(label[1]), "literal" if literal else "google", number + 1
     return None
 
 
-def _heading(text: str) -> str:
-    text = unmarked(text.strip()).rstrip(":")
+def _normalise_heading(text: str) -> str:
+    text = strip_markup(text.strip()).rstrip(":")
     return _HEADING_OF.get(text.lower(), text)
 
 
-def _reflowed(lines: list[str], style: str) -> Iterator[str]:
+def _reflow(lines: list[str], style: str) -> Iterator[str]:
     """Joins the lines of each paragraph into one; code, output and list items keep lines of their own."""
     margin = min((_indent(line) for line in lines if line.strip()), default=0)
-    literal_at = -1 if style == "literal" else None
+    literal_indent = -1 if style == "literal" else None
     in_example = in_table = False
     paragraph: list[str] = []
     for line in [*(line[margin:].rstrip() for line in lines), ""]:
         in_example = is_code(line) or (in_example and bool(line))
         in_table = bool(_COLUMNS.match(line)) or (in_table and bool(line))
-        verbatim = in_example or in_table
-        if literal_at is not None and line and _indent(line) <= literal_at:
-            literal_at = None
-        if paragraph and (not line or verbatim or _starts_item(line, paragraph, style)):
-            text = _joined(paragraph)
-            literal_at = _indent(paragraph[0]) if text.endswith("::") else literal_at
-            yield from _shown(text, _indent(paragraph[0]))
+        if literal_indent is not None and line and _indent(line) <= literal_indent:
+            literal_indent = None
+        if paragraph and (not line or in_example or in_table or _starts_item(line, paragraph, style)):
+            text = _join_paragraph(paragraph)
+            literal_indent = _indent(paragraph[0]) if text.endswith("::") else literal_indent
+            yield from _clean_paragraph(text, _indent(paragraph[0]))
             paragraph = []
-        if line and (verbatim or (literal_at is not None and _indent(line) > literal_at)):
-            code = _DOCTEST_FLAG.sub("", unmarked(line) if "``" in line or ":`" in line else line)
-            if code.strip() not in {"", ">>>", "..."} and not _RULE.match(code):
-                yield code
+        in_literal = literal_indent is not None and _indent(line) > literal_indent
+        if line and (in_example or in_table or in_literal):
+            yield from _clean_code(line)
         elif line and not _RULE.match(line):
             paragraph.append(line)
+
+
+def _clean_code(line: str) -> Iterator[str]:
+    """The line of code without markup and test flags; nothing if nothing is left."""
+    code = _DOCTEST_FLAG.sub("", strip_markup(line) if "``" in line or ":`" in line else line)
+    if code.strip() not in {"", ">>>", "..."} and not _RULE.match(code):
+        yield code
 
 
 def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def _joined(paragraph: list[str]) -> str:
+def _join_paragraph(paragraph: list[str]) -> str:
     field = _FIELD.match(paragraph[0])
     first = f"{field[2].strip() or field[1]}: {field[3]}" if field else paragraph[0]
     return " ".join(" ".join([first, *paragraph[1:]]).split())
 
 
-def _shown(text: str, indent: int) -> Iterator[str]:
+def _clean_paragraph(text: str, indent: int) -> Iterator[str]:
     """The paragraph without markup and without sentences that only point elsewhere; nothing if nothing is left."""
-    text = unmarked(text[:-1] if text.endswith("::") else text)
+    text = strip_markup(text[:-1] if text.endswith("::") else text)
     if _POINTER.search(text):
-        text = " ".join(sentence for sentence in sentences(text) if not _POINTER.search(sentence))
+        text = " ".join(sentence for sentence in split_sentences(text) if not _POINTER.search(sentence))
     if text.strip(" :"):
         yield " " * min(indent, 8) + text
 
@@ -296,69 +304,5 @@ def _starts_item(line: str, paragraph: list[str], style: str) -> bool:
     return style == "google" and bool(_ARGUMENT.match(line)) and indent == _indent(first)
 
 
-def _worth_keeping(section: Section) -> bool:
+def _is_kept(section: Section) -> bool:
     return bool(section.lines) and not _DROPPED_SECTION.fullmatch(section.heading)
-
-
-@dataclass(frozen=True, slots=True)
-class DocstringText:
-    """Some sections as one text. `opens` tells whether it begins where a section begins."""
-
-    text: str
-    headings: tuple[str, ...]
-    opens: bool
-
-    @property
-    def words(self) -> int:
-        """How many words it holds."""
-        return len(self.text.split())
-
-
-def texts_of(sections: tuple[Section, ...], max_words: int) -> list[DocstringText]:
-    """Packs the sections into texts of about at most `max_words` words.
-
-    A new text begins at a section once half of the room is used; a section longer than the room left before that is
-    cut between its items, and only an item longer than a whole text passes the limit.
-    """
-    texts: list[DocstringText] = []
-    lines: list[str] = []
-    headings: list[str] = []
-    opens, used = True, 0
-
-    def close() -> None:
-        texts.append(DocstringText("\n".join(lines), tuple(headings), opens))
-        lines.clear()
-        headings.clear()
-
-    for section in sections:
-        if lines and used + section.words > max_words and used >= max_words // 2:
-            close()
-            opens, used = True, 0
-        headed = False
-        for item in _items(section.lines, max_words):
-            words = sum(len(line.split()) for line in item)
-            if lines and used + words > max_words:
-                close()
-                opens, used, headed = not headed, 0, False
-            if section.heading and not headed:
-                lines.append(section.heading + ":")
-                headings.append(section.heading)
-            headed = True
-            lines.extend(item)
-            used += words
-    if lines:
-        close()
-    return texts
-
-
-def _items(lines: tuple[str, ...], max_words: int) -> Iterator[list[str]]:
-    """The lines in groups that belong together: each unindented line with the indented ones below it."""
-    item: list[str] = []
-    for line in lines:
-        below = line.startswith((" ", "..."))
-        if item and (not below or sum(len(part.split()) for part in item) > max_words // 2):
-            yield item
-            item = []
-        item.append(line)
-    if item:
-        yield item

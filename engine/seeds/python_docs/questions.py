@@ -1,9 +1,9 @@
-"""What a user would ask to find an object whose summary line is known.
+"""Words a question that the object with a given summary line answers.
 
     "Return the inverse of a matrix."  ->  the line itself, or "How can I get the inverse of a matrix?"
 
-A summary is either an order (`Compute ...`, `Returns ...`) or a noun phrase (`Linear support vector classifier`); each
-has its wordings, of which a hash of the object's name picks one. The name itself is never added.
+A summary is either an order (`Compute ...`, `Returns ...`) or a noun phrase (`Linear support vector classifier`). Each
+kind has its wordings; a hash of the object's name selects one. The question never contains the name.
 """
 
 from __future__ import annotations
@@ -11,12 +11,7 @@ from __future__ import annotations
 import re
 
 from engine.ids import fraction_of
-
-
-def word_set(text: str) -> frozenset[str]:
-    """The words of a text, as one writes a closed list of them."""
-    return frozenset(text.split())
-
+from engine.seeds.python_docs.words import word_set
 
 _VERBS = word_set(
     """accumulate acquire activate add adjust advance aggregate align allocate allow alter append apply approximate
@@ -60,19 +55,19 @@ _VERBS = word_set(
     zip"""
 )
 
-_ORDERS = (
-    "How do I {do}?",
-    "How can I {do} in Python?",
-    "What is the way to {do}?",
-    "Which function should I call to {do}?",
-    "I want to {do}, what do I use?",
-    "python {do}",
-    "Is there something ready-made to {do}?",
-    "What can I use to {do}?",
-    "I need to {do}",
-    "What would you reach for to {do}?",
+_ACTION_WORDINGS = (
+    "How do I {action}?",
+    "How can I {action} in Python?",
+    "What is the way to {action}?",
+    "Which function should I call to {action}?",
+    "I want to {action}, what do I use?",
+    "python {action}",
+    "Is there something ready-made to {action}?",
+    "What can I use to {action}?",
+    "I need to {action}",
+    "What would you reach for to {action}?",
 )
-_RESULTS = (
+_RESULT_WORDINGS = (
     "How do I get {thing}?",
     "How can I obtain {thing} in Python?",
     "What gives me {thing}?",
@@ -82,7 +77,7 @@ _RESULTS = (
     "What should I use when I need {thing}?",
     "Is there a function that returns {thing}?",
 )
-_THINGS = (
+_THING_WORDINGS = (
     "{thing} in Python",
     "python {thing}",
     "What should I use for {thing}?",
@@ -90,12 +85,12 @@ _THINGS = (
     "What do I import for {thing}?",
     "Need something for {thing}",
 )
-_NAMES = word_set(
+_PROPER_NAMES = word_set(
     """airy bayesian bernoulli bessel beta cauchy chebyshev cholesky dirichlet euler fourier gauss gaussian hankel
     hermite hermitian huber jacobi jensen kelvin kolmogorov laguerre laplace legendre lagrange mathieu pearson
     poisson python riemann student toeplitz vandermonde voronoi weibull wiener unicode"""
 )
-_ARTICLE_THINGS = (
+_ARTICLE_WORDINGS = (
     "Is there {thing}?",
     "Does Python have {thing}?",
     "I am looking for {thing}",
@@ -106,12 +101,12 @@ _SENTENCE_STARTERS = word_set(
     false similar options"""
 )
 _DETERMINERS = word_set("the a an this these each all every any and or to into from")
-_KIND_OF_OBJECT = re.compile(
+_OBJECT_KIND = re.compile(
     r"(class|function|context[ -]manager|decorator|iterator|iterable|generator|exception|wrapper|container|classifier"
     r"|estimator|transformer|factory|client|server|handler|interface|helper|mixin|base class|implementation)\b",
     re.IGNORECASE,
 )
-_GIVING = word_set("return get give obtain yield retrieve")
+_RETURN_VERBS = word_set("return get give obtain yield retrieve")
 _MAX_QUESTION_WORDS = 22
 
 
@@ -122,36 +117,40 @@ def question_of(summary: str, name: str) -> str:
     if not 3 <= len(words) <= _MAX_QUESTION_WORDS or re.search(r"[;:?!=]|\. |^\W", phrase):
         return ""
     verb = "" if words[1] == "of" else base_verb(words[0])
-    rest = " ".join(words[1:]).replace(" and returns ", " and return ")
-    if verb in _GIVING and words[1].lower() in {"a", "an", "the", "all", "one"}:
-        return _pick(_RESULTS, name).format(thing=rest)
+    complement = " ".join(words[1:]).replace(" and returns ", " and return ")
+    if verb in _RETURN_VERBS and words[1].lower() in {"a", "an", "the", "all", "one"}:
+        return _choose_wording(_RESULT_WORDINGS, name).format(thing=complement)
     if verb == "return" or words[0].endswith(","):
         return ""
-    return _pick(_ORDERS, name).format(do=f"{verb} {rest}") if verb else _noun_question(words, name)
+    if not verb:
+        return _noun_question(words, name)
+    return _choose_wording(_ACTION_WORDINGS, name).format(action=f"{verb} {complement}")
 
 
 def base_verb(word: str) -> str:
-    """The verb with which an order begins, in its base form ("Computes" -> "compute"); "" if it is none."""
-    lower = word.lower()
-    forms = (lower, lower.removesuffix("s"), lower.removesuffix("es"), lower.removesuffix("ies") + "y")
+    """The base form of a verb that can begin an order ("Computes" -> "compute"); "" for any other word."""
+    word = word.lower()
+    forms = (word, word.removesuffix("s"), word.removesuffix("es"), word.removesuffix("ies") + "y")
     return next((form for form in forms if form in _VERBS), "")
 
 
 def _noun_question(words: list[str], name: str) -> str:
-    first = words[0].lower()
+    first_word = words[0].lower()
     if (
-        first.endswith("ly")
-        or first in _SENTENCE_STARTERS
+        first_word.endswith("ly")
+        or first_word in _SENTENCE_STARTERS
         or words[1] in _DETERMINERS
         or re.search(r"\b(is|are|was|will|can|should|must|does)\b", " ".join(words[:6]))
     ):
         return ""
-    ordinary = (words[0][1:].replace("-", "").islower() or len(words[0]) == 1) and first.split("-")[0] not in _NAMES
-    thing = " ".join([first if ordinary else words[0], *words[1:]])
-    if _KIND_OF_OBJECT.match(thing):
+    is_common = words[0][1:].replace("-", "").islower() or len(words[0]) == 1
+    is_common = is_common and first_word.split("-")[0] not in _PROPER_NAMES
+    thing = " ".join([first_word if is_common else words[0], *words[1:]])
+    if _OBJECT_KIND.match(thing):
         thing = f"{'an' if thing[0].lower() in 'aeiou' else 'a'} {thing}"
-    return _pick(_ARTICLE_THINGS if thing.startswith(("a ", "an ")) else _THINGS, name).format(thing=thing)
+    wordings = _ARTICLE_WORDINGS if thing.startswith(("a ", "an ")) else _THING_WORDINGS
+    return _choose_wording(wordings, name).format(thing=thing)
 
 
-def _pick(wordings: tuple[str, ...], name: str) -> str:
+def _choose_wording(wordings: tuple[str, ...], name: str) -> str:
     return wordings[int(fraction_of("wording", name) * len(wordings))]

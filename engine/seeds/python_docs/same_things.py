@@ -1,48 +1,36 @@
 """Which objects of different libraries are the same thing, and which are surely something else.
 
-    entries (object + summary + passages) --> positives of an entry, hard negatives of an entry
+    documented objects --ObjectIndex--> positives of an object, hard negatives of an object
 
-**The same thing**: objects of one simple name (case and underscores aside), of one sort (class, or function and
-method) and of the same qualifiers (`_QUALIFIERS`, in name or summary: sparse, masked, rolling ...), if their summaries
-have enough content words in common, words such as "array", "tensor" and "element" not counted: half of all; three
-quarters where one is a method; a fifth for functions of two array libraries, which name the same mathematics alike.
-Within one library all words, "array" and the like included. Narrow on purpose: `numpy.sqrt` and `torch.sqrt` pass,
-`shutil.copy` and `numpy.copy`, `gzip.open` and `lzma.open` do not.
-**Surely something else**: neither its summary shares half of the content words, nor does it have the same simple name
-and any word in common, nor is it owner or member of the object, nor a near-copy of a positive.
+**The same thing**: objects with the same simple name (case and underscores aside), the same sort (class, or function
+and method) and the same qualifiers (`_QUALIFIERS` in name or summary: sparse, masked, rolling ...). Their summaries
+must also share enough content words, words such as "array", "tensor" and "element" not counted: half of all, or three
+quarters if one is a method. A fifth is enough for functions of two array libraries, which use the same names in
+mathematics. Within one library all words must be equal. The rule is narrow on purpose: `numpy.sqrt` and `torch.sqrt`
+pass; `shutil.copy` and `numpy.copy`, `gzip.open` and `lzma.open` do not.
+**Surely something else**: an object whose summary shares less than half of the content words, and no content word if it
+has the same simple name. It is also neither owner nor member of the object, and its text is no near-copy of a positive.
 
-Price: names are grouped first, so that only namesakes are compared; texts are compared only where BM25 put them near.
+Price: only objects of one simple name are compared, and only texts that BM25 found.
 """
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from engine.seeds.bm25 import Bm25Index
-from engine.seeds.python_docs.questions import word_set
+from engine.seeds.python_docs.words import jaccard, specific_words, split_words, word_set
 from engine.topic import Passage
 
-SAME, SAME_METHOD, SAME_MATHEMATICS = 0.5, 0.75, 0.21
-"""Shares of common content words from which on summaries mean the same: of functions, methods, array functions."""
+SAME_FUNCTION, SAME_METHOD, SAME_ARRAY_FUNCTION = 0.5, 0.75, 0.21
+"""Shares of common content words from which on two summaries mean the same."""
 NEAR_COPY = 0.8
-"""Share of common words from which on two texts are one."""
-MAX_SAME = 4
-"""An object with more namesakes of one meaning than this is not what a query can ask for."""
+"""Share of common words from which on two texts count as one."""
+MAX_SAME_THINGS = 4
+"""A query cannot ask for one object if more others than this are the same thing."""
 
-_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*|\d+")
-_STOP = word_set(
-    """a an the of in on to for from by with at as and or is are be been that this these those it its into over given
-    each all any one which whose whether if when not no using used use via based such other than then between per
-    along"""
-)
-_LIBRARY_WORDS = word_set(
-    """return compute calculate get array tensor element wise elementwise input output new value object function python
-    numpy torch pandas scipy pyarrow arrow x y s dataframe sery series index ndarray matrix like specified provided axis
-    dimension current create construct make perform apply evaluate self obj instance argument"""
-)
 _ARRAY_LIBRARIES = word_set("numpy scipy torch pyarrow")
 _QUALIFIERS = word_set(
     """sparse masked ma mask group groupby rolling expanding window weighted quantized chunked categorical interval
@@ -52,27 +40,8 @@ _QUALIFIERS = word_set(
 """Words that make two objects of one name different things when only one of them has it."""
 
 
-def words_of(text: str) -> list[str]:
-    """The words and numbers of a text."""
-    return _WORD.findall(text)
-
-
-def content_words(text: str) -> frozenset[str]:
-    """The words of a text without function words, lower-cased, verbs and nouns without their final s."""
-    return frozenset(_singular(word) for word in words_of(text.lower()) if word not in _STOP)
-
-
-def meaning(words: frozenset[str]) -> frozenset[str]:
-    """The content words that say what an object does, without those that every library says of everything."""
-    return words - _LIBRARY_WORDS
-
-
-def _singular(word: str) -> str:
-    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
-
-
 @dataclass(frozen=True, slots=True)
-class DocumentedThing:
+class DocumentedObject:
     """An object with its passages; `words` are the content words of its summary."""
 
     name: str
@@ -84,102 +53,99 @@ class DocumentedThing:
 
     @property
     def simple_name(self) -> str:
-        """The last part of its name, case and underscores aside."""
+        """The last part of its name, without case and underscores."""
         return self.name.rpartition(".")[2].replace("_", "").casefold()
 
     @property
     def qualifiers(self) -> frozenset[str]:
-        """What sets it apart from objects of the same name."""
+        """The words that distinguish it from objects of the same name."""
         return _QUALIFIERS & (self.words | set(self.name.casefold().split(".")))
 
 
-class Corpus:
-    """All entries, searchable; entries are known by their position."""
+class ObjectIndex:
+    """All documented objects, searchable; a position in `objects` names an object."""
 
-    def __init__(self, entries: Sequence[DocumentedThing]) -> None:
-        self.entries = entries
-        self.same = _same_things(entries)
-        self._owners = [position for position, entry in enumerate(entries) for _ in entry.passages]
-        self._passages = [passage for entry in entries for passage in entry.passages]
+    def __init__(self, objects: Sequence[DocumentedObject]) -> None:
+        self.objects = objects
+        self.same_things = _find_same_things(objects)
+        self._owners = [position for position, obj in enumerate(objects) for _ in obj.passages]
+        self._passages = [passage for obj in objects for passage in obj.passages]
         self._index = Bm25Index([f"{passage.title}\n{passage.text}" for passage in self._passages])
 
     def positives(self, position: int) -> tuple[Passage, ...]:
         """The object's own passages, then the first passage of each same thing that is no near-copy of one before."""
-        positives = list(self.entries[position].passages)
+        positives = list(self.objects[position].passages)
         vocabularies = [_vocabulary(passage) for passage in positives]
-        for other in self.same[position]:
-            passage = self.entries[other].passages[0]
-            if not _near_copy(passage, vocabularies):
+        for same_position in self.same_things[position]:
+            passage = self.objects[same_position].passages[0]
+            if not _is_near_copy(passage, vocabularies):
                 positives.append(passage)
                 vocabularies.append(_vocabulary(passage))
         return tuple(positives)
 
-    def negatives(self, positions: Sequence[int], wanted: int) -> list[tuple[Passage, ...]]:
-        """For each position at most `wanted` passages of surely other objects, one an object, nearest first.
+    def negatives(self, positions: Sequence[int], count: int) -> list[tuple[Passage, ...]]:
+        """For each position at most `count` passages of surely other objects, one for each object, nearest first.
 
-        The attribute `query` of each is the summary that it does answer.
-        Fewer come back only where fewer texts share a word with the summary, or most of the nearest are doubtful.
+        The attribute `query` of each is the summary that it does answer. There are fewer only if fewer texts share a
+        word with the summary, or if most of the nearest are doubtful.
         """
-        summaries = [self.entries[position].summary for position in positions]
-        nearest = self._index.nearest(summaries, 4 * wanted + 16, [()] * len(positions))
-        return [self._others(position, near, wanted) for position, near in zip(positions, nearest, strict=True)]
+        summaries = [self.objects[position].summary for position in positions]
+        nearest = self._index.nearest(summaries, 4 * count + 16, [()] * len(positions))
+        return [self._choose_negatives(*pair, count) for pair in zip(positions, nearest, strict=True)]
 
-    def _others(self, position: int, near: Iterable[int], wanted: int) -> tuple[Passage, ...]:
-        entry, vocabularies = self.entries[position], [_vocabulary(passage) for passage in self.positives(position)]
-        taken = {position, *self.same[position]}
-        others: list[Passage] = []
-        for at in near:
-            owner, passage = self._owners[at], self._passages[at]
-            if len(others) == wanted:
+    def _choose_negatives(self, position: int, nearest: Iterable[int], count: int) -> tuple[Passage, ...]:
+        obj, vocabularies = self.objects[position], [_vocabulary(passage) for passage in self.positives(position)]
+        used_owners = {position, *self.same_things[position]}
+        negatives: list[Passage] = []
+        for passage_position in nearest:
+            owner, passage = self._owners[passage_position], self._passages[passage_position]
+            if len(negatives) == count:
                 break
-            if owner in taken or _perhaps_relevant(entry, self.entries[owner]) or _near_copy(passage, vocabularies):
+            if owner in used_owners or _may_answer(obj, self.objects[owner]) or _is_near_copy(passage, vocabularies):
                 continue
-            taken.add(owner)
-            known = {**passage.attributes, "query": self.entries[owner].summary}
-            others.append(replace(passage, role="seed_negative", attributes=known))
-        return tuple(others)
+            used_owners.add(owner)
+            attributes = {**passage.attributes, "query": self.objects[owner].summary}
+            negatives.append(replace(passage, role="seed_negative", attributes=attributes))
+        return tuple(negatives)
 
 
-def _same_things(entries: Sequence[DocumentedThing]) -> list[list[int]]:
+def _find_same_things(objects: Sequence[DocumentedObject]) -> list[list[int]]:
     namesakes: Mapping[tuple[str, bool], list[int]] = defaultdict(list)
-    for position, entry in enumerate(entries):
-        if entry.kind != "module":
-            namesakes[entry.simple_name, entry.kind == "class"].append(position)
-    same: list[list[int]] = [[] for _ in entries]
+    for position, obj in enumerate(objects):
+        if obj.kind != "module":
+            namesakes[obj.simple_name, obj.kind == "class"].append(position)
+    same_things: list[list[int]] = [[] for _ in objects]
     for group in namesakes.values():
-        for one in group:
-            same[one] = [other for other in group if other != one and same_thing(entries[one], entries[other])]
-    return same
+        for position in group:
+            others = (other for other in group if other != position)
+            same_things[position] = [other for other in others if is_same_thing(objects[position], objects[other])]
+    return same_things
 
 
-def same_thing(one: DocumentedThing, other: DocumentedThing) -> bool:
+def is_same_thing(first: DocumentedObject, second: DocumentedObject) -> bool:
     """Whether two objects of one simple name and sort do the same."""
-    if one.qualifiers != other.qualifiers:
+    if first.qualifiers != second.qualifiers:
         return False
-    if one.library == other.library:
-        return one.words == other.words
-    common = _shared(meaning(one.words), meaning(other.words))
-    if "method" in {one.kind, other.kind}:
-        return common >= SAME_METHOD
-    mathematics = one.kind == "function" and {one.library, other.library} <= _ARRAY_LIBRARIES
-    return common >= (SAME_MATHEMATICS if mathematics else SAME)
+    if first.library == second.library:
+        return first.words == second.words
+    similarity = jaccard(specific_words(first.words), specific_words(second.words))
+    if "method" in {first.kind, second.kind}:
+        return similarity >= SAME_METHOD
+    array_functions = first.kind == "function" and {first.library, second.library} <= _ARRAY_LIBRARIES
+    return similarity >= (SAME_ARRAY_FUNCTION if array_functions else SAME_FUNCTION)
 
 
-def _perhaps_relevant(entry: DocumentedThing, other: DocumentedThing) -> bool:
-    common = _shared(meaning(entry.words), meaning(other.words))
-    kin = f"{other.name}.".startswith(f"{entry.name}.") or f"{entry.name}.".startswith(f"{other.name}.")
-    return kin or common >= SAME or (common > 0 and entry.simple_name == other.simple_name)
+def _may_answer(obj: DocumentedObject, other: DocumentedObject) -> bool:
+    """Whether another object may be relevant to the query of this one."""
+    similarity = jaccard(specific_words(obj.words), specific_words(other.words))
+    related = f"{other.name}.".startswith(f"{obj.name}.") or f"{obj.name}.".startswith(f"{other.name}.")
+    return related or similarity >= SAME_FUNCTION or (similarity > 0 and obj.simple_name == other.simple_name)
 
 
 def _vocabulary(passage: Passage) -> frozenset[str]:
-    return frozenset(words_of(passage.text))
+    return frozenset(split_words(passage.text))
 
 
-def _near_copy(passage: Passage, vocabularies: Iterable[frozenset[str]]) -> bool:
+def _is_near_copy(passage: Passage, vocabularies: Iterable[frozenset[str]]) -> bool:
     words = _vocabulary(passage)
-    return any(_shared(words, other) >= NEAR_COPY for other in vocabularies)
-
-
-def _shared(one: frozenset[str], other: frozenset[str]) -> float:
-    """Jaccard's share of common members; 0 if both are empty."""
-    return len(one & other) / len(one | other) if one or other else 0.0
+    return any(jaccard(words, vocabulary) >= NEAR_COPY for vocabulary in vocabularies)

@@ -45,8 +45,8 @@ def seeds(path: Path, **settings: Any) -> list[Seed]:
     return list(BeirReader(BeirSettings(path=path, **{"split": "test", "negatives": 0, **settings})))
 
 
-def check(found: list[Seed]) -> None:
-    seals, piers = found
+def check(read_seeds: list[Seed]) -> None:
+    seals, piers = read_seeds
     assert (seals.id, seals.query, piers.id) == ("10", "where do seals rest", "12")
     assert [(p.source_id, p.title) for p in seals.positives] == [("1", "Seals")]
     assert [p.source_id for p in seals.negatives] == ["2"]
@@ -54,9 +54,9 @@ def check(found: list[Seed]) -> None:
 
 
 def test_ids_agree_whether_written_as_numbers_or_as_text(tmp_path: Path) -> None:
-    found = seeds(folder(tmp_path))
-    check(found)
-    assert dict(found[0].attributes) == {"answers": "rocks", "query_type": "LOCATION"}
+    read_seeds = seeds(folder(tmp_path))
+    check(read_seeds)
+    assert dict(read_seeds[0].attributes) == {"answers": "rocks", "query_type": "LOCATION"}
 
 
 def test_compressed_and_parquet_parts_are_found(tmp_path: Path) -> None:
@@ -66,8 +66,8 @@ def test_compressed_and_parquet_parts_are_found(tmp_path: Path) -> None:
     (path / "queries.jsonl").unlink()
     (path / "queries").mkdir()
     pq.write_table(pa.Table.from_pylist([{**q, "_id": str(q["_id"])} for q in QUERIES]), path / "queries" / "0.parquet")
-    judged = [line.split("\t") for line in QRELS.splitlines()[1:]]
-    rows = [{"query-id": int(q), "corpus-id": d, "score": int(s)} for q, d, s in judged]
+    judgments = [line.split("\t") for line in QRELS.splitlines()[1:]]
+    rows = [{"query-id": int(q), "corpus-id": d, "score": int(s)} for q, d, s in judgments]
     (path / "qrels" / "test.tsv").unlink()
     (path / "qrels" / "test.jsonl").write_text(as_jsonl(rows))
     check(seeds(path))

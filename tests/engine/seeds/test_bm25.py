@@ -67,11 +67,11 @@ def test_each_query_needs_its_own_exclusions() -> None:
     data=st.data(),
 )
 def test_the_neighbours_are_those_of_the_formula(texts: list[str], query: str, k: int, data: st.DataObject) -> None:
-    banned = data.draw(st.sets(st.integers(0, len(texts) - 1)))
-    found = Bm25Index(texts).nearest([query], k, [banned])[0]
+    excluded = data.draw(st.sets(st.integers(0, len(texts) - 1)))
+    nearest = Bm25Index(texts).nearest([query], k, [excluded])[0]
     scores = naive_scores(texts, query)
-    allowed = [i for i in range(len(texts)) if i not in banned and scores[i] > 0]
-    assert len(found) == min(k, len(allowed))
-    assert set(found) <= set(allowed)
-    best = sorted((scores[i] for i in allowed), reverse=True)[:k]
-    assert [scores[i] for i in found] == pytest.approx(best, rel=1e-5)
+    allowed = [i for i in range(len(texts)) if i not in excluded and scores[i] > 0]
+    assert len(nearest) == min(k, len(allowed))
+    assert set(nearest) <= set(allowed)
+    best_scores = sorted((scores[i] for i in allowed), reverse=True)[:k]
+    assert [scores[i] for i in nearest] == pytest.approx(best_scores, rel=1e-5)

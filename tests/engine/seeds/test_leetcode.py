@@ -49,13 +49,13 @@ def test_each_solution_is_a_positive_that_names_its_language_and_approach(tmp_pa
 
 
 def test_solutions_without_a_statement_join_their_problem_from_another_file(tmp_path: Path) -> None:
-    more = {
+    solution_row = {
         "id": 1,
         "title": "Problem One",
         "solutions": [{"language": "Java", "variant": "2", "code": "java 1"}],
         "neetcode": {"pattern": "Arrays"},
     }
-    write(tmp_path, "a_more.jsonl", more)
+    write(tmp_path, "a_more.jsonl", solution_row)
     write(tmp_path, "problems.jsonl", problem(1, "Sum.", "python"), problem(2, "Sort.", "python"))
     first, second = reader(tmp_path)
     assert [p.text for p in first.positives] == ["python 1", "java 1"]
@@ -69,9 +69,9 @@ def test_solutions_of_no_problem_are_refused_or_counted(tmp_path: Path) -> None:
     write(tmp_path, "b.jsonl", problem(1, "Sum.", "python"))
     with pytest.raises(SeedFormatError, match=r"a\.jsonl:1: expected a problem of this id with a statement, found '9'"):
         list(reader(tmp_path))
-    tolerant = reader(tmp_path, on_error="skip")
-    assert [seed.id for seed in tolerant] == ["1"]
-    assert tolerant.skipped == 1
+    skipping_reader = reader(tmp_path, on_error="skip")
+    assert [seed.id for seed in skipping_reader] == ["1"]
+    assert skipping_reader.skipped == 1
 
 
 def test_negatives_are_solutions_of_the_nearest_other_statements(tmp_path: Path) -> None:

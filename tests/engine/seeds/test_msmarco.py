@@ -40,8 +40,8 @@ def seeds(path: Path, **settings: Any) -> list[Seed]:
     return list(msmarco_reader(MsmarcoSettings.model_validate({"path": path, "negatives": 0, **settings})))
 
 
-def check_qa(found: list[Seed]) -> None:
-    (seed,) = found
+def check_qa(read_seeds: list[Seed]) -> None:
+    (seed,) = read_seeds
     assert (seed.id, seed.query) == ("7", "where do seals rest")
     assert dict(seed.attributes) == {"query_type": "LOCATION", "answer": "On rocks."}
     assert [(p.text, p.role, p.attributes["url"]) for p in seed.positives] == [(TEXTS[0], "seed_positive", "u0")]
@@ -96,7 +96,7 @@ def test_tevatron_rows_keep_their_own_negatives(tmp_path: Path) -> None:
     assert [(p.source_id, p.role) for p in seed.negatives] == [("d2", "seed_negative")]
 
 
-def graded(name: str, positive: tuple[str, str, int], *others: tuple[str, str, int]) -> dict[str, Any]:
+def graded_row(name: str, positive: tuple[str, str, int], *others: tuple[str, str, int]) -> dict[str, Any]:
     passages = [{"pid": pid, "text": text, "rel": rel} for pid, text, rel in (positive, *others)]
     return {"query_id": name, "query": f"question {name}", "positive": passages[0], "others": passages[1:]}
 
@@ -104,10 +104,10 @@ def graded(name: str, positive: tuple[str, str, int], *others: tuple[str, str, i
 def test_rows_of_one_query_are_one_seed_and_no_text_stands_twice(tmp_path: Path) -> None:
     path = write(
         tmp_path,
-        graded("a", ("1", "seals rest", 3), ("3", "piers rot", 0), ("4", "seals rest", 0)),
-        graded("a", ("2", "seals sleep", 2), ("3", "piers rot", 0), ("5", "boats sink", 1)),
-        graded("a", ("6", "seals rest", 2)),
-        graded("b", ("7", "tides turn", 2)),
+        graded_row("a", ("1", "seals rest", 3), ("3", "piers rot", 0), ("4", "seals rest", 0)),
+        graded_row("a", ("2", "seals sleep", 2), ("3", "piers rot", 0), ("5", "boats sink", 1)),
+        graded_row("a", ("6", "seals rest", 2)),
+        graded_row("b", ("7", "tides turn", 2)),
     )
     a, b = seeds(path)
     assert [p.text for p in a.positives] == ["seals rest", "seals sleep", "boats sink"]
@@ -117,16 +117,16 @@ def test_rows_of_one_query_are_one_seed_and_no_text_stands_twice(tmp_path: Path)
 
 
 def test_an_id_that_comes_back_later_is_refused(tmp_path: Path) -> None:
-    rows = [graded(name, (name + str(n), f"text {n}", 2)) for n, name in enumerate(["a", "b", "a"])]
+    rows = [graded_row(name, (name + str(n), f"text {n}", 2)) for n, name in enumerate(["a", "b", "a"])]
     with pytest.raises(SeedFormatError, match=r"rows\.jsonl:3: expected an id that no earlier query has, found 'a'"):
         seeds(write(tmp_path, *rows))
 
 
 def test_negatives_are_mined_where_a_row_has_too_few_and_never_answer_the_query(tmp_path: Path) -> None:
     rows = [
-        graded("a", ("1", "question of seals on rocks", 2), ("9", "question of seals partly", 1)),
-        graded("b", ("2", "question of seals on piers", 2)),
-        graded("c", ("3", "nothing in common", 2)),
+        graded_row("a", ("1", "question of seals on rocks", 2), ("9", "question of seals partly", 1)),
+        graded_row("b", ("2", "question of seals on piers", 2)),
+        graded_row("c", ("3", "nothing in common", 2)),
     ]
     a, b, _ = seeds(write(tmp_path, *rows), negatives=3, relevant_from=2)
     assert [p.source_id for p in a.negatives] == ["2"]  # 9 is partly relevant, 3 shares no word
@@ -164,13 +164,13 @@ def test_a_collection_is_topped_up_with_negatives(tmp_path: Path) -> None:
 
 def test_a_third_column_or_broken_text_in_a_collection_is_refused(tmp_path: Path) -> None:
     collection(tmp_path)
-    for bad in (b"3\ta\tb\n", b"3\n", b"3\t\xff\n"):
-        (tmp_path / "docs.tsv").write_bytes(b"0\tx\n1\ty\n" + bad)
+    for bad_line in (b"3\ta\tb\n", b"3\n", b"3\t\xff\n"):
+        (tmp_path / "docs.tsv").write_bytes(b"0\tx\n1\ty\n" + bad_line)
         with pytest.raises(SeedFormatError, match=r"docs\.tsv:3: expected an id, a tab and a text in UTF-8"):
             collection(tmp_path, collection=tmp_path / "docs.tsv")
 
 
 def test_rows_and_a_collection_are_not_mixed(tmp_path: Path) -> None:
-    for given in ({"path": tmp_path, "queries": tmp_path}, {"queries": tmp_path}, {}):
+    for paths in ({"path": tmp_path, "queries": tmp_path}, {"queries": tmp_path}, {}):
         with pytest.raises(ValidationError, match="give `path` alone"):
-            MsmarcoSettings.model_validate(given)
+            MsmarcoSettings.model_validate(paths)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from pydantic import ValidationError
 from engine.errors import FoilError
 from engine.seeds.catalog import READERS, open_seeds
 from engine.seeds.metamath import MetamathReader, MetamathSettings
+from engine.settings import Settings
 from engine.topic import Seed
 
 SGML = "<DOC>\n<DOCNO> D1 </DOCNO>\n<HEADLINE>Seals</HEADLINE>\n<TEXT>\n<P>Seals rest &amp; sleep.\n</TEXT>\n</DOC>\n"
@@ -53,10 +55,21 @@ EDIT = st.tuples(st.floats(0, 1), st.integers(0, 12), st.binary(max_size=8))
 
 
 def broken(data: bytes, edits: list[tuple[float, int, bytes]]) -> bytes:
-    for place, length, new in edits:
-        at = int(place * len(data))
-        data = data[:at] + new + data[at + length :]
+    for share, length, insertion in edits:
+        start = int(share * len(data))
+        data = data[:start] + insertion + data[start + length :]
     return data
+
+
+def write_corpus(kind: str, folder: Path, change: Callable[[bytes], bytes], **settings: str) -> Settings:
+    """Writes the changed files of a corpus; returns the settings that read them."""
+    kind_settings, files = KINDS[kind]
+    for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(change(text.encode()))
+    path_keys = kind_settings.keys() & {"path", "topics", "qrels", "documents"}
+    paths = {key: str(folder / kind_settings[key]) for key in path_keys}
+    return READERS[kind][0].model_validate({**kind_settings, **paths, **settings})
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -65,34 +78,18 @@ def broken(data: bytes, edits: list[tuple[float, int, bytes]]) -> bytes:
 def test_a_broken_corpus_raises_only_what_is_declared(
     kind: str, data: st.DataObject, on_error: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    folder = tmp_path_factory.mktemp(kind)
-    given_settings, files = KINDS[kind]
-    for name, text in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_bytes(broken(text.encode(), data.draw(st.lists(EDIT, max_size=4))))
-    paths = {
-        key: str(folder / given_settings[key])
-        for key in given_settings.keys() & {"path", "topics", "qrels", "documents"}
-    }
-    chosen = READERS[kind][0].model_validate({**given_settings, **paths, "on_error": on_error})
+    def change(text: bytes) -> bytes:
+        return broken(text, data.draw(st.lists(EDIT, max_size=4)))
+
     seeds: list[Seed] = []
     with suppress(FoilError):
-        seeds = list(open_seeds(chosen))
+        seeds = list(open_seeds(write_corpus(kind, tmp_path_factory.mktemp(kind), change, on_error=on_error)))
     assert len({seed.id for seed in seeds}) == len(seeds)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_unbroken_corpus_gives_a_seed(kind: str, tmp_path: Path) -> None:
-    given_settings, files = KINDS[kind]
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    paths = {
-        key: str(tmp_path / given_settings[key])
-        for key in given_settings.keys() & {"path", "topics", "qrels", "documents"}
-    }
-    chosen = READERS[kind][0].model_validate({**given_settings, **paths})
-    assert next(iter(open_seeds(chosen))).positives
+    assert next(iter(open_seeds(write_corpus(kind, tmp_path, bytes)))).positives
 
 
 @pytest.mark.parametrize("kind", READERS)

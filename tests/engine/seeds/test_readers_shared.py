@@ -11,47 +11,26 @@ import pytest
 from engine.errors import SeedFormatError, UsageError
 from engine.seeds.catalog import READERS, open_seeds
 from engine.seeds.files.download import CORPORA
-from engine.seeds.trec import documents, topics
+from engine.seeds.trec import read_documents, read_topics
 from engine.settings import Settings
 from engine.topic import Passage, Seed
 
-CASES: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
-    "graded rows": (
-        {"kind": "msmarco", "path": "msmarco/rows_dl.jsonl"},
-        {"seeds": 93, "positives": 401, "negatives": 721},
-    ),
+CASES: dict[str, tuple[dict[str, Any], tuple[int, int, int]]] = {
+    "graded rows": ({"kind": "msmarco", "path": "msmarco/rows_dl.jsonl"}, (93, 401, 721)),
     "rows without negatives": (
         {"kind": "msmarco", "path": "msmarco/rows_instructir_filtered.jsonl"},
-        {"seeds": 1743, "positives": 1743, "negatives": 8670},
+        (1743, 1743, 8670),
     ),
-    "beir": (
-        {"kind": "beir", "path": "msmarco/instructir_filtered", "split": "test"},
-        {"seeds": 1743, "positives": 1743, "negatives": 8670},
-    ),
-    "leetcode": (
-        {"kind": "leetcode", "path": "leetcode"},
-        {"seeds": 400, "positives": 2644, "negatives": 2000},
-    ),
-    "exercism": (
-        {"kind": "leetcode", "corpus": "exercism", "path": "exercism/exercises.jsonl"},
-        {"seeds": 147, "positives": 368, "negatives": 735},
-    ),
-    "gsm8k test": (
-        {"kind": "metamath", "corpus": "gsm8k", "path": "gsm8k/test.jsonl"},
-        {"seeds": 1319, "positives": 1319, "negatives": 6595},
-    ),
+    "beir": ({"kind": "beir", "path": "msmarco/instructir_filtered", "split": "test"}, (1743, 1743, 8670)),
+    "leetcode": ({"kind": "leetcode", "path": "leetcode"}, (400, 2644, 2000)),
+    "exercism": ({"kind": "leetcode", "corpus": "exercism", "path": "exercism/exercises.jsonl"}, (147, 368, 735)),
+    "gsm8k test": ({"kind": "metamath", "corpus": "gsm8k", "path": "gsm8k/test.jsonl"}, (1319, 1319, 6595)),
     "gsm8k sampled": (
         {"kind": "metamath", "corpus": "gsm8k", "path": "gsm8k/example_model_solutions.jsonl"},
-        {"seeds": 1319, "positives": 3307, "negatives": 6595},
+        (1319, 3307, 6595),
     ),
-    "backward": (
-        {"kind": "metamath", "path": "metamath/GSM8K_Backward.jsonl"},
-        {"seeds": 1270, "positives": 1263, "negatives": 6350},
-    ),
-    "metamathqa": (
-        {"kind": "metamath", "path": "metamath/metamathqa_sample_rows.jsonl"},
-        {"seeds": 2, "positives": 2, "negatives": 0},
-    ),
+    "backward": ({"kind": "metamath", "path": "metamath/GSM8K_Backward.jsonl"}, (1270, 1263, 6350)),
+    "metamathqa": ({"kind": "metamath", "path": "metamath/metamathqa_sample_rows.jsonl"}, (2, 2, 0)),
     "cacm": (
         {
             "kind": "robust04",
@@ -60,7 +39,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
             "qrels": "trec_sgml/cacm/qrels.cacm.txt",
             "documents": "trec_sgml/cacm/cacm.tar.gz",
         },
-        {"seeds": 52, "positives": 412, "negatives": 260},
+        (52, 412, 260),
     ),
     "cranfield": (
         {
@@ -71,14 +50,15 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, int]]] = {
             "qrels": "trec_sgml/cranfield/cranqrel.trec.txt",
             "documents": "trec_sgml/cranfield/cran.all.1400.xml",
         },
-        {"seeds": 225, "positives": 1361, "negatives": 1125},
+        (225, 1361, 1125),
     ),
 }
+"""For each corpus its settings, and how many seeds, positives and negatives it gives."""
 
 
-def settings_of(given: dict[str, Any], data: Path) -> Settings:
-    paths = {key: str(data / given[key]) for key in ("path", "topics", "qrels", "documents") if key in given}
-    return READERS[given["kind"]][0].model_validate({**given, **paths})
+def settings_of(values: dict[str, Any], data: Path) -> Settings:
+    paths = {key: str(data / values[key]) for key in ("path", "topics", "qrels", "documents") if key in values}
+    return READERS[values["kind"]][0].model_validate({**values, **paths})
 
 
 def read(name: str, data: Path) -> list[Seed]:
@@ -88,9 +68,9 @@ def read(name: str, data: Path) -> list[Seed]:
 @pytest.mark.parametrize("name", CASES)
 def test_a_real_corpus_gives_its_seeds(name: str, shared_data: Path) -> None:
     seeds, expected = read(name, shared_data), CASES[name][1]
-    assert len(seeds) == len({seed.id for seed in seeds}) == expected["seeds"]
-    assert sum(len(seed.positives) for seed in seeds) == expected["positives"]
-    assert sum(len(seed.negatives) for seed in seeds) == expected["negatives"]
+    passage_counts = sum(len(seed.positives) for seed in seeds), sum(len(seed.negatives) for seed in seeds)
+    assert (len(seeds), *passage_counts) == expected
+    assert len({seed.id for seed in seeds}) == len(seeds)
     for seed in seeds:
         assert not {p.id for p in seed.positives} & {p.id for p in seed.negatives}
         assert all(p.text.strip() for p in (*seed.positives, *seed.negatives))
@@ -112,16 +92,16 @@ def test_cranfields_judgments_fit_its_topics_by_position_alone(shared_data: Path
     by_number = settings_of(CASES["cranfield"][0] | {"topic_ids": "number"}, shared_data)
     with pytest.raises(UsageError, match=r"judge 73 topics .* set `topic_ids: position`"):
         list(open_seeds(by_number))
-    third = read("cranfield", shared_data)[2]
-    assert third.query.startswith("what problems of heat conduction in composite slabs")
-    assert any("composite" in p.text for p in third.positives)
+    third_seed = read("cranfield", shared_data)[2]
+    assert third_seed.query.startswith("what problems of heat conduction in composite slabs")
+    assert any("composite" in p.text for p in third_seed.positives)
 
 
 @pytest.mark.parametrize(("name", "count"), [("robust04", 250), ("core17", 50), ("robust05", 50)])
 def test_every_topic_of_trec_has_title_description_and_narrative(shared_data: Path, name: str, count: int) -> None:
-    found = list(topics(shared_data / f"robust04/topics/topics.{name}.txt", 1 << 20))
-    assert len(found) == count
-    for topic in found:
+    read_items = list(read_topics(shared_data / f"robust04/topics/topics.{name}.txt", 1 << 20))
+    assert len(read_items) == count
+    for topic in read_items:
         assert not isinstance(topic, SeedFormatError)
         assert set(topic.attributes) == {"title", "description", "narrative"}
         assert not any(value.startswith(("Description:", "Narrative:", "<")) for value in topic.attributes.values())
@@ -134,13 +114,13 @@ def test_robust04_runs_over_its_judgments_once_documents_are_brought(shared_data
     (tmp_path / "docs").write_text(
         "".join(f"<DOC>\n<DOCNO> {name} </DOCNO>\n<TEXT>\nreport {name}\n</TEXT>\n</DOC>\n" for name in names)
     )
-    given = {
+    values = {
         "kind": "robust04",
-        "topics": str(folder / "topics/topics.robust04.txt"),
-        "qrels": folder / "qrels/qrels.adhoc.401-450.txt",
+        "topics": "robust04/topics/topics.robust04.txt",
+        "qrels": "robust04/qrels/qrels.adhoc.401-450.txt",
+        "documents": tmp_path / "docs",
     }
-    settings = READERS["robust04"][0].model_validate({**given, "documents": tmp_path / "docs"})
-    seeds = list(open_seeds(settings))
+    seeds = list(open_seeds(settings_of(values, shared_data)))
     assert [seed.id for seed in seeds] == [str(number) for number in range(401, 451)]
     relevant = Counter(line.split()[0] for line in judgments if not line.endswith(" 0"))
     assert [len(seed.positives) for seed in seeds] == [min(10, relevant[seed.id]) for seed in seeds]
@@ -149,12 +129,12 @@ def test_robust04_runs_over_its_judgments_once_documents_are_brought(shared_data
 
 
 def test_sample_documents_of_every_style_are_read(shared_data: Path) -> None:
-    found = list(documents(shared_data / "trec_sgml/anserini_sample_docs", 1 << 20))
-    names = [d.source_id for d in found if isinstance(d, Passage)]
+    read_items = list(read_documents(shared_data / "trec_sgml/anserini_sample_docs", 1 << 20))
+    names = [d.source_id for d in read_items if isinstance(d, Passage)]
     assert len(names) == 12
     assert {"AP-0001", "doc2", "WSJ_1", "WEB-0003", "TREC_DOC_1.00002"} <= set(names)
-    (broken,) = [d for d in found if isinstance(d, SeedFormatError)]
-    assert (Path(broken.path).parent.name, broken.line) == ("collection1", 10)
+    (error,) = [d for d in read_items if isinstance(d, SeedFormatError)]
+    assert (Path(error.path).parent.name, error.line) == ("collection1", 10)
 
 
 def test_the_catalogs_checksums_are_those_of_the_files(shared_data: Path) -> None:

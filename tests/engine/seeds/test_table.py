@@ -33,8 +33,8 @@ FULL = COLUMNS | {"id": "qid", "negatives": "bad", "attributes": {"year": "meta.
 
 
 def seeds(path: Path, columns: dict[str, Any], **settings: Any) -> list[Seed]:
-    given = {"path": path, "columns": columns, "corpus": "harbour", "negatives": 0, **settings}
-    return list(TableReader(TableSettings.model_validate(given)))
+    values = {"path": path, "columns": columns, "corpus": "harbour", "negatives": 0, **settings}
+    return list(TableReader(TableSettings.model_validate(values)))
 
 
 def write(folder: Path, *rows: object) -> Path:

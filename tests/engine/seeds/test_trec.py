@@ -12,7 +12,7 @@ import pytest
 
 from engine.errors import SeedFormatError, UsageError
 from engine.seeds.robust04 import Robust04Reader, Robust04Settings
-from engine.seeds.trec import documents, topics
+from engine.seeds.trec import read_documents, read_topics
 from engine.topic import Passage
 
 OLD_TOPICS = """<top>
@@ -70,10 +70,10 @@ def collection(folder: Path, **settings: Any) -> Robust04Reader:
 
 def test_topics_of_both_styles_give_the_same_fields(tmp_path: Path) -> None:
     (tmp_path / "topics").write_text(OLD_TOPICS)
-    old, new = topics(tmp_path / "topics", 1 << 20)
-    assert not isinstance(old, SeedFormatError)
-    assert not isinstance(new, SeedFormatError)
-    assert (old.id, old.line, dict(old.attributes)) == (
+    first, second = read_topics(tmp_path / "topics", 1 << 20)
+    assert not isinstance(first, SeedFormatError)
+    assert not isinstance(second, SeedFormatError)
+    assert (first.id, first.line, dict(first.attributes)) == (
         "51",
         1,
         {
@@ -82,13 +82,16 @@ def test_topics_of_both_styles_give_the_same_fields(tmp_path: Path) -> None:
             "narrative": "Relevant: rocks & piers.",
         },
     )
-    assert (new.id, dict(new.attributes)) == ("601", {"title": "Pier repair", "description": "How is a pier mended?"})
+    assert (second.id, dict(second.attributes)) == (
+        "601",
+        {"title": "Pier repair", "description": "How is a pier mended?"},
+    )
 
 
 def test_documents_are_found_in_either_case_on_one_line_or_many(tmp_path: Path) -> None:
     (tmp_path / "docs").write_bytes(DOCUMENTS.encode("latin-1"))
-    found = [d for d in documents(tmp_path / "docs", 1 << 20) if isinstance(d, Passage)]
-    assert [(d.source_id, d.title, d.text) for d in found] == [
+    passages = [d for d in read_documents(tmp_path / "docs", 1 << 20) if isinstance(d, Passage)]
+    assert [(d.source_id, d.title, d.text) for d in passages] == [
         ("FT1-1", "FT 01 JAN 94 / Seals", "Seals rest on rocks and piers.\n\nThey sleep & bark-loudly."),
         ("FT1-2", "pier", "a pier is mended with wood ."),
         ("FT1-3", "Head", "A lead on seals."),
@@ -161,9 +164,9 @@ def test_qrels_of_other_topics_are_refused(tmp_path: Path) -> None:
         list(collection(tmp_path))
 
 
-@pytest.mark.parametrize("bad", ["51 0 FT1-1", "51 0 FT1-1 yes", "51 FT1-1 0 1 1", "x"])
-def test_a_bad_judgment_is_always_refused(tmp_path: Path, bad: str) -> None:
-    (tmp_path / "qrels").write_text(QRELS + bad + "\n")
+@pytest.mark.parametrize("bad_line", ["51 0 FT1-1", "51 0 FT1-1 yes", "51 FT1-1 0 1 1", "x"])
+def test_a_bad_judgment_is_always_refused(tmp_path: Path, bad_line: str) -> None:
+    (tmp_path / "qrels").write_text(QRELS + bad_line + "\n")
     with pytest.raises(UsageError, match=r"qrels:7: expected a judgment: topic, iteration, document, grade"):
         list(collection(tmp_path, on_error="skip"))
 

@@ -22,7 +22,7 @@ QUICK = FetchSettings(timeout_s=5, attempts=3, backoff_s=0)
 
 
 class Site(ThreadingHTTPServer):
-    """Serves BODY under any path; keeps what was asked, and misbehaves as told."""
+    """Serves BODY under any path, records the ranges that clients ask for, and fails as the test sets it."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -37,32 +37,32 @@ class Site(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers as its Site says."""
+    """Answers as its Site is set."""
 
     server: Site
 
     def do_GET(self) -> None:
         site = self.server
-        asked = self.headers.get("Range")
-        site.ranges.append(asked)
+        byte_range = self.headers.get("Range")
+        site.ranges.append(byte_range)
         if site.statuses:
             self.send_error(site.statuses.pop(0))
             return
-        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and site.honours_ranges else 0
-        if asked and start >= len(site.body):
+        start = int(byte_range.removeprefix("bytes=").rstrip("-")) if byte_range and site.honours_ranges else 0
+        if byte_range and start >= len(site.body):
             self.send_response(416)
             self.send_header("Content-Range", f"bytes */{len(site.body)}")
             self.end_headers()
             return
-        self.send_response(206 if asked and site.honours_ranges else 200)
+        self.send_response(206 if byte_range and site.honours_ranges else 200)
         self.send_header("Content-Length", str(len(site.body) - start))
-        if asked and site.honours_ranges:
+        if byte_range and site.honours_ranges:
             self.send_header("Content-Range", f"bytes {start}-{len(site.body) - 1}/{len(site.body)}")
         self.end_headers()
         end = start + site.cut_after.pop(0) if site.cut_after else len(site.body)
         self.wfile.write(site.body[start:end])
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+    def log_message(self, *args: object) -> None:
         """Says nothing."""
 
 
@@ -77,21 +77,21 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
         thread.join()
 
 
-def quiet(name: str, here: int, total: int | None) -> None:
+def ignore_progress(name: str, received: int, total: int | None) -> None:
     """Progress that nobody watches."""
 
 
 def bring(folder: Path, *files: RemoteFile) -> list[Path]:
-    return fetch(PublicCorpus("harbour", "CC0", files), folder, quiet, QUICK)
+    return fetch(PublicCorpus("harbour", "CC0", files), folder, ignore_progress, QUICK)
 
 
 def test_files_arrive_whole_with_progress_and_a_lock(site: Site, tmp_path: Path) -> None:
-    seen: list[tuple[str, int, int | None]] = []
+    steps: list[tuple[str, int, int | None]] = []
     files = (site.remote("a.bin"), site.remote("qrels/b.bin", DIGEST))
-    found = fetch(PublicCorpus("harbour", "CC0", files), tmp_path, lambda *step: seen.append(step), QUICK)
-    assert [path.read_bytes() for path in found] == [BODY, BODY]
-    assert seen[-1] == ("qrels/b.bin", len(BODY), len(BODY))
-    assert [here for name, here, _ in seen if name == "a.bin"] == [1 << 20, 2 << 20, len(BODY)]
+    paths = fetch(PublicCorpus("harbour", "CC0", files), tmp_path, lambda *step: steps.append(step), QUICK)
+    assert [path.read_bytes() for path in paths] == [BODY, BODY]
+    assert steps[-1] == ("qrels/b.bin", len(BODY), len(BODY))
+    assert [received for name, received, _ in steps if name == "a.bin"] == [1 << 20, 2 << 20, len(BODY)]
     lock = json.loads((tmp_path / "fetched.json").read_text())
     assert lock["a.bin"] == {"url": files[0].url, "bytes": len(BODY), "sha256": DIGEST}
     assert sorted(p.name for p in tmp_path.rglob("*") if p.is_file()) == ["a.bin", "b.bin", "fetched.json"]
@@ -174,9 +174,9 @@ def test_a_file_brought_by_hand_is_never_overwritten(site: Site, tmp_path: Path)
 
 def test_no_network_is_said_plainly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{unused.getsockname()[1]}/x"
+    with socket.socket() as unused_socket:
+        unused_socket.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused_socket.getsockname()[1]}/x"
         with pytest.raises(FoilError, match=r"could not be fetched in 3 attempts .*Check the network"):
             bring(tmp_path, RemoteFile("x", url))
 
@@ -194,7 +194,7 @@ def test_a_broken_lock_is_named(site: Site, tmp_path: Path) -> None:
 
 def test_a_licensed_corpus_says_how_to_come_by_it(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"nothing of 'leetcode' can be fetched\. LeetCode's statements may not be"):
-        fetch(public_corpus("leetcode"), tmp_path, quiet)
+        fetch(public_corpus("leetcode"), tmp_path, ignore_progress)
     assert "sign NIST's agreement" in public_corpus("robust04").by_hand
     with pytest.raises(UsageError, match="no public corpus is called 'trec'; there are gsm8k, "):
         public_corpus("trec")

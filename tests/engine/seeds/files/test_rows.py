@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import SeedFormatError, UsageError
-from engine.seeds.files.rows import SourceRow, attributes_of, rows
+from engine.seeds.files.rows import SourceRow, attributes_of, read_rows
 
 CAP = 1 << 16
 
 
 def values(path: Path, cap: int = CAP) -> list[Any]:
-    return [row.value if isinstance(row, SourceRow) else f"{row.line}: {row.expected}" for row in rows(path, cap)]
+    return [row.value if isinstance(row, SourceRow) else f"{row.line}: {row.expected}" for row in read_rows(path, cap)]
 
 
 def test_every_format_gives_the_same_rows(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_file_of_no_known_ending_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "expected"),
+    ("bad_line", "expected"),
     [
         (b'{"a": 1', "a JSON object in UTF-8"),
         (b"[1]", "a JSON object"),
@@ -62,9 +62,9 @@ def test_a_file_of_no_known_ending_is_refused(tmp_path: Path) -> None:
     ],
     ids=["cut", "list", "latin-1", "surrogate", "long", "deep", "large"],
 )
-def test_a_bad_line_is_named_and_the_next_one_still_read(tmp_path: Path, bad: bytes, expected: str) -> None:
-    (tmp_path / "t.jsonl").write_bytes(b'{"n": 1}\n' + bad + b'\n{"n": 3}\n')
-    first, error, last = rows(tmp_path / "t.jsonl", CAP)
+def test_a_bad_line_is_named_and_the_next_one_still_read(tmp_path: Path, bad_line: bytes, expected: str) -> None:
+    (tmp_path / "t.jsonl").write_bytes(b'{"n": 1}\n' + bad_line + b'\n{"n": 3}\n')
+    first, error, last = read_rows(tmp_path / "t.jsonl", CAP)
     assert isinstance(error, SeedFormatError)
     assert (error.line, error.path) == (2, str(tmp_path / "t.jsonl"))
     assert expected in error.expected
@@ -75,12 +75,12 @@ def test_a_bad_line_is_named_and_the_next_one_still_read(tmp_path: Path, bad: by
 
 def test_a_bad_csv_record_is_named_and_the_next_one_still_read(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b'a,b\n1,2\n1,2,3\n"x"y,2\n\xe9,1\n3,4\n')
-    found = values(tmp_path / "t.csv")
-    assert found[0] == {"a": "1", "b": "2"}
-    assert found[1] == "3: 2 fields as in the header"
-    assert found[2].startswith("4: a record in CSV quoting")
-    assert "a record in CSV quoting and UTF-8" in found[3]
-    assert found[4] == {"a": "3", "b": "4"}
+    bodies = values(tmp_path / "t.csv")
+    assert bodies[0] == {"a": "1", "b": "2"}
+    assert bodies[1] == "3: 2 fields as in the header"
+    assert bodies[2].startswith("4: a record in CSV quoting")
+    assert "a record in CSV quoting and UTF-8" in bodies[3]
+    assert bodies[4] == {"a": "3", "b": "4"}
 
 
 def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
@@ -124,9 +124,9 @@ def test_a_parquet_bomb_is_refused_row_by_row(tmp_path: Path) -> None:
     bomb = tmp_path / "bomb.parquet"
     pq.write_table(pa.table({"a": ["x" * 200_000] * 2_000}), bomb)
     assert bomb.stat().st_size < 400_000
-    found = values(bomb)
-    assert len(found) == 2_000
-    assert {row.split(": ")[1] for row in found} == {"a record of at most 65,536 bytes"}
+    bodies = values(bomb)
+    assert len(bodies) == 2_000
+    assert {row.split(": ")[1] for row in bodies} == {"a record of at most 65,536 bytes"}
 
 
 def test_one_large_row_does_not_spoil_its_neighbours(tmp_path: Path) -> None:
@@ -155,5 +155,5 @@ def test_fields_are_checked_as_they_are_taken() -> None:
 
 
 def test_attributes_are_texts() -> None:
-    given_values = {"a": "x", "b": ["y", "z"], "c": 3, "d": None, "e": {"f": 1}, "g": " "}
-    assert attributes_of(given_values) == {"a": "x", "b": "y\nz", "c": "3"}
+    raw_values = {"a": "x", "b": ["y", "z"], "c": 3, "d": None, "e": {"f": 1}, "g": " "}
+    assert attributes_of(raw_values) == {"a": "x", "b": "y\nz", "c": "3"}

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import UsageError
-from engine.seeds.files.streams import Line, lines, streams
+from engine.seeds.files.streams import Line, Stream, open_streams, read_lines
 
 
 def compressed(data: bytes) -> bytes:
@@ -23,7 +23,7 @@ def compressed(data: bytes) -> bytes:
     prefix = b""
 
     def flush(pad: bool) -> None:
-        number = sum(code << (width * place) for place, code in enumerate(group))
+        number = sum(code << (width * index) for index, code in enumerate(group))
         size = width if pad else (len(group) * width + 7) // 8
         out.extend(number.to_bytes(size if group else 0, "little"))
         group.clear()
@@ -55,11 +55,11 @@ def compressed(data: bytes) -> bytes:
 
 
 def read(path: Path, cap: int = 1 << 20) -> list[Line]:
-    return [line for stream in streams(path) for line in lines(stream, cap)]
+    return [line for stream in open_streams(path) for line in read_lines(stream, cap)]
 
 
 def texts(path: Path) -> list[bytes | None]:
-    return [line.raw for line in read(path)]
+    return [line.content for line in read(path)]
 
 
 @settings(max_examples=25, deadline=None)
@@ -67,13 +67,13 @@ def texts(path: Path) -> list[bytes | None]:
 def test_a_compressed_file_reads_as_the_plain_one_whatever_its_name(
     data: list[bytes], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    folder, plain = tmp_path_factory.mktemp("z"), b"\n".join(data) + b"\n"
-    for name, content in [
-        ("FR940104.0Z", compressed(plain)),
-        ("fr.Z", compressed(plain)),
-        ("x.gz", gzip.compress(plain)),
+    folder, content = tmp_path_factory.mktemp("z"), b"\n".join(data) + b"\n"
+    for name, packed in [
+        ("FR940104.0Z", compressed(content)),
+        ("fr.Z", compressed(content)),
+        ("x.gz", gzip.compress(content)),
     ]:
-        (folder / name).write_bytes(content)
+        (folder / name).write_bytes(packed)
         assert texts(folder / name) == data
 
 
@@ -84,23 +84,23 @@ def test_a_long_compress_file_survives_every_growth_of_its_codes(tmp_path: Path)
 
 
 def test_a_compress_file_cut_short_or_broken_is_named(tmp_path: Path) -> None:
-    whole = compressed(b"".join(b"%d\n" % n for n in range(5_000)))
-    (tmp_path / "bad.Z").write_bytes(whole[:2_000] + b"\xff" * 400)
+    data = compressed(b"".join(b"%d\n" % n for n in range(5_000)))
+    (tmp_path / "bad.Z").write_bytes(data[:2_000] + b"\xff" * 400)
     with pytest.raises(UsageError, match=r"bad\.Z is damaged or cut short .*bring the file again"):
         read(tmp_path / "bad.Z")
 
 
 def test_leaving_a_compress_file_early_ends_its_decoder(tmp_path: Path) -> None:
     (tmp_path / "long.Z").write_bytes(compressed(b"".join(b"%d\n" % n for n in range(100_000))))
-    for stream in streams(tmp_path / "long.Z"):
-        assert next(lines(stream, 100)).raw == b"0"
+    for stream in open_streams(tmp_path / "long.Z"):
+        assert next(read_lines(stream, 100)).content == b"0"
         break
 
 
 @pytest.mark.parametrize("keep", [12, 200])
 def test_a_gzip_file_cut_short_is_named_with_the_last_good_line(tmp_path: Path, keep: int) -> None:
-    whole = gzip.compress(b"".join(b"%d\n" % n for n in range(5_000)))
-    (tmp_path / "cut.gz").write_bytes(whole[:keep])
+    data = gzip.compress(b"".join(b"%d\n" % n for n in range(5_000)))
+    (tmp_path / "cut.gz").write_bytes(data[:keep])
     with pytest.raises(UsageError, match=r"cut\.gz is damaged or cut short \(after line \d+"):
         read(tmp_path / "cut.gz")
 
@@ -131,8 +131,8 @@ def tarred(path: Path, members: dict[str, bytes]) -> Path:
 
 def test_members_of_an_archive_are_read_in_place_and_named(tmp_path: Path) -> None:
     path = tarred(tmp_path / "docs.tar.gz", {"../../etc/a.html": b"one\ntwo", "b.txt.gz": gzip.compress(b"three")})
-    found = read(path)
-    assert [(line.name.rpartition("/")[2], line.number, line.raw) for line in found] == [
+    archive_lines = read(path)
+    assert [(line.name.rpartition("/")[2], line.number, line.content) for line in archive_lines] == [
         ("a.html", 1, b"one"),
         ("a.html", 2, b"two"),
         ("docs.tar.gz!b.txt.gz", 1, b"three"),
@@ -159,7 +159,7 @@ def test_a_line_over_the_cap_is_passed_over_in_small_pieces(tmp_path: Path) -> N
     bomb = gzip.compress(b"ok\n" + b"x" * 50_000_000 + b"\nlast, of 12\n")
     assert len(bomb) < 60_000
     (tmp_path / "bomb.gz").write_bytes(bomb)
-    assert [(line.number, line.raw) for line in read(tmp_path / "bomb.gz", cap=12)] == [
+    assert [(line.number, line.content) for line in read(tmp_path / "bomb.gz", cap=12)] == [
         (1, b"ok"),
         (2, None),
         (3, b"last, of 12"),
@@ -168,9 +168,7 @@ def test_a_line_over_the_cap_is_passed_over_in_small_pieces(tmp_path: Path) -> N
 
 @given(sizes=st.lists(st.integers(0, 9), max_size=8), cap=st.integers(1, 6))
 def test_the_cap_counts_the_bytes_of_the_line_alone(sizes: list[int], cap: int) -> None:
-    from engine.seeds.files.streams import Stream
-
     data = b"\n".join(b"x" * size for size in sizes)
-    found = list(lines(Stream("x", "x", io.BytesIO(data)), cap))
+    read_back = list(read_lines(Stream("x", "x", io.BytesIO(data)), cap))
     expected = [None if size > cap else b"x" * size for size in sizes]
-    assert [line.raw for line in found] == (expected[:-1] if sizes and sizes[-1] == 0 else expected)
+    assert [line.content for line in read_back] == (expected[:-1] if sizes and sizes[-1] == 0 else expected)

@@ -1,0 +1,48 @@
+"""Words of names and summaries: which of them carry meaning, and how much two sets of words share."""
+
+from __future__ import annotations
+
+import re
+
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*|\d+")
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a list that is separated by white space."""
+    return frozenset(text.split())
+
+
+_STOP_WORDS = word_set(
+    """a an the of in on to for from by with at as and or is are be been that this these those it its into over given
+    each all any one which whose whether if when not no using used use via based such other than then between per
+    along"""
+)
+_LIBRARY_WORDS = word_set(
+    """return compute calculate get array tensor element wise elementwise input output new value object function python
+    numpy torch pandas scipy pyarrow arrow x y s dataframe sery series index ndarray matrix like specified provided axis
+    dimension current create construct make perform apply evaluate self obj instance argument"""
+)
+
+
+def split_words(text: str) -> list[str]:
+    """The words and numbers of a text."""
+    return _WORD.findall(text)
+
+
+def content_words(text: str) -> frozenset[str]:
+    """The words of a text without function words, in lower case, verbs and nouns without their final s."""
+    return frozenset(_singular(word) for word in split_words(text.lower()) if word not in _STOP_WORDS)
+
+
+def specific_words(words: frozenset[str]) -> frozenset[str]:
+    """The content words that say what an object does, without those that every library uses for everything."""
+    return words - _LIBRARY_WORDS
+
+
+def jaccard(first: frozenset[str], second: frozenset[str]) -> float:
+    """The share of common words among all words of both sets (Jaccard index); 0 if both are empty."""
+    return len(first & second) / len(first | second) if first or second else 0.0
+
+
+def _singular(word: str) -> str:
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
