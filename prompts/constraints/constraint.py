@@ -16,7 +16,7 @@ from engine.errors import UsageError
 from engine.ids import canonical_json
 from engine.topic import Intent, Passage
 from prompts.constraints.families import FAMILIES
-from prompts.constraints.wordings import AFFIRMED, DENIED, SHOWN, deny, shown
+from prompts.constraints.wordings import negate_phrase
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,11 @@ class Constraint:
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
             raise UsageError(f"unknown constraint family {self.family!r}; use one of {', '.join(FAMILIES)}")
-        if self.family in SHOWN and self.value not in SHOWN[self.family]:
-            known = ", ".join(SHOWN[self.family])
-            raise UsageError(f"constraint {self.family!r} has the unknown value {self.value!r}; use one of {known}")
+        values = FAMILIES[self.family].wording.values
+        if values and self.value not in values:
+            raise UsageError(
+                f"constraint {self.family!r} has the unknown value {self.value!r}; use one of {', '.join(values)}"
+            )
 
     def witness(self, passage: Passage) -> int:
         """Offset near which the passage shows what the family looks for, or -1; whether negated plays no part."""
@@ -51,9 +53,10 @@ class Constraint:
 
         A denial is one of the family's own phrases, or "not" before one that affirms.
         """
-        affirmed = AFFIRMED[self.family]
-        phrases = (*DENIED[self.family], *map(deny, affirmed)) if self.negated else affirmed
-        return phrases[variant % len(phrases)].replace("{x}", shown(self.family, self.value))
+        family = FAMILIES[self.family]
+        affirm, deny = family.wording.affirm, family.wording.deny
+        phrases = (*deny, *map(negate_phrase, affirm)) if self.negated else affirm
+        return phrases[variant % len(phrases)].replace("{x}", family.describe_value(self.value))
 
     def to_json(self) -> Mapping[str, Any]:
         return {"family": self.family, "value": self.value, "negated": self.negated}

@@ -25,7 +25,7 @@ from engine.ids import canonical_json, sha256_hex
 from engine.protocols import Ask, Prompt
 from engine.settings import Settings
 from engine.topic import Passage, Seed, Topic
-from prompts.constraints.detectors import folded
+from prompts.constraints.detectors import fold_text
 from prompts.constraints.instructions import LENGTHS, STYLES
 from prompts.passages.reply_types import WrittenInstruction, WrittenPassage, WrittenQuery
 from prompts.passages.seed_material import Material, material
@@ -104,11 +104,11 @@ class _Rows:
         poisoned = await ask(self._prompt("poisoned_instruction", known, instruction=i_plus), WrittenInstruction)
         poisoned.checked([], [p_plus])
         i_minus = poisoned.instruction.strip()
-        if folded(i_minus) == folded(i_plus):
+        if fold_text(i_minus) == fold_text(i_plus):
             raise Rejected("same_instruction", "the poisoned instruction is the instruction again")
         other = await ask(self._prompt("poisoned_query", known, instruction=i_plus), WrittenQuery)
         q_minus = other.query.strip()
-        if folded(q_minus) in ("", folded(known.seed.query)):
+        if fold_text(q_minus) in ("", fold_text(known.seed.query)):
             raise Rejected("same_query", f"the poisoned query {q_minus!r} is empty, or the seed's")
         first = await ask(self._passage(i_minus, known.seed.query, "instruction_negative"), WrittenPassage)
         second = await ask(self._passage(i_plus, q_minus, "query_negative"), WrittenPassage)
@@ -150,7 +150,7 @@ class _Rows:
         """P1- is no passage that the corpus calls not relevant, P2- none that it calls relevant."""
         known = self._known
         for passage, cuts in ((p1, known.negatives), (p2, known.positives)):
-            if folded(passage.text) in {folded(cut.passage.text) for cut in cuts}:
+            if fold_text(passage.text) in {fold_text(cut.passage.text) for cut in cuts}:
                 raise Rejected("same_passage", f"the {passage.role} is a passage of the seed: {passage.text[:80]!r}")
 
     def _passage(self, instruction: str, query: str, role: str) -> Prompt:

@@ -30,7 +30,7 @@ from engine.protocols import Ask
 from engine.settings import Settings
 from engine.topic import Intent, IntentRole, Passage, Seed, Topic
 from prompts.constraints.constraint import Constraint
-from prompts.constraints.detectors import folded
+from prompts.constraints.detectors import fold_text
 from prompts.constraints.dimensions import CONDITIONS, DIMENSIONS, EXACT, Dimension, described, meets
 from prompts.languages import languages
 from prompts.passages.answer_evidence import Evidence, answers
@@ -237,7 +237,9 @@ class _Work:
             most=self._settings.keywords,
         )
         found = (await self._ask(prompt, Keywords)).keywords
-        return list({folded(word): word.strip() for word in found if word.strip()}.values())[: self._settings.keywords]
+        return list({fold_text(word): word.strip() for word in found if word.strip()}.values())[
+            : self._settings.keywords
+        ]
 
     def _of_corpus(self, condition: str, others: Sequence[str]) -> Passage | None:
         """A positive that meets this condition and no other, as it is."""
@@ -301,7 +303,7 @@ class _Work:
             self._templates["reversal"].render(facts, wanted=wanted, condition=asked.condition), Condition
         )
         for said in (asked, reverse):
-            if self._dimension == "keyword" and folded(condition) not in folded(said.condition):
+            if self._dimension == "keyword" and fold_text(condition) not in fold_text(said.condition):
                 raise Rejected("keyword_not_named", f"{said.condition!r} does not name {condition!r}")
         return _Row(condition, passage, asked, reverse)
 

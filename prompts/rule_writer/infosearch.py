@@ -30,7 +30,7 @@ from prompts.constraints.dimensions import (
 from prompts.constraints.families import FAMILIES
 from prompts.constraints.instructions import compose, pick
 from prompts.constraints.phrases import COMMON, words
-from prompts.constraints.wordings import deny, third_person
+from prompts.constraints.wordings import negate_phrase, third_person
 from prompts.passages.answer_evidence import answers
 from prompts.passages.blocks import Block, Cut, join, stems
 from prompts.passages.seed_material import Material
@@ -325,7 +325,7 @@ def _worded(rng: Random, inputs: Mapping[str, Any], *, negated: bool) -> tuple[s
     name = language_name(condition)
     noun, phrases = _SAID.get(condition, (f"a text in {name}", (f"be written in {name}", f"be in {name}")))
     if negated:
-        phrases = (*map(deny, phrases), f"be anything but {noun}", f"be something other than {noun}")
+        phrases = (*map(negate_phrase, phrases), f"be anything but {noun}", f"be something other than {noun}")
     phrase = pick(rng, phrases)
     return pick(rng, _DEMANDS).replace("{base}", phrase).replace("{third}", third_person(phrase)), ()
 

@@ -11,7 +11,7 @@ from random import Random
 
 from engine.topic import Passage
 from prompts.constraints.constraint import Constraint, all_hold, body
-from prompts.constraints.detectors import folded
+from prompts.constraints.detectors import fold_text
 from prompts.constraints.families import FAMILIES
 from prompts.constraints.instructions import pick
 from prompts.passages.answer_evidence import Evidence, answering
@@ -51,7 +51,9 @@ class Elsewhere:
                 passage = self._finder.blocks.passage(view, "query_negative")
                 if all_hold(constraints, passage):
                     query = self._query_for(passage, cut, pair.d_plus)
-                    known = folded(query) in ("", folded(self._query)) or folded(query) in folded(body(pair.d_plus))
+                    known = fold_text(query) in ("", fold_text(self._query)) or fold_text(query) in fold_text(
+                        body(pair.d_plus)
+                    )
                     if not known:
                         return Found(query, view, passage, answering(cut, view))
         return None

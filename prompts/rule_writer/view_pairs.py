@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from engine.topic import Passage
 from prompts.constraints.constraint import Constraint, body
-from prompts.constraints.families import FAMILIES, OF_KIND, Kind
+from prompts.constraints.families import FAMILIES, NAMES_BY_KIND, Kind
 from prompts.passages.blocks import Block, Cut, stems
 from prompts.passages.views import Blocks, View
 
@@ -66,7 +66,7 @@ class PairFinder:
         dual: bool,
     ) -> None:
         self._positives, self._negatives = positives, negatives
-        self._families: Mapping[Kind, list[str]] = {k: _fitting(families, of) for k, of in OF_KIND.items()}
+        self._families: Mapping[Kind, list[str]] = {k: _fitting(families, of) for k, of in NAMES_BY_KIND.items()}
         self._room, self._rng, self._dual = room, rng, dual
         self._query_stems = stems(query)
         self.blocks = Blocks([*positives, *negatives])

@@ -23,7 +23,7 @@ from engine.flow.ask import schema_of
 from engine.seeds.catalog import READERS, open_seeds
 from engine.topic import Seed, Topic
 from prompts.constraints.constraint import all_hold, constraints_of
-from prompts.constraints.detectors import folded
+from prompts.constraints.detectors import fold_text
 from prompts.constraints.dimensions import (
     ARTICLE_WORDS,
     CONDITIONS,
@@ -96,7 +96,7 @@ def check_rules(topic: Topic) -> None:
         evidence, constraints = evidence_of(intent), constraints_of(intent)
         assert [answers(evidence, p) for p in (*wanted, hard)] == [True] * len(wanted) + [False]
         if topic.attributes["dimension"] == "keyword" and intent.role != "original":
-            assert folded(intent.attributes["condition"]) in folded(intent.instruction)
+            assert fold_text(intent.attributes["condition"]) in fold_text(intent.instruction)
             assert [all_hold(constraints, p) for p in wanted] == [obeys(intent, p) for p in wanted]
 
 
