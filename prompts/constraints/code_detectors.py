@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from prompts.constraints.detectors import Attributes, Detector, by_attribute, by_occurrences, by_pattern, by_patterns
-from prompts.constraints.phrases import words
+from prompts.constraints.phrases import word_set
 from prompts.constraints.wordings import WORDINGS
 
 _PARAMETER = re.compile(
@@ -14,15 +14,13 @@ _PARAMETER = re.compile(
     r"(?: ?\([^()\n]*\))? ?:(?=[ \n]|$)",
     re.MULTILINE,
 )
-_NOT_PARAMETERS = words(
+_NOT_PARAMETERS = word_set(
     """
     parameters returns raises examples notes references attributes yields warnings methods args arguments
     return example note warning todo output input default shape inputs outputs otherwise else try finally
     raise yield usage type version see keyword self
     """
 )
-
-
 _HEADER = re.compile(r"^[ \t]*([A-Z][A-Za-z ]{3,24})(?::[ \t]*$|[ \t]*\n[ \t]*-{3,}[ \t]*$)", re.MULTILINE)
 _INPUT_HEADER = re.compile(r"Param|Other Param|Arg|Keyword|Input|Shape")
 
@@ -58,7 +56,7 @@ def _normalise_language(name: str) -> str:
 
 
 _CALL = re.compile(r"(?<![\w.])([A-Za-z_][\w.]*)\(")
-_NOT_CALLS = words("if for while switch return catch def class print range len int str self super and or not in")
+_NOT_CALLS = word_set("if for while switch return catch def class print range len int str self super and or not in")
 
 
 def _calls(text: str) -> Iterator[tuple[str, int]]:
@@ -72,12 +70,12 @@ _DEFINITION = re.compile(
     r"^([ \t]*)(?:[\w<>\[\],*&:]+[ \t]+)*?(?:def[ \t]+)?\*?&?(\w+)\([^\n;]*[:{][ \t]*$", re.MULTILINE
 )
 _LINE = re.compile(r"^([ \t]*)\S", re.MULTILINE)
-_KEYWORDS = words("if for while switch catch else elif with synchronized")
+_KEYWORDS = word_set("if for while switch catch else elif with synchronized")
 
 
-def _end_of_body(text: str, start: int, depth: int) -> int:
+def _find_body_end(text: str, start: int, depth: int) -> int:
     """Where the next line begins that is indented no deeper than `depth` characters."""
-    return next((m.start() for m in _LINE.finditer(text, start) if len(m.group(1)) <= depth), len(text))
+    return next((line.start() for line in _LINE.finditer(text, start) if len(line.group(1)) <= depth), len(text))
 
 
 def _find_recursion(text: str) -> int:
@@ -85,7 +83,7 @@ def _find_recursion(text: str) -> int:
     for head in _DEFINITION.finditer(text):
         if head.group(2) in _KEYWORDS:
             continue
-        body_end = _end_of_body(text, head.end() + 1, len(head.group(1)))
+        body_end = _find_body_end(text, head.end() + 1, len(head.group(1)))
         offset = text.find(head.group(2) + "(", head.end(), body_end)
         if offset >= 0 and not (text[offset - 1].isalnum() or text[offset - 1] == "_"):
             return offset
@@ -116,30 +114,30 @@ _SOURCE_LINE = (
 _SOURCE = re.compile(_SOURCE_LINE, re.MULTILINE)
 
 
-def is_source(text: str) -> bool:
-    """Whether the text has lines of program code outside an interactive session."""
+def _has_source(text: str) -> bool:
+    """Whether the text has lines of program code, interactive sessions aside."""
     return bool(_SOURCE.search(text))
 
 
-def code_lines(text: str) -> int:
-    """How many lines look like program code outside an interactive session."""
+def count_code_lines(text: str) -> int:
+    """How many lines look like program code, interactive sessions aside."""
     return sum(1 for _ in _SOURCE.finditer(text))
 
 
 def _find_approach(text: str, attributes: Attributes, value: str) -> int:
-    if not is_source(text):
+    if not _has_source(text):
         return -1
     return _find_recursion(text) if value == "recursion" else _find_pattern_approach(text, attributes, value)
 
 
 def _offer_approaches(text: str, attributes: Attributes) -> Iterable[str]:
-    if not is_source(text):
+    if not _has_source(text):
         return []
     recursion = ["recursion"] if _find_recursion(text) >= 0 else []
     return [*_offer_pattern_approaches(text, attributes), *recursion]
 
 
-SECTIONS = {
+_SECTIONS = {
     name: (
         rf"^[ \t]*(?:#+ )?(?:{spelling})(?::[ \t]*$|[ \t]*\n[ \t]*[-=~^]{{3,}}[ \t]*$)",
         spelling.rstrip("?s").lower(),
@@ -166,4 +164,4 @@ CALL = by_occurrences(_calls)
 APPROACH: Detector = (_find_approach, _offer_approaches)
 LANGUAGE = by_attribute("language", _normalise_language)
 SOURCE = by_pattern(_SOURCE_LINE, ignore_case=False)
-SECTION = by_patterns(SECTIONS)
+SECTION = by_patterns(_SECTIONS)

@@ -1,4 +1,4 @@
-"""Verifiable constraints: what an instruction demands of a passage, decided exactly and said in natural English.
+"""Verifiable constraints: what an instruction demands of a passage, checked exactly and said in natural English.
 
     Constraint(family, value, negated)  --render--> a verb phrase;  --holds(passage)--> True or False, exactly
 
@@ -36,13 +36,13 @@ class Constraint:
                 f"constraint {self.family!r} has the unknown value {self.value!r}; use one of {', '.join(values)}"
             )
 
-    def witness(self, passage: Passage) -> int:
-        """Offset near which the passage shows what the family looks for, or -1; whether negated plays no part."""
-        return FAMILIES[self.family].find(body(passage), passage.attributes, self.value)
+    def find_witness(self, passage: Passage) -> int:
+        """Offset near which the passage shows what the family looks for, or -1. Negation does not change it."""
+        return FAMILIES[self.family].find(full_text(passage), passage.attributes, self.value)
 
     def holds(self, passage: Passage) -> bool:
         """Whether the passage satisfies this constraint."""
-        return (self.witness(passage) >= 0) is not self.negated
+        return (self.find_witness(passage) >= 0) is not self.negated
 
     def negate(self) -> Constraint:
         """The opposite demand."""
@@ -66,14 +66,14 @@ class Constraint:
         return cls(str(fields["family"]), str(fields.get("value", "")), bool(fields.get("negated", False)))
 
 
-def body(passage: Passage) -> str:
-    """The text that constraints speak of: the title, where there is one, and the text."""
+def full_text(passage: Passage) -> str:
+    """The text that constraints are about: the title, where there is one, and the text."""
     return f"{passage.title}\n{passage.text}" if passage.title else passage.text
 
 
 def dump_constraints(constraints: Sequence[Constraint]) -> str:
     """The canonical JSON kept in `Intent.attributes["constraints"]`."""
-    return canonical_json([c.to_json() for c in constraints])
+    return canonical_json([constraint.to_json() for constraint in constraints])
 
 
 def constraints_of(intent: Intent) -> tuple[Constraint, ...]:
@@ -84,4 +84,4 @@ def constraints_of(intent: Intent) -> tuple[Constraint, ...]:
 
 def all_hold(constraints: Sequence[Constraint], passage: Passage) -> bool:
     """Whether the passage satisfies every one of them."""
-    return all(c.holds(passage) for c in constraints)
+    return all(constraint.holds(passage) for constraint in constraints)

@@ -31,7 +31,7 @@ from engine.settings import Settings
 from engine.topic import Intent, IntentRole, Passage, Seed, Topic
 from prompts.constraints.constraint import Constraint
 from prompts.constraints.detectors import fold_text
-from prompts.constraints.dimensions import CONDITIONS, DIMENSIONS, EXACT, Dimension, described, meets
+from prompts.constraints.dimensions import CONDITIONS, DIMENSIONS, EXACT_DIMENSIONS, Dimension, describe, meets
 from prompts.languages import languages
 from prompts.passages.answer_evidence import Evidence, answers
 from prompts.passages.seed_material import Material, material
@@ -192,7 +192,7 @@ class _Work:
         hard = await self._query_negative()
         rows = [await self._row(condition, passage) for condition, passage in passages.items()]
         evidence = rows[0].asked.evidence
-        who = "rule" if self._dimension in EXACT else "construction"
+        who = "rule" if self._dimension in EXACT_DIMENSIONS else "construction"
         matrix = Matrix(InfoSearch.name, self._known.seed)
         matrix.passages(*passages.values(), hard)
         bare = matrix.intent("original", evidence=evidence)
@@ -244,7 +244,7 @@ class _Work:
     def _of_corpus(self, condition: str, others: Sequence[str]) -> Passage | None:
         """A positive that meets this condition and no other, as it is."""
         for cut in self._known.positives:
-            if self._dimension in EXACT:
+            if self._dimension in EXACT_DIMENSIONS:
                 fits = self._is(cut.passage, condition, others)
             else:
                 fits = cut.passage.attributes.get(self._dimension) == condition
@@ -262,8 +262,8 @@ class _Work:
             dimension=self._dimension,
             title=base.title,
             passage=base.text,
-            wanted=described(self._dimension, condition),
-            unwanted=[described(self._dimension, other) for other in others] if self._dimension == "keyword" else [],
+            wanted=describe(self._dimension, condition),
+            unwanted=[describe(self._dimension, other) for other in others] if self._dimension == "keyword" else [],
         )
         written = await self._ask(prompt, Rewritten)
         if written.refusal:
@@ -276,7 +276,7 @@ class _Work:
             edited_from=base.id,
             attributes={k: v for k, v in base.attributes.items() if k in KEPT} | self._marks(condition),
         )
-        if self._dimension in EXACT and not self._is(passage, condition, others):
+        if self._dimension in EXACT_DIMENSIONS and not self._is(passage, condition, others):
             raise Rejected(
                 "condition_not_met", f"{self._dimension} {condition!r} is not what was written: {passage.text[:200]!r}"
             )
@@ -293,7 +293,7 @@ class _Work:
     # --- instructions and the query negative ---
 
     async def _row(self, condition: str, passage: Passage) -> _Row:
-        wanted = described(self._dimension, condition)
+        wanted = describe(self._dimension, condition)
         facts = {"material": self._known, "dimension": self._dimension, "condition": condition}
         tone = _TONES[self._known.number(condition) % len(_TONES)]
         asked = await self._ask(

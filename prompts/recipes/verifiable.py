@@ -21,7 +21,7 @@ from engine.ids import canonical_json, sha256_hex
 from engine.protocols import Ask
 from engine.settings import Settings
 from engine.topic import Intent, IntentRole, Passage, PassageRole, Seed, Topic
-from prompts.constraints.constraint import Constraint, all_hold, body
+from prompts.constraints.constraint import Constraint, all_hold, full_text
 from prompts.constraints.detectors import fold_text
 from prompts.constraints.families import FAMILIES, WEIGHTS
 from prompts.constraints.instructions import LENGTHS, STYLES
@@ -199,7 +199,7 @@ class _Build:
         if not owner.name.startswith("N"):
             raise Rejected("bad_view", f"the other query's passage is a view of {owner.name}, not of a negative")
         if fold_text(other.query) in (fold_text(self._seed.query), "") or fold_text(other.query) in fold_text(
-            body(d_plus)
+            full_text(d_plus)
         ):
             raise Rejected("other_answers", f"the other query {other.query!r} is the seed's, or stands in d+")
         passage = self._whole(other.view, "query_negative")

@@ -16,7 +16,7 @@ from typing import Any
 from engine.errors import RefusedRequestError
 from engine.ids import canonical_json
 from engine.topic import Passage
-from prompts.constraints.constraint import Constraint, body
+from prompts.constraints.constraint import Constraint, full_text
 from prompts.constraints.families import FAMILIES
 from prompts.constraints.instructions import compose
 from prompts.passages.blocks import Cut, join, stems
@@ -93,7 +93,7 @@ RULES: Mapping[str, Rule] = {
     "mention": Rule("string", True, _mention),
     "no_mention": Rule("string", True, _no_mention),
     "leave_out": Rule("string", True, _leave_out),
-    "mentions": Rule("boolean", True, lambda known, term: _in(term, body(known.positive))),
+    "mentions": Rule("boolean", True, lambda known, term: _in(term, full_text(known.positive))),
     "copy": Rule("string", True, lambda _, text: text),
 }
 """name -> what it fills a field with; described for users in docs/custom.md."""

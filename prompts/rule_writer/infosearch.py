@@ -16,20 +16,20 @@ from random import Random
 from typing import Any
 
 from engine.topic import Passage
-from prompts.constraints.code_detectors import code_lines
-from prompts.constraints.constraint import Constraint, body
+from prompts.constraints.code_detectors import count_code_lines
+from prompts.constraints.constraint import Constraint, full_text
 from prompts.constraints.dimensions import (
     ARTICLE_WORDS,
     PARAGRAPH_WORDS,
-    format_of,
+    classify_format,
+    classify_length,
+    count_words,
     language_name,
-    length_of,
     meets,
-    word_count,
 )
 from prompts.constraints.families import FAMILIES
 from prompts.constraints.instructions import compose, pick
-from prompts.constraints.phrases import COMMON, words
+from prompts.constraints.phrases import COMMON_WORDS, word_set
 from prompts.constraints.wordings import negate_phrase, third_person
 from prompts.passages.answer_evidence import answers
 from prompts.passages.blocks import Block, Cut, join, stems
@@ -51,8 +51,8 @@ _TITLE_WORDS = 25
 
 
 def _write_keywords(inputs: Mapping[str, Any]) -> Keywords:
-    words = list(_keyword_views(inputs["material"]))[: inputs["most"]]
-    return Keywords(keywords=tuple(words)) if len(words) > 1 else Keywords(refusal=_REFUSED)
+    keywords = list(_keyword_views(inputs["material"]))[: inputs["most"]]
+    return Keywords(keywords=tuple(keywords)) if len(keywords) > 1 else Keywords(refusal=_REFUSED)
 
 
 def _keyword_views(known: Material) -> Views:
@@ -65,7 +65,7 @@ def _keyword_views(known: Material) -> Views:
 
 
 def _are_apart(views: Views) -> bool:
-    texts = {word: body(Passage(text, "seed_positive", source.title)) for word, (text, source) in views.items()}
+    texts = {word: full_text(Passage(text, "seed_positive", source.title)) for word, (text, source) in views.items()}
     return all(_mentions(word, text) is (word == own) for word in texts for own, text in texts.items())
 
 
@@ -117,7 +117,7 @@ def _news(known: Material, cut: Cut, text: str, others: Sequence[Passage], rng: 
     asked = stems(known.seed.query)
     for word in sorted(dict.fromkeys(offered), key=lambda w: rng.random() - (" " in w or not w.islower())):
         own = stems(word)
-        told = (cut.passage.title, *map(body, others))
+        told = (cut.passage.title, *map(full_text, others))
         if own and not own <= asked and _mentions(word, text) and not any(_mentions(word, one) for one in told):
             yield word
 
@@ -166,11 +166,11 @@ def _paragraph(_known: Material, cut: Cut) -> str:
     """The answering blocks and as many others as a paragraph holds, without a line break."""
     if cut.kind == "code" or not all(_is_prose(b) for b in cut.blocks if b.core):
         return ""
-    most = PARAGRAPH_WORDS[1] - sum(word_count(b.text) for b in cut.blocks if b.core)
+    most = PARAGRAPH_WORDS[1] - sum(count_words(b.text) for b in cut.blocks if b.core)
     kept: set[str] = set()
     for block in cut.blocks:
-        if not block.core and _is_prose(block) and word_count(block.text) <= most:
-            most -= word_count(block.text)
+        if not block.core and _is_prose(block) and count_words(block.text) <= most:
+            most -= count_words(block.text)
             kept.add(block.label)
     return " ".join(_closed(_flat(b.text)) for b in cut.blocks if b.core or b.label in kept)
 
@@ -179,13 +179,13 @@ def _article(known: Material, cut: Cut) -> str:
     """The whole passage in paragraphs, then other positives and, of prose, passages on neighbouring subjects."""
     if cut.kind == "code":
         return ""
-    if length_of(cut.passage.text) == "article":
+    if classify_length(cut.passage.text) == "article":
         return cut.passage.text
     parts = [_in_paragraphs(cut)]
     further = [c for c in known.positives if c is not cut and c.kind == cut.kind]
     further += [c for c in known.negatives if c.kind == cut.kind and cut.kind not in NO_LOANS]
     for other in further:
-        if sum(map(word_count, parts)) < ARTICLE_WORDS:
+        if sum(map(count_words, parts)) < ARTICLE_WORDS:
             parts.append(_in_paragraphs(other))
     return "\n\n".join(parts)
 
@@ -219,7 +219,7 @@ def _post(known: Material, cut: Cut) -> str:
 
 def _manual(_known: Material, cut: Cut) -> str:
     """A documentation passage under its headings, of which it gets those that it lacks."""
-    if cut.kind != "documentation" or format_of(cut.passage.text) == "manual":
+    if cut.kind != "documentation" or classify_format(cut.passage.text) == "manual":
         return cut.passage.text if cut.kind == "documentation" else ""
     return f"# {cut.passage.title or 'Description'}\n\n{cut.passage.text}"
 
@@ -230,7 +230,7 @@ def _code_of(cut: Cut) -> str:
 
 
 def _is_code(block: Block) -> bool:
-    return block.text.lstrip().startswith(">>>") or 2 * code_lines(block.text) > block.text.count("\n") + 1
+    return block.text.lstrip().startswith(">>>") or 2 * count_code_lines(block.text) > block.text.count("\n") + 1
 
 
 def _is_prose(block: Block) -> bool:
@@ -240,7 +240,9 @@ def _is_prose(block: Block) -> bool:
 def _lowered(text: str) -> str:
     """The text as it goes on after a semicolon: a common word that opens it loses its capital."""
     first = text.partition(" ")[0]
-    return text[:1].lower() + text[1:] if first.lower() in COMMON and (first[1:].islower() or first == "A") else text
+    return (
+        text[:1].lower() + text[1:] if first.lower() in COMMON_WORDS and (first[1:].islower() or first == "A") else text
+    )
 
 
 def _closed(text: str) -> str:
@@ -296,7 +298,7 @@ _TASKS = (
     "I have a task that is stated in full beside this request.",
     "This is about the problem that comes with my request.",
 )
-_ASKING = words(
+_ASKING = word_set(
     "what who whom whose which when where why how is are was were do does did can could should will would has have"
 )
 
@@ -333,7 +335,7 @@ def _worded(rng: Random, inputs: Mapping[str, Any], *, negated: bool) -> tuple[s
 def _question(rng: Random, query: str) -> str:
     """The query within a sentence of its own; a long one is only pointed at."""
     said = _flat(query).rstrip("?.! ")
-    if word_count(said) > _TITLE_WORDS or not said:
+    if count_words(said) > _TITLE_WORDS or not said:
         return pick(rng, _TASKS)
     frames = _QUESTIONS if said.split()[0].lower() in _ASKING or query.rstrip().endswith("?") else _NEEDS
     return pick(rng, frames).replace("{q}", said)

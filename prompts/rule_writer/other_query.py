@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 
 from engine.topic import Passage
-from prompts.constraints.constraint import Constraint, all_hold, body
+from prompts.constraints.constraint import Constraint, all_hold, full_text
 from prompts.constraints.detectors import fold_text
 from prompts.constraints.families import FAMILIES
 from prompts.constraints.instructions import pick
@@ -52,7 +52,7 @@ class Elsewhere:
                 if all_hold(constraints, passage):
                     query = self._query_for(passage, cut, pair.d_plus)
                     known = fold_text(query) in ("", fold_text(self._query)) or fold_text(query) in fold_text(
-                        body(pair.d_plus)
+                        full_text(pair.d_plus)
                     )
                     if not known:
                         return Found(query, view, passage, answering(cut, view))
@@ -64,9 +64,9 @@ class Elsewhere:
         if known:
             return known
         title = " ".join(cut.passage.title.split())
-        if title and title.lower() not in body(d_plus).lower():
+        if title and title.lower() not in full_text(d_plus).lower():
             return title if " " in title else f"what is {title} for"
-        phrases = self._phrases(passage.text[:VISIBLE], body(d_plus))
+        phrases = self._phrases(passage.text[:VISIBLE], full_text(d_plus))
         if not phrases:
             return ""
         frame = pick(self._rng, _ONE_PHRASE if len(phrases) < 2 else _TWO_PHRASES)

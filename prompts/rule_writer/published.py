@@ -21,7 +21,7 @@ from pydantic import BaseModel
 
 from engine.errors import RefusedRequestError
 from engine.topic import Passage
-from prompts.constraints.constraint import Constraint, all_hold, body
+from prompts.constraints.constraint import Constraint, all_hold, full_text
 from prompts.constraints.families import FAMILIES, Kind
 from prompts.constraints.instructions import compose
 from prompts.passages.answer_evidence import answers
@@ -93,7 +93,7 @@ class _Search:
 
     def _differs(self, p_plus: Passage, p2: Passage) -> bool:
         """Whether P2- leaves the seed's query unanswered, and three things set it apart that can be named."""
-        here, there = body(p_plus), body(p2)
+        here, there = full_text(p_plus), full_text(p2)
         named = len(_terms(there, here)) >= _DIFFERENCES and len(_terms(here, "")) >= _DIFFERENCES
         return named and not answers(self._known.evidence, p2)
 
@@ -180,7 +180,7 @@ def _poisoned_instruction(told: Mapping[str, Any]) -> WrittenInstruction:
 
 def _poisoned_query(told: Mapping[str, Any]) -> WrittenQuery:
     found = _elsewhere(told)
-    here, there = body(_found(told).p_plus), body(found.passage)
+    here, there = full_text(_found(told).p_plus), full_text(found.passage)
     return WrittenQuery(
         aspects=tuple(_terms(here, "")[:_DIFFERENCES]),
         differences=tuple(f"about {term}" for term in _terms(there, here)[:_DIFFERENCES]),

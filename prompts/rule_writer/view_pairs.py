@@ -16,7 +16,7 @@ from random import Random
 from typing import TypeVar
 
 from engine.topic import Passage
-from prompts.constraints.constraint import Constraint, body
+from prompts.constraints.constraint import Constraint, full_text
 from prompts.constraints.families import FAMILIES, NAMES_BY_KIND, Kind
 from prompts.passages.blocks import Block, Cut, stems
 from prompts.passages.views import Blocks, View
@@ -131,7 +131,7 @@ class PairFinder:
             mine = theirs = rest
             borrowed: list[Block] = []
             if self._dual:
-                shown = Passage(f"{body(core)}\n{block.text}", "seed_positive")
+                shown = Passage(f"{full_text(core)}\n{block.text}", "seed_positive")
                 counter = next((found for _, found in self._leads(rest, shown, cut.kind)), None)
                 borrowed = [] if counter else self._loan(cut, lead)
                 rest = [b for b in rest if b is not counter]
@@ -144,7 +144,7 @@ class PairFinder:
         """The same view twice, with one figure changed in the second."""
         kept = self.view(cut, chosen)
         passage = self.blocks.passage(kept, "seed_positive")
-        if lead.value.isdecimal() and body(passage).count(lead.value) == 1 and lead.holds(passage):
+        if lead.value.isdecimal() and full_text(passage).count(lead.value) == 1 and lead.holds(passage):
             step = 1 + int(self._rng.random() * 9)
             other = str(int(lead.value) + (step if self._rng.random() < 0.5 or int(lead.value) < 20 else -step))
             if not Constraint(lead.family, other).holds(passage):
@@ -191,7 +191,7 @@ class PairFinder:
         """Up to `count` constraints that hold of d+, visibly early, and not of d-; at most one a family."""
         here, there, lead = pair.d_plus, pair.d_minus, pair.lead
         taken = [lead] if lead is not None and lead.holds(here) and not lead.holds(there) else []
-        text = body(here)[:VISIBLE]
+        text = full_text(here)[:VISIBLE]
         for family in self._families[pair.kinds[0]]:
             if len(taken) >= count:
                 break
@@ -210,13 +210,13 @@ class PairFinder:
             values.sort(key=lambda v: self._rng.random() - 0.5 * (" " in v))
         for value in values:
             constraint = Constraint(family, value)
-            if constraint.witness(other) < 0 and (family not in _PHRASES or self._is_news(value, other)):
+            if constraint.find_witness(other) < 0 and (family not in _PHRASES or self._is_news(value, other)):
                 yield constraint
 
     def _is_news(self, phrase: str, other: Passage) -> bool:
         """Whether the other passage has none of the phrase's words, and the phrase is more than the query's subject."""
         own = stems(phrase)
-        return bool(own) and not own & stems(body(other)) and not own <= self._query_stems
+        return bool(own) and not own & stems(full_text(other)) and not own <= self._query_stems
 
 
 def _fitting(families: Sequence[str], kind: frozenset[str]) -> list[str]:
