@@ -1,4 +1,4 @@
-"""Verifiable constraints: what an instruction demands of a passage, decided exactly and said in natural English.
+"""Verifiable constraints: what an instruction demands of a passage, checked exactly and said in natural English.
 
     Constraint(family, value, negated)  --render--> a verb phrase;  --holds(passage)--> True or False, exactly
 
@@ -16,7 +16,7 @@ from engine.errors import UsageError
 from engine.ids import canonical_json
 from engine.topic import Intent, Passage
 from prompts.constraints.families import FAMILIES
-from prompts.constraints.wordings import AFFIRMED, DENIED, SHOWN, deny, shown
+from prompts.constraints.wordings import negate_phrase
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +30,19 @@ class Constraint:
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
             raise UsageError(f"unknown constraint family {self.family!r}; use one of {', '.join(FAMILIES)}")
-        if self.family in SHOWN and self.value not in SHOWN[self.family]:
-            known = ", ".join(SHOWN[self.family])
-            raise UsageError(f"constraint {self.family!r} has the unknown value {self.value!r}; use one of {known}")
+        values = FAMILIES[self.family].wording.values
+        if values and self.value not in values:
+            raise UsageError(
+                f"constraint {self.family!r} has the unknown value {self.value!r}; use one of {', '.join(values)}"
+            )
 
-    def witness(self, passage: Passage) -> int:
-        """Offset near which the passage shows what the family looks for, or -1; whether negated plays no part."""
-        return FAMILIES[self.family].find(body(passage), passage.attributes, self.value)
+    def find_witness(self, passage: Passage) -> int:
+        """Offset near which the passage shows what the family looks for, or -1. Negation does not change it."""
+        return FAMILIES[self.family].find(full_text(passage), passage.attributes, self.value)
 
     def holds(self, passage: Passage) -> bool:
         """Whether the passage satisfies this constraint."""
-        return (self.witness(passage) >= 0) is not self.negated
+        return (self.find_witness(passage) >= 0) is not self.negated
 
     def negate(self) -> Constraint:
         """The opposite demand."""
@@ -51,9 +53,10 @@ class Constraint:
 
         A denial is one of the family's own phrases, or "not" before one that affirms.
         """
-        affirmed = AFFIRMED[self.family]
-        phrases = (*DENIED[self.family], *map(deny, affirmed)) if self.negated else affirmed
-        return phrases[variant % len(phrases)].replace("{x}", shown(self.family, self.value))
+        family = FAMILIES[self.family]
+        affirm, deny = family.wording.affirm, family.wording.deny
+        phrases = (*deny, *map(negate_phrase, affirm)) if self.negated else affirm
+        return phrases[variant % len(phrases)].replace("{x}", family.describe_value(self.value))
 
     def to_json(self) -> Mapping[str, Any]:
         return {"family": self.family, "value": self.value, "negated": self.negated}
@@ -63,14 +66,14 @@ class Constraint:
         return cls(str(fields["family"]), str(fields.get("value", "")), bool(fields.get("negated", False)))
 
 
-def body(passage: Passage) -> str:
-    """The text that constraints speak of: the title, where there is one, and the text."""
+def full_text(passage: Passage) -> str:
+    """The text that constraints are about: the title, where there is one, and the text."""
     return f"{passage.title}\n{passage.text}" if passage.title else passage.text
 
 
 def dump_constraints(constraints: Sequence[Constraint]) -> str:
     """The canonical JSON kept in `Intent.attributes["constraints"]`."""
-    return canonical_json([c.to_json() for c in constraints])
+    return canonical_json([constraint.to_json() for constraint in constraints])
 
 
 def constraints_of(intent: Intent) -> tuple[Constraint, ...]:
@@ -81,4 +84,4 @@ def constraints_of(intent: Intent) -> tuple[Constraint, ...]:
 
 def all_hold(constraints: Sequence[Constraint], passage: Passage) -> bool:
     """Whether the passage satisfies every one of them."""
-    return all(c.holds(passage) for c in constraints)
+    return all(constraint.holds(passage) for constraint in constraints)

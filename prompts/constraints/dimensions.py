@@ -2,8 +2,8 @@
 
     dimension -> conditions;  meets(dimension, condition, passage) -> True or False, exactly, for four of the six
 
-Audience and Source are matters of judgement and have no check here. What a program checks of the others is what the
-writer is told (`described`), so that a near miss is the writer's fault:
+Audience and Source are matters of judgement and have no check here. For the others, `describe` tells the
+writer exactly what the program checks:
 
     Keyword    the words stand in the title or text, whole and in any case (the constraint `mentions`)
     Length     sentence: one line of 3 to 40 words that is one sentence; paragraph: 30 to 130 words without a blank
@@ -24,14 +24,14 @@ from collections.abc import Callable, Mapping
 from typing import Literal, get_args
 
 from engine.topic import Intent, Passage
-from prompts.constraints.code_detectors import SECTIONS, code_lines
+from prompts.constraints.code_detectors import count_code_lines
 from prompts.constraints.constraint import Constraint
 from prompts.constraints.families import FAMILIES
 from prompts.languages import identify
 
 Dimension = Literal["audience", "keyword", "format", "language", "length", "source"]
 DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
-EXACT: frozenset[str] = frozenset({"keyword", "format", "language", "length"})
+EXACT_DIMENSIONS: frozenset[str] = frozenset({"keyword", "format", "language", "length"})
 """The dimensions that `meets` decides."""
 
 CONDITIONS: Mapping[Dimension, tuple[str, ...]] = {
@@ -50,17 +50,14 @@ ARTICLE_WORDS = 140
 
 _MANUAL_WORDS = 10
 _LANGUAGE_NAMES = {"zh": "Chinese", "en": "English", "de": "German", "fr": "French", "es": "Spanish", "ja": "Japanese"}
-_DESCRIBED: Mapping[tuple[str, str], str] = {
+_DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     ("audience", "layman"): "written for readers without any training in the subject, in everyday words",
     ("audience", "expert"): "written for specialists of the subject, in its technical terms",
     ("format", "stackoverflow_post"): "a post of a questions-and-answers site for programmers: a line that starts with "
     "`Question:`, below it a line that starts with `Answer:`, and the answer explains and shows code",
     ("format", "code_snippet"): "nothing but code in one fenced block, explained by comments in the code alone",
-    (
-        "format",
-        "manual",
-    ): "a page of an official manual: at least one heading on a line of its own (`# Name`), and prose "
-    "that describes, without any question",
+    ("format", "manual"): "a page of an official manual: at least one heading on a line of its own (`# Name`), and "
+    "prose that describes, without any question",
     ("length", "sentence"): "one single sentence on one line, of at most 40 words",
     ("length", "paragraph"): "one paragraph of several sentences, 30 to 130 words, without a blank line",
     ("length", "article"): "an article of at least 140 words in several paragraphs, a blank line between them",
@@ -80,30 +77,30 @@ _PROSE = re.compile(r"(?:\b[A-Za-z'’-]{2,}[,;:]? ){4}\b[A-Za-z'’-]{2,}")
 _HEADING = re.compile(r"^#{1,4} [^\s\d]|^\S[^\n]{0,80}\n[-=~^]{3,}[ \t]*$", re.MULTILINE)
 
 
-def described(dimension: str, condition: str) -> str:
-    """A condition as a writer is told of it."""
+def describe(dimension: str, condition: str) -> str:
+    """A condition in the words that the writer reads."""
     if dimension == "keyword":
         return f'a passage that mentions "{condition}"'
     if dimension == "language":
         return f"a text in {language_name(condition)}"
-    return _DESCRIBED[dimension, condition]
+    return _DESCRIPTIONS[dimension, condition]
 
 
 def language_name(code: str) -> str:
-    """The English name of a language, or its code where no name is known here."""
+    """The English name of a language, or its code."""
     return _LANGUAGE_NAMES.get(code, f"the language with the ISO code {code}")
 
 
 def meets(dimension: str, condition: str, passage: Passage) -> bool:
-    """Whether a passage meets a condition of one of the `EXACT` dimensions."""
+    """Whether a passage meets a condition of one of the `EXACT_DIMENSIONS`."""
     if dimension == "keyword":
         return Constraint("mentions", condition).holds(passage)
-    return _CLASS_OF[dimension](passage.text) == condition
+    return _CLASSIFIERS[dimension](passage.text) == condition
 
 
-def decided(intent: Intent) -> bool:
-    """Whether a program decides what the intent asks for, by its dimension."""
-    return intent.attributes.get("dimension") in EXACT
+def is_decidable(intent: Intent) -> bool:
+    """Whether a program can decide whether a passage has what the intent asks for."""
+    return intent.attributes.get("dimension") in EXACT_DIMENSIONS
 
 
 def obeys(intent: Intent, passage: Passage) -> bool:
@@ -111,73 +108,71 @@ def obeys(intent: Intent, passage: Passage) -> bool:
 
     True where no program can tell: the intent has no dimension, or one that a judge must decide.
     """
-    if not decided(intent):
+    if not is_decidable(intent):
         return True
-    return meets(intent.attributes["dimension"], intent.attributes["condition"], passage) is not (
-        intent.role == "reversed"
-    )
+    has_condition = meets(intent.attributes["dimension"], intent.attributes["condition"], passage)
+    return has_condition is not (intent.role == "reversed")
 
 
-def word_count(text: str) -> int:
+def count_words(text: str) -> int:
     """Runs of characters other than white space; each Chinese or Japanese character by itself."""
     return sum(1 for _ in _TOKEN.finditer(text))
 
 
-def length_of(text: str) -> str:
+def classify_length(text: str) -> str:
     """The length class of a text, or "" for one that is in none."""
     text = text.strip()
-    count, form = word_count(text), format_of(text)
-    if form == "code_snippet":
+    count, text_format = count_words(text), classify_format(text)
+    if text_format == "code_snippet":
         return ""
     if _BLANK_LINE.search(text):
         return "article" if count >= ARTICLE_WORDS else ""
-    single = "\n" not in text and _is_one_sentence(text)
-    if single:
-        return "sentence" if _within(count, SENTENCE_WORDS) else ""
-    return "paragraph" if _within(count, PARAGRAPH_WORDS) and not form else ""
+    if "\n" not in text and _is_one_sentence(text):
+        return "sentence" if _is_within(count, SENTENCE_WORDS) else ""
+    return "paragraph" if _is_within(count, PARAGRAPH_WORDS) and not text_format else ""
 
 
-def format_of(text: str) -> str:
-    """The format of a text, or "" for one that has none of them."""
-    bare = _without_fenced(text)
-    question = _QUESTION.search(bare)
-    if question and _ANSWER.search(bare, question.end()):
+def classify_format(text: str) -> str:
+    """The format of a text, or "" for one that has no format."""
+    unfenced = _drop_fenced_blocks(text)
+    question = _QUESTION.search(unfenced)
+    if question and _ANSWER.search(unfenced, question.end()):
         return "stackoverflow_post"
-    if not text.strip() or _is_code(bare):
+    if not text.strip() or _is_code(unfenced):
         return "code_snippet" if text.strip() else ""
-    headed = _HEADING.search(bare) or any(FAMILIES["section"].find(bare, {}, name) >= 0 for name in SECTIONS)
-    return "manual" if headed and word_count(bare) >= _MANUAL_WORDS else ""
+    has_heading = _HEADING.search(unfenced) or any(FAMILIES["section"].offer(unfenced, {}))
+    return "manual" if has_heading and count_words(unfenced) >= _MANUAL_WORDS else ""
 
 
-_CLASS_OF: Mapping[str, Callable[[str], str]] = {
-    "length": length_of,
-    "format": format_of,
+_CLASSIFIERS: Mapping[str, Callable[[str], str]] = {
+    "length": classify_length,
+    "format": classify_format,
     "language": lambda text: identify(text)[0],
 }
 
 
-def _without_fenced(text: str) -> str:
+def _drop_fenced_blocks(text: str) -> str:
     """The text without the blocks between two lines that open with ```; the last fence may be missing."""
-    kept, inside = [], False
+    kept_lines, inside = [], False
     for line in text.split("\n"):
         if line.startswith("```"):
             inside = not inside
         elif not inside:
-            kept.append(line)
-    return "\n".join(kept)
+            kept_lines.append(line)
+    return "\n".join(kept_lines)
 
 
-def _is_code(bare: str) -> bool:
-    """Whether what stands outside of fenced blocks is code, or nothing."""
-    lines = [line for line in bare.splitlines() if line.strip()]
-    prose = sum(1 for line in lines if not _COMMENT.match(line) and _PROSE.search(line))
-    shows = code_lines(bare) or any(line.lstrip().startswith(">>>") for line in lines)
-    return not lines or (bool(shows) and 10 * prose <= len(lines))
+def _is_code(unfenced: str) -> bool:
+    """Whether the text outside of fenced blocks is code, or empty."""
+    lines = [line for line in unfenced.splitlines() if line.strip()]
+    prose_lines = sum(1 for line in lines if not _COMMENT.match(line) and _PROSE.search(line))
+    has_code = count_code_lines(unfenced) or any(line.lstrip().startswith(">>>") for line in lines)
+    return not lines or (bool(has_code) and 10 * prose_lines <= len(lines))
 
 
 def _is_one_sentence(text: str) -> bool:
     return all(_ABBREVIATION.search(text[max(0, end.start() - 8) : end.start()]) for end in _END.finditer(text))
 
 
-def _within(count: int, bounds: tuple[int, int]) -> bool:
+def _is_within(count: int, bounds: tuple[int, int]) -> bool:
     return bounds[0] <= count <= bounds[1]

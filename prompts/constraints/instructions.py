@@ -1,15 +1,16 @@
 """Whole instructions: constraints put into English, in one of four length formats and one of four styles.
 
-Formats and styles are those of Promptriever (section 3.1): short, medium, long, very long; plain, negation, background,
-persona. The demand itself stands within the first fifty words of every instruction, so that an encoder that cuts its
-input still sees it; longer formats say it again in other words, and say what is not wanted.
+Formats and styles are those of Promptriever (section 3.1). The demand stands within the first fifty words of every
+instruction, so that an encoder that cuts its input still sees it. Longer formats repeat it in other words, and say what
+is not wanted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from random import Random
-from typing import Literal
+from typing import Literal, get_args
 
 from prompts.constraints.constraint import Constraint
 from prompts.constraints.families import Kind
@@ -17,8 +18,8 @@ from prompts.constraints.wordings import plural, third_person
 
 Length = Literal["short", "medium", "long", "very_long"]
 Style = Literal["plain", "negation", "background", "persona"]
-LENGTHS: tuple[Length, ...] = ("short", "medium", "long", "very_long")
-STYLES: tuple[Style, ...] = ("plain", "negation", "background", "persona")
+LENGTHS: tuple[Length, ...] = get_args(Length)
+STYLES: tuple[Style, ...] = get_args(Style)
 
 _NOUNS: Mapping[Kind, tuple[str, ...]] = {
     "text": ("passage", "document", "text"),
@@ -50,7 +51,7 @@ _EXCLUSIONS = (
     "I cannot use {noun}s that {plural}.",
     "Anything that {third} should be ranked low.",
 )
-_AGAIN = (
+_REPETITIONS = (
     "To say it once more: the {noun} has to {base}.",
     "In other words, the right {noun} will {base}.",
     "So, before anything else, check that the {noun} does what was asked: it must {base}.",
@@ -155,22 +156,22 @@ def pick(rng: Random, options: Sequence[str]) -> str:
     return options[int(rng.random() * len(options))]
 
 
-def _joined(phrases: Sequence[str], word: str) -> str:
-    return phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} {word} {phrases[-1]}"
+def _join_phrases(phrases: Sequence[str], conjunction: str) -> str:
+    return phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} {conjunction} {phrases[-1]}"
 
 
-def _sentence(rng: Random, frames: Sequence[str], constraints: Sequence[Constraint], noun: str, word: str) -> str:
-    """A frame filled with one wording of each constraint, joined by `word`."""
-    phrases = [c.render(int(rng.random() * 1000)) for c in constraints]
-    frame = _with_noun(pick(rng, frames), noun)
-    if "{base}" in frame:
-        return frame.replace("{base}", _joined(phrases, word))
-    if "{third}" in frame:
-        return frame.replace("{third}", _joined([third_person(p) for p in phrases], word))
-    return frame.replace("{plural}", _joined([plural(p) for p in phrases], word))
+def _fill_frame(
+    rng: Random, frames: Sequence[str], constraints: Sequence[Constraint], noun: str, conjunction: str
+) -> str:
+    """A frame filled with one wording of each constraint, joined by the conjunction."""
+    phrases = [constraint.render(int(rng.random() * 1000)) for constraint in constraints]
+    frame = _insert_noun(pick(rng, frames), noun)
+    inflections: Mapping[str, Callable[[str], str]] = {"{base}": str, "{third}": third_person, "{plural}": plural}
+    slot = next(slot for slot in inflections if slot in frame)
+    return frame.replace(slot, _join_phrases([inflections[slot](phrase) for phrase in phrases], conjunction))
 
 
-def _with_noun(text: str, noun: str) -> str:
+def _insert_noun(text: str, noun: str) -> str:
     if noun[0] in "aeiou":
         text = text.replace("a {noun}", "an {noun}").replace("A {noun}", "An {noun}")
     return text.replace("{noun}", noun).replace("{Noun}", noun.capitalize())
@@ -179,31 +180,25 @@ def _with_noun(text: str, noun: str) -> str:
 def compose(rng: Random, constraints: Sequence[Constraint], length: Length, style: Style, kind: Kind = "text") -> str:
     """An instruction that demands the constraints, all of them. `kind` chooses the nouns, personas and backgrounds."""
     noun = pick(rng, _NOUNS[kind])
-    opposite = [c.negate() for c in constraints]
-
-    def demand() -> str:
-        return _sentence(rng, _DEMANDS, constraints, noun, "and")
-
-    def exclusion() -> str:
-        return _sentence(rng, _EXCLUSIONS, opposite, noun, "or")
-
-    lead = {
+    opposites = [constraint.negate() for constraint in constraints]
+    demand = partial(_fill_frame, rng, _DEMANDS, constraints, noun, "and")
+    exclude = partial(_fill_frame, rng, _EXCLUSIONS, opposites, noun, "or")
+    opening = {
         "plain": "" if length == "short" else pick(rng, _OPENERS),
         "negation": "",
         "background": pick(rng, _BACKGROUNDS[kind]),
         "persona": pick(rng, _PERSONAS[kind]),
     }[style]
     if length == "short":
-        said = [lead, exclusion() if style == "negation" else demand()]
-        return " ".join(s for s in said if s)
-    first = [lead, demand()]
-    closings = rng.sample(_CLOSINGS, 2)
+        return " ".join(filter(None, [opening, exclude() if style == "negation" else demand()]))
+    sentences = [opening, demand()]
+    closings = [_insert_noun(closing, noun) for closing in rng.sample(_CLOSINGS, 2)]
     if length == "medium":
-        first += [*([exclusion()] if style == "negation" else []), _with_noun(closings[0], noun)]
+        sentences += [*([exclude()] if style == "negation" else []), closings[0]]
     if length == "long":
-        first += [exclusion(), *(_with_noun(c, noun) for c in closings)]
-    text = " ".join(s for s in first if s)
+        sentences += [exclude(), *closings]
+    text = " ".join(filter(None, sentences))
     if length == "very_long":
-        again = _sentence(rng, _AGAIN, constraints, noun, "and")
-        text += "\n\n" + " ".join([again, exclusion(), *(_with_noun(c, noun) for c in closings)])
+        repetition = _fill_frame(rng, _REPETITIONS, constraints, noun, "and")
+        text += "\n\n" + " ".join([repetition, exclude(), *closings])
     return text

@@ -11,64 +11,61 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 
-def words(block: str) -> frozenset[str]:
-    """The words of a block of text."""
+def word_set(block: str) -> frozenset[str]:
+    """The set of words in a block of text."""
     return frozenset(block.split())
 
 
-COMMON = words(
+COMMON_WORDS = word_set(
     """
-    a able about above according accordingly across actual actually add added adding addition additional
-    additionally after again against ago all allow allowed allowing allows almost along already also although
-    altogether always am among amount an and another any anyone anything appear appears applied applies apply
-    applying approach appropriate approximately are around array array_like article as ask assume assumed
-    assumes at ate author authors available away back based basic basically be became because become becomes
-    been before began begin beginning begins behind being below besides best better between beyond big bit bool
-    both bottom bought bring brings but buy buys by calculate calculated calculates call called calls came can
-    cancel cannot cant case cases cause caused causes certain change changes chapter check choose clear click
-    close come comes common commonly complete completely compute computed computes consider considered consist
-    consists contain contained containing contains cost costs could cover covers create created current
-    currently day days decide default define defined defines depend depending depends describe described
-    describes despite determine determined develop developed did didnt different directly discuss discussed
-    discusses do does doesnt doing done dont down due during each early earn earned earns easily easy eat eats
-    effect either else end ends enough ensure ensures entirely equal equals especially etc even eventually ever
-    every everyone everything exactly examine examined example examples exceed except exhibit exhibited exist
-    exists expect expected extra fairly false far few fewer figure find finds first five float follow followed
-    following follows for former found four free frequently from full fully gave general generally get gets
-    getting give given gives giving go goal goes going gone good got great greater had half happen happens hard
-    has have having he held help helps hence her here high higher highly him his hold holds home how however i
-    if important in include included includes including increase increases increasingly indeed indicate
-    indicates indirectly information inside instance instead int into investigate investigated involve involved
-    involves is isnt it items its itself just keep keeps kept kind know known knows large larger largest last
-    lasted lastly lasts later latter lead leads learn least leave leaves led left less let lets like likely line
-    list little live long longer look looking looks lot lots low lower made main mainly major make makes making
-    many matter may maybe me mean means meant meet merely method methods might mine more moreover most mostly
-    mount move much must my name named ndarray near nearly necessary need needed needs neither never new next no
-    nobody non none nor normal normally not note noted nothing now number numbers object obtain obtained occur
-    occurs of off often on once one ones only onto open optional or order original other others otherwise our
-    out over overall own page paid paper part particular particularly parts pass passed past pay pays people per
-    perform performed performs perhaps place please point points possible possibly present presented previous
-    previously primarily prior probably problem produce produced produces propose proposed provide provided
-    provides put quickly quite rapidly rather reach read reading real really reason receive received recent
-    recently refer referred refers regarding related relatively remain remaining remains remove removed replace
-    replaced represent represented represents require required requires respectively rest result resulting
-    results return returned returns right said same saw say saying says second section see seem seems seen
-    select selected self sell sells set sets several shall she should show showed shown shows similar similarly
-    simple simply simultaneously since six size slowly small smaller so sold some someone something sometimes
-    soon sort specific specifically specified spend spends spent start started starts state still stop store
-    stored stores str studied study such suggest suggested suitable support supported supports suppose sure
-    table take taken takes taking technique tell ten term terms than that thats the their them themselves then
-    there therefore these they thing things think this those though three through throughout thus time times to
-    today together too took top total toward towards treat treated tried true try trying turn turned turns twice
-    two type types typical typically unable under understand unless until up upon us use used useful user uses
-    using usual usually value values various very via want wanted was way ways we well went were what whatever
-    when whenever where whereas wherever whether which while who whoever whole whom whose why widely will wish
-    with within without wont work worked works would write writes written yes yet you your yours yourself zero
+    a able about above according accordingly across actual actually add added adding addition additional additionally
+    after again against ago all allow allowed allowing allows almost along already also although altogether always am
+    among amount an and another any anyone anything appear appears applied applies apply applying approach appropriate
+    approximately are around array array_like article as ask assume assumed assumes at ate author authors available away
+    back based basic basically be became because become becomes been before began begin beginning begins behind being
+    below besides best better between beyond big bit bool both bottom bought bring brings but buy buys by calculate
+    calculated calculates call called calls came can cancel cannot cant case cases cause caused causes certain change
+    changes chapter check choose clear click close come comes common commonly complete completely compute computed
+    computes consider considered consist consists contain contained containing contains cost costs could cover covers
+    create created current currently day days decide default define defined defines depend depending depends describe
+    described describes despite determine determined develop developed did didnt different directly discuss discussed
+    discusses do does doesnt doing done dont down due during each early earn earned earns easily easy eat eats effect
+    either else end ends enough ensure ensures entirely equal equals especially etc even eventually ever every everyone
+    everything exactly examine examined example examples exceed except exhibit exhibited exist exists expect expected
+    extra fairly false far few fewer figure find finds first five float follow followed following follows for former
+    found four free frequently from full fully gave general generally get gets getting give given gives giving go goal
+    goes going gone good got great greater had half happen happens hard has have having he held help helps hence her
+    here high higher highly him his hold holds home how however i if important in include included includes including
+    increase increases increasingly indeed indicate indicates indirectly information inside instance instead int into
+    investigate investigated involve involved involves is isnt it items its itself just keep keeps kept kind know known
+    knows large larger largest last lasted lastly lasts later latter lead leads learn least leave leaves led left less
+    let lets like likely line list little live long longer look looking looks lot lots low lower made main mainly major
+    make makes making many matter may maybe me mean means meant meet merely method methods might mine more moreover most
+    mostly mount move much must my name named ndarray near nearly necessary need needed needs neither never new next no
+    nobody non none nor normal normally not note noted nothing now number numbers object obtain obtained occur occurs of
+    off often on once one ones only onto open optional or order original other others otherwise our out over overall own
+    page paid paper part particular particularly parts pass passed past pay pays people per perform performed performs
+    perhaps place please point points possible possibly present presented previous previously primarily prior probably
+    problem produce produced produces propose proposed provide provided provides put quickly quite rapidly rather reach
+    read reading real really reason receive received recent recently refer referred refers regarding related relatively
+    remain remaining remains remove removed replace replaced represent represented represents require required requires
+    respectively rest result resulting results return returned returns right said same saw say saying says second
+    section see seem seems seen select selected self sell sells set sets several shall she should show showed shown
+    shows similar similarly simple simply simultaneously since six size slowly small smaller so sold some someone
+    something sometimes soon sort specific specifically specified spend spends spent start started starts state still
+    stop store stored stores str studied study such suggest suggested suitable support supported supports suppose sure
+    table take taken takes taking technique tell ten term terms than that thats the their them themselves then there
+    therefore these they thing things think this those though three through throughout thus time times to today together
+    too took top total toward towards treat treated tried true try trying turn turned turns twice two type types typical
+    typically unable under understand unless until up upon us use used useful user uses using usual usually value values
+    various very via want wanted was way ways we well went were what whatever when whenever where whereas wherever
+    whether which while who whoever whole whom whose why widely will wish with within without wont work worked works
+    would write writes written yes yet you your yours yourself zero
     """
 )
-"""Words that tell nothing by themselves: function words, common verbs, adverbs, and what every text is full of."""
+"""Words that say nothing by themselves: function words, common verbs, adverbs, and words of every text."""
 _TOKEN = re.compile(r"[A-Za-z][\w'-]*[A-Za-z0-9]|[A-Za-z]|\d[\w.,]*|\n|[^\w\s]")
-_ODD = frozenset("_0123456789")
+_NON_LETTERS = frozenset("_0123456789")
 _MAX_WORDS = 3
 
 
@@ -81,22 +78,23 @@ class Phrases:
     repeated: tuple[str, ...]
 
 
-_BEFORE_VERB = words(
+_BEFORE_VERB = word_set(
     "to can could will would may might must should not don't doesn't cannot they we you i he she it who that which and"
 )
-_ARTICLES = words("the a an of its his her this their our my")
-_NOUN_ENDINGS = tuple(words("tion sion ment ity ness ance ence ism ist ship ure logy phy ers ors ings"))
-_NO_NOUN = ("ed", "ing", "ive", "ous", "able", "ible", "ful", "less", "ize", "ise")
+_ARTICLES = word_set("the a an of its his her this their our my")
+_NOUN_ENDINGS = tuple(word_set("tion sion ment ity ness ance ence ism ist ship ure logy phy ers ors ings"))
+_NON_NOUN_ENDINGS = ("ed", "ing", "ive", "ous", "able", "ible", "ful", "less", "ize", "ise")
 
 
-def _is_content(word: str) -> bool:
-    low = word.lower()
-    return len(word) > 2 and low not in COMMON and not low.endswith("ly") and word[0].isalpha() and "'" not in word
+def _is_content_word(word: str) -> bool:
+    lower = word.lower()
+    is_common = len(word) <= 2 or lower in COMMON_WORDS or lower.endswith("ly")
+    return not is_common and word[0].isalpha() and "'" not in word
 
 
 def _is_noun_like(word: str) -> bool:
     """A guess from the ending, for words that stand alone or last."""
-    return not word.endswith(_NO_NOUN)
+    return not word.endswith(_NON_NOUN_ENDINGS)
 
 
 @dataclass(slots=True)
@@ -109,12 +107,12 @@ class _Run:
     after: str = ""
 
 
-def _runs(text: str) -> list[_Run]:
+def _find_runs(text: str) -> list[_Run]:
     runs: list[_Run] = []
     run: _Run | None = None
     before = "\n"
     for token in _TOKEN.findall(text):
-        if _is_content(token):
+        if _is_content_word(token):
             if run is None:
                 run = _Run([], before in ".!?\n:;-*#>|", before)
                 runs.append(run)
@@ -126,16 +124,15 @@ def _runs(text: str) -> list[_Run]:
     return runs
 
 
-def _names_of(opening: bool, run: list[str]) -> str:
-    """The capitalised words at the run's end, where they are no mere start of a sentence; "" if there are none."""
-    words = run[1:] if opening else run
-    taken: list[str] = []
-    for word in words:
+def _find_name(run: _Run) -> str:
+    """The first capitalised words of the run, the start of a sentence aside; "" if there are none."""
+    name_words: list[str] = []
+    for word in run.words[1:] if run.opening else run.words:
         if word[0].isupper() and word[1:].islower():
-            taken.append(word)
-        elif taken:
+            name_words.append(word)
+        elif name_words:
             break
-    return " ".join(taken[:_MAX_WORDS])
+    return " ".join(name_words[:_MAX_WORDS])
 
 
 @lru_cache(maxsize=128)
@@ -144,23 +141,22 @@ def phrases_of(text: str) -> Phrases:
     terms: dict[str, None] = {}
     names: dict[str, None] = {}
     counts: dict[str, int] = {}
-    for run in _runs(text):
-        name = _names_of(run.opening, run.words)
+    for run in _find_runs(text):
+        name = _find_name(run)
         if name:
             names[name] = None
-        words = [w for w in run.words if not any(c in _ODD for c in w)]
-        for word in words:
-            low = word.lower()
-            if len(low) > 4 and _is_noun_like(low):
-                counts[low] = counts.get(low, 0) + 1
-        term = _term(run) if len(words) == len(run.words) else ""
+        letter_words = [word for word in run.words if _NON_LETTERS.isdisjoint(word)]
+        for word in map(str.lower, letter_words):
+            if len(word) > 4 and _is_noun_like(word):
+                counts[word] = counts.get(word, 0) + 1
+        term = _find_term(run) if len(letter_words) == len(run.words) else ""
         if term:
             terms[term if name else term.lower()] = None
-    return Phrases(tuple(terms), tuple(names), tuple(w for w, n in counts.items() if n > 1))
+    return Phrases(tuple(terms), tuple(names), tuple(word for word, count in counts.items() if count > 1))
 
 
-def _term(run: _Run) -> str:
-    """The run as a noun phrase: without a verb or participle at either end; "" where nothing telling is left."""
+def _find_term(run: _Run) -> str:
+    """The run as a noun phrase: without a verb or participle at either end; "" where nothing specific is left."""
     words = run.words
     if run.before in _BEFORE_VERB and not words[0][0].isupper():
         words = words[1:]
@@ -168,14 +164,14 @@ def _term(run: _Run) -> str:
         words = words[:-1]
     if len(words) > 1 and words[0].endswith("ing"):
         words = words[1:]
-    if not 1 <= len(words) <= _MAX_WORDS or (len(words) == 1 and not _stands_alone(words[0], run)):
+    if not 1 <= len(words) <= _MAX_WORDS or (len(words) == 1 and not _is_surely_noun(words[0], run)):
         return ""
     return " ".join(words)
 
 
-def _stands_alone(word: str, run: _Run) -> bool:
+def _is_surely_noun(word: str, run: _Run) -> bool:
     """Whether a single word is surely a noun: by its ending, by its capital, or between an article and a break."""
     if len(word) < 5:
         return False
-    articled = run.before in _ARTICLES and run.after != "," and len(run.words) == 1
-    return articled or word.endswith(_NOUN_ENDINGS) or (word[0].isupper() and not run.opening)
+    follows_article = run.before in _ARTICLES and run.after != "," and len(run.words) == 1
+    return follows_article or word.endswith(_NOUN_ENDINGS) or (word[0].isupper() and not run.opening)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 
 from engine.ids import canonical_json
 from engine.topic import Intent, Passage
-from prompts.constraints.constraint import body
+from prompts.constraints.constraint import full_text
 from prompts.passages.blocks import SourcePassage
 
 Evidence = tuple[tuple[str, ...], ...]
@@ -50,7 +50,7 @@ def evidence_of(intent: Intent) -> Evidence:
 
 def answers(evidence: Evidence, passage: Passage) -> bool:
     """Whether the passage holds all texts of some alternative."""
-    words = _words(body(passage))
+    words = _words(full_text(passage))
     return any(texts and all(_words(text) in words for text in texts) for texts in evidence)
 
 

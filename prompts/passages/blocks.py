@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from engine.topic import Passage
-from prompts.constraints.code_detectors import code_lines
+from prompts.constraints.code_detectors import count_code_lines
 from prompts.constraints.families import FAMILIES, Kind
-from prompts.constraints.phrases import COMMON
+from prompts.constraints.phrases import COMMON_WORDS
 
 MAX_TEXT = 6000
 """Characters of a positive that are segmented; views cannot use the rest."""
@@ -211,7 +211,7 @@ def kind_of(passage: Passage) -> Kind:
     if form in ("source", "documentation"):
         return "code" if form == "source" else "documentation"
     text = passage.text[:1500]
-    lines = code_lines(text)
+    lines = count_code_lines(text)
     if lines * 4 >= text.count("\n") + 1 or (lines > 1 and passage.attributes.get("language", "") not in _SPOKEN):
         return "code"
     if "library" in passage.attributes or "\n>>> " in text or text.startswith(">>> "):
@@ -288,7 +288,7 @@ _FINAL = re.compile(r"^#### |\banswer(?: is|:)", re.IGNORECASE)
 @lru_cache(maxsize=256)
 def stems(text: str) -> frozenset[str]:
     """The text's content words by their first five letters: enough to see that two texts speak of the same thing."""
-    return frozenset(w[:5] for w in map(str.lower, _WORD.findall(text)) if w not in COMMON and len(w) > 2)
+    return frozenset(w[:5] for w in map(str.lower, _WORD.findall(text)) if w not in COMMON_WORDS and len(w) > 2)
 
 
 def _core(texts: Sequence[str], query: str, answer: str, kind: Kind) -> frozenset[int]:

@@ -22,7 +22,7 @@ from pydantic.json_schema import SkipJsonSchema
 from engine.errors import Rejected, UsageError
 from engine.topic import Passage, PassageRole
 from prompts.constraints.constraint import Constraint, all_hold, dump_constraints
-from prompts.constraints.detectors import folded
+from prompts.constraints.detectors import fold_text
 from prompts.constraints.families import FAMILIES
 from prompts.parse import StructuredReply
 from prompts.passages.answer_evidence import Evidence
@@ -74,8 +74,8 @@ def verify_constraints(
     all_met = all(all_hold(constraints, p) for p in holds)
     if constraints and (not all_met or any(all_hold(constraints, p) for p in fails)):
         raise Rejected("constraint_not_held", dump_constraints(constraints))
-    folded_wording = folded(wording)
-    unnamed = [c.value for c in constraints if FAMILIES[c.family].free and folded(c.value) not in folded_wording]
+    folded_wording = fold_text(wording)
+    unnamed = [c.value for c in constraints if FAMILIES[c.family].free and fold_text(c.value) not in folded_wording]
     if unnamed:
         raise Rejected("value_not_named", f"the instruction does not name {unnamed[0]!r}")
     return constraints

@@ -8,7 +8,7 @@ from itertools import islice
 from engine.errors import Rejected
 from engine.topic import Intent, IntentRole, Judgment, Passage, Seed, Topic, intent_id, topic_id
 from prompts.constraints.constraint import Constraint, dump_constraints
-from prompts.constraints.detectors import folded
+from prompts.constraints.detectors import fold_text
 from prompts.passages.answer_evidence import Evidence, dump_evidence
 
 
@@ -58,7 +58,7 @@ class TopicBuilder:
 
     def _add(self, passage: Passage) -> bool:
         """Adds the passage if it has a text, and a new one."""
-        text = folded(passage.text)
+        text = fold_text(passage.text)
         is_new = bool(text) and text not in self._passages
         if is_new:
             self._passages[text] = passage

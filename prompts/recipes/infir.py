@@ -25,7 +25,7 @@ from engine.errors import Rejected
 from engine.protocols import Ask, Prompt
 from engine.settings import Settings
 from engine.topic import Passage, PassageRole, Seed, Topic
-from prompts.constraints.detectors import folded
+from prompts.constraints.detectors import fold_text
 from prompts.constraints.instructions import LENGTHS, STYLES
 from prompts.passages.reply_types import WrittenInstruction, WrittenPassage, WrittenQuery
 from prompts.passages.seed_material import SeedMaterial, build_material
@@ -107,14 +107,14 @@ class _TopicWriter:
     async def _poisoned_instruction(self, i_plus: str) -> WrittenInstruction:
         poisoned = await self._ask(self._prompt("poisoned_instruction", instruction=i_plus), WrittenInstruction)
         poisoned.check([], [self._material.positive])
-        if folded(poisoned.instruction) == folded(i_plus):
+        if fold_text(poisoned.instruction) == fold_text(i_plus):
             raise Rejected("same_instruction", "the poisoned instruction is the instruction again")
         return poisoned
 
     async def _poisoned_query(self, i_plus: str) -> WrittenQuery:
         other = await self._ask(self._prompt("poisoned_query", instruction=i_plus), WrittenQuery)
         q_minus = other.query.strip()
-        if folded(q_minus) in ("", folded(self._material.seed.query)):
+        if fold_text(q_minus) in ("", fold_text(self._material.seed.query)):
             raise Rejected("same_query", f"the poisoned query {q_minus!r} is empty, or the seed's")
         return other
 
@@ -133,7 +133,7 @@ class _TopicWriter:
                 "other_language", f"P1- is in {p1.attributes.get('language')!r}, not {language['language']!r}"
             )
         for passage, sources in ((p1, material.negatives), (p2, material.positives)):
-            if folded(passage.text) in {folded(source.passage.text) for source in sources}:
+            if fold_text(passage.text) in {fold_text(source.passage.text) for source in sources}:
                 raise Rejected("same_passage", f"the {passage.role} is a passage of the seed: {passage.text[:80]!r}")
         return p1, p2
 

@@ -27,8 +27,8 @@ from engine.ids import canonical_json
 from engine.protocols import Ask
 from engine.settings import Settings
 from engine.topic import Intent, IntentRole, Passage, Seed, Topic
-from prompts.constraints.detectors import folded
-from prompts.constraints.dimensions import CONDITIONS, DIMENSIONS, EXACT, Dimension, described, meets
+from prompts.constraints.detectors import fold_text
+from prompts.constraints.dimensions import CONDITIONS, DIMENSIONS, EXACT_DIMENSIONS, Dimension, describe, meets
 from prompts.languages import languages
 from prompts.passages.answer_evidence import Evidence, answers
 from prompts.passages.blocks import kept_attributes
@@ -148,7 +148,7 @@ class _DimensionWriter:
             for role, reply, sign in (("instructed", row.asked, 1), ("reversed", row.reversed, -1)):
                 intent = self._add_intent(builder, cast("IntentRole", role), row, reply, rows[0].asked.evidence)
                 labels = ((p, sign if p is row.passage else -sign) for p in passages.values())
-                builder.judge(intent, "rule" if self._dimension in EXACT else "construction", *labels)
+                builder.judge(intent, "rule" if self._dimension in EXACT_DIMENSIONS else "construction", *labels)
                 builder.judge(intent, "construction", (negative, -1))
         held_out = {"split": "heldout"} if self._settings.purpose == "benchmark" else {}
         conditions = canonical_json([*passages])
@@ -180,14 +180,14 @@ class _DimensionWriter:
             most=self._settings.keywords,
         )
         keywords = (await self._ask(prompt, Keywords)).keywords
-        return list({folded(word): word.strip() for word in keywords if word.strip()}.values())[
+        return list({fold_text(word): word.strip() for word in keywords if word.strip()}.values())[
             : self._settings.keywords
         ]
 
     def _corpus_passage(self, condition: str, others: Sequence[str]) -> Passage | None:
         """A positive that meets this condition and no other, as it is."""
         for source in self._material.positives:
-            if self._dimension in EXACT:
+            if self._dimension in EXACT_DIMENSIONS:
                 fits = self._meets_only(source.passage, condition, others)
             else:
                 fits = source.passage.attributes.get(self._dimension) == condition
@@ -204,8 +204,8 @@ class _DimensionWriter:
             dimension=self._dimension,
             title=base.title,
             passage=base.text,
-            wanted=described(self._dimension, condition),
-            unwanted=[described(self._dimension, other) for other in others] if self._dimension == "keyword" else [],
+            wanted=describe(self._dimension, condition),
+            unwanted=[describe(self._dimension, other) for other in others] if self._dimension == "keyword" else [],
         )
         written = await self._ask(prompt, Rewritten)
         if written.refusal:
@@ -218,7 +218,7 @@ class _DimensionWriter:
             edited_from=base.id,
             attributes=kept_attributes(base) | self._labels(condition),
         )
-        if self._dimension in EXACT and not self._meets_only(passage, condition, others):
+        if self._dimension in EXACT_DIMENSIONS and not self._meets_only(passage, condition, others):
             raise Rejected(
                 "condition_not_met", f"{self._dimension} {condition!r} is not what was written: {passage.text[:200]!r}"
             )
@@ -235,7 +235,7 @@ class _DimensionWriter:
     # --- instructions and the query negative ---
 
     async def _row(self, condition: str, passage: Passage) -> _ConditionRow:
-        wanted = described(self._dimension, condition)
+        wanted = describe(self._dimension, condition)
         facts = {"material": self._material, "dimension": self._dimension, "condition": condition}
         tone = _TONES[self._material.number(condition) % len(_TONES)]
         asked = await self._ask(
@@ -245,7 +245,7 @@ class _DimensionWriter:
             self._templates["reversal"].render(facts, wanted=wanted, condition=asked.condition), Condition
         )
         for reply in (asked, reverse):
-            if self._dimension == "keyword" and folded(condition) not in folded(reply.condition):
+            if self._dimension == "keyword" and fold_text(condition) not in fold_text(reply.condition):
                 raise Rejected("keyword_not_named", f"{reply.condition!r} does not name {condition!r}")
         return _ConditionRow(condition, passage, asked, reverse)
 

@@ -20,9 +20,9 @@ from engine.errors import Rejected
 from engine.protocols import Ask
 from engine.settings import Settings
 from engine.topic import Intent, IntentRole, Passage, PassageRole, Seed, Topic
-from prompts.constraints.constraint import Constraint, all_hold, body
-from prompts.constraints.detectors import folded
-from prompts.constraints.families import FAMILIES
+from prompts.constraints.constraint import Constraint, all_hold, full_text
+from prompts.constraints.detectors import fold_text
+from prompts.constraints.families import FAMILIES, WEIGHTS
 from prompts.constraints.instructions import LENGTHS, STYLES
 from prompts.passages.answer_evidence import Evidence, evidence_of_view
 from prompts.passages.reply_types import Instruction, OtherQuery, TopicAnswer, View, constraints_from, refusal_of
@@ -33,22 +33,6 @@ from prompts.render import load, recipe_fingerprint
 
 VERSION = "2"
 """Raised when the same seed, settings and template would give other topics."""
-
-WEIGHTS: Mapping[str, float] = {
-    "mentions": 0.5, "names": 1.0, "discusses": 0.5,
-    "number": 0.4, "year": 3.0, "percentage": 3.0, "money": 3.0, "measure": 3.0,
-    "example": 3.0, "caveat": 3.0, "reason": 3.0, "comparison": 2.0, "reader": 2.0, "definition": 2.5, "advice": 3.0,
-    "further_reading": 2.0, "quotation": 1.5, "question": 1.5,
-    "date": 3.0, "figure": 1.5, "history": 2.5, "process": 2.5, "benefit": 2.5, "risk": 2.5, "place": 2.5,
-    "attribution": 2.5, "uncertainty": 2.0, "superlative": 2.0, "kinds": 2.0, "purpose": 2.5, "default": 2.5,
-    "performance": 3.0, "shape": 2.0, "data_type": 1.5, "missing_values": 3.0,
-    "list": 0.5, "at_most_words": 0.2, "at_least_words": 0.2,
-    "code_sample": 2.5, "source": 2.0, "section": 3.0, "parameter": 2.5, "raises": 3.0, "version": 3.0,
-    "language": 0.7, "approach": 3.0, "uses": 1.5, "comments": 3.0, "complexity": 3.0, "library": 2.0,
-    "at_most_steps": 0.5, "at_least_steps": 0.5, "operation": 0.4, "decimals": 1.5, "unknown": 3.0, "total": 2.5,
-    "arithmetic": 1.0, "answer_line": 1.0,
-}  # fmt: skip
-"""How soon a family is tried. A family that few passages offer weighs more, so that no family dominates."""
 
 _MAX_POSITIVES = 5
 _NEGATIVE_CHARS = 1500
@@ -200,10 +184,10 @@ class _TopicCheck:
 
     def _negative(self, other: OtherQuery, demand: Sequence[Constraint], d_plus: Passage) -> Passage:
         """A view of a negative that obeys the instruction; neither d+ nor the seed's query is about its query."""
-        source, query = self._blocks.source(other.view), folded(other.query)
+        source, query = self._blocks.source(other.view), fold_text(other.query)
         if not source.name.startswith("N"):
             raise Rejected("bad_view", f"the other query's passage is a view of {source.name}, not of a negative")
-        if query in (folded(self._material.seed.query), "") or query in folded(body(d_plus)):
+        if query in (fold_text(self._material.seed.query), "") or query in fold_text(full_text(d_plus)):
             raise Rejected("other_answers", f"the other query {other.query!r} is the seed's, or stands in d+")
         passage = self._answering_passage(other.view, "query_negative")
         if not all_hold(demand, passage):

@@ -17,7 +17,7 @@ from typing import Any
 from engine.errors import RefusedRequestError
 from engine.ids import canonical_json
 from engine.topic import Passage
-from prompts.constraints.constraint import Constraint, body
+from prompts.constraints.constraint import Constraint, full_text
 from prompts.constraints.families import FAMILIES
 from prompts.constraints.instructions import compose
 from prompts.passages.blocks import join, stems
@@ -87,7 +87,7 @@ RULES: Mapping[str, Rule] = {
     "mention": Rule("string", True, _demand),
     "no_mention": Rule("string", True, partial(_demand, negated=True)),
     "leave_out": Rule("string", True, _leave_out),
-    "mentions": Rule("boolean", True, lambda material, term: _mentions_term(term, body(material.positive))),
+    "mentions": Rule("boolean", True, lambda material, term: _mentions_term(term, full_text(material.positive))),
     "copy": Rule("string", True, lambda _, text: text),
 }
 """name -> what it fills a field with; described for users in docs/custom.md."""

@@ -15,12 +15,12 @@ from random import Random
 from typing import Any
 
 from engine.topic import Passage
-from prompts.constraints.constraint import Constraint, body
-from prompts.constraints.dimensions import language_name, meets, word_count
+from prompts.constraints.constraint import Constraint, full_text
+from prompts.constraints.dimensions import count_words, language_name, meets
 from prompts.constraints.families import FAMILIES
 from prompts.constraints.instructions import compose, pick
-from prompts.constraints.phrases import words
-from prompts.constraints.wordings import deny, third_person
+from prompts.constraints.phrases import word_set
+from prompts.constraints.wordings import negate_phrase, third_person
 from prompts.passages.answer_evidence import answers
 from prompts.passages.blocks import Block, SourcePassage, join, stems
 from prompts.passages.reply_types import AskedInstruction, Condition, Demand, Keywords, Rewritten
@@ -40,8 +40,8 @@ _TITLE_WORDS = 25
 
 
 def _write_keywords(inputs: Mapping[str, Any]) -> Keywords:
-    words = list(_keyword_views(inputs["material"]))[: inputs["most"]]
-    return Keywords(keywords=tuple(words)) if len(words) > 1 else Keywords(refusal=_REFUSAL)
+    word_set = list(_keyword_views(inputs["material"]))[: inputs["most"]]
+    return Keywords(keywords=tuple(word_set)) if len(word_set) > 1 else Keywords(refusal=_REFUSAL)
 
 
 def _keyword_views(material: SeedMaterial) -> KeywordViews:
@@ -54,7 +54,7 @@ def _keyword_views(material: SeedMaterial) -> KeywordViews:
 
 
 def _are_apart(views: KeywordViews) -> bool:
-    texts = {word: body(Passage(text, "seed_positive", source.title)) for word, (text, source) in views.items()}
+    texts = {word: full_text(Passage(text, "seed_positive", source.title)) for word, (text, source) in views.items()}
     return all(_mentions(word, text) is (word == own) for word in texts for own, text in texts.items())
 
 
@@ -106,7 +106,7 @@ def _distinctive_phrases(
     """Phrases of the text that stand in none of the other passages, in no title, and are more than the query."""
     offered = FAMILIES["uses" if source.kind == "code" else "mentions"].offer(text, {})
     query_stems = stems(material.seed.query)
-    other_texts = (source.passage.title, *map(body, others))
+    other_texts = (source.passage.title, *map(full_text, others))
     for word in sorted(dict.fromkeys(offered), key=lambda w: rng.random() - (" " in w or not w.islower())):
         is_news = bool(stems(word)) and not stems(word) <= query_stems
         if is_news and _mentions(word, text) and not any(_mentions(word, other) for other in other_texts):
@@ -173,7 +173,7 @@ _TASKS = (
     "I have a task that is stated in full beside this request.",
     "This is about the problem that comes with my request.",
 )
-_ASKING = words(
+_ASKING = word_set(
     "what who whom whose which when where why how is are was were do does did can could should will would has have"
 )
 
@@ -202,7 +202,7 @@ def _word_condition(rng: Random, inputs: Mapping[str, Any], *, negated: bool) ->
     name = language_name(condition)
     noun, phrases = _CONDITION_PHRASES.get(condition, (f"a text in {name}", (f"be written in {name}", f"be in {name}")))
     if negated:
-        phrases = (*map(deny, phrases), f"be anything but {noun}", f"be something other than {noun}")
+        phrases = (*map(negate_phrase, phrases), f"be anything but {noun}", f"be something other than {noun}")
     phrase = pick(rng, phrases)
     return pick(rng, _DEMANDS).replace("{base}", phrase).replace("{third}", third_person(phrase)), ()
 
@@ -210,7 +210,7 @@ def _word_condition(rng: Random, inputs: Mapping[str, Any], *, negated: bool) ->
 def _question(rng: Random, query: str) -> str:
     """The query within a sentence of its own; a long one is only referred to."""
     subject = on_one_line(query).rstrip("?.! ")
-    if word_count(subject) > _TITLE_WORDS or not subject:
+    if count_words(subject) > _TITLE_WORDS or not subject:
         return pick(rng, _TASKS)
     frames = _QUESTIONS if subject.split()[0].lower() in _ASKING or query.rstrip().endswith("?") else _NEEDS
     return pick(rng, frames).replace("{q}", subject)

@@ -16,7 +16,7 @@ from typing import Any
 from engine.errors import RefusedRequestError
 from engine.topic import Intent, Passage
 from prompts.constraints.constraint import all_hold, constraints_of
-from prompts.constraints.dimensions import decided, obeys
+from prompts.constraints.dimensions import is_decidable, obeys
 from prompts.judge_answers import LABELS, MostRelevant, Relevance, Relevant
 from prompts.passages.answer_evidence import answers, evidence_of
 
@@ -30,12 +30,12 @@ def is_relevant(intent: Intent, passage: Passage) -> bool:
             f"the rule judge cannot judge this {intent.role} intent, which carries no `evidence`, or an instruction "
             "without `constraints`; only the rule writer's topics have both. Name a hosted or local model as judge"
         )
-    complies = obeys(intent, passage) if decided(intent) else all_hold(constraints_of(intent), passage)
+    complies = obeys(intent, passage) if is_decidable(intent) else all_hold(constraints_of(intent), passage)
     return complies and answers(evidence_of(intent), passage)
 
 
 def _decidable(intent: Intent) -> bool:
-    demands = not intent.instruction or constraints_of(intent) or decided(intent)
+    demands = not intent.instruction or constraints_of(intent) or is_decidable(intent)
     return bool(evidence_of(intent) and demands)
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from prompts.constraints.code_detectors import code_lines
-from prompts.constraints.dimensions import ARTICLE_WORDS, PARAGRAPH_WORDS, format_of, length_of, word_count
-from prompts.constraints.phrases import COMMON
+from prompts.constraints.code_detectors import count_code_lines
+from prompts.constraints.dimensions import ARTICLE_WORDS, PARAGRAPH_WORDS, classify_format, classify_length, count_words
+from prompts.constraints.phrases import COMMON_WORDS
 from prompts.passages.blocks import Block, SourcePassage, join
 from prompts.passages.seed_material import SeedMaterial
 from prompts.rule_writer.view_pairs import NO_BORROWING
@@ -31,11 +31,11 @@ def _paragraph(_material: SeedMaterial, source: SourcePassage) -> str:
     """The answering blocks and as many others as a paragraph holds, without a line break."""
     if source.kind == "code" or not all(map(_is_prose, source.core_blocks)):
         return ""
-    most = PARAGRAPH_WORDS[1] - sum(word_count(b.text) for b in source.core_blocks)
+    most = PARAGRAPH_WORDS[1] - sum(count_words(b.text) for b in source.core_blocks)
     kept: set[str] = set()
     for block in source.free_blocks:
-        if _is_prose(block) and word_count(block.text) <= most:
-            most -= word_count(block.text)
+        if _is_prose(block) and count_words(block.text) <= most:
+            most -= count_words(block.text)
             kept.add(block.label)
     return " ".join(_end_sentence(on_one_line(b.text)) for b in source.blocks if b.core or b.label in kept)
 
@@ -44,13 +44,13 @@ def _article(material: SeedMaterial, source: SourcePassage) -> str:
     """The whole passage in paragraphs, then other positives and, of prose, passages on neighbouring subjects."""
     if source.kind == "code":
         return ""
-    if length_of(source.passage.text) == "article":
+    if classify_length(source.passage.text) == "article":
         return source.passage.text
     parts = [_in_paragraphs(source)]
     further = [c for c in material.positives if c is not source and c.kind == source.kind]
     further += [c for c in material.negatives if c.kind == source.kind and source.kind not in NO_BORROWING]
     for other in further:
-        if sum(map(word_count, parts)) < ARTICLE_WORDS:
+        if sum(map(count_words, parts)) < ARTICLE_WORDS:
             parts.append(_in_paragraphs(other))
     return "\n\n".join(parts)
 
@@ -86,7 +86,7 @@ def _post(material: SeedMaterial, source: SourcePassage) -> str:
 
 def _manual(_material: SeedMaterial, source: SourcePassage) -> str:
     """A documentation passage under its headings, of which it gets those that it lacks."""
-    if source.kind != "documentation" or format_of(source.passage.text) == "manual":
+    if source.kind != "documentation" or classify_format(source.passage.text) == "manual":
         return source.passage.text if source.kind == "documentation" else ""
     return f"# {source.passage.title or 'Description'}\n\n{source.passage.text}"
 
@@ -97,7 +97,7 @@ def _code_of(source: SourcePassage) -> str:
 
 
 def _is_code(block: Block) -> bool:
-    return block.text.lstrip().startswith(">>>") or 2 * code_lines(block.text) > block.text.count("\n") + 1
+    return block.text.lstrip().startswith(">>>") or 2 * count_code_lines(block.text) > block.text.count("\n") + 1
 
 
 def _is_prose(block: Block) -> bool:
@@ -107,7 +107,9 @@ def _is_prose(block: Block) -> bool:
 def _lower_first(text: str) -> str:
     """The text after a semicolon: a common word at its start loses its capital."""
     first = text.partition(" ")[0]
-    return text[:1].lower() + text[1:] if first.lower() in COMMON and (first[1:].islower() or first == "A") else text
+    return (
+        text[:1].lower() + text[1:] if first.lower() in COMMON_WORDS and (first[1:].islower() or first == "A") else text
+    )
 
 
 def _end_sentence(text: str) -> str:

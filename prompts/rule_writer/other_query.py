@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from random import Random
 
 from engine.topic import Passage
-from prompts.constraints.constraint import Constraint, all_hold, body
-from prompts.constraints.detectors import folded
+from prompts.constraints.constraint import Constraint, all_hold, full_text
+from prompts.constraints.detectors import fold_text
 from prompts.constraints.families import FAMILIES
 from prompts.constraints.instructions import pick
 from prompts.passages.answer_evidence import Evidence, evidence_of_view
@@ -43,7 +43,7 @@ class OtherQueryFinder:
         """The first negative that obeys the constraints, as it is or with borrowed blocks, and a query it answers."""
         blocks = [self._pairs.blocks.block(label) for label in pair.first.blocks]
         free = [b for b in blocks if not b.core]
-        own = folded(self._query)
+        own = fold_text(self._query)
         for borrowed in ([], free):
             for source in self._negatives:
                 if borrowed and (source.kind != pair.kinds[0] or source.kind in NO_BORROWING):
@@ -52,7 +52,7 @@ class OtherQueryFinder:
                 passage = self._pairs.blocks.passage(view, "query_negative")
                 if all_hold(constraints, passage):
                     query = self._query_for(passage, source, pair.d_plus)
-                    if folded(query) not in ("", own) and folded(query) not in folded(body(pair.d_plus)):
+                    if fold_text(query) not in ("", own) and fold_text(query) not in fold_text(full_text(pair.d_plus)):
                         return OtherQueryMatch(query, view, passage, evidence_of_view(source, view.blocks))
         return None
 
@@ -62,9 +62,9 @@ class OtherQueryFinder:
         if own_query:
             return own_query
         title = " ".join(source.passage.title.split())
-        if title and title.lower() not in body(d_plus).lower():
+        if title and title.lower() not in full_text(d_plus).lower():
             return title if " " in title else f"what is {title} for"
-        phrases = self._phrases(passage.text[:VISIBLE], body(d_plus))
+        phrases = self._phrases(passage.text[:VISIBLE], full_text(d_plus))
         if not phrases:
             return ""
         frame = pick(self._rng, _ONE_PHRASE if len(phrases) < 2 else _TWO_PHRASES)

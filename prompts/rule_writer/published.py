@@ -21,7 +21,7 @@ from pydantic import BaseModel
 
 from engine.errors import RefusedRequestError
 from engine.topic import Passage
-from prompts.constraints.constraint import Constraint, all_hold, body
+from prompts.constraints.constraint import Constraint, all_hold, full_text
 from prompts.constraints.families import FAMILIES, Kind
 from prompts.constraints.instructions import compose
 from prompts.passages.answer_evidence import answers
@@ -94,7 +94,7 @@ class _PairSearch:
 
     def _differs(self, p_plus: Passage, p2: Passage) -> bool:
         """Whether P2- leaves the seed's query unanswered, and enough terms set each apart from the other."""
-        plus_text, other_text = body(p_plus), body(p2)
+        plus_text, other_text = full_text(p_plus), full_text(p2)
         enough = len(_terms(other_text, plus_text)) >= _DIFFERENCES and len(_terms(plus_text, "")) >= _DIFFERENCES
         return enough and not answers(self._material.evidence, p2)
 
@@ -180,7 +180,7 @@ def _poisoned_instruction(inputs: Mapping[str, Any]) -> WrittenInstruction:
 
 def _poisoned_query(inputs: Mapping[str, Any]) -> WrittenQuery:
     match = _other_query(inputs)
-    plus_text, other_text = body(_choice(inputs).p_plus), body(match.passage)
+    plus_text, other_text = full_text(_choice(inputs).p_plus), full_text(match.passage)
     return WrittenQuery(
         aspects=tuple(_terms(plus_text, "")[:_DIFFERENCES]),
         differences=tuple(f"about {term}" for term in _terms(other_text, plus_text)[:_DIFFERENCES]),

@@ -16,8 +16,8 @@ from random import Random
 from typing import TypeVar
 
 from engine.topic import Passage
-from prompts.constraints.constraint import Constraint, body
-from prompts.constraints.families import FAMILIES, OF_KIND, Kind
+from prompts.constraints.constraint import Constraint, full_text
+from prompts.constraints.families import FAMILIES, NAMES_BY_KIND, Kind
 from prompts.passages.blocks import Block, SourcePassage, stems
 from prompts.passages.reply_types import View
 from prompts.passages.views import BlockIndex
@@ -67,7 +67,7 @@ class ViewPairFinder:
         dual: bool,
     ) -> None:
         self._positives, self._negatives = positives, negatives
-        self._families: Mapping[Kind, list[str]] = {k: _fitting(families, of) for k, of in OF_KIND.items()}
+        self._families: Mapping[Kind, list[str]] = {k: _fitting(families, of) for k, of in NAMES_BY_KIND.items()}
         self._room, self._rng, self._dual = room, rng, dual
         self._query_stems = stems(query)
         self.blocks = BlockIndex([*positives, *negatives])
@@ -142,7 +142,7 @@ class ViewPairFinder:
         lead, block = shown
         if not self._dual:
             return self.view(source, [block, *rest]), self.view(source, rest)
-        first = Passage(f"{body(core)}\n{block.text}", "seed_positive")
+        first = Passage(f"{full_text(core)}\n{block.text}", "seed_positive")
         counter = next((b for _, b in self._leads(rest, first, source.kind)), None)
         borrowed = [] if counter else self._borrowed(source, lead)
         rest = [b for b in rest if b is not counter]
@@ -153,7 +153,7 @@ class ViewPairFinder:
         """The same view twice, with one figure changed in the second."""
         kept = self.view(source, chosen)
         passage = self.blocks.passage(kept, "seed_positive")
-        if lead.value.isdecimal() and body(passage).count(lead.value) == 1 and lead.holds(passage):
+        if lead.value.isdecimal() and full_text(passage).count(lead.value) == 1 and lead.holds(passage):
             step = 1 + int(self._rng.random() * 9)
             other = str(int(lead.value) + (step if self._rng.random() < 0.5 or int(lead.value) < 20 else -step))
             if not Constraint(lead.family, other).holds(passage):
@@ -198,7 +198,7 @@ class ViewPairFinder:
         """Up to `count` constraints that hold of d+, visibly early, and not of d-; at most one a family."""
         d_plus, d_minus, lead = pair.d_plus, pair.d_minus, pair.lead
         contrasts = [lead] if lead is not None and lead.holds(d_plus) and not lead.holds(d_minus) else []
-        text = body(d_plus)[:VISIBLE]
+        text = full_text(d_plus)[:VISIBLE]
         for family in self._families[pair.kinds[0]]:
             if len(contrasts) >= count:
                 break
@@ -217,13 +217,13 @@ class ViewPairFinder:
             values.sort(key=lambda v: self._rng.random() - 0.5 * (" " in v))
         for value in values:
             constraint = Constraint(family, value)
-            if constraint.witness(other) < 0 and (family not in _PHRASES or self._is_distinctive(value, other)):
+            if constraint.find_witness(other) < 0 and (family not in _PHRASES or self._is_distinctive(value, other)):
                 yield constraint
 
     def _is_distinctive(self, phrase: str, other: Passage) -> bool:
         """Whether the other passage has none of the phrase's words, and the phrase is more than the query's subject."""
         own = stems(phrase)
-        return bool(own) and not own & stems(body(other)) and not own <= self._query_stems
+        return bool(own) and not own & stems(full_text(other)) and not own <= self._query_stems
 
 
 def denials(constraints: Sequence[Constraint]) -> list[Constraint]:

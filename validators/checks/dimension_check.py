@@ -15,7 +15,7 @@ from typing import Literal
 from engine.protocols import Ask
 from engine.settings import Settings
 from engine.topic import Topic, Verdict
-from prompts.constraints.dimensions import decided, obeys
+from prompts.constraints.dimensions import is_decidable, obeys
 from validators.verdicts import fingerprint, passed, rejected
 
 
@@ -40,7 +40,7 @@ class DimensionCheck:
 
     def _wrong(self, topic: Topic) -> Iterator[Verdict]:
         passages = {passage.id: passage for passage in topic.passages}
-        intents = {i.id: i for i in topic.intents if decided(i)}
+        intents = {i.id: i for i in topic.intents if is_decidable(i)}
         for judgment in topic.judgments:
             intent, passage = intents.get(judgment.intent_id), passages.get(judgment.passage_id)
             if intent is None or passage is None or (judgment.relevance < 0 and judgment.judge != "rule"):

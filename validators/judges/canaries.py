@@ -27,7 +27,7 @@ from engine.errors import JudgeUnreliableError
 from engine.ids import sha256_hex
 from engine.settings import Settings
 from engine.topic import Intent, Passage, Topic, intent_id
-from prompts.constraints.constraint import Constraint, body, dump_constraints
+from prompts.constraints.constraint import Constraint, dump_constraints, full_text
 from prompts.constraints.families import FAMILIES
 from prompts.constraints.instructions import LENGTHS, STYLES, compose
 from prompts.passages.answer_evidence import answers, evidence_of
@@ -138,7 +138,7 @@ def _telling(hero: Passage, others: Sequence[Passage], query: str, chars: int, r
 
 def _shown_by(passage: Passage, chars: int, rng: Random) -> Iterator[Constraint]:
     for family in sorted(_PLAIN, key=lambda _: rng.random()):
-        for value in FAMILIES[family].offer(body(passage)[:chars], passage.attributes):
+        for value in FAMILIES[family].offer(full_text(passage)[:chars], passage.attributes):
             yield Constraint(family, value)
 
 

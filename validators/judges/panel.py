@@ -28,7 +28,7 @@ from engine.ids import canonical_json, fraction_of, sha256_hex
 from engine.protocols import Ask, Prompt
 from engine.settings import Settings
 from engine.topic import Call, Intent, Outcome, Passage, Topic, Verdict, intent_id
-from prompts.constraints.constraint import body
+from prompts.constraints.constraint import full_text
 from prompts.judge_answers import LABELS, MostRelevant, Relevance, Relevant
 from prompts.render import load
 from prompts.untrusted_text import inert, nonce
@@ -254,7 +254,7 @@ class JudgePanel:
         seat: VoteSlot,
         params: Mapping[str, Any] = MappingProxyType({}),
     ) -> Prompt:
-        texts = [inert(body(passage), self._settings.passage_chars) for passage in order]
+        texts = [inert(full_text(passage), self._settings.passage_chars) for passage in order]
         query, instruction = inert(intent.query, _QUERY_CHARS), inert(intent.instruction, _QUERY_CHARS)
         prompt = load(template).render(
             {"intent": intent, "passages": tuple(order), "claimed": [(intent.id, p.id) in self._claims for p in order]},

@@ -26,7 +26,7 @@ from pydantic import Field
 
 from engine.protocols import Ask
 from engine.topic import Intent, Judgment, Passage, PassageRole, Topic, Verdict
-from prompts.constraints.constraint import body
+from prompts.constraints.constraint import full_text
 from validators.judges.canaries import Tally
 from validators.judges.panel import NONE, TIE, JudgePanel, PanelSettings, VoteCount, rules
 from validators.verdicts import passed, rejected, shown
@@ -197,4 +197,4 @@ def _fault(intent: Intent, label: Judgment, passage: Passage) -> str:
 
 
 def _text(passage: Passage) -> str:
-    return shown(body(passage))
+    return shown(full_text(passage))

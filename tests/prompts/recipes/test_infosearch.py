@@ -20,20 +20,20 @@ from engine.flow.ask import schema_of
 from engine.seeds.catalog import READERS, open_seeds
 from engine.topic import Seed, Topic
 from prompts.constraints.constraint import all_hold, constraints_of
-from prompts.constraints.detectors import folded
+from prompts.constraints.detectors import fold_text
 from prompts.constraints.dimensions import (
     ARTICLE_WORDS,
     CONDITIONS,
     DIMENSIONS,
-    EXACT,
+    EXACT_DIMENSIONS,
     PARAGRAPH_WORDS,
     SENTENCE_WORDS,
-    described,
-    format_of,
-    length_of,
+    classify_format,
+    classify_length,
+    count_words,
+    describe,
     meets,
     obeys,
-    word_count,
 )
 from prompts.parse import parse_reply
 from prompts.passages.answer_evidence import answers, evidence_of
@@ -78,7 +78,7 @@ def check(topic: Topic, *, by_rule: bool = True) -> None:
         assert [told[intent.id, p.id] for p in topic.passages] == [*due, -1]
         assert intent.attributes["dimension"] == dimension
         assert intent.query == topic.query
-        if dimension in EXACT:
+        if dimension in EXACT_DIMENSIONS:
             assert [obeys(intent, p) for p in wanted] == [relevance > 0 for relevance in due]
     assert len(told) == len(topic.judgments) == len(topic.intents) * len(topic.passages)
     if by_rule:
@@ -91,7 +91,7 @@ def check_rules(topic: Topic) -> None:
         evidence, constraints = evidence_of(intent), constraints_of(intent)
         assert [answers(evidence, p) for p in (*wanted, hard)] == [True] * len(wanted) + [False]
         if topic.attributes["dimension"] == "keyword" and intent.role != "original":
-            assert folded(intent.attributes["condition"]) in folded(intent.instruction)
+            assert fold_text(intent.attributes["condition"]) in fold_text(intent.instruction)
             assert [all_hold(constraints, p) for p in wanted] == [obeys(intent, p) for p in wanted]
 
 
@@ -325,7 +325,7 @@ def test_a_hosted_model_is_not_shown_what_only_the_rule_writer_fills():
     ],
 )
 def test_length_classes(text, found):
-    assert length_of(text) == found
+    assert classify_length(text) == found
 
 
 @given(
@@ -335,7 +335,7 @@ def test_length_classes(text, found):
 )
 def test_a_text_of_a_length_class_is_within_its_bounds(pieces):
     text = "".join(pieces)
-    found, count = length_of(text), word_count(text)
+    found, count = classify_length(text), count_words(text)
     if found == "sentence":
         assert SENTENCE_WORDS[0] <= count <= SENTENCE_WORDS[1]
         assert "\n" not in text.strip()
@@ -377,14 +377,14 @@ CODE = "def add(a, b):\n    # the sum\n    return a + b\n"
     ],
 )
 def test_formats(text, found):
-    assert format_of(text) == found
+    assert classify_format(text) == found
 
 
 def test_every_condition_is_described_and_only_four_dimensions_are_exact():
     for dimension, conditions in CONDITIONS.items():
-        assert all(described(dimension, condition) for condition in conditions)
-    assert '"mint"' in described("keyword", "mint")
-    assert frozenset(DIMENSIONS) - EXACT == {"audience", "source"}
+        assert all(describe(dimension, condition) for condition in conditions)
+    assert '"mint"' in describe("keyword", "mint")
+    assert frozenset(DIMENSIONS) - EXACT_DIMENSIONS == {"audience", "source"}
     with pytest.raises(KeyError):
         meets("mood", "good", passage(ENGLISH))
 
@@ -402,8 +402,8 @@ def test_hostile_texts_take_no_time():
         "A\n---\n" * 40_000,
         "。" * 100_000,
     ):
-        assert length_of(text) in {"", "article"}
-        assert format_of(text) in {"", "code_snippet", "manual"}
+        assert classify_length(text) in {"", "article"}
+        assert classify_format(text) in {"", "code_snippet", "manual"}
     assert time.process_time() - start < 10
 
 

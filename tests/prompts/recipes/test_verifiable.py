@@ -18,7 +18,7 @@ from engine.errors import RefusedRequestError, Rejected
 from engine.requests import Request
 from engine.topic import Topic
 from prompts.constraints.constraint import all_hold, constraints_of
-from prompts.constraints.detectors import folded
+from prompts.constraints.detectors import fold_text
 from prompts.constraints.families import FAMILIES
 from prompts.constraints.instructions import LENGTHS, STYLES
 from prompts.parse import parse_reply
@@ -63,7 +63,7 @@ def check(topic: Topic) -> None:
         for d in (d_plus, d_minus):
             assert (told[intent.role, d.id].relevance == 1) is all_hold(constraints, d)
             assert told[intent.role, d.id].judge == "rule"
-        assert all(folded(c.value) in folded(intent.instruction) for c in constraints if FAMILIES[c.family].free)
+        assert all(fold_text(c.value) in fold_text(intent.instruction) for c in constraints if FAMILIES[c.family].free)
     turned = by_role.get("reversed") or by_role["dual"]
     assert told["instructed", d_plus.id].relevance == told[turned.role, d_minus.id].relevance == 1
     assert told["instructed", d_minus.id].relevance == told[turned.role, d_plus.id].relevance == -1

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from engine.topic import Topic
-from prompts.constraints.dimensions import EXACT
+from prompts.constraints.dimensions import EXACT_DIMENSIONS
 from prompts.recipes.infosearch import InfoSearch, InfoSearchSettings
 from tests.support.sample_seeds import SEEDS, RuleAsk
 from validators.checks.dimension_check import DimensionCheck, DimensionCheckSettings
@@ -33,7 +33,7 @@ def reasons(topic: Topic) -> Counter:
 @pytest.mark.parametrize(("corpus", "dimension"), CASES)
 def test_true_labels_pass_and_every_turned_one_is_named(corpus, dimension):
     topic = made(corpus, dimension)
-    assert dimension in EXACT
+    assert dimension in EXACT_DIMENSIONS
     assert not reasons(topic)
     ruled = [j for j in topic.judgments if j.judge == "rule"]
     assert ruled

@@ -20,7 +20,7 @@ from cluster.job import load_job
 from engine.errors import RefusedRequestError, Rejected, UsageError
 from engine.flow.ask import schema_of
 from engine.topic import Seed, Topic
-from prompts.constraints.constraint import all_hold, body, constraints_of
+from prompts.constraints.constraint import all_hold, constraints_of, full_text
 from prompts.parse import parse_reply
 from prompts.recipes.catalog import RECIPES
 from prompts.recipes.custom.recipe import Custom, model_of
@@ -245,7 +245,7 @@ def test_every_rule_gives_what_it_says_of_every_kind_of_text(corpus, own):
     (topic,) = made(recipe, SEEDS[corpus])
     row = json.loads(topic.attributes["row"])
     found = {name: row[f"s{i}"] for i, name in enumerate(RULES)}
-    text = body(SEEDS[corpus].positives[0])
+    text = full_text(SEEDS[corpus].positives[0])
     assert " ".join(found["first_sentence"].split()) in " ".join(text.split())
     assert found["copy"] == SEEDS[corpus].query
     assert found["mentions"] is (SEEDS[corpus].query in text)
