@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from engine.errors import Rejected
 from engine.flow.ask import SeedAsk
-from engine.protocols import Validator
+from engine.protocols import JudgeCheck
 from engine.seeds.catalog import READERS
 from engine.topic import Intent, Passage, Topic
 from prompts.parse import parse_reply
@@ -68,23 +68,23 @@ UNWATCHED = {"canaries": {"share": 0}}
 GSM8K = Path(os.environ.get("FOIL_SHARED_DATA", "../shared/data")) / "gsm8k" / "example_model_solutions.jsonl"
 
 
-def one_scenario(votes: int) -> Validator:
+def one_scenario(votes: int) -> JudgeCheck:
     return JudgeScenarios(JudgeScenariosSettings(votes=votes, roles=("instructed",), **UNWATCHED))
 
 
-def three_scenarios(votes: int) -> Validator:
+def three_scenarios(votes: int) -> JudgeCheck:
     return JudgeScenarios(JudgeScenariosSettings(votes=votes, **UNWATCHED))
 
 
-def relevance(votes: int) -> Validator:
+def relevance(votes: int) -> JudgeCheck:
     return JudgeRelevance(JudgeRelevanceSettings(votes=votes, **UNWATCHED))
 
 
-def polarity(votes: int) -> Validator:
+def polarity(votes: int) -> JudgeCheck:
     return JudgePolarity(JudgePolaritySettings(votes=votes, **UNWATCHED))
 
 
-RULES: Mapping[str, Callable[[int], Validator]] = {
+RULES: Mapping[str, Callable[[int], JudgeCheck]] = {
     "one scenario": one_scenario,
     "three scenarios": three_scenarios,
     "relevance": relevance,
@@ -112,7 +112,7 @@ async def topics_of(count: int) -> list[Topic]:
     return made
 
 
-async def put(validator: Validator, topics: Sequence[Topic], judge: Corrupt) -> Accepted:
+async def put(validator: JudgeCheck, topics: Sequence[Topic], judge: Corrupt) -> Accepted:
     with tempfile.TemporaryDirectory() as folder:
         return await accepted(validator, topics, judge, Path(folder))
 

@@ -28,10 +28,8 @@ from engine.flow.journal import Journal
 from engine.flow.limits import RuntimeSettings
 from engine.flow.progress import Counts, counts_of, total
 from engine.flow.seed_outcome import SeedClock, SeedOutcome, empty_topic, run_guarded, unstorable_row, with_outcome
-from engine.protocols import Ask, Partition, Parts, Validator
+from engine.protocols import Ask, Cost, Partition, Parts, Validator
 from engine.topic import Call, Seed, Topic, Verdict
-
-_ASKS_A_MODEL = 2
 
 
 class DrainedError(FoilError):
@@ -175,7 +173,7 @@ class Flow:
         verdicts: list[Verdict] = []
         failure = None
         for validator in self._validators:
-            if validator.cost >= _ASKS_A_MODEL and any(verdict.outcome == "reject" for verdict in verdicts):
+            if validator.cost == Cost.MODEL and any(verdict.outcome == "reject" for verdict in verdicts):
                 continue
             said = await run_guarded(_judged(validator, topic, ask, verdicts), f"validator {validator.name}", clock)
             if isinstance(said, SeedOutcome):
@@ -190,7 +188,7 @@ class Flow:
 
 
 async def _judged(validator: Validator, topic: Topic, ask: Ask, verdicts: list[Verdict]) -> Topic:
-    topic, found = await validator(topic, ask)
+    topic, found = await validator(topic, ask) if validator.cost == Cost.MODEL else validator(topic)
     verdicts.extend(found)
     return topic
 

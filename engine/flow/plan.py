@@ -29,12 +29,11 @@ from engine.flow.budget import BudgetClient
 from engine.flow.journal import Journal
 from engine.flow.limits import Limits
 from engine.ids import fraction_of
-from engine.protocols import Answer, Ask, Model, Parts, Prompt
+from engine.protocols import Answer, Ask, Cost, Model, Parts, Prompt
 from engine.requests import Reply, Request
-from engine.topic import Seed
+from engine.topic import Call, Seed
 
 _CHARACTERS_PER_TOKEN = 4.0
-_ASKS_A_MODEL = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +138,7 @@ async def trace_calls(
 async def _through(parts: Parts, seed: Seed, ask: Ask) -> None:
     for topic in await parts.recipe(seed, ask):
         for validator in parts.validators:
-            if validator.cost >= _ASKS_A_MODEL:
+            if validator.cost == Cost.MODEL:
                 await validator(topic, ask)
 
 
@@ -171,6 +170,8 @@ class _Sampled(SeedAsk):
 
 class _Imagined:
     """An `ask` that answers from the journal, else lets the stand-in answer; it writes nothing."""
+
+    calls: Sequence[Call] = ()
 
     def __init__(self, parts: Parts, journal: Journal, stand_in: Model, seed: Seed) -> None:
         self._parts, self._journal, self._stand_in, self._seed = parts, journal, stand_in, seed

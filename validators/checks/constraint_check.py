@@ -10,9 +10,9 @@ Promise: each untrue judgment is a verdict that names constraint and passage. Lo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Final, Literal
 
-from engine.protocols import Ask
+from engine.protocols import Cost
 from engine.settings import Settings
 from engine.topic import Intent, Judgment, Passage, Topic, Verdict
 from prompts.constraints.constraint import Constraint, constraints_of
@@ -29,12 +29,12 @@ class ConstraintCheck:
     """Holds every rule-made judgment against its constraints."""
 
     name = "constraint_check"
-    cost = 0
+    cost: Final = Cost.TOPIC
 
     def __init__(self, settings: ConstraintCheckSettings) -> None:
         self.fingerprint = fingerprint(settings, version=1)
 
-    async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:  # noqa: ARG002
+    def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
         """The topic as it was, and a verdict for each judgment that its constraints contradict."""
         passages = {passage.id: passage for passage in topic.passages}
         wrong = []

@@ -10,9 +10,9 @@ Promise: each untrue judgment is a verdict that names condition and passage. Loo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Final, Literal
 
-from engine.protocols import Ask
+from engine.protocols import Cost
 from engine.settings import Settings
 from engine.topic import Topic, Verdict
 from prompts.constraints.dimensions import decided, obeys
@@ -29,12 +29,12 @@ class DimensionCheck:
     """Holds every rule-made judgment against the condition of its intent."""
 
     name = "dimension_check"
-    cost = 0
+    cost: Final = Cost.TOPIC
 
     def __init__(self, settings: DimensionCheckSettings) -> None:
         self.fingerprint = fingerprint(settings, version=1)
 
-    async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:  # noqa: ARG002
+    def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
         """The topic as it was, and a verdict for each judgment that its condition contradicts."""
         return topic, list(self._wrong(topic)) or passed(self.name)
 

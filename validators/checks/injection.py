@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal
 
-from engine.protocols import Ask
+from engine.protocols import Cost
 from engine.settings import Settings
 from engine.topic import Topic, Verdict
 from validators.marks import Mark, around, texts_of, verdicts_of
@@ -42,12 +42,12 @@ class Injection:
     """Marks with `injection_suspect`."""
 
     name = "injection"
-    cost = 0
+    cost: Final = Cost.TOPIC
 
     def __init__(self, settings: InjectionSettings) -> None:
         self.fingerprint = fingerprint(settings, version=1)
 
-    async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:  # noqa: ARG002
+    def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
         """The topic as it was, and a mark for each text that seems to address its reader's model."""
         marks = []
         for text in texts_of(topic):

@@ -7,12 +7,12 @@ Promise: a mark names language and probability. Price: about 0.2 ms a text.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
 from engine.errors import UsageError
-from engine.protocols import Ask
+from engine.protocols import Cost
 from engine.settings import Settings
 from engine.topic import Topic, Verdict
 from prompts.languages import identify, languages
@@ -38,7 +38,7 @@ class Language:
     """Marks with `other_language`."""
 
     name = "language"
-    cost = 0
+    cost: Final = Cost.TOPIC
 
     def __init__(self, settings: LanguageSettings) -> None:
         unknown = sorted(set(settings.expected) - set(languages()))
@@ -47,7 +47,7 @@ class Language:
         self._settings = settings
         self.fingerprint = fingerprint(settings, version=1)
 
-    async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:  # noqa: ARG002
+    def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
         """The topic as it was, and a mark for each text in a language that is not expected."""
         marks = [mark for text in texts_of(topic) if (mark := self._mark(text))]
         return topic, verdicts_of(self.name, marks, reject=self._settings.reject)

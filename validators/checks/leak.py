@@ -20,11 +20,11 @@ Promise: each leak is a verdict with the words that leak and the passage. Looks 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
-from engine.protocols import Ask
+from engine.protocols import Cost
 from engine.settings import Settings
 from engine.topic import Intent, Passage, Topic, Verdict
 from prompts.constraints.constraint import constraints_of
@@ -53,13 +53,13 @@ class Leaks:
     """Compares every instruction with the passages that are relevant under it."""
 
     name = "leak"
-    cost = 0
+    cost: Final = Cost.TOPIC
 
     def __init__(self, settings: LeakSettings) -> None:
         self._settings = settings
         self.fingerprint = fingerprint(settings, version=1)
 
-    async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:  # noqa: ARG002
+    def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
         """The topic as it was, and a verdict for each way in which an intent leaks."""
         verdicts = []
         for intent in topic.intents:

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
 from engine.ids import canonical_json
-from engine.protocols import Ask
+from engine.protocols import Cost
 from engine.settings import Settings
 from engine.topic import Intent, Passage, Topic, Verdict, intent_id, passage_id
 from validators.verdicts import EVIDENCE_CHARS, fingerprint, passed, rejected, shown
@@ -38,13 +38,13 @@ class NewlineTruncation:
     """Cuts, marks, and keeps the ids true."""
 
     name = "newline_truncation"
-    cost = 0
+    cost: Final = Cost.TOPIC
 
     def __init__(self, settings: NewlineTruncationSettings) -> None:
         self._settings = settings
         self.fingerprint = fingerprint(settings, version=1)
 
-    async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:  # noqa: ARG002
+    def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
         """The topic with one-line texts; rejected where two texts become one by the cut."""
         intents = {old.id: self._cut_intent(topic, old) for old in topic.intents}
         passages = {old.id: self._cut_passage(old) for old in topic.passages}

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from ipaddress import IPv6Network, ip_address
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 from pydantic import Field
 
-from engine.protocols import Ask
+from engine.protocols import Cost
 from engine.settings import Settings
 from engine.topic import Topic, Verdict
 from validators.marks import Mark, MarkedText, texts_of, verdicts_of
@@ -96,13 +96,13 @@ class Pii:
     """Marks with `email`, `phone`, `ip_address`, `card`, `iban`."""
 
     name = "pii"
-    cost = 0
+    cost: Final = Cost.TOPIC
 
     def __init__(self, settings: PiiSettings) -> None:
         self._settings = settings
         self.fingerprint = fingerprint(settings, version=1)
 
-    async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:  # noqa: ARG002
+    def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
         """The topic as it was, and a mark for each kind found in a text, with the first that was found."""
         marks = [mark for text in texts_of(topic) for mark in self._marks(text)]
         return topic, verdicts_of(self.name, marks, reject=self._settings.reject)

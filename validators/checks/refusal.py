@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
-from engine.protocols import Ask
+from engine.protocols import Cost
 from engine.settings import Settings
 from engine.topic import Topic, Verdict
 from validators.marks import Mark, MarkedText, around, texts_of, verdicts_of
@@ -60,13 +60,13 @@ class Refusal:
     """Rejects, or marks, with `refusal`, `speaks_as_model`, `chatter`."""
 
     name = "refusal"
-    cost = 0
+    cost: Final = Cost.TOPIC
 
     def __init__(self, settings: RefusalSettings) -> None:
         self._settings = settings
         self.fingerprint = fingerprint(settings, version=1)
 
-    async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:  # noqa: ARG002
+    def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
         """The topic as it was, and a verdict for each generated text that is none of the data asked for."""
         marks = [mark for text in texts_of(topic) if text.made for mark in _marks(text)]
         return topic, verdicts_of(self.name, marks, reject=self._settings.reject)

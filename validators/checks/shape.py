@@ -9,11 +9,11 @@ import json
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 from pydantic import Field
 
-from engine.protocols import Ask
+from engine.protocols import Cost
 from engine.settings import Settings
 from engine.topic import Topic, Verdict, intent_id, passage_id
 from validators.verdicts import fingerprint, passed, rejected, shown
@@ -39,13 +39,13 @@ class Shape:
     """Ids resolve and follow from the content, judgments are +1 or -1 and one a pair, texts are present and bounded."""
 
     name = "shape"
-    cost = 0
+    cost: Final = Cost.TOPIC
 
     def __init__(self, settings: ShapeSettings) -> None:
         self._settings = settings
         self.fingerprint = fingerprint(settings, version=1)
 
-    async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:  # noqa: ARG002
+    def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
         """The topic as it was, and a verdict for each fault."""
         if _is_plain_row(topic):
             faults: tuple[Fault, ...] = tuple(_row(topic, self._settings))

@@ -27,7 +27,7 @@ from engine.errors import RefusedRequestError, UnreadableReplyError
 from engine.ids import canonical_json, fraction_of, sha256_hex
 from engine.protocols import Ask, Prompt
 from engine.settings import Settings
-from engine.topic import Call, Intent, Outcome, Passage, Topic, Verdict, intent_id
+from engine.topic import Intent, Outcome, Passage, Topic, Verdict, intent_id
 from prompts.constraints.constraint import body
 from prompts.judge_answers import LABELS, MostRelevant, Relevance, Relevant
 from prompts.render import load
@@ -151,8 +151,7 @@ class JudgePanel:
 
     def __init__(self, validator: str, settings: PanelSettings, topic: Topic, ask: Ask) -> None:
         self._validator, self._settings, self._topic, self._ask = validator, settings, topic, ask
-        self._calls: Sequence[Call] = getattr(ask, "calls", ())
-        self._billed = len(self._calls)
+        self._billed = len(ask.calls)
         self._models: dict[str, str] = {}
         self._asked = Counter[str]()
         self._claims = {(j.intent_id, j.passage_id) for j in topic.judgments if j.relevance > 0}
@@ -237,13 +236,13 @@ class JudgePanel:
 
     async def _vote(self, seat: VoteSlot, named: Callable[[], Awaitable[str]]) -> Vote:
         self._asked[seat.judge] += 1
-        before = len(self._calls)
+        before = len(self._ask.calls)
         try:
             choice, problem = await named(), ""
         except (UnreadableReplyError, RefusedRequestError) as error:
             choice, problem = UNREADABLE, shown(str(error), _PROBLEM_CHARS)
-        if len(self._calls) > before:
-            self._models[seat.judge] = self._calls[-1].model
+        if len(self._ask.calls) > before:
+            self._models[seat.judge] = self._ask.calls[-1].model
         return Vote(seat.judge, choice, problem=problem)
 
     def _prompt(
@@ -295,9 +294,9 @@ class JudgePanel:
 
     def _cost(self) -> float:
         """What the calls since the last verdict cost; one that the topic had made before was paid there."""
-        known = {call.request_id for call in self._calls[: self._billed]}
-        new = {call.request_id: call for call in self._calls[self._billed :] if call.request_id not in known}
-        self._billed = len(self._calls)
+        known = {call.request_id for call in self._ask.calls[: self._billed]}
+        new = {call.request_id: call for call in self._ask.calls[self._billed :] if call.request_id not in known}
+        self._billed = len(self._ask.calls)
         return sum(call.cost_usd for call in new.values() if not call.reused)
 
 

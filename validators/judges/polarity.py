@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice, permutations, product
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from pydantic import Field
 
-from engine.protocols import Ask
+from engine.protocols import Ask, Cost
 from engine.topic import Intent, IntentRole, Passage, Topic, Verdict
 from validators.judges.canaries import Tally
 from validators.judges.panel import JudgePanel, PanelSettings, bare, rules
@@ -44,7 +44,7 @@ class JudgePolarity:
     `other_passage_named`, `no_passage_named`, `no_majority`, `unreadable_judge`."""
 
     name = "judge_polarity"
-    cost = 2
+    cost: Final = Cost.MODEL
 
     def __init__(self, settings: JudgePolaritySettings) -> None:
         self._settings, self._tally = settings, Tally(settings.canaries, self.name)

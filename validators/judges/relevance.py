@@ -20,11 +20,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
-from engine.protocols import Ask
+from engine.protocols import Ask, Cost
 from engine.topic import Intent, Judgment, Passage, PassageRole, Topic, Verdict
 from prompts.constraints.constraint import body
 from validators.judges.canaries import Tally
@@ -51,7 +51,7 @@ class JudgeRelevance:
     """Edits as above. Rejects with `positive_lost`, `no_negative_left`, `label_disputed`, `unreadable_judge`."""
 
     name = _NAME
-    cost = 2
+    cost: Final = Cost.MODEL
 
     def __init__(self, settings: JudgeRelevanceSettings) -> None:
         self._settings, self._tally = settings, Tally(settings.canaries, self.name)

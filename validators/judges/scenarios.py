@@ -11,11 +11,11 @@ fails ends the topic, so the others are not paid for. Price: one to `votes` call
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
-from engine.protocols import Ask
+from engine.protocols import Ask, Cost
 from engine.topic import Intent, IntentRole, Passage, Topic, Verdict
 from prompts.judge_answers import LABELS
 from validators.judges.canaries import Tally
@@ -46,7 +46,7 @@ class JudgeScenarios:
     `no_majority`, `unreadable_judge`."""
 
     name = "judge_scenarios"
-    cost = 2
+    cost: Final = Cost.MODEL
 
     def __init__(self, settings: JudgeScenariosSettings) -> None:
         self._settings, self._tally = settings, Tally(settings.canaries, self.name)

@@ -20,12 +20,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from pydantic import Field
 
 from engine.ids import canonical_json, sha256_hex
-from engine.protocols import Ask
+from engine.protocols import Cost
 from engine.settings import Settings
 from engine.topic import Seed, Topic, Verdict
 from validators.overlap import word_runs
@@ -59,7 +59,7 @@ class Contamination:
     """Scans every text of a topic; `screen` scans a seed's query before the topic is made."""
 
     name = "contamination"
-    cost = 1
+    cost: Final = Cost.INDEX
 
     def __init__(self, settings: ContaminationSettings) -> None:
         self._settings = settings
@@ -67,7 +67,7 @@ class Contamination:
         self.index = open_index(settings)
         self.fingerprint = _fingerprint(settings, self.digest)
 
-    async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:  # noqa: ARG002
+    def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
         """The topic as it was, and a verdict for each hit; a text that stands in several places is reported once."""
         return topic, self._hits(self._texts(topic)) or passed(self.name)
 

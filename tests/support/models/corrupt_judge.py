@@ -19,7 +19,7 @@ from engine.flow.budget import Budget
 from engine.flow.journal import Journal
 from engine.flow.limits import BudgetSettings
 from engine.ids import fraction_of
-from engine.protocols import Validator
+from engine.protocols import JudgeCheck
 from engine.requests import Reply, Request
 from engine.topic import Topic
 from prompts.judge_answers import LABELS
@@ -203,7 +203,7 @@ class Accepted:
     calls: float
 
 
-async def accepted(validator: Validator, topics: Sequence[Topic], judge: Any, folder: Path) -> Accepted:
+async def accepted(validator: JudgeCheck, topics: Sequence[Topic], judge: Any, folder: Path) -> Accepted:
     """Puts the topics before the validator, with a real `ask`."""
     desk, seen, calls = desk_in(folder), Counter[tuple[bool, bool, bool]](), 0
     for topic in topics:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import Counter
 from dataclasses import replace
@@ -130,7 +129,7 @@ def test_the_old_run_has_paid_for_all(world, by_bm25):
 
 def test_a_mined_topic_is_a_sound_topic(by_bm25):
     for one in topics_in(by_bm25.snapshot.out)[:5]:
-        _, verdicts = asyncio.run(Shape(ShapeSettings())(one, None))
+        _, verdicts = Shape(ShapeSettings())(one)
         assert {verdict.outcome for verdict in verdicts} == {"pass"}
 
 

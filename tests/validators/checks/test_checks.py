@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import replace
 
@@ -27,17 +26,9 @@ MINUS = Passage(f"{ANSWER} Ferdinand de Lesseps led the company.", "instruction_
 OTHER = Passage("The Panama Canal has locks and joins two oceans.", "query_negative", attributes={"kind": "text"})
 
 
-async def no_model(*_args, **_kwargs):
-    raise AssertionError("a check of cost 0 asks no model")
-
-
-def run(validator, topic: Topic):
-    return asyncio.run(validator(topic, no_model))
-
-
 def faults(validator, topic: Topic) -> list[tuple[str, str]]:
     """Scope and reason of each rejection; the topic must come back as it went."""
-    kept, verdicts = run(validator, topic)
+    kept, verdicts = validator(topic)
     assert kept == topic
     assert verdicts
     assert all(v.validator == validator.name and len(v.evidence) < 2000 for v in verdicts)
@@ -71,7 +62,7 @@ def test_a_sound_topic_passes_every_check_with_a_verdict_each():
     topic = TOPIC
     alone = [kind for kind in VALIDATORS if kind != "contamination" and not kind.startswith("judge_")]
     for validator in validators_of([VALIDATORS[kind][0](kind=kind) for kind in alone]):
-        topic, verdicts = run(validator, topic)
+        topic, verdicts = validator(topic)
         assert [(v.validator, v.scope, v.outcome) for v in verdicts] == [(validator.name, "topic", "pass")]
     assert topic == TOPIC
 
@@ -152,12 +143,12 @@ def test_checks_after_shape_survive_a_topic_that_shape_rejects():
     broken = changed(3, passage_id="nowhere")
     alone = [kind for kind in VALIDATORS if kind != "contamination" and not kind.startswith("judge_")]
     for validator in validators_of([VALIDATORS[kind][0](kind=kind) for kind in alone]):
-        assert run(validator, broken)[1]
+        assert validator(broken)[1]
 
 
 def test_instructions_are_cut_at_the_first_newline_and_all_that_named_them_follows():
     wordy = intent("instructed", "\n Mention the Red Sea. \nSure, here is more:\n- and more", constraints=(MENTIONS,))
-    topic, verdicts = run(NewlineTruncation(NewlineTruncationSettings()), with_intent(INSTRUCTED, wordy))
+    topic, verdicts = NewlineTruncation(NewlineTruncationSettings())(with_intent(INSTRUCTED, wordy))
     cut = topic.intents[1]
     assert (cut.instruction, cut.attributes) == ("Mention the Red Sea.", wordy.attributes)
     assert cut.id == intent_id("t", "Mention the Red Sea.", QUERY)
@@ -174,10 +165,10 @@ def test_generated_queries_are_cut_and_the_seeds_own_query_never_is():
     original, asked = intent("original", "", own), intent("poisoned_query", "Use Java.", "print the product\nof two")
     judgments = (Judgment(original.id, PLUS.id, 1, "seed"), Judgment(asked.id, PLUS.id, -1, "construction"))
     topic = replace(TOPIC, query=own, intents=(original, asked), judgments=judgments)
-    cut, verdicts = run(NewlineTruncation(NewlineTruncationSettings()), topic)
+    cut, verdicts = NewlineTruncation(NewlineTruncationSettings())(topic)
     assert [i.query for i in cut.intents] == [own, "print the product"]
     assert len(verdicts) == 1
-    assert run(NewlineTruncation(NewlineTruncationSettings(queries=False)), topic)[0] == topic
+    assert NewlineTruncation(NewlineTruncationSettings(queries=False))(topic)[0] == topic
 
 
 def test_generated_passages_are_cut_only_where_that_is_set_and_seed_passages_never():
@@ -186,8 +177,8 @@ def test_generated_passages_are_cut_only_where_that_is_set_and_seed_passages_nev
     edit = Passage("An edit of it", "instruction_negative", edited_from=lines.id)
     judgments = tuple(Judgment(ORIGINAL.id, p.id, r, "seed") for p, r in ((lines, 1), (seeds, 1), (edit, -1)))
     topic = replace(TOPIC, intents=(ORIGINAL,), passages=(lines, seeds, edit), judgments=judgments)
-    assert run(NewlineTruncation(NewlineTruncationSettings()), topic)[0] == topic
-    cut, verdicts = run(NewlineTruncation(NewlineTruncationSettings(passages=True)), topic)
+    assert NewlineTruncation(NewlineTruncationSettings())(topic)[0] == topic
+    cut, verdicts = NewlineTruncation(NewlineTruncationSettings(passages=True))(topic)
     first, second, third = cut.passages
     assert (first.text, first.edited_from, second) == ("First line.", lines.id, seeds)
     assert third.edited_from == first.id, "what was an edit of the long text is one of the short text now"
@@ -205,7 +196,7 @@ def test_a_cut_that_makes_two_intents_one_rejects_the_topic():
 @given(st.text(alphabet="ab \n", max_size=30).filter(str.strip))
 def test_what_is_kept_and_what_is_cut_make_up_the_instruction(text: str):
     wordy = intent("instructed", text)
-    topic, verdicts = run(NewlineTruncation(NewlineTruncationSettings()), with_intent(INSTRUCTED, wordy))
+    topic, verdicts = NewlineTruncation(NewlineTruncationSettings())(with_intent(INSTRUCTED, wordy))
     kept = topic.intents[1].instruction
     assert "\n" not in kept
     for verdict in verdicts:
@@ -277,7 +268,7 @@ CHECK = ConstraintCheck(ConstraintCheckSettings())
 
 def test_a_positive_that_breaks_a_constraint_is_named_with_it():
     wrong = with_passage(PLUS, replace(MINUS, text=f"{ANSWER} Nothing else.", id="p", role="seed_positive"))
-    _, (verdict, other) = run(CHECK, wrong)
+    _, (verdict, other) = CHECK(wrong)
     assert (verdict.scope, verdict.reason) == (INSTRUCTED.id, "breaks_constraint")
     assert (other.scope, other.reason) == (REVERSED.id, "satisfies_constraints")
     assert "Red Sea" in verdict.evidence

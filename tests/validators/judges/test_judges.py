@@ -135,7 +135,7 @@ def polarity(**options) -> JudgePolarity:
 
 
 def sound(one: Topic) -> bool:
-    return reasons(asyncio.run(Shape(ShapeSettings())(one, None))[1]) == []
+    return reasons(Shape(ShapeSettings())(one)[1]) == []
 
 
 # --- InF-IR's scenarios ---
