@@ -50,7 +50,7 @@ from tests.support.models.corrupt_judge import (
     true,
     unfenced,
 )  # fmt: skip
-from validators.judges.agreement import agreement
+from validators.judges.agreement import measure_agreement
 from validators.judges.panel import JudgePanel, PanelSettings
 from validators.judges.polarity import JudgePolarity, JudgePolaritySettings
 from validators.judges.relevance import JudgeRelevance, JudgeRelevanceSettings
@@ -129,8 +129,8 @@ async def votes_table(topics: Sequence[Topic]) -> list[dict[str, Any]]:
 
 async def position_table(topics: Sequence[Topic]) -> list[dict[str, Any]]:
     """The same judges without and with what is there against position bias: the order drawn, the pair also swapped."""
-    once = patch.object(JudgePanel, "compare", lambda self, i, ps, seat: self._compare_once(i, tuple(ps), seat))
-    as_made = patch("validators.judges.panel.shuffled", lambda passages, *_: list(passages))
+    once = patch.object(JudgePanel, "compare_pair", lambda self, i, ps, slot: self._compare_once(i, tuple(ps), slot))
+    as_made = patch("validators.judges.panel.shuffle_passages", lambda passages, *_: list(passages))
     rows = []
     for name in ("30 % takes the first", "always takes the first"):
         for question, build, guard, without in (
@@ -193,7 +193,7 @@ async def kappa_table(path: Path, count: int | None) -> list[dict[str, Any]]:
             roles = {f"judge{n}": judge for n, judge in enumerate(judges)}
             settings = PanelSettings.model_validate({"judges": list(roles), "votes": votes, **UNWATCHED})
             said = await rated(known, settings, roles)
-            rows.append({"judge": name, "votes": votes, **asdict(agreement(name, "labels", said))})
+            rows.append({"judge": name, "votes": votes, **asdict(measure_agreement(name, "labels", said))})
     return rows
 
 
@@ -207,9 +207,9 @@ async def rated(
         for intent, passage, label in known:
             topic = Topic(f"{intent.id} {passage.id}", intent.id, "gsm8k", "none", intent.query)
             ask = SeedAsk(desk, roles, parse_reply, repair_attempts=1)
-            bench = JudgePanel("judge_relevance", settings, topic, ask)
-            poll = await bench.poll(bench.rate, intent, [passage])
-            said.append((1 if poll.decision == passage.id else -1, label))
+            panel = JudgePanel("judge_relevance", settings, topic, ask)
+            count = await panel.collect_votes(panel.rate_passage, intent, [passage])
+            said.append((1 if count.decision == passage.id else -1, label))
     return said
 
 

@@ -31,7 +31,7 @@ from engine.topic import Seed, Topic, Verdict
 from validators.overlap import word_runs
 from validators.overlap.evaluation_sets import EvaluationSet
 from validators.overlap.ngram_index import Hit, NgramIndex
-from validators.verdicts import passed, rejected, shown
+from validators.verdicts import pass_verdicts, reject_verdict, truncate
 
 VERSION = 1
 """Changes when the same hits would be judged otherwise."""
@@ -69,7 +69,7 @@ class Contamination:
 
     def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
         """The topic as it was, and a verdict for each hit; a text that stands in several places is reported once."""
-        return topic, self._hits(self._texts(topic)) or passed(self.name)
+        return topic, self._hits(self._texts(topic)) or pass_verdicts(self.name)
 
     @property
     def screen(self) -> ContaminationScreen:
@@ -97,9 +97,15 @@ class Contamination:
 
     def _verdict(self, where: _Text, hit: Hit) -> Verdict:
         """Reject, with what a reader needs to agree; the score is the share of the item's words that was found."""
-        facts = {"field": where.field, "set": hit.source, "item": hit.item, "span": shown(hit.span), "words": hit.words}
+        facts = {
+            "field": where.field,
+            "set": hit.source,
+            "item": hit.item,
+            "span": truncate(hit.span),
+            "words": hit.words,
+        }
         score = round(hit.words / hit.item_words, 4)
-        return rejected(self.name, where.scope, "contaminated", canonical_json(facts), score)
+        return reject_verdict(self.name, where.scope, "contaminated", canonical_json(facts), score)
 
 
 class ContaminationScreen:

@@ -18,7 +18,7 @@ from engine.ids import canonical_json
 from engine.settings import Settings
 from engine.topic import Seed, Verdict
 from validators.overlap.minhash import Sketcher, SketchStore
-from validators.verdicts import fingerprint, rejected
+from validators.verdicts import fingerprint, reject_verdict
 
 
 class DuplicatesSettings(Settings):
@@ -56,7 +56,7 @@ class Duplicates:
             return None
         reason, score = "duplicate" if match.exact else "near_duplicate", round(match.similarity, 4)
         evidence = canonical_json({"seed": self._id(match.number), "similarity": score})
-        return rejected(self.name, "topic", reason, evidence, score)
+        return reject_verdict(self.name, "topic", reason, evidence, score)
 
     @property
     def nbytes(self) -> int:

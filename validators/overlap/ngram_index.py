@@ -198,9 +198,9 @@ class NgramIndex:
             best[text, item] = max(best.get((text, item), []), _agreed(left, right, self.longest), key=len)
         for (text, item), span in best.items():
             if span:
-                shown = b" ".join(span).decode("utf-8", "surrogatepass")
+                truncate = b" ".join(span).decode("utf-8", "surrogatepass")
                 source, name = self._name(item)
-                yield Hit(text, source, name, shown, len(span), len(words_of_item(item)))
+                yield Hit(text, source, name, truncate, len(span), len(words_of_item(item)))
 
     def _words(self, item: int) -> list[bytes]:
         return self.text[self.text_begins[item] : self.text_begins[item + 1]].tobytes().split()

@@ -13,9 +13,9 @@ from engine.topic import Intent, Judgment, Passage, Seed, Topic, intent_id
 from prompts.constraints.constraint import Constraint, dump_constraints
 from validators.catalog import DEFAULT_VALIDATORS, SCREENS, VALIDATORS, screens_of, validators_of
 from validators.checks.constraint_check import ConstraintCheck, ConstraintCheckSettings
-from validators.checks.leak import Leaks, LeakSettings
+from validators.checks.leak import LeakCheck, LeakSettings
 from validators.checks.newline_truncation import NewlineTruncation, NewlineTruncationSettings
-from validators.checks.shape import Shape, ShapeSettings
+from validators.checks.shape import ShapeCheck, ShapeSettings
 from validators.overlap.contamination import ContaminationSettings
 from validators.overlap.duplicates import DuplicatesSettings
 
@@ -55,7 +55,7 @@ TOPIC = Topic(
     tuple(Judgment(i.id, p.id, relevance, judge) for i, p, relevance, judge in MATRIX),
 )  # fmt: skip
 
-SHAPE = Shape(ShapeSettings())
+SHAPE = ShapeCheck(ShapeSettings())
 
 
 def test_a_sound_topic_passes_every_check_with_a_verdict_each():
@@ -125,7 +125,7 @@ def test_shape_names_each_fault_and_its_place(topic: Topic, expected: list[tuple
 
 
 def test_shape_bounds_the_length_of_texts():
-    tight = Shape(ShapeSettings(max_instruction_chars=42, max_query_chars=30, max_passage_chars=60))
+    tight = ShapeCheck(ShapeSettings(max_instruction_chars=42, max_query_chars=30, max_passage_chars=60))
     assert faults(tight, TOPIC) == [
         (INSTRUCTED.id, "long_text"), (PLUS.id, "long_text"), (MINUS.id, "long_text"),
     ]  # fmt: skip
@@ -133,10 +133,10 @@ def test_shape_bounds_the_length_of_texts():
 
 def test_shape_lets_an_intent_without_positive_pass_where_none_is_promised():
     topic = changed(3, relevance=-1)
-    assert faults(Shape(ShapeSettings(positive_for_every_intent=False)), topic) == []
+    assert faults(ShapeCheck(ShapeSettings(positive_for_every_intent=False)), topic) == []
     unjudged = replace(topic, judgments=tuple(j for j in topic.judgments if j.intent_id != INSTRUCTED.id))
     unserved = [(INSTRUCTED.id, "unserved_intent")]
-    assert faults(Shape(ShapeSettings(positive_for_every_intent=False)), unjudged) == unserved
+    assert faults(ShapeCheck(ShapeSettings(positive_for_every_intent=False)), unjudged) == unserved
 
 
 def test_checks_after_shape_survive_a_topic_that_shape_rejects():
@@ -204,7 +204,7 @@ def test_what_is_kept_and_what_is_cut_make_up_the_instruction(text: str):
             assert kept + json.loads(verdict.evidence)["cut"] == text.lstrip()
 
 
-LEAKS = Leaks(LeakSettings())
+LEAKS = LeakCheck(LeakSettings())
 
 
 def leaks(instruction: str, *constraints: Constraint, **attributes: str) -> list[str]:
@@ -308,13 +308,13 @@ def test_the_catalog_names_what_it_builds_and_orders_it_cheap_to_dear(tmp_path):
     assert [screen.name for screen in screens_of(chosen)] == ["contamination", "duplicates"]
     assert {validator.name for validator in chain} | set(SCREENS) == set(VALIDATORS)
     assert set(DEFAULT_VALIDATORS) < set(VALIDATORS)
-    marks = [part.fingerprint for part in (*chain, *screens_of(chosen))]
-    assert len(set(marks)) == len(VALIDATORS)
+    fingerprints = [part.fingerprint for part in (*chain, *screens_of(chosen))]
+    assert len(set(fingerprints)) == len(VALIDATORS)
 
 
 def test_a_fingerprint_follows_the_settings():
-    assert Leaks(LeakSettings()).fingerprint == LEAKS.fingerprint
-    assert Leaks(LeakSettings(sentence_words=9)).fingerprint != LEAKS.fingerprint
+    assert LeakCheck(LeakSettings()).fingerprint == LEAKS.fingerprint
+    assert LeakCheck(LeakSettings(sentence_words=9)).fingerprint != LEAKS.fingerprint
 
 
 def test_screens_start_afresh_for_each_run():

@@ -16,10 +16,10 @@ from engine.seeds.catalog import READERS
 from engine.topic import Intent, Passage, Topic, intent_id
 from prompts.constraints.instructions import LENGTHS, STYLES, compose
 from prompts.languages import identify
-from validators.checks.injection import Injection, InjectionSettings
-from validators.checks.language import Language, LanguageSettings
-from validators.checks.pii import Pii, PiiSettings
-from validators.checks.refusal import Refusal, RefusalSettings
+from validators.checks.injection import InjectionCheck, InjectionSettings
+from validators.checks.language import LanguageCheck, LanguageSettings
+from validators.checks.pii import PiiCheck, PiiSettings
+from validators.checks.refusal import RefusalCheck, RefusalSettings
 
 ENGLISH = "The lighthouse stands on a rock in front of the harbour and was lit by gas for a hundred years."
 GERMAN = "Der Leuchtturm steht auf einem Felsen vor dem Hafen und wurde hundert Jahre lang mit Gas betrieben."
@@ -27,8 +27,8 @@ JAPANESE = "灯台は港の前の岩の上に立っており、百年の間ガ�
 CODE = (
     "def lit(rocks):\n    return [rock.height * 2 for rock in rocks if rock.lamp is not None and rock.gas > 0.5]\n" * 3
 )
-LANGUAGE, REFUSAL, PII = Language(LanguageSettings()), Refusal(RefusalSettings()), Pii(PiiSettings())
-INJECTION = Injection(InjectionSettings())
+LANGUAGE, REFUSAL, PII = LanguageCheck(LanguageSettings()), RefusalCheck(RefusalSettings()), PiiCheck(PiiSettings())
+INJECTION = InjectionCheck(InjectionSettings())
 ALL = (LANGUAGE, REFUSAL, PII, INJECTION)
 
 
@@ -58,13 +58,13 @@ def test_a_text_in_another_language_is_marked_and_rejected_only_on_request():
                 "Leuchtturms beschrieben werden und nicht die Felsen.")  # fmt: skip
     scopes = [one.intents[0].id, one.passages[1].id, one.passages[2].id]
     assert found(LANGUAGE, one) == [("pass", "other_language", scope) for scope in scopes]
-    assert {outcome for outcome, _, _ in found(Language(LanguageSettings(reject=True)), one)} == {"reject"}
-    assert [scope for *_, scope in found(Language(LanguageSettings(expected=("en", "de"))), one)] == scopes[2:]
+    assert {outcome for outcome, _, _ in found(LanguageCheck(LanguageSettings(reject=True)), one)} == {"reject"}
+    assert [scope for *_, scope in found(LanguageCheck(LanguageSettings(expected=("en", "de"))), one)] == scopes[2:]
 
 
 def test_an_unknown_language_code_is_refused():
     with pytest.raises(UsageError, match="'english' is not known"):
-        Language(LanguageSettings(expected=("english",)))
+        LanguageCheck(LanguageSettings(expected=("english",)))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_an_unknown_language_code_is_refused():
 def test_an_answer_instead_of_a_text_is_named(text: str, reason: str):
     one = topic(text)
     assert found(REFUSAL, one) == [("reject", reason, one.passages[0].id)]
-    assert found(Refusal(RefusalSettings(reject=False)), one)[0][0] == "pass"
+    assert found(RefusalCheck(RefusalSettings(reject=False)), one)[0][0] == "pass"
     said = topic(instruction=text)
     assert found(REFUSAL, said) == [("reject", reason, said.intents[0].id)]
 
@@ -137,7 +137,7 @@ def test_contacts_and_accounts_are_marked_with_their_middle_hidden(text: str, ki
     assert (verdict.outcome, verdict.reason, verdict.scope) == ("pass", kind, one.passages[0].id)
     assert "*****" in verdict.evidence
     assert not any(word in verdict.evidence for word in text.split() if len(word) > 4)
-    assert found(Pii(PiiSettings(reject=True)), one)[0][0] == "reject"
+    assert found(PiiCheck(PiiSettings(reject=True)), one)[0][0] == "reject"
 
 
 @pytest.mark.parametrize(

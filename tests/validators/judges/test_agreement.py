@@ -16,10 +16,11 @@ from sklearn.metrics import cohen_kappa_score
 
 from cluster.agreement import agreements
 from engine.errors import UsageError
+from tests.support.judged_topics import finish
 from tests.support.models.corrupt_judge import Flips
 from tests.support.paths import REPO
-from tests.validators.judges.test_canaries import finish, topics
-from validators.judges.agreement import agreement, compare, read_labels, votes_of
+from tests.support.small_parts import topics
+from validators.judges.agreement import compare_raters, measure_agreement, read_labels, read_votes
 
 SIGNS = st.sampled_from([1, -1])
 
@@ -27,7 +28,7 @@ SIGNS = st.sampled_from([1, -1])
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(SIGNS, SIGNS), min_size=1, max_size=60))
 def test_kappa_is_what_others_compute(said):
-    found = agreement("a", "b", said)
+    found = measure_agreement("a", "b", said)
     assert found.pairs == len(said)
     assert found.agreed == pytest.approx(sum(a == b for a, b in said) / len(said), abs=1e-4)
     if len({*[a for a, _ in said], *[b for _, b in said]}) == 1:
@@ -46,22 +47,22 @@ def test_the_interval_covers_the_truth_as_often_as_it_says():
         for _ in range(300):
             truth = rng.choice([1, -1])
             said.append(tuple(truth if rng.random() < 0.9 else -truth for _ in range(2)))
-        found = agreement("a", f"b{trial}", said)
+        found = measure_agreement("a", f"b{trial}", said)
         covered += found.low <= 0.64 <= found.high
     assert 180 <= covered <= 198
 
 
 def test_the_same_labels_give_the_same_numbers_and_more_of_them_a_narrower_interval():
     few = [(1, 1)] * 8 + [(1, -1)] * 2 + [(-1, -1)] * 8 + [(-1, 1)] * 2
-    assert agreement("a", "b", few) == agreement("a", "b", few)
-    narrow, wide = agreement("a", "b", few * 25), agreement("a", "b", few)
+    assert measure_agreement("a", "b", few) == measure_agreement("a", "b", few)
+    narrow, wide = measure_agreement("a", "b", few * 25), measure_agreement("a", "b", few)
     assert narrow.kappa == wide.kappa == 0.6
     assert narrow.high - narrow.low < (wide.high - wide.low) / 3
 
 
 def test_raters_are_compared_where_they_share_pairs():
     a, b, c = ("t", "i", "p"), ("t", "i", "q"), ("u", "i", "p")
-    found = compare({"x": {a: 1, b: -1}, "y": {a: 1, b: 1, c: 1}, "z": {c: -1}})
+    found = compare_raters({"x": {a: 1, b: -1}, "y": {a: 1, b: 1, c: 1}, "z": {c: -1}})
     assert [(one.first, one.second, one.pairs, one.agreed) for one in found] == [("x", "y", 2, 0.5), ("y", "z", 1, 0.0)]
 
 
@@ -75,7 +76,7 @@ def test_votes_are_read_from_evidence_and_the_majority_counts():
         ("t", "shape", "no votes"),
         ("t", "judge_scenarios", '{"votes": 3}'),
     ]
-    assert votes_of(rows) == {
+    assert read_votes(rows) == {
         "judge_scenarios by judge": {("t", "i", "p"): 1, ("t", "i", "q"): -1},
         "judge_scenarios by judge2": {("t", "i", "p"): -1, ("t", "i", "q"): -1},
     }

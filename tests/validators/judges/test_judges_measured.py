@@ -17,6 +17,7 @@ from prompts.parse import parse_reply
 from prompts.recipes.catalog import RECIPES
 from prompts.rule_writer.model import RuleWriter
 from tests.prompts.recipes.test_verifiable import topic_of
+from tests.support.judged_topics import animal_seeds
 from tests.support.models.corrupt_judge import (
     FAULTS,
     First,
@@ -32,8 +33,7 @@ from tests.support.models.corrupt_judge import (
     unfenced,
 )  # fmt: skip
 from tests.support.paths import REPO
-from tests.validators.judges.test_canaries import zoo
-from validators.judges.agreement import agreement
+from validators.judges.agreement import measure_agreement
 from validators.judges.panel import JudgePanel
 from validators.judges.polarity import JudgePolarity, JudgePolaritySettings
 from validators.judges.relevance import JudgeRelevance, JudgeRelevanceSettings
@@ -46,7 +46,7 @@ BENCHMARK = REPO / "benchmarks" / "judges.py"
 def sound_topics():
     return [
         topic
-        for topic in map(topic_of, zoo(200))
+        for topic in map(topic_of, animal_seeds(200))
         if {"poisoned_query", "seed_negative"} <= {i.role for i in topic.intents} | {p.role for p in topic.passages}
         and true(topic)
     ]
@@ -75,7 +75,7 @@ def test_what_the_rule_writer_makes_stands_before_the_rule_judge(tmp_path, recip
     more = {"base": {"kind": "promptriever"}} if recipe == "dual_view" else {}
     make = build(settings.model_validate({"kind": recipe, **more}))
     desk, topics, refused = desk_in(tmp_path), [], Counter()
-    for seed in zoo(60):
+    for seed in animal_seeds(60):
         try:
             topics += asyncio.run(make(seed, SeedAsk(desk, {"writer": RuleWriter()}, parse_reply, repair_attempts=1)))
         except Rejected as reason:
@@ -122,8 +122,8 @@ def test_three_scenarios_find_what_one_cannot(tmp_path):
 def test_shuffle_and_swap_take_the_reward_from_a_judge_that_takes_the_first(tmp_path, monkeypatch):
     shuffled = put(JudgeScenarios, First("first"), tmp_path, roles=("instructed",))
     swapped = put(JudgePolarity, First("first"), tmp_path)
-    monkeypatch.setattr("validators.judges.panel.shuffled", lambda passages, *_: list(passages))
-    monkeypatch.setattr(JudgePanel, "compare", lambda self, i, ps, seat: self._compare_once(i, tuple(ps), seat))
+    monkeypatch.setattr("validators.judges.panel.shuffle_passages", lambda passages, *_: list(passages))
+    monkeypatch.setattr(JudgePanel, "compare_pair", lambda self, i, ps, slot: self._compare_once(i, tuple(ps), slot))
     in_order = put(JudgeScenarios, First("first"), tmp_path, roles=("instructed",))
     one_way = put(JudgePolarity, First("first"), tmp_path)
     assert (in_order.recall, one_way.recall) == (1.0, 1.0)
@@ -158,4 +158,4 @@ def test_kappa_on_labelled_solutions_rises_with_votes(shared_data: Path):
     assert kappa["10 % flips", 1] < kappa["10 % flips", 3] <= kappa["10 % flips", 5]
     assert kappa["10 % flips", 1] < kappa["three that flip 10 %", 1]
     assert kappa["always takes the first", 5] == 0.0
-    assert agreement("a", "b", [(1, 1), (-1, -1)]).kappa == 1.0
+    assert measure_agreement("a", "b", [(1, 1), (-1, -1)]).kappa == 1.0
