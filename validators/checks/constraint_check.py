@@ -10,13 +10,13 @@ Promise: each untrue judgment is a verdict that names constraint and passage.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, Literal
+from typing import Literal
 
-from engine.protocols import Cost
 from engine.settings import Settings
 from engine.topic import Intent, Judgment, Passage, Topic, Verdict
 from prompts.constraints.constraint import Constraint, constraints_of
-from validators.verdicts import fingerprint, pass_verdicts, reject_verdict
+from validators.checks.topic_check import TopicCheck
+from validators.verdicts import pass_verdicts, reject_verdict
 
 
 class ConstraintCheckSettings(Settings):
@@ -25,14 +25,10 @@ class ConstraintCheckSettings(Settings):
     kind: Literal["constraint_check"] = "constraint_check"
 
 
-class ConstraintCheck:
+class ConstraintCheck(TopicCheck[ConstraintCheckSettings]):
     """Compares every rule-made judgment with its constraints."""
 
     name = "constraint_check"
-    cost: Final = Cost.TOPIC
-
-    def __init__(self, settings: ConstraintCheckSettings) -> None:
-        self.fingerprint = fingerprint(settings, version=1)
 
     def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
         """The topic as it was, and a verdict for each judgment that its constraints contradict."""

@@ -10,13 +10,13 @@ Promise: each untrue judgment is a verdict that names condition and passage. Pri
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, Literal
+from typing import Literal
 
-from engine.protocols import Cost
 from engine.settings import Settings
 from engine.topic import Topic, Verdict
 from prompts.constraints.dimensions import decided, obeys
-from validators.verdicts import fingerprint, pass_verdicts, reject_verdict
+from validators.checks.topic_check import TopicCheck
+from validators.verdicts import pass_verdicts, reject_verdict
 
 
 class DimensionCheckSettings(Settings):
@@ -25,14 +25,10 @@ class DimensionCheckSettings(Settings):
     kind: Literal["dimension_check"] = "dimension_check"
 
 
-class DimensionCheck:
+class DimensionCheck(TopicCheck[DimensionCheckSettings]):
     """Compares every rule-made judgment with the condition of its intent."""
 
     name = "dimension_check"
-    cost: Final = Cost.TOPIC
-
-    def __init__(self, settings: DimensionCheckSettings) -> None:
-        self.fingerprint = fingerprint(settings, version=1)
 
     def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
         """The topic as it was, and a verdict for each judgment that its condition contradicts."""

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Literal
 
-from engine.protocols import Cost
 from engine.settings import Settings
 from engine.topic import Topic, Verdict
+from validators.checks.topic_check import TopicCheck
 from validators.findings import Finding, excerpt, texts_of, verdicts_of
-from validators.verdicts import fingerprint
 
 _SCANNED_CHARS = 200_000
 _SUSPECT = re.compile(
@@ -38,14 +37,10 @@ class InjectionSettings(Settings):
     kind: Literal["injection"] = "injection"
 
 
-class InjectionCheck:
+class InjectionCheck(TopicCheck[InjectionSettings]):
     """Passes with the reason `injection_suspect`."""
 
     name = "injection"
-    cost: Final = Cost.TOPIC
-
-    def __init__(self, settings: InjectionSettings) -> None:
-        self.fingerprint = fingerprint(settings, version=1)
 
     def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
         """The topic as it was, and a finding for each text that seems to address its reader's model."""

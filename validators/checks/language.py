@@ -6,17 +6,16 @@ Only what py3langid is sure of counts: code, tables and a few words look like an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from engine.errors import UsageError
-from engine.protocols import Cost
 from engine.settings import Settings
 from engine.topic import Topic, Verdict
 from prompts.languages import identify, languages
+from validators.checks.topic_check import TopicCheck
 from validators.findings import Finding, TopicText, texts_of, verdicts_of
-from validators.verdicts import fingerprint
 
 _SCANNED_CHARS = 800
 
@@ -33,18 +32,16 @@ class LanguageSettings(Settings):
     reject: bool = Field(default=False, description="reject such topics instead of marking them")
 
 
-class LanguageCheck:
+class LanguageCheck(TopicCheck[LanguageSettings]):
     """Passes, or rejects, with `other_language`."""
 
     name = "language"
-    cost: Final = Cost.TOPIC
 
     def __init__(self, settings: LanguageSettings) -> None:
         unknown = sorted(set(settings.expected) - set(languages()))
         if unknown:
             raise UsageError(f"language {unknown[0]!r} is not known; use ISO 639 codes such as en, de, zh")
-        self._settings = settings
-        self.fingerprint = fingerprint(settings, version=1)
+        super().__init__(settings)
 
     def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
         """The topic as it was, and a finding for each text in a language that is not expected."""

@@ -19,16 +19,16 @@ Promise: each leak is a verdict with the words that leak and the passage.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from engine.protocols import Cost
 from engine.settings import Settings
 from engine.topic import Intent, Passage, Topic, Verdict
 from prompts.constraints.constraint import constraints_of
+from validators.checks.topic_check import TopicCheck
 from validators.overlap.word_runs import normalise
-from validators.verdicts import fingerprint, pass_verdicts, reject_verdict
+from validators.verdicts import pass_verdicts, reject_verdict
 
 Words = Sequence[bytes]
 Leak = tuple[str, str, float]
@@ -48,15 +48,10 @@ class LeakSettings(Settings):
     repeated_share: float = Field(0.5, gt=0, le=1, description="share of the instruction's words that may be repeated")
 
 
-class LeakCheck:
+class LeakCheck(TopicCheck[LeakSettings]):
     """Compares every instruction with the passages that are relevant under it."""
 
     name = "leak"
-    cost: Final = Cost.TOPIC
-
-    def __init__(self, settings: LeakSettings) -> None:
-        self._settings = settings
-        self.fingerprint = fingerprint(settings, version=1)
 
     def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
         """The topic as it was, and a verdict for each way in which an intent leaks."""

@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from engine.ids import canonical_json
-from engine.protocols import Cost
 from engine.settings import Settings
 from engine.topic import Intent, Passage, Topic, Verdict, intent_id, passage_id
-from validators.verdicts import EVIDENCE_CHARS, fingerprint, pass_verdicts, reject_verdict, truncate
+from validators.checks.topic_check import TopicCheck
+from validators.verdicts import EVIDENCE_CHARS, pass_verdicts, reject_verdict, truncate
 
 _CORPUS_ROLES = ("seed_positive", "seed_negative", "mined_negative")
 
@@ -34,15 +34,10 @@ class NewlineTruncationSettings(Settings):
     passages: bool = Field(False, description="cut generated passages; code and lists need their newlines")
 
 
-class NewlineTruncation:
+class NewlineTruncation(TopicCheck[NewlineTruncationSettings]):
     """Edits with `newline_cut`. Rejects with `cut_to_the_same`."""
 
     name = "newline_truncation"
-    cost: Final = Cost.TOPIC
-
-    def __init__(self, settings: NewlineTruncationSettings) -> None:
-        self._settings = settings
-        self.fingerprint = fingerprint(settings, version=1)
 
     def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
         """The topic with one-line texts; rejected where two texts become one by the cut."""

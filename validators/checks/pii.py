@@ -10,15 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from ipaddress import IPv6Network, ip_address
-from typing import Final, Literal, get_args
+from typing import Literal, get_args
 
 from pydantic import Field
 
-from engine.protocols import Cost
 from engine.settings import Settings
 from engine.topic import Topic, Verdict
+from validators.checks.topic_check import TopicCheck
 from validators.findings import Finding, TopicText, texts_of, verdicts_of
-from validators.verdicts import fingerprint
 
 Kind = Literal["email", "phone", "ip_address", "card", "iban"]
 
@@ -94,15 +93,10 @@ class PiiSettings(Settings):
     reject: bool = Field(default=False, description="reject such topics instead of marking them")
 
 
-class PiiCheck:
+class PiiCheck(TopicCheck[PiiSettings]):
     """Passes, or rejects, with `email`, `phone`, `ip_address`, `card`, `iban`."""
 
     name = "pii"
-    cost: Final = Cost.TOPIC
-
-    def __init__(self, settings: PiiSettings) -> None:
-        self._settings = settings
-        self.fingerprint = fingerprint(settings, version=1)
 
     def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
         """The topic as it was, and a finding for each kind in each text, with the first of that kind."""

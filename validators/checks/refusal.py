@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from engine.protocols import Cost
 from engine.settings import Settings
 from engine.topic import Topic, Verdict
+from validators.checks.topic_check import TopicCheck
 from validators.findings import Finding, TopicText, excerpt, texts_of, verdicts_of
-from validators.verdicts import fingerprint
 
 _SCANNED_CHARS = 2000
 _UNABLE = r"(?:cannot|can ?not|can[’']?t|could not|couldn[’']t|won[’']t|will not|(?:am|[’']m) (?:not able|unable) to)"
@@ -56,15 +55,10 @@ class RefusalSettings(Settings):
     reject: bool = Field(default=True, description="reject such topics; false marks them")
 
 
-class RefusalCheck:
+class RefusalCheck(TopicCheck[RefusalSettings]):
     """Rejects, or passes, with `refusal`, `speaks_as_model`, `chatter`."""
 
     name = "refusal"
-    cost: Final = Cost.TOPIC
-
-    def __init__(self, settings: RefusalSettings) -> None:
-        self._settings = settings
-        self.fingerprint = fingerprint(settings, version=1)
 
     def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
         """The topic as it was, and a finding for each generated text that is none of the data asked for."""

@@ -9,18 +9,16 @@ import json
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import Final, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from pydantic import Field
 
-from engine.protocols import Cost
 from engine.settings import Settings
 from engine.topic import Topic, Verdict, intent_id, passage_id
-from validators.verdicts import fingerprint, pass_verdicts, reject_verdict, truncate
+from validators.checks.topic_check import TopicCheck
+from validators.verdicts import pass_verdicts, reject_verdict, truncate
 
-_CONTROL = re.compile(
-    "[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff]"
-)  # without white space, and without C1, which is common in web text
+_CONTROL = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff]")  # not white space; not C1, common in web text
 
 Value = TypeVar("Value", bound=Hashable)
 Fault = tuple[str, str, str]
@@ -37,15 +35,10 @@ class ShapeSettings(Settings):
     positive_for_every_intent: bool = Field(True, description="whether each intent needs a relevant passage")
 
 
-class ShapeCheck:
+class ShapeCheck(TopicCheck[ShapeSettings]):
     """Ids resolve and follow from the content, judgments are +1 or -1 and one a pair, texts are present and bounded."""
 
     name = "shape"
-    cost: Final = Cost.TOPIC
-
-    def __init__(self, settings: ShapeSettings) -> None:
-        self._settings = settings
-        self.fingerprint = fingerprint(settings, version=1)
 
     def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
         """The topic as it was, and a verdict for each fault."""
@@ -63,11 +56,8 @@ class ShapeCheck:
             if intent.role != "original":
                 yield from _text(intent.id, "instruction", intent.instruction, bounds.max_instruction_chars)
             elif intent.instruction:
-                yield (
-                    intent.id,
-                    "instruction_of_original",
-                    f"an original intent has none: {truncate(intent.instruction)!r}",
-                )
+                evidence = f"an original intent has none: {truncate(intent.instruction)!r}"
+                yield intent.id, "instruction_of_original", evidence
         for passage in topic.passages:
             yield from _text(passage.id, "text", passage.text, bounds.max_passage_chars)
             if passage.title:
@@ -78,11 +68,8 @@ def _text(scope: str, field: str, text: str, most: int) -> Iterator[Fault]:
     if not text.strip():
         yield scope, "empty_text", f"{field} is {text!r}"
     if len(text) > most:
-        yield (
-            scope,
-            "long_text",
-            f"{field} has {len(text)} characters, at most {most} are allowed: {truncate(text, 80)!r}",
-        )
+        size = f"{field} has {len(text)} characters, at most {most} are allowed"
+        yield scope, "long_text", f"{size}: {truncate(text, 80)!r}"
     control = _CONTROL.search(text)
     if control:
         context = text[max(0, control.start() - 20) : control.start() + 20]

@@ -9,7 +9,6 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from tempfile import mkdtemp
 
 import pytest
 
@@ -29,10 +28,11 @@ from tests.support.judged_topics import (
     Script,
     animal_seeds,
     finish,
+    judged,
     promptriever,
     unproven,
 )
-from tests.support.models.corrupt_judge import First, Flips, Honest, asker
+from tests.support.models.corrupt_judge import First, Flips, Honest
 from tests.support.sample_seeds import RuleAsk
 from tests.support.small_parts import topics
 from validators.judges.canaries import FALSE_ALARM, CanaryMonitor, CanarySettings, is_significantly_worse, make_canary
@@ -90,21 +90,17 @@ def test_a_canary_is_about_a_passage_that_surely_answers_the_query():
     assert heroes(unproven(promptriever(N1, N2, plus=generated))) == set()
 
 
-def judged(validator, topics: list[Topic], folder: Path, judge):
+def judged_all(validator, topics: list[Topic], folder: Path, judge):
     """Verdicts over all topics, with their calls."""
-    verdicts, calls = [], []
-    for topic in topics:
-        ask = asker(Path(mkdtemp(dir=folder)), judge=judge)
-        verdicts += asyncio.run(validator(topic, ask))[1]
-        calls += ask.calls
-    return verdicts, calls
+    results = [judged(validator, topic, folder, judge=judge) for topic in topics]
+    return [v for _, verdicts, _ in results for v in verdicts], [call for *_, calls in results for call in calls]
 
 
 @pytest.mark.parametrize(("kind", "settings", "options"), KINDS, ids=lambda one: getattr(one, "name", None))
 def test_so_many_calls_are_canaries_and_an_honest_judge_is_right(many, tmp_path, kind, settings, options):
     share = 0.1
     validator = kind(settings(canaries={"share": share}, **options))
-    verdicts, calls = judged(validator, many, tmp_path, Honest("honest"))
+    verdicts, calls = judged_all(validator, many, tmp_path, Honest("honest"))
     said = Counter(v.reason for v in verdicts if v.reason.startswith("canary"))
     assert set(said) == {"canary_right"}
     of_all = said.total() * (2 if kind is JudgePolarity else 1)
@@ -117,14 +113,14 @@ def test_so_many_calls_are_canaries_and_an_honest_judge_is_right(many, tmp_path,
 
 def test_without_a_share_there_is_none(many, tmp_path):
     validator = JudgeRelevance(JudgeRelevanceSettings(canaries={"share": 0}))
-    verdicts, _ = judged(validator, many[:10], tmp_path, Flips("flips", 1.0))
+    verdicts, _ = judged_all(validator, many[:10], tmp_path, Flips("flips", 1.0))
     assert not any("canary" in v.reason for v in verdicts)
 
 
 def test_a_canary_looks_like_a_real_question(tmp_path):
     model = Script('{"relevant": true}')
     validator = JudgeRelevance(JudgeRelevanceSettings(canaries={"share": 0.5, "threshold": 0.01}))
-    judged(validator, [promptriever(N1, N2)], tmp_path, model)
+    judged_all(validator, [promptriever(N1, N2)], tmp_path, model)
     assert len({request.messages[0].content for request in model.sent}) == 1
     assert {request.task for request in model.sent} == {"judges.relevance"}
     assert all(request.params == model.sent[0].params for request in model.sent)
@@ -135,7 +131,7 @@ def test_a_canary_shows_as_many_passages_as_a_real_question(tmp_path):
         JudgeScenariosSettings(missing="skip", canaries={"share": 0.5, "threshold": 0.01}, votes=3)
     )
     one = promptriever(N1, N2, SPARE)
-    verdicts, _ = judged(validator, [one], tmp_path, Script('{"most_relevant": "none"}'))
+    verdicts, _ = judged_all(validator, [one], tmp_path, Script('{"most_relevant": "none"}'))
     shown = {v.reason.startswith("canary"): len(json.loads(v.evidence)["shown"]) for v in verdicts}
     assert shown == {False: 5, True: 5}
 

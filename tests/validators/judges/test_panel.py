@@ -167,18 +167,6 @@ def test_a_long_passage_is_cut_and_says_so(tmp_path):
     assert "[the rest is not shown]" in model.sent[0].messages[-1].content
 
 
-class Keeps(Honest):
-    """An honest judge that keeps what it was asked."""
-
-    def __init__(self) -> None:
-        super().__init__("keeps")
-        self.requests = []
-
-    async def complete(self, request):
-        self.requests.append(request)
-        return await super().complete(request)
-
-
 PROMPTS = GOLDEN / "prompts"
 JUDGED_BY = {"judge_scenarios": "infir", "judge_relevance": "promptriever", "judge_polarity": "dual_view"}
 
@@ -188,7 +176,7 @@ def rendered(kind: str, corpus: str, folder: Path) -> str:
     more = {"base": {"kind": "promptriever"}} if kind == "judge_polarity" else {}
     settings, recipe = RECIPES[JUDGED_BY[kind]]
     [one] = asyncio.run(recipe(settings.model_validate({"kind": JUDGED_BY[kind], **more}))(SEEDS[corpus], RuleAsk()))
-    judge = Keeps()
+    judge = Honest("honest")
     build = {"judge_scenarios": scenarios, "judge_relevance": relevance, "judge_polarity": polarity}[kind]
     judged(build(), one, folder, judge=judge)
     asked = judge.requests[0]
