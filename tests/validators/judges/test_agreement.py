@@ -63,10 +63,7 @@ def test_the_same_labels_give_the_same_numbers_and_more_of_them_a_narrower_inter
 def test_raters_are_compared_where_they_share_pairs():
     a, b, c = ("t", "i", "p"), ("t", "i", "q"), ("u", "i", "p")
     measured = compare_raters({"x": {a: 1, b: -1}, "y": {a: 1, b: 1, c: 1}, "z": {c: -1}})
-    assert [(agreement.first, agreement.second, agreement.pairs, agreement.agreed) for agreement in measured] == [
-        ("x", "y", 2, 0.5),
-        ("y", "z", 1, 0.0),
-    ]
+    assert [(a.first, a.second, a.pairs, a.agreed) for a in measured] == [("x", "y", 2, 0.5), ("y", "z", 1, 0.0)]
 
 
 def test_votes_are_read_from_evidence_and_the_majority_counts():
