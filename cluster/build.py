@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,37 +10,23 @@ from typing import Any
 from cluster.catalog import MODELS, RunContext, open_seeds
 from cluster.job import Job
 from datasets_out.commits.log import CommitLog
-from engine.flow.journal import PaidReplies
-from engine.ids import canonical_json, sha256_hex
-from engine.protocols import Model, Parts, Recipe, Screen, SeedReader, Validator
+from engine.flow.journal import ReplyArchive
+from engine.ids import canonical_json
+from engine.protocols import Model, Parts, Recipe, Screen, Validator
+from engine.runtime.session import RunSpec, WorkerSpec
 from engine.settings import Settings
 from prompts.parse import parse_reply
 from prompts.recipes.catalog import RECIPES
 from validators.catalog import screens_of, validators_of
 
 
-@dataclass(frozen=True, slots=True)
-class RunSpec:
-    """All that a run needs: what reads, what screens, how a worker gets its parts, and what the run is."""
-
-    reader: SeedReader
-    screens: tuple[Screen, ...]
-    build_parts: Callable[[], Parts]
-    identity: Mapping[str, Any]
-
-    @property
-    def fingerprint(self) -> str:
-        """One hash for all that decides the rows of a run."""
-        return sha256_hex(canonical_json(self.identity))[:32]
-
-
 def build_run(job: Job, reuse: Sequence[Path] = ()) -> RunSpec:
     """Builds the reader and the screens, and asks every part for its fingerprint. `reuse`: `out` folders of runs."""
     parts, screens = build_parts(job, reuse), screens_of(job.validators)
     named: list[Recipe | Screen | Validator] = [parts.recipe, *screens, *parts.validators]
-    marks = {part.name: part.fingerprint for part in named}
-    identity = job.identity() | {"fingerprints": marks}
-    return RunSpec(open_seeds(job.seeds), screens, partial(build_parts, job, reuse), identity)
+    identity = job.identity() | {"fingerprints": {part.name: part.fingerprint for part in named}}
+    worker = WorkerSpec(partial(build_parts, job, reuse), job.limits, job.runtime)
+    return RunSpec(open_seeds(job.seeds), screens, worker, identity)
 
 
 def build_parts(job: Job, reuse: Sequence[Path] = ()) -> Parts:
@@ -53,7 +38,7 @@ def build_parts(job: Job, reuse: Sequence[Path] = ()) -> Parts:
         parse=parse_reply,
         store=CommitLog(job.out),
         out=str(job.out),
-        paid=PaidReplies([out / "journal" for out in reuse]) if reuse else None,
+        paid=ReplyArchive([out / "journal" for out in reuse]) if reuse else None,
     )
 
 

@@ -35,7 +35,7 @@ def _hosted(settings: HostedSettings, around: RunContext) -> Model:
     if settings.mode == "batch":
         from engine.models.batch import Batched
 
-        place = sha256_hex(canonical_json([settings.identity(), settings.places()[0].url]))[:12]
+        place = sha256_hex(canonical_json([settings.identity(), settings.all_endpoints()[0].url]))[:12]
         return Batched(settings, around.out / "batches" / place)
     from engine.models.hosted import Hosted
 

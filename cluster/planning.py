@@ -32,11 +32,11 @@ def plan_job(
 ) -> None:
     """Prints the plan of a job. With a `sample`, that many seeds are really asked; the run reuses their replies."""
     job = load_job(path, overrides, out)
-    plant = build_run(job, [other.resolve() for other in reuse])
+    spec = build_run(job, [other.resolve() for other in reuse])
     if sample:
-        CommitLog(job.out).open(plant.fingerprint, plant.identity)
-    parts = plant.build_parts()
-    seeds, chosen = sample_seeds(plant.reader, job.limits, max(look_at, sample))
+        CommitLog(job.out).open(spec.fingerprint, spec.identity)
+    parts = spec.worker.build_parts()
+    seeds, chosen = sample_seeds(spec.reader, job.limits, max(look_at, sample))
     seen = asyncio.run(_looked(parts, chosen, job, sample))
     found = stages(seen, seeds, parts.models)
     _print(job, seeds, seen, found)
@@ -45,13 +45,12 @@ def plan_job(
 
 
 async def _looked(parts: Parts, chosen: Sequence[Any], job: Job, sample: int) -> PlanSample:
-    purse = Budget(job.limits.budget, spent_before(parts) if sample else Spend())
+    budget = Budget(job.limits.budget, spent_before(parts) if sample else Spend())
     try:
-        return await trace_calls(parts, chosen, job.limits, RuleWriter(), sample=sample, purse=purse)
+        return await trace_calls(parts, chosen, job.limits, RuleWriter(), sample=sample, budget=budget)
     finally:
         for model in parts.models.values():
-            if close := getattr(model, "close", None):
-                await close()
+            await model.close()
 
 
 def _plain(job: Job, seeds: int, seen: PlanSample, found: Sequence[StageCost]) -> dict[str, Any]:
@@ -113,7 +112,7 @@ def _hours(job: Job, stage: StageCost) -> float | None:
     settings = job.models[stage.role]
     if not isinstance(settings, HostedSettings):
         return None
-    left, places = stage.calls.expected * (1 - stage.answered), len(settings.places())
+    left, places = stage.calls.expected * (1 - stage.answered), len(settings.all_endpoints())
     tokens = (stage.prompt_tokens.expected + stage.completion_tokens.expected) * (1 - stage.answered)
     at_once = min(settings.max_concurrency * places, job.runtime.window) * max(1, job.runtime.workers)
     bounds = [

@@ -19,7 +19,7 @@ from cluster.job import Job, load_job
 from datasets_out.commits.log import CommitLog
 from engine.flow.progress import Counts, Progress, Summary, status
 from engine.models.endpoints import HostedSettings
-from engine.models.params import secret_at
+from engine.models.params import read_secret
 from engine.runtime import run_local
 
 _REASONS_SHOWN = 8
@@ -46,10 +46,10 @@ def start(job: Job, reuse: Sequence[Path] = ()) -> Summary:
         CommitLog(other).run()
     for model in job.models.values():
         if isinstance(model, HostedSettings):
-            for place in model.places():
-                secret_at(place.api_key)  # refused here, before anything is started, if there is none
-    plant = build_run(job, [other.resolve() for other in reuse])
-    CommitLog(job.out).open(plant.fingerprint, plant.identity)
+            for place in model.all_endpoints():
+                read_secret(place.api_key)  # refused here, before anything is started, if there is none
+    spec = build_run(job, [other.resolve() for other in reuse])
+    CommitLog(job.out).open(spec.fingerprint, spec.identity)
     with _shown() as show_progress:
         if job.runtime.kind == "ray":
             from engine.runtime import run_ray
@@ -57,7 +57,7 @@ def start(job: Job, reuse: Sequence[Path] = ()) -> Summary:
             runner = run_ray.run
         else:
             runner = run_local.run
-        return runner(plant.reader, plant.screens, plant.build_parts, job.limits, job.runtime, show_progress)
+        return runner(spec, show_progress)
 
 
 def show_status(out: Path, *, as_json: bool) -> None:

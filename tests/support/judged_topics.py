@@ -9,9 +9,8 @@ from tempfile import mkdtemp
 
 from datasets_out.commits.log import CommitLog
 from engine.flow.limits import Limits, RuntimeSettings
-from engine.protocols import Parts
+from engine.protocols import Model, Parts
 from engine.requests import Reply
-from engine.runtime.run_local import run
 from engine.topic import Intent, Judgment, Passage, Topic, intent_id
 from prompts.constraints.constraint import Constraint, dump_constraints
 from prompts.parse import parse_reply
@@ -20,7 +19,7 @@ from prompts.recipes.verifiable import Verifiable, VerifiableSettings
 from prompts.rule_writer.model import RuleWriter
 from tests.prompts.recipes.test_verifiable import HIPPO, ZEBRA, seed
 from tests.support.models.corrupt_judge import Honest, asker
-from tests.support.small_parts import opened
+from tests.support.small_parts import opened, run_parts
 from validators.checks.shape import ShapeCheck, ShapeSettings
 from validators.judges.polarity import JudgePolarity, JudgePolaritySettings
 from validators.judges.relevance import JudgeRelevance, JudgeRelevanceSettings
@@ -85,7 +84,7 @@ INF_IR = topic(
 DUAL = topic((BARE, [(PLUS, 1), (N1, 1)]), (ASKED, [(PLUS, 1), (N1, -1)]), (TURNED, [(PLUS, -1), (N1, 1)]))
 
 
-class Script:
+class Script(Model):
     """A hosted model: sees no facts, answers from a script (the last answer again and again), keeps its requests."""
 
     name = "script"
@@ -187,4 +186,4 @@ class Seeds:
 
 def finish(out: Path, judge, **canaries):
     limits, runtime = Limits(partition_seeds=10), RuntimeSettings(window=4)
-    return run(Seeds(), (), lambda: parts(opened(out), judge, **canaries), limits, runtime, lambda _: None)
+    return run_parts(Seeds(), lambda: parts(opened(out), judge, **canaries), limits, runtime)
