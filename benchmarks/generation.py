@@ -132,13 +132,13 @@ def build(out: Path, recipe: OnePrompt, told: argparse.Namespace, rpm: float | N
     from engine.models.hosted import Hosted
     from engine.protocols import Parts
     from prompts.parse import parse_reply
-    from validators.checks.shape import Shape, ShapeSettings
+    from validators.checks.shape import ShapeCheck, ShapeSettings
 
     params = {"temperature": TEMPERATURE, "max_tokens": MAX_TOKENS}
     settings = HostedSettings.model_validate(
         {"model": MODEL, "url": told.base_url, "params": params, "rpm": rpm, "max_concurrency": told.concurrency}
     )
-    chain = (Shape(ShapeSettings()),)
+    chain = (ShapeCheck(ShapeSettings()),)
     return Parts(recipe, chain, {"writer": Hosted(settings)}, parse_reply, CommitLog(out), str(out))
 
 

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from engine.errors import Rejected
 from engine.flow.ask import SeedAsk
-from engine.protocols import Validator
+from engine.protocols import JudgeCheck
 from engine.seeds.catalog import READERS
 from engine.topic import Intent, Passage, Topic
 from prompts.parse import parse_reply
@@ -37,20 +37,20 @@ from prompts.passages.answer_evidence import dump_evidence
 from prompts.recipes.verifiable import Verifiable, VerifiableSettings
 from prompts.rule_writer.model import RuleWriter
 from tests.support.models.corrupt_judge import (
-    Accepted,
-    Corrupt,
+    Acceptance,
+    CorruptJudge,
     First,
     Flips,
     Gullible,
     Honest,
-    accepted,
-    attacked,
-    desk_in,
-    mixed,
-    true,
-    unfenced,
-)  # fmt: skip
-from validators.judges.agreement import agreement
+    is_true,
+    measure_acceptance,
+    mix_faults,
+    replies_in,
+    with_attack,
+    without_fences,
+)
+from validators.judges.agreement import measure_agreement
 from validators.judges.panel import JudgePanel, PanelSettings
 from validators.judges.polarity import JudgePolarity, JudgePolaritySettings
 from validators.judges.relevance import JudgeRelevance, JudgeRelevanceSettings
@@ -58,7 +58,7 @@ from validators.judges.scenarios import JudgeScenarios, JudgeScenariosSettings
 
 SPOILT = 0.3
 VOTES = (1, 3, 5)
-JUDGES: Mapping[str, Callable[[], Corrupt]] = {
+JUDGES: Mapping[str, Callable[[], CorruptJudge]] = {
     "honest": lambda: Honest("honest"),
     "10 % flips": lambda: Flips("flips", 0.1),
     "30 % takes the first": lambda: First("biased", 0.3),
@@ -68,53 +68,39 @@ UNWATCHED = {"canaries": {"share": 0}}
 GSM8K = Path(os.environ.get("FOIL_SHARED_DATA", "../shared/data")) / "gsm8k" / "example_model_solutions.jsonl"
 
 
-def one_scenario(votes: int) -> Validator:
-    return JudgeScenarios(JudgeScenariosSettings(votes=votes, roles=("instructed",), **UNWATCHED))
-
-
-def three_scenarios(votes: int) -> Validator:
-    return JudgeScenarios(JudgeScenariosSettings(votes=votes, **UNWATCHED))
-
-
-def relevance(votes: int) -> Validator:
-    return JudgeRelevance(JudgeRelevanceSettings(votes=votes, **UNWATCHED))
-
-
-def polarity(votes: int) -> Validator:
-    return JudgePolarity(JudgePolaritySettings(votes=votes, **UNWATCHED))
-
-
-RULES: Mapping[str, Callable[[int], Validator]] = {
-    "one scenario": one_scenario,
-    "three scenarios": three_scenarios,
-    "relevance": relevance,
-    "polarity": polarity,
+RULES: Mapping[str, Callable[[int], JudgeCheck]] = {
+    "one scenario": lambda votes: JudgeScenarios(
+        JudgeScenariosSettings(votes=votes, roles=("instructed",), **UNWATCHED)
+    ),
+    "three scenarios": lambda votes: JudgeScenarios(JudgeScenariosSettings(votes=votes, **UNWATCHED)),
+    "relevance": lambda votes: JudgeRelevance(JudgeRelevanceSettings(votes=votes, **UNWATCHED)),
+    "polarity": lambda votes: JudgePolarity(JudgePolaritySettings(votes=votes, **UNWATCHED)),
 }
 
 
 async def topics_of(count: int) -> list[Topic]:
     """The first topics that have InF-IR's rows and a seed negative besides."""
     settings, reader = READERS["python_docs"]
-    recipe, made = Verifiable(VerifiableSettings()), list[Topic]()
+    recipe, topics = Verifiable(VerifiableSettings()), list[Topic]()
     with tempfile.TemporaryDirectory() as folder:
-        desk = desk_in(Path(folder))
+        replies = replies_in(Path(folder))
         for seed in reader(settings(kind="python_docs")):
-            ask = SeedAsk(desk, {"writer": RuleWriter()}, parse_reply, repair_attempts=1)
+            ask = SeedAsk(replies, {"writer": RuleWriter()}, parse_reply, repair_attempts=1)
             try:
                 [topic] = await recipe(seed, ask)
             except Rejected:
                 continue
             roles = {i.role for i in topic.intents} | {p.role for p in topic.passages}
             if {"poisoned_query", "seed_negative"} <= roles:
-                made.append(topic)
-            if len(made) == count:
+                topics.append(topic)
+            if len(topics) == count:
                 break
-    return made
+    return topics
 
 
-async def put(validator: Validator, topics: Sequence[Topic], judge: Corrupt) -> Accepted:
+async def put(validator: JudgeCheck, topics: Sequence[Topic], judge: CorruptJudge) -> Acceptance:
     with tempfile.TemporaryDirectory() as folder:
-        return await accepted(validator, topics, judge, Path(folder))
+        return await measure_acceptance(validator, topics, judge, Path(folder))
 
 
 async def votes_table(topics: Sequence[Topic]) -> list[dict[str, Any]]:
@@ -129,28 +115,25 @@ async def votes_table(topics: Sequence[Topic]) -> list[dict[str, Any]]:
 
 async def position_table(topics: Sequence[Topic]) -> list[dict[str, Any]]:
     """The same judges without and with what is there against position bias: the order drawn, the pair also swapped."""
-    once = patch.object(JudgePanel, "compare", lambda self, i, ps, seat: self._compare_once(i, tuple(ps), seat))
-    as_made = patch("validators.judges.panel.shuffled", lambda passages, *_: list(passages))
+    once = patch.object(JudgePanel, "compare_pair", lambda self, i, ps, slot: self._compare_once(i, tuple(ps), slot))
+    as_made = patch("validators.judges.panel.shuffle_passages", lambda passages, *_: list(passages))
     rows = []
     for name in ("30 % takes the first", "always takes the first"):
-        for question, build, guard, without in (
-            ("one scenario", one_scenario, "shuffled", as_made),
-            ("polarity", polarity, "in both orders", once),
-        ):
-            with without:
-                bare = await put(build(1), topics, JUDGES[name]())
-            guarded = await put(build(1), topics, JUDGES[name]())
-            for order, found in (("as made, the wanted passage first", bare), (guard, guarded)):
-                rows.append({"judge": name, "question": question, "order": order, **asdict(found)})
+        for rule, order, unguarded in (("one scenario", "shuffled", as_made), ("polarity", "in both orders", once)):
+            with unguarded:
+                in_order = await put(RULES[rule](1), topics, JUDGES[name]())
+            guarded = await put(RULES[rule](1), topics, JUDGES[name]())
+            for label, measured in (("as made, the wanted passage first", in_order), (order, guarded)):
+                rows.append({"judge": name, "question": rule, "order": label, **asdict(measured)})
     return rows
 
 
 async def injection_table(topics: Sequence[Topic]) -> list[dict[str, Any]]:
     """A judge that obeys every command outside of the fences, and a command in every topic's negative."""
-    hostile = [attacked(topic) for topic in topics]
+    hostile = [with_attack(topic) for topic in topics]
     plain = patch("validators.judges.panel.inert", lambda text, _: text)
     renderings: Mapping[str, tuple[Any, ...]] = {
-        "labels alone": (plain, patch("validators.judges.panel.load", unfenced)),
+        "labels alone": (plain, patch("validators.judges.panel.load", without_fences)),
         "fences that can be guessed": (plain, patch("validators.judges.panel.nonce", lambda *_: "data")),
         "fences with a code, inert text": (),
     }
@@ -159,10 +142,12 @@ async def injection_table(topics: Sequence[Topic]) -> list[dict[str, Any]]:
         for rule in ("three scenarios", "relevance", "polarity"):
             judge = Gullible("gullible")
             with ExitStack() as stack:
-                for one in patches:
-                    stack.enter_context(one)
-                found = await put(RULES[rule](1), hostile, judge)
-            rows.append({"rendering": name, "rule": rule, "obeyed": judge.obeyed / judge.asked, **asdict(found)})
+                for replacement in patches:
+                    stack.enter_context(replacement)
+                measured = await put(RULES[rule](1), hostile, judge)
+            rows.append(
+                {"rendering": name, "rule": rule, "obeyed": judge.obeyed / len(judge.requests), **asdict(measured)}
+            )
     return rows
 
 
@@ -175,16 +160,16 @@ def solutions(path: Path, count: int | None) -> Iterator[tuple[Intent, Passage, 
         for number, line in enumerate(islice(lines, count)):
             row = json.loads(line)
             answer = row["ground_truth"].rpartition("\n")[2]
-            known = {"evidence": dump_evidence([[answer]])}
-            intent = Intent(f"q{number}", "original", "", row["question"], known)
-            for given in row.values():
-                if isinstance(given, dict):
-                    yield intent, Passage(given["solution"], "distractor"), 1 if given["is_correct"] else -1
+            evidence = {"evidence": dump_evidence([[answer]])}
+            intent = Intent(f"q{number}", "original", "", row["question"], evidence)
+            for solution in row.values():
+                if isinstance(solution, dict):
+                    yield intent, Passage(solution["solution"], "distractor"), 1 if solution["is_correct"] else -1
 
 
 async def kappa_table(path: Path, count: int | None) -> list[dict[str, Any]]:
     """Agreement of each judge setting with the labels; a judge is told the answer, as the rule judge always is."""
-    known = list(solutions(path, count))
+    labelled = list(solutions(path, count))
     panels = {name: [judge()] for name, judge in JUDGES.items()}
     panels["three that flip 10 %"] = [Flips(f"flips{n}", 0.1) for n in range(3)]
     rows = []
@@ -192,25 +177,25 @@ async def kappa_table(path: Path, count: int | None) -> list[dict[str, Any]]:
         for votes in VOTES if len(judges) == 1 else (1,):
             roles = {f"judge{n}": judge for n, judge in enumerate(judges)}
             settings = PanelSettings.model_validate({"judges": list(roles), "votes": votes, **UNWATCHED})
-            said = await rated(known, settings, roles)
-            rows.append({"judge": name, "votes": votes, **asdict(agreement(name, "labels", said))})
+            labels = await rated(labelled, settings, roles)
+            rows.append({"judge": name, "votes": votes, **asdict(measure_agreement(name, "labels", labels))})
     return rows
 
 
 async def rated(
-    known: Sequence[tuple[Intent, Passage, int]], settings: PanelSettings, roles: Mapping[str, Corrupt]
+    labelled: Sequence[tuple[Intent, Passage, int]], settings: PanelSettings, roles: Mapping[str, CorruptJudge]
 ) -> list[tuple[int, int]]:
     """What the panel decides of each solution, beside its label."""
-    said = []
+    labels = []
     with tempfile.TemporaryDirectory() as folder:
-        desk = desk_in(Path(folder))
-        for intent, passage, label in known:
+        replies = replies_in(Path(folder))
+        for intent, passage, label in labelled:
             topic = Topic(f"{intent.id} {passage.id}", intent.id, "gsm8k", "none", intent.query)
-            ask = SeedAsk(desk, roles, parse_reply, repair_attempts=1)
-            bench = JudgePanel("judge_relevance", settings, topic, ask)
-            poll = await bench.poll(bench.rate, intent, [passage])
-            said.append((1 if poll.decision == passage.id else -1, label))
-    return said
+            ask = SeedAsk(replies, roles, parse_reply, repair_attempts=1)
+            panel = JudgePanel("judge_relevance", settings, topic, ask)
+            count = await panel.collect_votes(panel.rate_passage, intent, [passage])
+            labels.append((1 if count.decision == passage.id else -1, label))
+    return labels
 
 
 # --- the page ---
@@ -224,9 +209,8 @@ def show(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 async def measure(options: argparse.Namespace) -> dict[str, Any]:
-    made = await topics_of(options.topics)
-    topics = mixed(made, SPOILT)
-    print(f"{len(topics):,} topics, {sum(map(true, topics)):,} of them true in every label")
+    topics = mix_faults(await topics_of(options.topics), SPOILT)
+    print(f"{len(topics):,} topics, {sum(map(is_true, topics)):,} of them true in every label")
     tables = {
         "votes": await votes_table(topics),
         "position": await position_table(topics),
@@ -236,7 +220,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
         tables["gsm8k"] = await kappa_table(options.gsm8k, 100 if options.quick else None)
     else:
         print(f"{options.gsm8k} is absent: no kappa on GSM8K; give GSM8K's example_model_solutions.jsonl as --gsm8k")
-    return {"topics": len(topics), "true": sum(map(true, topics)), **tables}
+    return {"topics": len(topics), "true": sum(map(is_true, topics)), **tables}
 
 
 def main() -> None:
@@ -248,13 +232,13 @@ def main() -> None:
     options = parser.parse_args()
     options.topics = options.topics or (150 if options.quick else 2000)
     started = time.process_time()
-    found = asyncio.run(measure(options))
+    results = asyncio.run(measure(options))
     for title in ("votes", "position", "injection", "gsm8k"):
-        if title in found:
-            show(title, found[title])
+        if title in results:
+            show(title, results[title])
     print(f"\n{time.process_time() - started:.0f} CPU seconds")
     if options.json:
-        print(json.dumps(found))
+        print(json.dumps(results))
 
 
 if __name__ == "__main__":

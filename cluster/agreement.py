@@ -10,7 +10,7 @@ from typing import Any
 from cluster.terminal import show
 from datasets_out.sql.query import run_sql
 from engine.errors import UsageError
-from validators.judges.agreement import Agreement, Labels, compare, read_labels, votes_of
+from validators.judges.agreement import Agreement, Labels, compare_raters, read_labels, read_votes
 
 _VOTES = """
 SELECT topic_id, validator, evidence FROM verdicts
@@ -32,14 +32,14 @@ def show_agreement(out: Path, labels: Path | None, *, as_json: bool) -> None:
 def agreements(out: Path, labels: Path | None) -> list[Agreement]:
     """Of all raters: the judges by role, the topics' own labels, and the people of the label file."""
     people = read_labels(labels) if labels else {}
-    raters: dict[str, Labels] = {**votes_of(_rows(out, _VOTES)), **people}
+    raters: dict[str, Labels] = {**read_votes(_rows(out, _VOTES)), **people}
     raters["labels of the topics"] = {(t, i, p): relevance for t, i, p, relevance in _rows(out, _LABELS)}
     known = {pair for rater, said in raters.items() if rater not in people for pair in said}
     if people and not any(pair in known for said in people.values() for pair in said):
         raise UsageError(
             f"{labels} labels no pair of topic, intent and passage of {out}; is it the file of another run?"
         )
-    return compare(raters)
+    return compare_raters(raters)
 
 
 def _rows(out: Path, sql: str) -> list[Any]:

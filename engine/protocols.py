@@ -1,6 +1,6 @@
 """The few shapes that the machine is built from. The machine knows these, and nothing of the work behind them.
 
-    seeds: SeedReader -> recipe: Recipe(seed, ask) -> topics -> validators: Validator(topic, ask) -> commit
+    seeds: SeedReader -> recipe: Recipe(seed, ask) -> topics -> validators -> commit
 
 A recipe or validator gets a callable, `ask`; it never sees a client, a retry, a rate limit, a journal or Ray.
 """
@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from enum import IntEnum
+from typing import Any, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel
 
 from engine.model_traits import ModelTraits
 from engine.requests import Message, Reply, Request
-from engine.topic import Seed, Topic, Verdict
+from engine.topic import Call, Seed, Topic, Verdict
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
@@ -42,8 +43,11 @@ class Ask(Protocol):
     Raises UnreadableReplyError after the last correction turn, RefusedRequestError for a refused request,
     BudgetSpentError when the budget is used up. `votes` returns every choice of an `n > 1` prompt that can be read, the
     first of them corrected where it must be. `scored` returns the answer with the provider's logprobs of
-    it, None where there are none.
+    it, None where there are none. `calls` are those answered so far, for this seed or topic.
     """
+
+    @property
+    def calls(self) -> Sequence[Call]: ...
 
     def __call__(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> Awaitable[Answer]: ...
     def votes(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> Awaitable[list[Answer]]: ...
@@ -91,19 +95,41 @@ class Recipe(Protocol):
     def __call__(self, seed: Seed, ask: Ask) -> Awaitable[Sequence[Topic]]: ...
 
 
-class Validator(Protocol):
-    """Judges one topic: returns it, edited where the verdicts say `edit`, with its verdicts (at least one).
+class Cost(IntEnum):
+    """What a validator needs besides the topic. Cheap validators run first; after a rejection no model is asked."""
 
-    It sets neither `status` nor `verdicts` of the topic; the flow does. `cost` orders the chain, cheap to dear:
-    0 looks at the topic alone, 1 at an index, 2 asks a model. After a rejection validators of cost 2 are not asked.
-    `fingerprint` (settings and index digests) enters the job's fingerprint and every commit entry.
+    TOPIC = 0
+    INDEX = 1
+    MODEL = 2
+
+
+class Check(Protocol):
+    """Judges one topic without a model: returns it, edited where the verdicts say `edit`, with at least one verdict.
+
+    It sets neither `status` nor `verdicts` of the topic; the flow does. `fingerprint` (settings and index digests)
+    enters the job's fingerprint and every commit entry.
     """
 
     name: str
-    cost: int
     fingerprint: str
 
+    @property
+    def cost(self) -> Literal[Cost.TOPIC, Cost.INDEX]: ...
+    def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]: ...
+
+
+class JudgeCheck(Protocol):
+    """A check that asks a model."""
+
+    name: str
+    fingerprint: str
+
+    @property
+    def cost(self) -> Literal[Cost.MODEL]: ...
     def __call__(self, topic: Topic, ask: Ask) -> Awaitable[tuple[Topic, Sequence[Verdict]]]: ...
+
+
+Validator = Check | JudgeCheck
 
 
 class Screen(Protocol):

@@ -1,4 +1,4 @@
-"""The validators that a job can name, and how the named ones become a chain."""
+"""The validators that a job can name, and how they become a chain, cheap to dear."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from engine.protocols import Screen, Validator
 from engine.settings import Settings
 from validators.checks.constraint_check import ConstraintCheck, ConstraintCheckSettings
 from validators.checks.dimension_check import DimensionCheck, DimensionCheckSettings
-from validators.checks.injection import Injection, InjectionSettings
-from validators.checks.language import Language, LanguageSettings
-from validators.checks.leak import Leaks, LeakSettings
+from validators.checks.injection import InjectionCheck, InjectionSettings
+from validators.checks.language import LanguageCheck, LanguageSettings
+from validators.checks.leak import LeakCheck, LeakSettings
 from validators.checks.newline_truncation import NewlineTruncation, NewlineTruncationSettings
-from validators.checks.pii import Pii, PiiSettings
-from validators.checks.refusal import Refusal, RefusalSettings
-from validators.checks.shape import Shape, ShapeSettings
+from validators.checks.pii import PiiCheck, PiiSettings
+from validators.checks.refusal import RefusalCheck, RefusalSettings
+from validators.checks.shape import ShapeCheck, ShapeSettings
 from validators.judges.polarity import JudgePolarity, JudgePolaritySettings
 from validators.judges.relevance import JudgeRelevance, JudgeRelevanceSettings
 from validators.judges.scenarios import JudgeScenarios, JudgeScenariosSettings
@@ -23,15 +23,15 @@ from validators.overlap.contamination import Contamination, ContaminationSetting
 from validators.overlap.duplicates import Duplicates, DuplicatesSettings
 
 VALIDATORS: dict[str, tuple[type[Settings], Callable[[Any], Validator | Screen]]] = {
-    "shape": (ShapeSettings, Shape),
+    "shape": (ShapeSettings, ShapeCheck),
     "newline_truncation": (NewlineTruncationSettings, NewlineTruncation),
-    "leak": (LeakSettings, Leaks),
+    "leak": (LeakSettings, LeakCheck),
     "constraint_check": (ConstraintCheckSettings, ConstraintCheck),
     "dimension_check": (DimensionCheckSettings, DimensionCheck),
-    "language": (LanguageSettings, Language),
-    "refusal": (RefusalSettings, Refusal),
-    "pii": (PiiSettings, Pii),
-    "injection": (InjectionSettings, Injection),
+    "language": (LanguageSettings, LanguageCheck),
+    "refusal": (RefusalSettings, RefusalCheck),
+    "pii": (PiiSettings, PiiCheck),
+    "injection": (InjectionSettings, InjectionCheck),
     "duplicates": (DuplicatesSettings, Duplicates),
     "contamination": (ContaminationSettings, Contamination),
     "judge_scenarios": (JudgeScenariosSettings, JudgeScenarios),
@@ -43,27 +43,27 @@ SCREENS = ("duplicates",)
 """The kinds above that see seeds and not topics."""
 
 DEFAULT_VALIDATORS = ("shape", "leak", "constraint_check", "duplicates")
-"""What a job gets that names none. `newline_truncation` is for other writers: the rule writer means its paragraphs."""
+"""For a job that names none. `newline_truncation` is for hosted writers: the rule writer needs its paragraphs."""
 
 
 def validators_of(chosen: Sequence[Settings]) -> tuple[Validator, ...]:
     """The chain over topics, cheap to dear; of equal cost in the order given."""
-    built = [_built(settings) for settings in chosen if _kind(settings) not in SCREENS]
-    return tuple(sorted(built, key=lambda validator: validator.cost))
+    validators = [_build(settings) for settings in chosen if _kind(settings) not in SCREENS]
+    return tuple(sorted(validators, key=lambda validator: validator.cost))
 
 
 def screens_of(chosen: Sequence[Settings]) -> tuple[Screen, ...]:
-    """What sees the seeds first, in the order given: the screens, and for contamination its check of the query."""
+    """The screens, in the order given; contamination screens the queries of the seeds."""
     screens = []
     for settings in chosen:
         if isinstance(settings, ContaminationSettings):
             screens.append(Contamination(settings).screen)
         elif _kind(settings) in SCREENS:
-            screens.append(_built(settings))
+            screens.append(_build(settings))
     return tuple(screens)
 
 
-def _built(settings: Settings) -> Any:
+def _build(settings: Settings) -> Any:
     return VALIDATORS[_kind(settings)][1](settings)
 
 

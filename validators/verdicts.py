@@ -1,4 +1,4 @@
-"""How validators speak: verdicts with short reasons and evidence of bounded length, and one spelling of their rules."""
+"""How validators write verdicts: evidence of bounded length, and one spelling of a validator's settings."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ EVIDENCE_CHARS = 400
 """The longest quotation in a verdict, in characters."""
 
 
-def shown(text: str, limit: int = EVIDENCE_CHARS) -> str:
-    """The text, or its beginning with a mark of how much is left out."""
+def truncate(text: str, limit: int = EVIDENCE_CHARS) -> str:
+    """The text, or its beginning and how much is left out."""
     return text if len(text) <= limit else f"{text[:limit]}... (+{len(text) - limit} characters)"
 
 
-def passed(validator: str) -> tuple[Verdict, ...]:
-    """Nothing was found."""
+def pass_verdicts(validator: str) -> tuple[Verdict, ...]:
+    """The one verdict of a validator that has nothing to say."""
     return (Verdict(validator, "topic", "pass"),)
 
 
-def rejected(validator: str, scope: str, reason: str, evidence: str, score: float | None = None) -> Verdict:
-    """Something was found at `scope`: a topic, or the id of its intent or passage."""
-    return Verdict(validator, scope, "reject", reason, shown(evidence, 4 * EVIDENCE_CHARS), score)
+def reject_verdict(validator: str, scope: str, reason: str, evidence: str, score: float | None = None) -> Verdict:
+    """Rejects the topic. `scope` is `topic`, or the id of the intent or passage at fault."""
+    return Verdict(validator, scope, "reject", reason, truncate(evidence, 4 * EVIDENCE_CHARS), score)
 
 
 def fingerprint(settings: Settings, version: int) -> str:

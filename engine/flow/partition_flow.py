@@ -28,10 +28,8 @@ from engine.flow.journal import Journal
 from engine.flow.limits import RuntimeSettings
 from engine.flow.progress import Counts, counts_of, total
 from engine.flow.seed_outcome import SeedClock, SeedOutcome, empty_topic, run_guarded, unstorable_row, with_outcome
-from engine.protocols import Ask, Partition, Parts, Validator
+from engine.protocols import Ask, Cost, Partition, Parts, Validator
 from engine.topic import Call, Seed, Topic, Verdict
-
-_ASKS_A_MODEL = 2
 
 
 class DrainedError(FoilError):
@@ -179,7 +177,7 @@ class Flow:
         verdicts: list[Verdict] = []
         failure = None
         for validator in self._validators:
-            if validator.cost >= _ASKS_A_MODEL and any(verdict.outcome == "reject" for verdict in verdicts):
+            if validator.cost == Cost.MODEL and any(verdict.outcome == "reject" for verdict in verdicts):
                 continue
             checked = await run_guarded(
                 _run_validator(validator, topic, ask, verdicts), f"validator {validator.name}", clock
@@ -198,7 +196,7 @@ class Flow:
 
 
 async def _run_validator(validator: Validator, topic: Topic, ask: Ask, verdicts: list[Verdict]) -> Topic:
-    topic, new_verdicts = await validator(topic, ask)
+    topic, new_verdicts = await validator(topic, ask) if validator.cost == Cost.MODEL else validator(topic)
     verdicts.extend(new_verdicts)
     return topic
 

@@ -29,11 +29,9 @@ from engine.flow.budget import BudgetClient
 from engine.flow.journal import Journal
 from engine.flow.limits import Limits
 from engine.ids import fraction_of
-from engine.protocols import Answer, Ask, Model, Parts, Prompt
+from engine.protocols import Answer, Ask, Cost, Model, Parts, Prompt
 from engine.requests import CHARACTERS_PER_TOKEN, Reply
-from engine.topic import Seed
-
-_ASKS_A_MODEL = 2
+from engine.topic import Call, Seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +140,7 @@ async def trace_calls(
 async def _run_seed(parts: Parts, seed: Seed, ask: Ask) -> None:
     for topic in await parts.recipe(seed, ask):
         for validator in parts.validators:
-            if validator.cost >= _ASKS_A_MODEL:
+            if validator.cost == Cost.MODEL:
                 await validator(topic, ask)
 
 
@@ -174,6 +172,8 @@ class _PayingAsk(SeedAsk):
 
 class _RehearsalAsk:
     """An `ask` that answers from the journal, else lets the stand-in answer; it writes nothing."""
+
+    calls: Sequence[Call] = ()
 
     def __init__(self, parts: Parts, journal: Journal, stand_in: Model, seed: Seed) -> None:
         self._parts, self._journal, self._stand_in, self._seed = parts, journal, stand_in, seed

@@ -206,6 +206,7 @@ class RuleAsk:
     """Answers by rule, and keeps the prompts."""
 
     prompts: list[Prompt] = field(default_factory=list)
+    calls = ()
 
     async def __call__(self, prompt, answer, *, role="writer"):
         self.prompts.append(prompt)

@@ -25,7 +25,7 @@ from datasets_out.commits.snapshot import load_snapshot
 from engine.errors import Rejected, UnreadableReplyError
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.flow.progress import Summary
-from engine.protocols import Model, Parts, Prompt
+from engine.protocols import Cost, Model, Parts, Prompt
 from engine.requests import Message, Reply
 from engine.runtime.run_local import run
 from engine.runtime.session import RunSpec, WorkerSpec
@@ -118,13 +118,13 @@ class Traps:
     """A validator that passes all but its traps; `vanish` leaks a cancellation, `hog` wants 2 GiB."""
 
     name = "traps"
-    cost = 0
+    cost = Cost.TOPIC
     fingerprint = "1"
 
-    async def __call__(self, topic: Topic, ask: Any) -> tuple[Topic, list[Verdict]]:
+    def __call__(self, topic: Topic) -> tuple[Topic, list[Verdict]]:
         match topic.query:
             case "hang":
-                time.sleep(3600)  # noqa: ASYNC251 - the trap is that it blocks the event loop
+                time.sleep(3600)
             case "quit":
                 sys.exit(0)
             case "exit":
@@ -135,8 +135,6 @@ class Traps:
                 raise RuntimeError("the validator broke")
             case "vanish":
                 raise asyncio.CancelledError
-            case "sleep":
-                await asyncio.sleep(3600)
             case "refuse":
                 return topic, [Verdict(self.name, "topic", "reject", "refused", "because of its query")]
         return topic, [Verdict(self.name, "topic", "pass")]

@@ -1,10 +1,10 @@
 """Decides the judgments of verifiable instructions again, from the passages as they are now.
 
-The rule writer's labels are exact when they are made; an edit of a passage, a cut or a defect of a recipe can make them
-untrue. For an intent with constraints: a passage judged +1 satisfies all of them, and one judged -1 by `rule` breaks at
+The rule writer's labels are exact when they are made. An edit of a passage, a cut or a defect of a recipe can make them
+untrue. For an intent with constraints, a passage judged +1 satisfies all of them, and one judged -1 by `rule` breaks at
 least one. A -1 by construction or by the seed (a passage that does not answer the query) may satisfy them.
 
-Promise: each untrue judgment is a verdict that names constraint and passage. Looks at the topic alone.
+Promise: each untrue judgment is a verdict that names constraint and passage.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from engine.protocols import Ask
 from engine.settings import Settings
 from engine.topic import Intent, Judgment, Passage, Topic, Verdict
 from prompts.constraints.constraint import Constraint, constraints_of
-from validators.verdicts import fingerprint, passed, rejected
+from validators.checks.topic_check import TopicCheck
+from validators.verdicts import pass_verdicts, reject_verdict
 
 
 class ConstraintCheckSettings(Settings):
@@ -25,37 +25,33 @@ class ConstraintCheckSettings(Settings):
     kind: Literal["constraint_check"] = "constraint_check"
 
 
-class ConstraintCheck:
-    """Holds every rule-made judgment against its constraints."""
+class ConstraintCheck(TopicCheck[ConstraintCheckSettings]):
+    """Compares every rule-made judgment with its constraints."""
 
     name = "constraint_check"
-    cost = 0
 
-    def __init__(self, settings: ConstraintCheckSettings) -> None:
-        self.fingerprint = fingerprint(settings, version=1)
-
-    async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:  # noqa: ARG002
+    def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
         """The topic as it was, and a verdict for each judgment that its constraints contradict."""
         passages = {passage.id: passage for passage in topic.passages}
-        wrong = []
+        verdicts = []
         for intent in topic.intents:
             constraints = constraints_of(intent)
             judged = [j for j in topic.judgments if j.intent_id == intent.id and j.passage_id in passages]
             for judgment in judged if constraints else ():
                 faults = _faults(intent, constraints, passages[judgment.passage_id], judgment)
-                wrong += [rejected(self.name, intent.id, *fault) for fault in faults]
-        return topic, wrong or passed(self.name)
+                verdicts += [reject_verdict(self.name, intent.id, *fault) for fault in faults]
+        return topic, verdicts or pass_verdicts(self.name)
 
 
 def _faults(
     intent: Intent, constraints: Sequence[Constraint], passage: Passage, judgment: Judgment
 ) -> Iterator[tuple[str, str]]:
     broken = [constraint for constraint in constraints if not constraint.holds(passage)]
-    where = f"{passage.role} {passage.id} under the {intent.role} intent"
+    subject = f"{passage.role} {passage.id} under the {intent.role} intent"
     if judgment.relevance > 0 and broken:
-        yield "breaks_constraint", f"{where} is judged relevant and does not {_named(broken[:1])}"
+        yield "breaks_constraint", f"{subject} is judged relevant and does not {_named(broken[:1])}"
     if judgment.relevance < 0 and judgment.judge == "rule" and not broken:
-        yield "satisfies_constraints", f"{where} is judged not relevant by rule, yet it does {_named(constraints)}"
+        yield "satisfies_constraints", f"{subject} is judged not relevant by rule, yet it does {_named(constraints)}"
 
 
 def _named(constraints: Sequence[Constraint]) -> str:

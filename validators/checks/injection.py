@@ -1,7 +1,7 @@
 """Does a passage speak to the model that reads it? Commands to a judge or an assistant, and tokens of chat formats.
 
-Only a mark, never a decision: a text about prompts may quote one, and what a judge is shown is fenced and made inert
-(prompts.untrusted_text), so that nothing depends on this list being complete. Linear in the text.
+It never rejects: a text about prompts may quote such words. Judges do not depend on this list being complete, since
+prompts.untrusted_text fences every text that they are shown. Linear in the text.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from engine.protocols import Ask
 from engine.settings import Settings
 from engine.topic import Topic, Verdict
-from validators.marks import Mark, around, texts_of, verdicts_of
-from validators.verdicts import fingerprint
+from validators.checks.topic_check import TopicCheck
+from validators.findings import Finding, excerpt, texts_of, verdicts_of
 
-_LOOKED_AT = 200_000
+_SCANNED_CHARS = 200_000
 _SUSPECT = re.compile(
     r"\b(?:ignore|disregard|forget|override)\b[^.\n]{0,30}\b(?:previous|above|prior|earlier|preceding|other|system)\b"
     r"[^.\n]{0,20}\b(?:instructions?|prompts?|rules|directions|text|messages?)\b"
@@ -33,26 +32,21 @@ _SUSPECT = re.compile(
 
 
 class InjectionSettings(Settings):
-    """Nothing to set: it only marks."""
+    """Nothing to set: it never rejects."""
 
     kind: Literal["injection"] = "injection"
 
 
-class Injection:
-    """Marks with `injection_suspect`."""
+class InjectionCheck(TopicCheck[InjectionSettings]):
+    """Passes with the reason `injection_suspect`."""
 
     name = "injection"
-    cost = 0
 
-    def __init__(self, settings: InjectionSettings) -> None:
-        self.fingerprint = fingerprint(settings, version=1)
-
-    async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:  # noqa: ARG002
-        """The topic as it was, and a mark for each text that seems to address its reader's model."""
-        marks = []
-        for text in texts_of(topic):
-            found = _SUSPECT.search(text.text[:_LOOKED_AT])
-            if found:
-                evidence = f"{text.field}: {around(text.text, *found.span())}"
-                marks.append(Mark("injection_suspect", text.scope, evidence))
-        return topic, verdicts_of(self.name, marks, reject=False)
+    def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
+        """The topic as it was, and a finding for each text that seems to address its reader's model."""
+        findings = [
+            Finding("injection_suspect", text.scope, f"{text.field}: {excerpt(text.text, *match.span())}")
+            for text in texts_of(topic)
+            if (match := _SUSPECT.search(text.text[:_SCANNED_CHARS]))
+        ]
+        return topic, verdicts_of(self.name, findings, reject=False)

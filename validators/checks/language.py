@@ -1,7 +1,6 @@
-"""Is a text in another language than it should be? Models drift into one, and corpora hold what nobody expects.
+"""Is a text in a language that is not expected? Models drift into other languages, and corpora hold some.
 
-Only what py3langid is sure of counts: code, tables and a few words look like any language, and are left alone.
-Promise: a mark names language and probability. Price: about 0.2 ms a text.
+Only what py3langid is sure of counts: code, tables and a few words look like any language. Price: about 0.2 ms a text.
 """
 
 from __future__ import annotations
@@ -12,14 +11,13 @@ from typing import Literal
 from pydantic import Field
 
 from engine.errors import UsageError
-from engine.protocols import Ask
 from engine.settings import Settings
 from engine.topic import Topic, Verdict
 from prompts.languages import identify, languages
-from validators.marks import Mark, MarkedText, texts_of, verdicts_of
-from validators.verdicts import fingerprint
+from validators.checks.topic_check import TopicCheck
+from validators.findings import Finding, TopicText, texts_of, verdicts_of
 
-_LOOKED_AT = 800
+_SCANNED_CHARS = 800
 
 
 class LanguageSettings(Settings):
@@ -34,30 +32,28 @@ class LanguageSettings(Settings):
     reject: bool = Field(default=False, description="reject such topics instead of marking them")
 
 
-class Language:
-    """Marks with `other_language`."""
+class LanguageCheck(TopicCheck[LanguageSettings]):
+    """Passes, or rejects, with `other_language`."""
 
     name = "language"
-    cost = 0
 
     def __init__(self, settings: LanguageSettings) -> None:
         unknown = sorted(set(settings.expected) - set(languages()))
         if unknown:
             raise UsageError(f"language {unknown[0]!r} is not known; use ISO 639 codes such as en, de, zh")
-        self._settings = settings
-        self.fingerprint = fingerprint(settings, version=1)
+        super().__init__(settings)
 
-    async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:  # noqa: ARG002
-        """The topic as it was, and a mark for each text in a language that is not expected."""
-        marks = [mark for text in texts_of(topic) if (mark := self._mark(text))]
-        return topic, verdicts_of(self.name, marks, reject=self._settings.reject)
+    def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
+        """The topic as it was, and a finding for each text in a language that is not expected."""
+        findings = [finding for text in texts_of(topic) if (finding := self._finding(text))]
+        return topic, verdicts_of(self.name, findings, reject=self._settings.reject)
 
-    def _mark(self, text: MarkedText) -> Mark | None:
-        looked_at = text.text[:_LOOKED_AT]
-        if sum(map(str.isalpha, looked_at)) < self._settings.least_letters:
+    def _finding(self, text: TopicText) -> Finding | None:
+        beginning = text.text[:_SCANNED_CHARS]
+        if sum(map(str.isalpha, beginning)) < self._settings.least_letters:
             return None
-        language, probability = identify(looked_at)
+        language, probability = identify(beginning)
         if language in (*self._settings.expected, "zxx") or probability < self._settings.probability:
             return None
-        evidence = f"{text.field} is in {language!r}: {' '.join(looked_at.split())}"
-        return Mark("other_language", text.scope, evidence, round(probability, 2))
+        evidence = f"{text.field} is in {language!r}: {' '.join(beginning.split())}"
+        return Finding("other_language", text.scope, evidence, round(probability, 2))

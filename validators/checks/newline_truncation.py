@@ -1,10 +1,10 @@
 r"""Cuts generated text at its first newline: a model that goes on after the line it was asked for adds noise.
 
-The rule of InF-IR (appendix B.1), which applies it to synthetic instructions and queries. White space before the first
-line does not count as a line. What is cut off stays as the evidence of an `edit` verdict.
+InF-IR (appendix B.1) applies this rule to synthetic instructions and queries. White space before the first line does
+not count as a line. What is cut off is the evidence of an `edit` verdict.
 
-Promise: the topic stays whole: ids that follow from the text are made anew and every judgment follows. Only what was
-generated is cut: never the seed's own query, nor a passage of the corpus.
+Promise: the new texts get new ids, and every judgment follows them. Only generated text is cut: never the seed's own
+query, nor a passage of the corpus.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Literal
 from pydantic import Field
 
 from engine.ids import canonical_json
-from engine.protocols import Ask
 from engine.settings import Settings
 from engine.topic import Intent, Passage, Topic, Verdict, intent_id, passage_id
-from validators.verdicts import EVIDENCE_CHARS, fingerprint, passed, rejected, shown
+from validators.checks.topic_check import TopicCheck
+from validators.verdicts import EVIDENCE_CHARS, pass_verdicts, reject_verdict, truncate
 
-_SEEDS_OWN = ("seed_positive", "seed_negative", "mined_negative")
+_CORPUS_ROLES = ("seed_positive", "seed_negative", "mined_negative")
 
 
 class NewlineTruncationSettings(Settings):
-    """Which generated fields are one line by rights."""
+    """Which generated fields must be one line."""
 
     kind: Literal["newline_truncation"] = "newline_truncation"
     instructions: bool = Field(True, description="cut instructions")
@@ -34,28 +34,23 @@ class NewlineTruncationSettings(Settings):
     passages: bool = Field(False, description="cut generated passages; code and lists need their newlines")
 
 
-class NewlineTruncation:
-    """Cuts, marks, and keeps the ids true."""
+class NewlineTruncation(TopicCheck[NewlineTruncationSettings]):
+    """Edits with `newline_cut`. Rejects with `cut_to_the_same`."""
 
     name = "newline_truncation"
-    cost = 0
 
-    def __init__(self, settings: NewlineTruncationSettings) -> None:
-        self._settings = settings
-        self.fingerprint = fingerprint(settings, version=1)
-
-    async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:  # noqa: ARG002
+    def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
         """The topic with one-line texts; rejected where two texts become one by the cut."""
         intents = {old.id: self._cut_intent(topic, old) for old in topic.intents}
         passages = {old.id: self._cut_passage(old) for old in topic.passages}
         verdicts = [*self._edits(topic.intents, intents), *self._edits(topic.passages, passages)]
         if not verdicts:
-            return topic, passed(self.name)
+            return topic, pass_verdicts(self.name)
         ids = {old: new.id for old, new in intents.items()} | {old: new.id for old, new in passages.items()}
         clashes = [new for new, count in Counter(ids.values()).items() if count > 1]
         if clashes:
-            return topic, [rejected(self.name, "topic", "cut_to_the_same", f"several texts become {clashes[0]}")]
-        return _repointed(topic, intents, passages, ids), verdicts
+            return topic, [reject_verdict(self.name, "topic", "cut_to_the_same", f"several texts become {clashes[0]}")]
+        return _with_new_ids(topic, intents, passages, ids), verdicts
 
     def _cut_intent(self, topic: Topic, old: Intent) -> Intent:
         instruction = _first_line(old.instruction) if self._settings.instructions else old.instruction
@@ -65,7 +60,7 @@ class NewlineTruncation:
         return replace(old, instruction=instruction, query=query, id=intent_id(topic.id, instruction, query))
 
     def _cut_passage(self, old: Passage) -> Passage:
-        text = _first_line(old.text) if self._settings.passages and old.role not in _SEEDS_OWN else old.text
+        text = _first_line(old.text) if self._settings.passages and old.role not in _CORPUS_ROLES else old.text
         if text == old.text:
             return old
         return replace(old, text=text, id=passage_id(old.title, text), edited_from=old.edited_from or old.id)
@@ -76,7 +71,7 @@ class NewlineTruncation:
             for field in ("instruction", "query", "text"):
                 whole, kept = getattr(before, field, ""), getattr(after, field, "")
                 if whole != kept:
-                    cut = shown(whole.lstrip()[len(kept) :], 3 * EVIDENCE_CHARS)
+                    cut = truncate(whole.lstrip()[len(kept) :], 3 * EVIDENCE_CHARS)
                     evidence = canonical_json({"cut": cut, "field": field, "was": before.id})
                     yield Verdict(self.name, after.id, "edit", "newline_cut", evidence)
 
@@ -86,7 +81,7 @@ def _first_line(text: str) -> str:
     return text.strip().partition("\n")[0].rstrip() if "\n" in text else text
 
 
-def _repointed(
+def _with_new_ids(
     topic: Topic, intents: Mapping[str, Intent], passages: Mapping[str, Passage], ids: Mapping[str, str]
 ) -> Topic:
     """The topic with the new parts, and everything that named an old id naming the new one."""
@@ -99,6 +94,6 @@ def _repointed(
 
 
 def _origin(passage: Passage, ids: Mapping[str, str]) -> str:
-    """The present id of what the passage is an edit of; of a passage cut here, that is the text before the cut."""
-    present = ids.get(passage.edited_from, passage.edited_from)
-    return passage.edited_from if present == passage.id else present
+    """The new id of what the passage is an edit of; of a passage cut here, the id before the cut."""
+    new_id = ids.get(passage.edited_from, passage.edited_from)
+    return passage.edited_from if new_id == passage.id else new_id

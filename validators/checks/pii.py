@@ -1,8 +1,8 @@
-"""Names of persons' means of contact and payment in a text: e-mail, telephone, IP address, card, bank account.
+"""Finds personal data in a text: e-mail address, telephone number, IP address, card number, bank account.
 
-Only what its own form proves counts: a card by Luhn's check digit, an account by its IBAN's, an address if it is one of
-the public internet; examples (example.org, 192.0.2.1, 555-0100) are nobody's. Promise: the evidence hides the middle of
-what was found. Linear in the text, about 10 MB/s.
+Only what its own form proves counts: a card by Luhn's check digit, an account by its IBAN's, an IP address if it is
+public. Examples (example.org, 192.0.2.1, 555-0100) do not count. Promise: the evidence hides the middle of what was
+found. Linear in the text, about 10 MB/s.
 """
 
 from __future__ import annotations
@@ -14,73 +14,74 @@ from typing import Literal, get_args
 
 from pydantic import Field
 
-from engine.protocols import Ask
 from engine.settings import Settings
 from engine.topic import Topic, Verdict
-from validators.marks import Mark, MarkedText, texts_of, verdicts_of
-from validators.verdicts import fingerprint
+from validators.checks.topic_check import TopicCheck
+from validators.findings import Finding, TopicText, texts_of, verdicts_of
 
 Kind = Literal["email", "phone", "ip_address", "card", "iban"]
 
-_LOOKED_AT = 200_000
-_INTERNET = IPv6Network("2000::/3")
-_NOBODYS = re.compile(r"(?:^|[@.])(?:example|test|invalid|localhost|domain|host|yourdomain|mycompany)\b", re.IGNORECASE)
-_FICTION = re.compile(r"555.?01\d\d$")
+_SCANNED_CHARS = 200_000
+_PUBLIC_IPV6 = IPv6Network("2000::/3")
+_EXAMPLE_DOMAIN = re.compile(
+    r"(?:^|[@.])(?:example|test|invalid|localhost|domain|host|yourdomain|mycompany)\b", re.IGNORECASE
+)
+_FICTIONAL_PHONE = re.compile(r"555.?01\d\d$")
 
 
-def _public(found: str) -> bool:
+def _is_public_address(text: str) -> bool:
     try:
-        address = ip_address(found)
+        address = ip_address(text)
     except ValueError:
         return False
-    return address.is_global and not address.is_multicast and (address.version == 4 or address in _INTERNET)
+    return address.is_global and not address.is_multicast and (address.version == 4 or address in _PUBLIC_IPV6)
 
 
-def _card(found: str) -> bool:
+def _is_card_number(text: str) -> bool:
     """Luhn's check, over 13 to 19 digits of a known issuer that are not one digit again and again."""
-    digits = [int(c) for c in found if c.isdigit()]
+    digits = [int(c) for c in text if c.isdigit()]
     doubled = [2 * d - 9 * (d > 4) for d in digits[-2::-2]]
     total = sum(digits[-1::-2]) + sum(doubled)
     return 13 <= len(digits) <= 19 and digits[0] in (3, 4, 5, 6) and len(set(digits)) > 2 and total % 10 == 0
 
 
-def _iban(found: str) -> bool:
+def _is_iban(text: str) -> bool:
     """ISO 13616: the number of its letters and digits, first four last, is 1 modulo 97."""
-    account = found.replace(" ", "")
+    account = text.replace(" ", "")
     if not 15 <= len(account) <= 34:
         return False
     return int("".join(str(int(c, 36)) for c in account[4:] + account[:4])) % 97 == 1
 
 
-def _phone(found: str) -> bool:
-    return 9 <= sum(map(str.isdigit, found)) <= 15 and not _FICTION.search(found)
+def _is_phone_number(text: str) -> bool:
+    return 9 <= sum(map(str.isdigit, text)) <= 15 and not _FICTIONAL_PHONE.search(text)
 
 
 _PATTERNS: Mapping[Kind, tuple[re.Pattern[str], Callable[[str], bool]]] = {
     "email": (
         re.compile(r"(?<![\w.+%-])[\w.+%-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,4}[A-Za-z]{2,18}\b"),
-        lambda found: not _NOBODYS.search(found),
+        lambda text: not _EXAMPLE_DOMAIN.search(text),
     ),
     "phone": (
         re.compile(
             r"(?<![\w.+/-])(?:\+[1-9]\d{0,2}[ .-]\(?\d{1,4}\)?(?:[ .-]?\d{2,4}){2,4}|\+[1-9]\d{10,14}"
             r"|\(\d{3}\) ?\d{3}[-.]\d{4}|[2-9]\d{2}([-.])[2-9]\d{2}\1\d{4})(?![\w-])"
         ),
-        _phone,
+        _is_phone_number,
     ),
     "ip_address": (
         re.compile(
             r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f]{1,4}(?::{1,2}[0-9A-Fa-f]{1,4}){2,7})(?![\w.:]*\w)"
         ),
-        _public,
+        _is_public_address,
     ),
     "card": (
         re.compile(
             r"(?<![\w.-])\d{4}([ -]?)\d{4}\1\d{4}\1\d{1,7}(?![\w.-]*\w)|(?<![\w.-])3\d{3}([ -]?)\d{6}\2\d{5}(?!\w)"
         ),
-        _card,
+        _is_card_number,
     ),
-    "iban": (re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b"), _iban),
+    "iban": (re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?\b"), _is_iban),
 }
 
 
@@ -92,29 +93,24 @@ class PiiSettings(Settings):
     reject: bool = Field(default=False, description="reject such topics instead of marking them")
 
 
-class Pii:
-    """Marks with `email`, `phone`, `ip_address`, `card`, `iban`."""
+class PiiCheck(TopicCheck[PiiSettings]):
+    """Passes, or rejects, with `email`, `phone`, `ip_address`, `card`, `iban`."""
 
     name = "pii"
-    cost = 0
 
-    def __init__(self, settings: PiiSettings) -> None:
-        self._settings = settings
-        self.fingerprint = fingerprint(settings, version=1)
+    def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
+        """The topic as it was, and a finding for each kind in each text, with the first of that kind."""
+        findings = [finding for text in texts_of(topic) for finding in self._findings(text)]
+        return topic, verdicts_of(self.name, findings, reject=self._settings.reject)
 
-    async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:  # noqa: ARG002
-        """The topic as it was, and a mark for each kind found in a text, with the first that was found."""
-        marks = [mark for text in texts_of(topic) for mark in self._marks(text)]
-        return topic, verdicts_of(self.name, marks, reject=self._settings.reject)
-
-    def _marks(self, text: MarkedText) -> Iterator[Mark]:
+    def _findings(self, text: TopicText) -> Iterator[Finding]:
         for kind in self._settings.look_for:
-            pattern, holds = _PATTERNS[kind]
-            found = [match[0] for match in pattern.finditer(text.text[:_LOOKED_AT]) if holds(match[0])]
-            if found:
-                yield Mark(kind, text.scope, f"{text.field} has {_masked(found[0])}", float(len(found)))
+            pattern, is_valid = _PATTERNS[kind]
+            matches = [match[0] for match in pattern.finditer(text.text[:_SCANNED_CHARS]) if is_valid(match[0])]
+            if matches:
+                yield Finding(kind, text.scope, f"{text.field} has {_masked(matches[0])}", float(len(matches)))
 
 
-def _masked(found: str) -> str:
+def _masked(text: str) -> str:
     """The first and last two characters."""
-    return f"{found[:2]}{'*' * (len(found) - 4)}{found[-2:]}"
+    return f"{text[:2]}{'*' * (len(text) - 4)}{text[-2:]}"

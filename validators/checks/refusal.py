@@ -4,8 +4,8 @@
     "As an AI language model, I ..."            speaks_as_model
     "Sure! Here is a passage that ..."          chatter
 
-Looks only at what was generated: a passage of the corpus may quote a chatbot. A refusal and small talk stand at the
-beginning, which is where they are looked for; instructions say "I cannot use passages that ..." and mean it.
+Looks only at generated texts: a passage of the corpus may quote a chatbot. Refusals and small talk are looked for at
+the beginning alone; an instruction may well say "I cannot use passages that ...".
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from engine.protocols import Ask
 from engine.settings import Settings
 from engine.topic import Topic, Verdict
-from validators.marks import Mark, MarkedText, around, texts_of, verdicts_of
-from validators.verdicts import fingerprint
+from validators.checks.topic_check import TopicCheck
+from validators.findings import Finding, TopicText, excerpt, texts_of, verdicts_of
 
-_LOOKED_AT = 2000
+_SCANNED_CHARS = 2000
 _UNABLE = r"(?:cannot|can ?not|can[’']?t|could not|couldn[’']t|won[’']t|will not|(?:am|[’']m) (?:not able|unable) to)"
 _WORK = (
     r"(?:assist|help|comply|fulfil+|satisfy|complete|provide|generate|create|write|produce|answer|respond|continue"
@@ -56,26 +55,20 @@ class RefusalSettings(Settings):
     reject: bool = Field(default=True, description="reject such topics; false marks them")
 
 
-class Refusal:
-    """Rejects, or marks, with `refusal`, `speaks_as_model`, `chatter`."""
+class RefusalCheck(TopicCheck[RefusalSettings]):
+    """Rejects, or passes, with `refusal`, `speaks_as_model`, `chatter`."""
 
     name = "refusal"
-    cost = 0
 
-    def __init__(self, settings: RefusalSettings) -> None:
-        self._settings = settings
-        self.fingerprint = fingerprint(settings, version=1)
-
-    async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:  # noqa: ARG002
-        """The topic as it was, and a verdict for each generated text that is none of the data asked for."""
-        marks = [mark for text in texts_of(topic) if text.made for mark in _marks(text)]
-        return topic, verdicts_of(self.name, marks, reject=self._settings.reject)
+    def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
+        """The topic as it was, and a finding for each generated text that is none of the data asked for."""
+        findings = [finding for text in texts_of(topic) if text.generated for finding in _findings(text)]
+        return topic, verdicts_of(self.name, findings, reject=self._settings.reject)
 
 
-def _marks(text: MarkedText) -> Iterator[Mark]:
-    looked_at = text.text[:_LOOKED_AT]
-    found = [(reason, pattern.match(looked_at)) for reason, pattern in _PATTERNS]
-    found.append(("speaks_as_model", _AS_MODEL.search(looked_at)))
-    for reason, match in found:
+def _findings(text: TopicText) -> Iterator[Finding]:
+    beginning = text.text[:_SCANNED_CHARS]
+    matches = [(reason, pattern.match(beginning)) for reason, pattern in _PATTERNS]
+    for reason, match in [*matches, ("speaks_as_model", _AS_MODEL.search(beginning))]:
         if match:
-            yield Mark(reason, text.scope, f"{text.field}: {around(looked_at, *match.span())}")
+            yield Finding(reason, text.scope, f"{text.field}: {excerpt(beginning, *match.span())}")

@@ -1,6 +1,6 @@
-"""The first check: is this topic a well-formed value at all? Everything after it may rely on that.
+"""The first check: is this topic well-formed? Every later check may rely on that.
 
-Promise: each fault is a verdict of its own that names the part and shows the value. Looks at the topic alone.
+Promise: each fault is a verdict of its own that names the part and shows the value.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Literal, TypeVar
 
 from pydantic import Field
 
-from engine.protocols import Ask
 from engine.settings import Settings
 from engine.topic import Topic, Verdict, intent_id, passage_id
-from validators.verdicts import fingerprint, passed, rejected, shown
+from validators.checks.topic_check import TopicCheck
+from validators.verdicts import pass_verdicts, reject_verdict, truncate
 
-_CONTROL = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff]")  # white space is none; nor is C1, common in web text
+_CONTROL = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff]")  # not white space; not C1, common in web text
 
 Value = TypeVar("Value", bound=Hashable)
 Fault = tuple[str, str, str]
@@ -35,23 +35,18 @@ class ShapeSettings(Settings):
     positive_for_every_intent: bool = Field(True, description="whether each intent needs a relevant passage")
 
 
-class Shape:
+class ShapeCheck(TopicCheck[ShapeSettings]):
     """Ids resolve and follow from the content, judgments are +1 or -1 and one a pair, texts are present and bounded."""
 
     name = "shape"
-    cost = 0
 
-    def __init__(self, settings: ShapeSettings) -> None:
-        self._settings = settings
-        self.fingerprint = fingerprint(settings, version=1)
-
-    async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:  # noqa: ARG002
+    def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
         """The topic as it was, and a verdict for each fault."""
         if _is_plain_row(topic):
             faults: tuple[Fault, ...] = tuple(_row(topic, self._settings))
         else:
             faults = (*_identity(topic), *_judgments(topic), *_balance(topic, self._settings), *self._texts(topic))
-        return topic, [rejected(self.name, *fault) for fault in faults] or passed(self.name)
+        return topic, [reject_verdict(self.name, *fault) for fault in faults] or pass_verdicts(self.name)
 
     def _texts(self, topic: Topic) -> Iterator[Fault]:
         bounds = self._settings
@@ -61,11 +56,8 @@ class Shape:
             if intent.role != "original":
                 yield from _text(intent.id, "instruction", intent.instruction, bounds.max_instruction_chars)
             elif intent.instruction:
-                yield (
-                    intent.id,
-                    "instruction_of_original",
-                    f"an original intent has none: {shown(intent.instruction)!r}",
-                )
+                evidence = f"an original intent has none: {truncate(intent.instruction)!r}"
+                yield intent.id, "instruction_of_original", evidence
         for passage in topic.passages:
             yield from _text(passage.id, "text", passage.text, bounds.max_passage_chars)
             if passage.title:
@@ -76,11 +68,12 @@ def _text(scope: str, field: str, text: str, most: int) -> Iterator[Fault]:
     if not text.strip():
         yield scope, "empty_text", f"{field} is {text!r}"
     if len(text) > most:
-        yield scope, "long_text", f"{field} has {len(text)} characters, at most {most} are allowed: {shown(text, 80)!r}"
+        size = f"{field} has {len(text)} characters, at most {most} are allowed"
+        yield scope, "long_text", f"{size}: {truncate(text, 80)!r}"
     control = _CONTROL.search(text)
     if control:
-        near = text[max(0, control.start() - 20) : control.start() + 20]
-        yield scope, "control_character", f"{field} has {control[0]!r} at character {control.start()}: {near!r}"
+        context = text[max(0, control.start() - 20) : control.start() + 20]
+        yield scope, "control_character", f"{field} has {control[0]!r} at character {control.start()}: {context!r}"
 
 
 def _is_plain_row(topic: Topic) -> bool:
@@ -96,7 +89,7 @@ def _row(topic: Topic, bounds: ShapeSettings) -> Iterator[Fault]:
         yield "topic", "bad_row", f"the attribute `row` is not JSON: {error}"
         return
     if not isinstance(columns, dict) or not columns:
-        yield "topic", "bad_row", f"the attribute `row` holds no columns: {shown(topic.attributes['row'])}"
+        yield "topic", "bad_row", f"the attribute `row` holds no columns: {truncate(topic.attributes['row'])}"
         return
     for name, value in columns.items():
         for text in value if isinstance(value, list) else [value]:
@@ -109,15 +102,15 @@ def _identity(topic: Topic) -> Iterator[Fault]:
     for kind, ids in (("intents", [i.id for i in topic.intents]), ("passages", [p.id for p in topic.passages])):
         if not ids:
             yield "topic", "nothing_to_judge", f"the topic has no {kind}"
-        yield from ((one, "double_id", f"{count} {kind} have this id") for one, count in _more_than_once(ids))
+        yield from ((id_, "double_id", f"{count} {kind} have this id") for id_, count in _repeated(ids))
     for intent in topic.intents:
-        due = intent_id(topic.id, intent.instruction, intent.query)
-        if intent.id != due:
-            yield intent.id, "foreign_id", f"the intent's content gives the id {due}"
+        expected = intent_id(topic.id, intent.instruction, intent.query)
+        if intent.id != expected:
+            yield intent.id, "foreign_id", f"the intent's content gives the id {expected}"
     for passage in topic.passages:
-        due = passage_id(passage.title, passage.text)
-        if passage.id != due:
-            yield passage.id, "foreign_id", f"the passage's content gives the id {due}"
+        expected = passage_id(passage.title, passage.text)
+        if passage.id != expected:
+            yield passage.id, "foreign_id", f"the passage's content gives the id {expected}"
 
 
 def _judgments(topic: Topic) -> Iterator[Fault]:
@@ -130,22 +123,22 @@ def _judgments(topic: Topic) -> Iterator[Fault]:
         if judgment.relevance not in {-1, 1}:
             yield judgment.intent_id, "relevance", f"{judgment.relevance!r} is neither 1 nor -1: {pair}"
     pairs = [(judgment.intent_id, judgment.passage_id) for judgment in topic.judgments]
-    for (intent, passage), count in _more_than_once(pairs):
+    for (intent, passage), count in _repeated(pairs):
         yield intent, "double_judgment", f"passage {passage} is judged {count} times"
 
 
 def _balance(topic: Topic, settings: ShapeSettings) -> Iterator[Fault]:
-    """Somewhere a passage is relevant and somewhere one is not; each intent has what it is promised."""
-    said = {judgment.relevance for judgment in topic.judgments}
-    for relevance in {-1, 1} - said:
+    """Some passage is relevant and some is not; each intent has a relevant (or at least a judged) passage."""
+    relevances = {judgment.relevance for judgment in topic.judgments}
+    for relevance in {-1, 1} - relevances:
         yield "topic", "one_sided", f"no judgment of the topic is {relevance:+d}"
-    wanted = {1} if settings.positive_for_every_intent else {-1, 1}
-    served = {judgment.intent_id for judgment in topic.judgments if judgment.relevance in wanted}
+    sufficient = {1} if settings.positive_for_every_intent else {-1, 1}
+    served = {judgment.intent_id for judgment in topic.judgments if judgment.relevance in sufficient}
     for intent in topic.intents:
         if intent.id not in served:
             missing = "relevant" if settings.positive_for_every_intent else "judged"
             yield intent.id, "unserved_intent", f"the {intent.role} intent has no {missing} passage"
 
 
-def _more_than_once(values: Iterable[Value]) -> Iterator[tuple[Value, int]]:
+def _repeated(values: Iterable[Value]) -> Iterator[tuple[Value, int]]:
     return ((value, count) for value, count in Counter(values).items() if count > 1)

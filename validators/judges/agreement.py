@@ -1,11 +1,12 @@
-"""Do the judges agree, with each other and with people? Cohen's kappa over the same pairs, with a bootstrap interval.
+"""Do the judges agree, with each other and with people? Cohen's kappa over the same labels, with a bootstrap interval.
 
-    verdicts' votes, the topics' labels, a label file -> {rater: {pair: +1 or -1}} -> Agreement of every two raters
+    verdicts' votes, the topics' labels, a label file -> {rater: {label key: +1 or -1}} -> Agreement of every two raters
 
-A pair is (topic, intent, passage). Kappa is what two raters agree beyond what they would by chance, given how often
-each says yes: 0 is chance, 1 is always. The interval is the 2.5th and 97.5th percentile of kappa over resamples of the
-pairs (drawn as counts of the four outcomes, which is the same and costs nothing). Promise: the same labels give the
-same numbers; a line of a label file that says nothing usable is an error that names it.
+Kappa is the agreement of two raters beyond chance, given how often each says yes: 0 is chance, 1 is always. The
+interval is the 2.5th and 97.5th percentile of kappa over resamples of the shared labels. A resample is drawn as counts
+of the four outcomes, which is the same and costs nothing.
+
+Promise: the same labels give the same numbers. A line of a label file that has no usable label is an error naming it.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ import numpy as np
 
 from engine.errors import UsageError
 from engine.ids import sha256_hex
-from validators.judges.panel import TIE, UNREADABLE
+from validators.judges.votes import TIE, UNREADABLE
 
-Pair = tuple[str, str, str]
+LabelKey = tuple[str, str, str]
 """Topic, intent and passage by their ids."""
-Labels = dict[Pair, int]
+Labels = dict[LabelKey, int]
 
 RESAMPLES = 2000
 _COLUMNS = ("topic_id", "intent_id", "passage_id", "relevance")
-_SAID = {"1": 1, "+1": 1, "-1": -1}
+_RELEVANCE = {"1": 1, "+1": 1, "-1": -1}
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """What two raters said of the pairs that both judged. Kappa is None where both always say one thing.
+    """How two raters agree on the `pairs` of intent and passage that both judged. Kappa is None if neither varies.
 
     `low` and `high` bound it with 95 % confidence, as far as the pairs are independent.
     """
@@ -50,72 +51,72 @@ class Agreement:
     high: float | None
 
 
-def compare(raters: Mapping[str, Labels]) -> list[Agreement]:
-    """Every two raters that share a pair, in the order of their names."""
+def compare_raters(raters: Mapping[str, Labels]) -> list[Agreement]:
+    """Every two raters that share a label key, in the order of their names."""
     return [
-        agreement(first, second, [(raters[first][pair], raters[second][pair]) for pair in common])
+        measure_agreement(first, second, [(raters[first][key], raters[second][key]) for key in shared])
         for first, second in combinations(sorted(raters), 2)
-        if (common := sorted(raters[first].keys() & raters[second].keys()))
+        if (shared := sorted(raters[first].keys() & raters[second].keys()))
     ]
 
 
-def agreement(first: str, second: str, said: Iterable[tuple[int, int]]) -> Agreement:
-    """Kappa over pairs of +1 and -1, at least one."""
-    counted = Counter(said)
-    counts = np.array([counted[1, 1], counted[1, -1], counted[-1, 1], counted[-1, -1]])
+def measure_agreement(first: str, second: str, labels: Iterable[tuple[int, int]]) -> Agreement:
+    """Kappa over the two raters' labels of +1 and -1, at least one pair."""
+    outcomes = Counter(labels)
+    counts = np.array([outcomes[1, 1], outcomes[1, -1], outcomes[-1, 1], outcomes[-1, -1]])
     total = int(counts.sum())
     [kappa] = _kappas(counts[np.newaxis])
     rng = np.random.default_rng(int(sha256_hex(f"kappa\x1f{first}\x1f{second}")[:16], 16))
-    drawn = _kappas(rng.multinomial(total, counts / total, size=RESAMPLES))
-    known = drawn[~np.isnan(drawn)]
-    low, high = np.percentile(known, [2.5, 97.5]) if len(known) and not np.isnan(kappa) else (None, None)
+    resampled = _kappas(rng.multinomial(total, counts / total, size=RESAMPLES))
+    resampled = resampled[~np.isnan(resampled)]
+    low, high = np.percentile(resampled, [2.5, 97.5]) if len(resampled) and not np.isnan(kappa) else (None, None)
     agreed = round(float((counts[0] + counts[3]) / total), 4)
-    return Agreement(first, second, total, agreed, _plain(kappa), _plain(low), _plain(high))
+    return Agreement(first, second, total, agreed, _rounded(kappa), _rounded(low), _rounded(high))
 
 
 def _kappas(counts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Kappa of each row of counts (yes-yes, yes-no, no-yes, no-no); nan where chance explains all."""
-    both, mine, yours, neither = (counts / counts.sum(axis=1, keepdims=True)).T
-    chance = (both + mine) * (both + yours) + (neither + mine) * (neither + yours)
+    both, only_first, only_second, neither = (counts / counts.sum(axis=1, keepdims=True)).T
+    chance = (both + only_first) * (both + only_second) + (neither + only_first) * (neither + only_second)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(chance < 1, (both + neither - chance) / (1 - chance), np.nan)
 
 
-def _plain(value: Any) -> float | None:
+def _rounded(value: Any) -> float | None:
     return None if value is None or np.isnan(value) else round(float(value), 4)
 
 
-# --- what judges said ---
+# --- the labels of judges ---
 
 
-def votes_of(rows: Iterable[tuple[str, str, str]]) -> dict[str, Labels]:
-    """What each judge said, from (topic id, validator, evidence) of the judges' verdicts.
+def read_votes(rows: Iterable[tuple[str, str, str]]) -> dict[str, Labels]:
+    """The labels of each judge, from (topic id, validator, evidence) of the judges' verdicts.
 
-    A rater is a validator with a role (`judge_relevance by judge`); of its votes on a pair most decide, and none does
-    where they are even.
+    A rater is a validator with a role (`judge_relevance by judge`). The majority of its votes on a label key decides;
+    an even vote gives no label.
     """
-    sums: dict[str, Counter[Pair]] = defaultdict(Counter)
+    sums: dict[str, Counter[LabelKey]] = defaultdict(Counter)
     for topic, validator, evidence in rows:
         for judge, intent, passage, sign in _votes(evidence):
             sums[f"{validator} by {judge}"][topic, intent, passage] += sign
-    return {rater: {pair: 1 if s > 0 else -1 for pair, s in said.items() if s} for rater, said in sums.items()}
+    return {rater: {key: 1 if s > 0 else -1 for key, s in totals.items() if s} for rater, totals in sums.items()}
 
 
 def _votes(evidence: str) -> Iterator[tuple[str, str, str, int]]:
     """Judge, intent, passage and sign of each vote in a verdict's evidence; nothing where it holds no votes."""
     try:
         facts = json.loads(evidence)
-        found = [(judge, choice) for judge, choice in facts["votes"]]
-        intent, shown = facts["intent"], facts["shown"]
+        votes = [(judge, choice) for judge, choice in facts["votes"]]
+        intent, passages = facts["intent"], facts["shown"]
     except (ValueError, KeyError, TypeError):
         return
-    for judge, choice in found:
+    for judge, choice in votes:
         if choice not in (TIE, UNREADABLE):
-            for passage in shown:
+            for passage in passages:
                 yield judge, intent, passage, 1 if choice == passage else -1
 
 
-# --- what people said ---
+# --- the labels of people ---
 
 
 def read_labels(path: Path) -> dict[str, Labels]:
@@ -132,14 +133,14 @@ def read_labels(path: Path) -> dict[str, Labels]:
     for line, row in _json_lines(path, text) if path.suffix == ".jsonl" else _csv_lines(path, text):
         missing = [name for name in _COLUMNS if row.get(name) in (None, "")]
         if missing:
-            raise _bad(path, line, f"no {missing[0]!r}; every label needs {', '.join(_COLUMNS)}")
-        said = _SAID.get(str(row["relevance"]).strip())
-        if said is None:
-            raise _bad(path, line, f"relevance {row['relevance']!r} is neither 1 nor -1")
-        who = str(row.get("annotator") or "")
-        pair = str(row["topic_id"]), str(row["intent_id"]), str(row["passage_id"])
-        if raters[f"human {who}".strip()].setdefault(pair, said) != said:
-            raise _bad(path, line, f"intent {pair[1]} and passage {pair[2]} were labelled otherwise before")
+            raise _line_error(path, line, f"no {missing[0]!r}; every label needs {', '.join(_COLUMNS)}")
+        relevance = _RELEVANCE.get(str(row["relevance"]).strip())
+        if relevance is None:
+            raise _line_error(path, line, f"relevance {row['relevance']!r} is neither 1 nor -1")
+        annotator = str(row.get("annotator") or "")
+        key = str(row["topic_id"]), str(row["intent_id"]), str(row["passage_id"])
+        if raters[f"human {annotator}".strip()].setdefault(key, relevance) != relevance:
+            raise _line_error(path, line, f"intent {key[1]} and passage {key[2]} were labelled otherwise before")
     if not raters:
         raise UsageError(f"the label file {path} holds no label; it needs lines with {', '.join(_COLUMNS)}")
     return dict(raters)
@@ -151,9 +152,9 @@ def _json_lines(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, Any]]
             try:
                 row = json.loads(line)
             except ValueError as error:
-                raise _bad(path, number, f"no JSON: {error}") from None
+                raise _line_error(path, number, f"no JSON: {error}") from None
             if not isinstance(row, dict):
-                raise _bad(path, number, "no JSON object")
+                raise _line_error(path, number, "no JSON object")
             yield number, row
 
 
@@ -161,10 +162,10 @@ def _csv_lines(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, Any]]]
     reader = csv.DictReader(text.splitlines())
     missing = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
     if missing:
-        raise _bad(path, 1, f"the header has no column {missing[0]!r}; it needs {', '.join(_COLUMNS)}")
+        raise _line_error(path, 1, f"the header has no column {missing[0]!r}; it needs {', '.join(_COLUMNS)}")
     for row in reader:
         yield reader.line_num, row
 
 
-def _bad(path: Path, line: int, problem: str) -> UsageError:
+def _line_error(path: Path, line: int, problem: str) -> UsageError:
     return UsageError(f"{path}:{line}: {problem}; mend the line")

@@ -1,49 +1,50 @@
-"""What the judges share: how a question is put to a panel of models, how votes decide, and what is kept of them.
+"""What the judges share: how a panel of models is asked a question, when voting stops, and what a verdict keeps.
 
-    intent + passages -> one ballot a voter (own order, own code, temperature 0) -> strict majority, or none -> Verdict
+    intent + passages -> one vote a slot (own order, own code, temperature 0) -> strict majority, or none -> Verdict
 
-A panel has `votes` seats for each judge. Since temperature 0 repeats itself, every seat sees the passages in an order
-and under a code of its own. Seats vote one after another, and the rest is not asked once the outcome is decided. A
-reply that cannot be read, and a request that the model refuses, is a vote for nothing, never an error. What ends a run
-(a spent budget, an outage) passes.
+A panel has `votes` slots for each judge. At temperature 0 a model repeats itself, so every slot shows the passages in
+an order and under a code of its own. The slots are asked one after another; voting stops once the result is certain.
+An unreadable reply and a refused request count as a vote for nothing. An error that ends a run (a spent budget, an
+outage) passes through.
 
-Promise: the same topic has the same ballots; nothing but the calls' replies decides. Passages are data: see
-prompts.untrusted_text. Price: `votes` calls a judge and question at most, half of that where the first votes agree.
+Promise: the same topic has the same questions, and only the replies decide. Passages are data: see
+prompts.untrusted_text. Price: at most `votes` calls a judge and question, half of that where the first votes agree.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from types import MappingProxyType
 from typing import Any
 
-from pydantic import BaseModel, Field, FiniteFloat, ValidationError
+from pydantic import Field
 
 from engine.errors import RefusedRequestError, UnreadableReplyError
 from engine.ids import canonical_json, fraction_of, sha256_hex
 from engine.protocols import Ask, Prompt
 from engine.settings import Settings
-from engine.topic import Call, Intent, Outcome, Passage, Topic, Verdict, intent_id
+from engine.topic import Intent, Outcome, Passage, Topic, Verdict
 from prompts.constraints.constraint import full_text
 from prompts.judge_answers import LABELS, MostRelevant, Relevance, Relevant
 from prompts.render import load
 from prompts.untrusted_text import inert, nonce
-from validators.judges.canaries import CanarySettings, Tally, canary_of
-from validators.verdicts import shown
+from validators.judges.canaries import Canary, CanaryMonitor, CanarySettings, make_canary
+from validators.judges.logprobs import probability_of_true
+from validators.judges.votes import NONE, TIE, UNREADABLE, Vote, VoteCount, VoteSlot
+from validators.verdicts import truncate
 
 VERSION = 2
 """Raised when the same topic and replies would give other votes."""
 
-NONE, TIE, UNREADABLE = "none", "tie", "unreadable_judge"
-"""What a vote may be besides the id of a passage."""
 _QUERY_CHARS = 20_000
 _PROBLEM_CHARS = 200
 _LOGPROBS = MappingProxyType({"logprobs": True, "top_logprobs": 5})
-_BOOLEAN = ("true", "false")
+
+Question = Callable[[Intent, Sequence[Passage], VoteSlot], Awaitable[Vote]]
+"""Asks for the vote of one slot."""
 
 
 class PanelSettings(Settings):
@@ -60,205 +61,124 @@ class PanelSettings(Settings):
         return self.judges
 
 
-@dataclass(frozen=True, slots=True)
-class VoteSlot:
-    """One vote to be cast: by which judge, and which of its votes."""
-
-    judge: str
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Vote:
-    """The id of the passage named, or NONE, TIE, UNREADABLE; `score` is P(true) where the model told it."""
-
-    judge: str
-    choice: str
-    score: float | None = None
-    problem: str = ""
-
-
-Ballot = Callable[[Intent, Sequence[Passage], VoteSlot], Awaitable[Vote]]
-
-
-@dataclass(frozen=True, slots=True)
-class VoteCount:
-    """The votes over one question. `seats` counts the votes that could have been cast."""
-
-    intent: Intent
-    passages: tuple[Passage, ...]
-    votes: tuple[Vote, ...]
-    seats: int
-
-    @property
-    def decision(self) -> str:
-        """What more than half of all seats say, or TIE; a vote that cannot be read says nothing."""
-        choice, count = self._leading()
-        return choice if 2 * count > self.seats else TIE
-
-    @property
-    def settled(self) -> bool:
-        """Whether no vote still out can change the decision."""
-        _, count = self._leading()
-        return 2 * count > self.seats or 2 * (count + self.seats - len(self.votes)) <= self.seats
-
-    @property
-    def score(self) -> float:
-        """The mean P(true), where it is known, else the share of the votes cast for what leads."""
-        known = [vote.score for vote in self.votes if vote.score is not None]
-        _, count = self._leading()
-        return round((sum(known) if known else count) / len(known or self.votes), 4)
-
-    def says(self, passage_id: str) -> tuple[int, ...]:
-        """What each vote says of a passage: 1 relevant, -1 not, 0 nothing."""
-        silent = (TIE, UNREADABLE)
-        return tuple(0 if v.choice in silent else 1 if v.choice == passage_id else -1 for v in self.votes)
-
-    def why_not(self, wanted: Collection[str]) -> str:
-        """The reason code of a decision that is none of those wanted."""
-        if self.decision != TIE:
-            return "no_passage_named" if self.decision == NONE else "other_passage_named"
-        said = Counter(vote.choice for vote in self.votes if vote.choice not in wanted).most_common(1)
-        return {UNREADABLE: UNREADABLE, TIE: "order_decides"}.get(said[0][0] if said else "", "no_majority")
-
-    def evidence(self, **more: str) -> str:
-        """Intent, passages and votes, as JSON."""
-        votes = [[vote.judge, vote.choice] for vote in self.votes]
-        facts = {"intent": self.intent.id, "shown": [p.id for p in self.passages], "votes": votes, **more}
-        problem = next((vote.problem for vote in self.votes if vote.problem), "")
-        return canonical_json(facts | ({"problem": problem} if problem else {}))
-
-    def _leading(self) -> tuple[str, int]:
-        counts = Counter(vote.choice for vote in self.votes if vote.choice not in (TIE, UNREADABLE))
-        return counts.most_common(1)[0] if counts else (TIE, 0)
-
-
-def rules(settings: PanelSettings, *templates: str, version: int) -> str:
-    """A judge's rules in one spelling: its settings, its templates, and the version of its code."""
+def panel_fingerprint(settings: PanelSettings, *templates: str, version: int) -> str:
+    """The fingerprint of a judge: its settings, its templates, and the version of its code."""
     digests = [load(template).digest for template in templates]
     return canonical_json({**settings.model_dump(mode="json"), "templates": digests, "version": [VERSION, version]})
 
 
-def bare(topic: Topic, intent: Intent) -> Intent:
-    """The intent's query without an instruction: the topic's own such intent, if it has one."""
-    found = next((i for i in topic.intents if not i.instruction and i.query == intent.query), None)
-    known = {key: value for key, value in intent.attributes.items() if key == "evidence"}
-    return found or Intent(intent_id(topic.id, "", intent.query), "original", "", intent.query, known)
-
-
 class JudgePanel:
-    """The panel before one topic: asks, counts what it cost, and writes the verdicts of one validator."""
+    """The panel for one topic and one validator: asks the judges, counts what they cost, and writes the verdicts."""
 
     def __init__(self, validator: str, settings: PanelSettings, topic: Topic, ask: Ask) -> None:
         self._validator, self._settings, self._topic, self._ask = validator, settings, topic, ask
-        self._calls: Sequence[Call] = getattr(ask, "calls", ())
-        self._billed = len(self._calls)
-        self._models: dict[str, str] = {}
-        self._asked = Counter[str]()
+        self._billed = len(ask.calls)
+        self._model_of: dict[str, str] = {}
+        self._vote_totals = Counter[str]()
         self._claims = {(j.intent_id, j.passage_id) for j in topic.judgments if j.relevance > 0}
-        self._seats = [VoteSlot(judge, n) for n in range(settings.votes) for judge in settings.judges]
+        self._slots = [VoteSlot(judge, n) for n in range(settings.votes) for judge in settings.judges]
 
     # --- votes ---
 
-    async def poll(self, ballot: Ballot, intent: Intent, passages: Sequence[Passage]) -> VoteCount:
-        """Asks seat after seat until the outcome is decided."""
-        poll = VoteCount(intent, tuple(passages), (), len(self._seats))
-        for seat in self._seats:
-            poll = replace(poll, votes=(*poll.votes, await ballot(intent, passages, seat)))
-            if poll.settled:
+    async def collect_votes(self, question: Question, intent: Intent, passages: Sequence[Passage]) -> VoteCount:
+        """Asks slot after slot until the result is certain."""
+        count = VoteCount(intent, tuple(passages), (), len(self._slots))
+        for slot in self._slots:
+            count = replace(count, votes=(*count.votes, await question(intent, passages, slot)))
+            if count.is_decided:
                 break
-        return poll
+        return count
 
-    async def name_best(self, intent: Intent, passages: Sequence[Passage], seat: VoteSlot) -> Vote:
-        """A ballot: which of up to len(LABELS) passages, in an order of the seat's own, serves the intent best."""
-        order = shuffled(passages, self._topic.id, intent.id, str(seat.number))
+    async def choose_best(self, intent: Intent, passages: Sequence[Passage], slot: VoteSlot) -> Vote:
+        """A question: which of up to len(LABELS) passages serves the intent best? Their order is the slot's own."""
+        order = shuffle_passages(passages, self._topic.id, intent.id, str(slot.number))
         ids = dict(zip(LABELS, [passage.id for passage in order], strict=False))
 
-        async def named() -> str:
-            prompt = self._prompt("judges/scenario", intent, order, seat)
-            answer = await self._ask(prompt, MostRelevant, role=seat.judge)
+        async def choice() -> str:
+            prompt = self._prompt("judges/scenario", intent, order, slot)
+            answer = await self._ask(prompt, MostRelevant, role=slot.judge)
             return NONE if answer.most_relevant == "none" else ids.get(answer.most_relevant, UNREADABLE)
 
-        return await self._vote(seat, named)
+        return await self._vote(slot, choice)
 
-    async def compare(self, intent: Intent, passages: Sequence[Passage], seat: VoteSlot) -> Vote:
-        """A ballot: which of two passages alone is relevant, in both orders; answers that differ are a TIE.
+    async def compare_pair(self, intent: Intent, passages: Sequence[Passage], slot: VoteSlot) -> Vote:
+        """A question: which of two passages alone is relevant? If swapping them changes the answer, the vote is a TIE.
 
-        The second order is not asked where the first already speaks against the first passage.
+        The second order is not asked where the first order already speaks against the first passage.
         """
-        wanted, other = passages
-        there = await self._compare_once(intent, (wanted, other), seat)
-        if there.choice != wanted.id:
-            return there
-        back = await self._compare_once(intent, (other, wanted), seat)
-        return back if back.choice in (wanted.id, UNREADABLE) else replace(back, choice=TIE)
+        expected, other = passages
+        first = await self._compare_once(intent, (expected, other), slot)
+        if first.choice != expected.id:
+            return first
+        swapped = await self._compare_once(intent, (other, expected), slot)
+        return swapped if swapped.choice in (expected.id, UNREADABLE) else replace(swapped, choice=TIE)
 
-    async def _compare_once(self, intent: Intent, order: tuple[Passage, Passage], seat: VoteSlot) -> Vote:
+    async def _compare_once(self, intent: Intent, order: tuple[Passage, Passage], slot: VoteSlot) -> Vote:
         choices = {"A": order[0].id, "B": order[1].id, "both": TIE, "neither": NONE}
 
-        async def named() -> str:
-            prompt = self._prompt("judges/polarity", intent, order, seat)
-            return choices[(await self._ask(prompt, Relevant, role=seat.judge)).relevant]
+        async def choice() -> str:
+            prompt = self._prompt("judges/polarity", intent, order, slot)
+            return choices[(await self._ask(prompt, Relevant, role=slot.judge)).relevant]
 
-        return await self._vote(seat, named)
+        return await self._vote(slot, choice)
 
-    async def rate(
+    async def rate_passage(
         self,
         intent: Intent,
         passages: Sequence[Passage],
-        seat: VoteSlot,
+        slot: VoteSlot,
         *,
         threshold: float = 0.5,
         logprobs: bool = False,
     ) -> Vote:
-        """A ballot: whether one passage is relevant, by P(true) where the model tells it, else by its answer.
+        """A question: is this one passage relevant? Decided by P(true) if the model gives logprobs, else by its answer.
 
         A model that refuses to give logprobs is asked without them.
         """
-        chance: float | None = None
+        probability: float | None = None
 
-        async def asked(params: Mapping[str, Any]) -> tuple[Relevance, Any]:
-            prompt = self._prompt("judges/relevance", intent, passages, seat, params)
-            return await self._ask.scored(prompt, Relevance, role=seat.judge)
+        async def scored(params: Mapping[str, Any]) -> tuple[Relevance, Any]:
+            prompt = self._prompt("judges/relevance", intent, passages, slot, params)
+            return await self._ask.scored(prompt, Relevance, role=slot.judge)
 
-        async def named() -> str:
-            nonlocal chance
+        async def choice() -> str:
+            nonlocal probability
             try:
-                answer, told = await asked(_LOGPROBS if logprobs else {})
+                answer, token_logprobs = await scored(_LOGPROBS if logprobs else {})
             except RefusedRequestError:
                 if not logprobs:
                     raise
-                answer, told = await asked({})
-            chance = probability_of_true(told)
-            relevant = answer.relevant if chance is None else chance >= threshold
+                answer, token_logprobs = await scored({})
+            probability = probability_of_true(token_logprobs)
+            relevant = answer.relevant if probability is None else probability >= threshold
             return passages[0].id if relevant else NONE
 
-        return replace(await self._vote(seat, named), score=chance)
+        return replace(await self._vote(slot, choice), score=probability)
 
-    async def _vote(self, seat: VoteSlot, named: Callable[[], Awaitable[str]]) -> Vote:
-        self._asked[seat.judge] += 1
-        before = len(self._calls)
+    async def _vote(self, slot: VoteSlot, ask_for_choice: Callable[[], Awaitable[str]]) -> Vote:
+        self._vote_totals[slot.judge] += 1
+        calls_before = len(self._ask.calls)
         try:
-            choice, problem = await named(), ""
+            choice, problem = await ask_for_choice(), ""
         except (UnreadableReplyError, RefusedRequestError) as error:
-            choice, problem = UNREADABLE, shown(str(error), _PROBLEM_CHARS)
-        if len(self._calls) > before:
-            self._models[seat.judge] = self._calls[-1].model
-        return Vote(seat.judge, choice, problem=problem)
+            choice, problem = UNREADABLE, truncate(str(error), _PROBLEM_CHARS)
+        if len(self._ask.calls) > calls_before:
+            self._model_of[slot.judge] = self._ask.calls[-1].model
+        return Vote(slot.judge, choice, problem=problem)
 
     def _prompt(
         self,
         template: str,
         intent: Intent,
         order: Sequence[Passage],
-        seat: VoteSlot,
+        slot: VoteSlot,
         params: Mapping[str, Any] = MappingProxyType({}),
     ) -> Prompt:
         texts = [inert(full_text(passage), self._settings.passage_chars) for passage in order]
         query, instruction = inert(intent.query, _QUERY_CHARS), inert(intent.instruction, _QUERY_CHARS)
         prompt = load(template).render(
             {"intent": intent, "passages": tuple(order), "claimed": [(intent.id, p.id) in self._claims for p in order]},
-            code=nonce([query, instruction, *texts], self._topic.id, template, str(seat.number)),
+            code=nonce([query, instruction, *texts], self._topic.id, template, str(slot.number)),
             query=query,
             instruction=instruction,
             shown=[{"label": label, "text": text} for label, text in zip(LABELS, texts, strict=False)],
@@ -267,84 +187,50 @@ class JudgePanel:
 
     # --- verdicts ---
 
-    def judge(self, poll: VoteCount) -> str:
-        """Who stands behind a label that this poll decided."""
-        return "judge:" + "+".join(dict.fromkeys(self._models.get(vote.judge, vote.judge) for vote in poll.votes))
+    def label_source(self, count: VoteCount) -> str:
+        """What `Judgment.judge` holds for a label that these votes decided."""
+        models = dict.fromkeys(self._model_of.get(vote.judge, vote.judge) for vote in count.votes)
+        return "judge:" + "+".join(models)
 
-    def verdict(self, poll: VoteCount, scope: str, outcome: Outcome = "pass", reason: str = "", **more: str) -> Verdict:
-        """The verdict on a poll; it bears the cost of every call since the verdict before."""
-        return Verdict(self._validator, scope, outcome, reason, poll.evidence(**more), poll.score, self._cost())
+    def verdict(
+        self, count: VoteCount, scope: str, outcome: Outcome = "pass", reason: str = "", **more: str
+    ) -> Verdict:
+        """The verdict of a vote count. It bears the cost of every call since the verdict before."""
+        return Verdict(self._validator, scope, outcome, reason, count.evidence(**more), count.score, self._cost())
 
-    async def canaries(self, ballot: Ballot, tally: Tally, passages: int) -> list[Verdict]:
-        """Puts the canaries due to each judge of this topic; JudgeUnreliableError if one is surely unreliable."""
+    async def ask_canaries(self, question: Question, monitor: CanaryMonitor, passages: int) -> list[Verdict]:
+        """Asks each judge the canaries that its share requires. Raises JudgeUnreliableError (CanaryMonitor)."""
         verdicts = []
-        for judge, asked in sorted(self._asked.items()):
-            due = asked * self._settings.canaries.share
-            luck = fraction_of("canaries", self._validator, judge, self._topic.id)
-            for number in range(int(due + luck)):
-                canary = canary_of(self._topic, f"{self._validator} {number}", passages, self._settings.passage_chars)
-                if canary:
-                    right = NONE if canary.denied else canary.passages[0].id
-                    self._claims.add((canary.intent.id, right))
-                    vote = await ballot(canary.intent, canary.passages, VoteSlot(judge, number))
-                    poll = VoteCount(canary.intent, canary.passages, (vote,), 1)
-                    reason = "canary_right" if vote.choice == right else "canary_wrong"
-                    verdicts.append(self.verdict(poll, "topic", "pass", reason, instruction=canary.intent.instruction))
-                    tally.count(judge, right=vote.choice == right, problem=vote.problem)
+        for judge, votes in sorted(self._vote_totals.items()):
+            offset = fraction_of("canaries", self._validator, judge, self._topic.id)
+            for number in range(int(votes * self._settings.canaries.share + offset)):
+                purpose = f"{self._validator} {number}"
+                if canary := make_canary(self._topic, purpose, passages, self._settings.passage_chars):
+                    verdicts.append(await self._ask_canary(canary, question, VoteSlot(judge, number), monitor))
         return verdicts
 
+    async def _ask_canary(self, canary: Canary, question: Question, slot: VoteSlot, monitor: CanaryMonitor) -> Verdict:
+        right = NONE if canary.none_relevant else canary.passages[0].id
+        self._claims.add((canary.intent.id, right))
+        vote = await question(canary.intent, canary.passages, slot)
+        count = VoteCount(canary.intent, canary.passages, (vote,), 1)
+        reason = "canary_right" if vote.choice == right else "canary_wrong"
+        verdict = self.verdict(count, "topic", "pass", reason, instruction=canary.intent.instruction)
+        monitor.record_answer(slot.judge, right=vote.choice == right, problem=vote.problem)
+        return verdict
+
     def _cost(self) -> float:
-        """What the calls since the last verdict cost; one that the topic had made before was paid there."""
-        known = {call.request_id for call in self._calls[: self._billed]}
-        new = {call.request_id: call for call in self._calls[self._billed :] if call.request_id not in known}
-        self._billed = len(self._calls)
+        """The cost of the calls since the last verdict. A call that the topic had made before was counted there."""
+        calls, billed = self._ask.calls, self._billed
+        paid_ids = {call.request_id for call in calls[:billed]}
+        new = {call.request_id: call for call in calls[billed:] if call.request_id not in paid_ids}
+        self._billed = len(calls)
         return sum(call.cost_usd for call in new.values() if not call.reused)
 
 
-def shuffled(passages: Sequence[Passage], *of: str) -> list[Passage]:
-    """The passages in an order that follows from `of` and from nothing about them but their ids."""
-    rng = Random(int(sha256_hex("\x1f".join(["order", *of]))[:16], 16))
+def shuffle_passages(passages: Sequence[Passage], *key: str) -> list[Passage]:
+    """The passages in an order that follows from `key` and their ids alone."""
+    rng = Random(int(sha256_hex("\x1f".join(["order", *key]))[:16], 16))
     ordered = sorted(passages, key=lambda passage: passage.id)
     rng.shuffle(ordered)
     return ordered
-
-
-class _Choice(BaseModel):
-    token: str
-    logprob: FiniteFloat
-
-
-class _Place(_Choice):
-    top_logprobs: list[_Choice] = []
-
-
-class _Logprobs(BaseModel):
-    content: list[_Place]
-
-
-def probability_of_true(logprobs: Any) -> float | None:
-    """P(true) against P(false) where the answer's last true or false stands; None without logprobs of it.
-
-    Of a word that is not among those listed, the most that it can have is assumed: what all listed leave.
-    """
-    try:
-        places = _Logprobs.model_validate(logprobs).content
-    except ValidationError:
-        return None
-    place = next((place for place in reversed(places) if _word(place.token) in _BOOLEAN), None)
-    if place is None:
-        return None
-    listed = {one.token: math.exp(min(one.logprob, 0.0)) for one in (*place.top_logprobs, place)}
-    left = max(0.0, 1.0 - sum(listed.values()))
-    true, false = (_sum_of(word, listed) for word in _BOOLEAN)
-    true, false = true if true is not None else left, false if false is not None else left
-    return round(true / (true + false), 4) if true + false > 0 else None
-
-
-def _sum_of(word: str, listed: Mapping[str, float]) -> float | None:
-    found = [chance for token, chance in listed.items() if _word(token) == word]
-    return sum(found) if found else None
-
-
-def _word(token: str) -> str:
-    return token.strip(' \t\n":{}').lower()

@@ -2,27 +2,27 @@
 
     d+ and d-, under I and under its dual or reversed I', each asked in both orders -> the same one both times?
 
-An answer that changes with the order, and one that names both or neither, is a tie, and a tie rejects. Promise: the
-order cannot decide. A view that fails ends the topic. Price: two calls a judge, view and vote, fewer where it fails.
+If swapping the passages changes the answer, or it names both or neither, the vote is a tie, and a tie rejects. A view
+that fails ends the topic. Price: two calls a judge, view and vote, fewer where it fails.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice, permutations, product
-from typing import Literal, NamedTuple
+from itertools import permutations, product
+from typing import Final, Literal, NamedTuple
 
 from pydantic import Field
 
-from engine.protocols import Ask
-from engine.topic import Intent, IntentRole, Passage, Topic, Verdict
-from validators.judges.canaries import Tally
-from validators.judges.panel import JudgePanel, PanelSettings, bare, rules
-from validators.verdicts import rejected
+from engine.protocols import Ask, Cost
+from engine.topic import Intent, IntentRole, Passage, Topic, Verdict, intent_id
+from validators.judges.canaries import CanaryMonitor
+from validators.judges.panel import JudgePanel, PanelSettings, panel_fingerprint
+from validators.verdicts import reject_verdict
 
 
 class JudgePolaritySettings(PanelSettings):
-    """What a pair must stand."""
+    """What a pair of passages must pass."""
 
     kind: Literal["judge_polarity"] = "judge_polarity"
     missing: Literal["reject", "skip"] = Field(
@@ -31,77 +31,87 @@ class JudgePolaritySettings(PanelSettings):
     both_answer: bool = Field(default=False, description="whether both passages must also answer the bare query")
 
 
-class Side(NamedTuple):
-    """One view: an intent, the passage that is relevant under it, and the one that is not."""
+class View(NamedTuple):
+    """An intent, the passage that is relevant under it, and the one that is not."""
 
     intent: Intent
-    wanted: Passage
+    relevant: Passage
     other: Passage
 
 
 class JudgePolarity:
-    """Rejects with `no_dual_view`, `off_topic`, or what the first view failed by: `order_decides`,
+    """Rejects with `no_dual_view`, `off_topic`, or the reason of the first failed view: `order_decides`,
     `other_passage_named`, `no_passage_named`, `no_majority`, `unreadable_judge`."""
 
     name = "judge_polarity"
-    cost = 2
+    cost: Final = Cost.MODEL
 
     def __init__(self, settings: JudgePolaritySettings) -> None:
-        self._settings, self._tally = settings, Tally(settings.canaries, self.name)
-        self.fingerprint = rules(settings, "judges/polarity", "judges/relevance", version=1)
+        self._settings, self._monitor = settings, CanaryMonitor(settings.canaries, self.name)
+        self.fingerprint = panel_fingerprint(settings, "judges/polarity", "judges/relevance", version=1)
 
     async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:
         """The topic as it was, with a verdict for each view asked."""
-        sides = views(topic)
-        if not sides:
+        views = opposite_views(topic)
+        if not views:
             if self._settings.missing == "skip":
                 return topic, [Verdict(self.name, "topic", "pass", "no_dual_view")]
-            return topic, [rejected(self.name, "topic", "no_dual_view", "no pair of passages is judged both ways")]
-        bench = JudgePanel(self.name, self._settings, topic, ask)
-        verdicts = await self._views(bench, sides)
+            evidence = "no pair of passages is judged both ways"
+            return topic, [reject_verdict(self.name, "topic", "no_dual_view", evidence)]
+        panel = JudgePanel(self.name, self._settings, topic, ask)
+        verdicts = await _judge_views(panel, views)
         if self._settings.both_answer and verdicts[-1].outcome == "pass":
-            verdicts += await _answering(bench, bare(topic, sides[0].intent), sides[0])
-        return topic, [*verdicts, *await bench.canaries(bench.compare, self._tally, 2)]
-
-    async def _views(self, bench: JudgePanel, sides: Sequence[Side]) -> list[Verdict]:
-        verdicts: list[Verdict] = []
-        for side in sides:
-            poll = await bench.poll(bench.compare, side.intent, [side.wanted, side.other])
-            stands = poll.decision == side.wanted.id
-            reason = "" if stands else poll.why_not({side.wanted.id})
-            verdicts.append(bench.verdict(poll, side.intent.id, "pass" if stands else "reject", reason))
-            if not stands:
-                break
-        return verdicts
+            verdicts += await _judge_answers(panel, _bare_intent(topic, views[0].intent), views[0])
+        return topic, [*verdicts, *await panel.ask_canaries(panel.compare_pair, self._monitor, 2)]
 
 
-async def _answering(bench: JudgePanel, query: Intent, side: Side) -> list[Verdict]:
-    """Whether both passages answer the query alone; the first that does not ends it."""
+async def _judge_views(panel: JudgePanel, views: Sequence[View]) -> list[Verdict]:
+    """A verdict for each view; the first that fails is the last."""
     verdicts: list[Verdict] = []
-    for passage in (side.wanted, side.other):
-        poll = await bench.poll(bench.rate, query, [passage])
-        if poll.decision != passage.id:
-            return [*verdicts, bench.verdict(poll, passage.id, "reject", "off_topic")]
-        verdicts.append(bench.verdict(poll, passage.id))
+    for intent, relevant, other in views:
+        count = await panel.collect_votes(panel.compare_pair, intent, [relevant, other])
+        if count.decision != relevant.id:
+            return [*verdicts, panel.verdict(count, intent.id, "reject", count.failure_reason({relevant.id}))]
+        verdicts.append(panel.verdict(count, intent.id))
     return verdicts
 
 
-def views(topic: Topic) -> list[Side]:
-    """Both views of the first pair that each instructed intent and each dual or reversed one judge oppositely."""
-    judged = {(judgment.intent_id, judgment.passage_id): judgment.relevance for judgment in topic.judgments}
-    sides: dict[tuple[str, str, str], Side] = {}
-    for view, turned in product(_of(topic, "instructed"), _of(topic, "dual", "reversed")):
-        pairs = (
-            (plus, minus)
-            for plus, minus in permutations(topic.passages, 2)
-            if (judged.get((view.id, plus.id)), judged.get((view.id, minus.id))) == (1, -1)
-            and (judged.get((turned.id, plus.id)), judged.get((turned.id, minus.id))) == (-1, 1)
-        )
-        for plus, minus in islice(pairs, 1):
-            for side in (Side(view, plus, minus), Side(turned, minus, plus)):
-                sides.setdefault((side.intent.id, side.wanted.id, side.other.id), side)
-    return list(sides.values())
+async def _judge_answers(panel: JudgePanel, bare_intent: Intent, view: View) -> list[Verdict]:
+    """Whether both passages answer the query alone; the first that does not is the last."""
+    verdicts: list[Verdict] = []
+    for passage in (view.relevant, view.other):
+        count = await panel.collect_votes(panel.rate_passage, bare_intent, [passage])
+        if count.decision != passage.id:
+            return [*verdicts, panel.verdict(count, passage.id, "reject", "off_topic")]
+        verdicts.append(panel.verdict(count, passage.id))
+    return verdicts
 
 
-def _of(topic: Topic, *roles: IntentRole) -> list[Intent]:
+def _bare_intent(topic: Topic, intent: Intent) -> Intent:
+    """The intent's query without an instruction: the topic's own such intent, if it has one."""
+    for other in topic.intents:
+        if not other.instruction and other.query == intent.query:
+            return other
+    evidence = {key: value for key, value in intent.attributes.items() if key == "evidence"}
+    return Intent(intent_id(topic.id, "", intent.query), "original", "", intent.query, evidence)
+
+
+def opposite_views(topic: Topic) -> list[View]:
+    """Both views of the first pair that an instructed intent and a dual or reversed intent judge oppositely."""
+    relevance = {(judgment.intent_id, judgment.passage_id): judgment.relevance for judgment in topic.judgments}
+
+    def judges(intent: Intent, plus: Passage, minus: Passage) -> bool:
+        return relevance.get((intent.id, plus.id)) == 1 and relevance.get((intent.id, minus.id)) == -1
+
+    views: dict[tuple[str, str, str], View] = {}
+    for first, second in product(_intents_of(topic, "instructed"), _intents_of(topic, "dual", "reversed")):
+        for plus, minus in permutations(topic.passages, 2):
+            if judges(first, plus, minus) and judges(second, minus, plus):
+                for view in (View(first, plus, minus), View(second, minus, plus)):
+                    views.setdefault((view.intent.id, view.relevant.id, view.other.id), view)
+                break
+    return list(views.values())
+
+
+def _intents_of(topic: Topic, *roles: IntentRole) -> list[Intent]:
     return [intent for intent in topic.intents if intent.role in roles]

@@ -2,17 +2,18 @@
 
     passage by passage, each under every intent that judges it -> P(true), or an enum -> keep, drop, replace, reject
 
-- A generated passage that any of its labels is untrue of is dropped: a negative that obeys its instruction after all
+- A generated passage is dropped if any of its labels is untrue: a negative that obeys its instruction after all
   (`negative_is_relevant`), one that does not answer the bare query (`negative_off_topic`), a positive that is none.
-- Where the seed's positive is no longer relevant under an instruction, its label there is turned round, and a generated
+- Where the seed's positive is no longer relevant under an instruction, its label there is reversed. A generated
   positive judged relevant takes its place; without one the topic is rejected (`positive_lost`). A label that a rule or
-  an earlier judge made is not turned round: who contradicts it rejects the topic (`label_disputed`).
-- Of the instruction negatives that stand, the first `keep_negatives` are kept and the rest are not paid for.
+  an earlier judge made is not reversed: whoever contradicts it rejects the topic (`label_disputed`).
+- The first `keep_negatives` instruction negatives that pass are kept. The judge is not asked about the rest.
 
 What the corpus says of the bare query is taken as given; every other label is asked. A label by construction that the
-judge confirms becomes the judge's, with its votes; a rule's label stays a rule's. Promise: ids and judgments of the
-topic fit each other whatever is dropped, and what is dropped stands in its verdict. Price: one to `votes` calls a judge
-and label.
+judge confirms becomes the judge's, with its votes; a rule's label stays a rule's.
+
+Promise: ids and judgments of the topic fit each other whatever is dropped, and what is dropped stands in its verdict.
+Price: one to `votes` calls a judge and label.
 """
 
 from __future__ import annotations
@@ -20,21 +21,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
-from engine.protocols import Ask
+from engine.protocols import Ask, Cost
 from engine.topic import Intent, Judgment, Passage, PassageRole, Topic, Verdict
 from prompts.constraints.constraint import full_text
-from validators.judges.canaries import Tally
-from validators.judges.panel import NONE, TIE, JudgePanel, PanelSettings, VoteCount, rules
-from validators.verdicts import passed, rejected, shown
+from validators.judges.canaries import CanaryMonitor
+from validators.judges.panel import JudgePanel, PanelSettings, panel_fingerprint
+from validators.judges.votes import NONE, TIE, VoteCount
+from validators.verdicts import pass_verdicts, reject_verdict, truncate
 
 _NAME = "judge_relevance"
-_UNSEEN = ("construction", "mined")
-"""Makers of labels that nobody has looked at yet."""
-_REVISABLE = (*_UNSEEN, "seed")
+_UNREVIEWED = ("construction", "mined")
+"""Makers of labels that no judge has seen."""
+_REVERSIBLE = (*_UNREVIEWED, "seed")
 """Makers of labels that an instruction may make untrue; the seed's is of the bare query."""
 
 
@@ -51,143 +53,142 @@ class JudgeRelevance:
     """Edits as above. Rejects with `positive_lost`, `no_negative_left`, `label_disputed`, `unreadable_judge`."""
 
     name = _NAME
-    cost = 2
+    cost: Final = Cost.MODEL
 
     def __init__(self, settings: JudgeRelevanceSettings) -> None:
-        self._settings, self._tally = settings, Tally(settings.canaries, self.name)
-        self.fingerprint = rules(settings, "judges/relevance", version=2)
+        self._settings, self._monitor = settings, CanaryMonitor(settings.canaries, self.name)
+        self.fingerprint = panel_fingerprint(settings, "judges/relevance", version=2)
 
     async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:
         """The topic without the passages that failed, with a verdict for each label asked."""
-        bench = JudgePanel(self.name, self._settings, topic, ask)
-        hearing = _Hearing(self._settings, topic, bench)
-        await hearing.hear()
-        canaries = await bench.canaries(hearing.ballot, self._tally, 1)
-        return hearing.result(), [*hearing.verdicts, *canaries] or passed(self.name)
+        panel = JudgePanel(self.name, self._settings, topic, ask)
+        review = _LabelReview(self._settings, topic, panel)
+        await review.run()
+        canaries = await panel.ask_canaries(review.question, self._monitor, 1)
+        return review.reviewed_topic(), [*review.verdicts, *canaries] or pass_verdicts(self.name)
 
 
-class _Hearing:
-    """One topic's passages before the bench: positives first, then negatives, then the rest."""
+class _LabelReview:
+    """The review of one topic's passages: positives first, then instruction negatives, then the rest."""
 
-    def __init__(self, settings: JudgeRelevanceSettings, topic: Topic, bench: JudgePanel) -> None:
-        self._keep, self._topic, self._bench = settings.keep_negatives, topic, bench
-        self.ballot = partial(bench.rate, threshold=settings.threshold, logprobs=settings.logprobs)
+    def __init__(self, settings: JudgeRelevanceSettings, topic: Topic, panel: JudgePanel) -> None:
+        self._keep_negatives, self._topic, self._panel = settings.keep_negatives, topic, panel
+        self.question = partial(panel.rate_passage, threshold=settings.threshold, logprobs=settings.logprobs)
         self.verdicts: list[Verdict] = []
         self._labels = {(label.passage_id, label.intent_id): label for label in topic.judgments}
         self._dropped: set[str] = set()
 
-    async def hear(self) -> None:
+    async def run(self) -> None:
         """Asks until every passage has its verdicts, or the topic is rejected."""
-        for passage in self._of("seed_positive"):
-            if not await self._fits_or_is_replaced(passage):
+        for passage in self._passages("seed_positive"):
+            if not await self._review_seed_positive(passage):
                 return
-        for passage in self._of("generated_positive"):
-            await self._stands_or_goes(passage)
-        if not (self._served() and await self._negatives()):
+        for passage in self._passages("generated_positive"):
+            await self._keep_or_drop(passage)
+        if not (self._check_positives() and await self._review_negatives()):
             return
-        for passage in self._of("query_negative", "seed_negative", "mined_negative", "distractor"):
-            await self._stands_or_goes(passage)
-        self._served()
+        for passage in self._passages("query_negative", "seed_negative", "mined_negative", "distractor"):
+            await self._keep_or_drop(passage)
+        self._check_positives()
 
-    def result(self) -> Topic:
-        """The topic with what stands."""
+    def reviewed_topic(self) -> Topic:
+        """The topic without the dropped passages, with the reviewed labels."""
         kept = tuple(passage for passage in self._topic.passages if passage.id not in self._dropped)
-        labels = tuple(label for label in self._labels.values() if label.passage_id not in self._dropped)
-        return replace(self._topic, passages=kept, judgments=labels)
+        return replace(self._topic, passages=kept, judgments=tuple(self._kept_labels()))
 
-    def _of(self, *roles: PassageRole) -> list[Passage]:
+    def _passages(self, *roles: PassageRole) -> list[Passage]:
         return [passage for passage in self._topic.passages if passage.role in roles]
 
-    async def _fits_or_is_replaced(self, passage: Passage) -> bool:
-        """Turns round each label under an instruction that the passage no longer fits; False if that rejects."""
-        for intent, label in self._questions(passage):
-            poll = await self._dispute(passage, intent, label)
-            if poll is None:
+    def _kept_labels(self) -> Iterator[Judgment]:
+        return (label for label in self._labels.values() if label.passage_id not in self._dropped)
+
+    async def _review_seed_positive(self, passage: Passage) -> bool:
+        """Reverses each label under an instruction that the passage no longer fits; False if that rejects."""
+        for intent, label in self._labels_to_ask(passage):
+            count = await self._contradiction(passage, intent, label)
+            if count is None:
                 continue
-            if not (_revisable(intent, label) and poll.decision == NONE):
-                reason = poll.why_not(()) if poll.decision == TIE else "label_disputed"
-                self.verdicts.append(self._bench.verdict(poll, passage.id, "reject", reason))
+            if not (_is_reversible(intent, label) and count.decision == NONE):
+                reason = count.failure_reason() if count.decision == TIE else "label_disputed"
+                self.verdicts.append(self._panel.verdict(count, passage.id, "reject", reason))
                 return False
-            self._settle(replace(label, relevance=-1), poll)
-            self.verdicts.append(self._bench.verdict(poll, passage.id, "edit", "positive_lost"))
+            self._set_label(replace(label, relevance=-1), count)
+            self.verdicts.append(self._panel.verdict(count, passage.id, "edit", "positive_lost"))
         return True
 
-    async def _negatives(self) -> bool:
-        """Keeps the first instruction negatives that stand; False if there were some and none does."""
-        kept, found = 0, self._of("instruction_negative")
-        for passage in found:
-            if kept < self._keep:
-                kept += await self._stands_or_goes(passage)
+    async def _review_negatives(self) -> bool:
+        """Keeps the first instruction negatives that pass; False if there were some and none does."""
+        kept_count, negatives = 0, self._passages("instruction_negative")
+        for passage in negatives:
+            if kept_count < self._keep_negatives:
+                kept_count += await self._keep_or_drop(passage)
             else:
-                self._drop(passage, Verdict(_NAME, passage.id, "edit", "surplus_negative", _text(passage)))
-        if found and not kept:
-            self.verdicts.append(rejected(_NAME, "topic", "no_negative_left", f"none of {len(found)} stands"))
-        return not found or kept > 0
+                self._drop(passage, Verdict(_NAME, passage.id, "edit", "surplus_negative", _evidence(passage)))
+        if negatives and not kept_count:
+            evidence = f"none of {len(negatives)} stands"
+            self.verdicts.append(reject_verdict(_NAME, "topic", "no_negative_left", evidence))
+        return not negatives or kept_count > 0
 
-    async def _stands_or_goes(self, passage: Passage) -> bool:
+    async def _keep_or_drop(self, passage: Passage) -> bool:
         """Drops the passage at the first label that is untrue of it."""
-        for intent, label in self._questions(passage):
-            poll = await self._dispute(passage, intent, label)
-            if poll is None:
+        for intent, label in self._labels_to_ask(passage):
+            count = await self._contradiction(passage, intent, label)
+            if count is None:
                 continue
-            reason = poll.why_not(()) if poll.decision == TIE else _fault(intent, label, passage)
-            self._drop(passage, self._bench.verdict(poll, passage.id, "edit", reason, text=_text(passage)))
+            reason = count.failure_reason() if count.decision == TIE else _drop_reason(intent, label, passage)
+            self._drop(passage, self._panel.verdict(count, passage.id, "edit", reason, text=_evidence(passage)))
             return False
         return True
 
-    def _questions(self, passage: Passage) -> Iterator[tuple[Intent, Judgment]]:
+    def _labels_to_ask(self, passage: Passage) -> Iterator[tuple[Intent, Judgment]]:
         """The passage's labels but for what the corpus says of the bare query, the most doubtful first."""
-        for intent in sorted(self._topic.intents, key=_turn):
+        for intent in sorted(self._topic.intents, key=_certainty):
             label = self._labels.get((passage.id, intent.id))
             if label and (intent.instruction or label.judge != "seed"):
                 yield intent, label
 
-    async def _dispute(self, passage: Passage, intent: Intent, label: Judgment) -> VoteCount | None:
-        """Asks whether a label is true: the poll that does not confirm it, or None, with what follows noted."""
-        poll = await self._bench.poll(self.ballot, intent, [passage])
-        if {passage.id: 1, NONE: -1}.get(poll.decision) != label.relevance:
-            return poll
-        if label.judge in _UNSEEN:
-            self._settle(label, poll)
-        self.verdicts.append(self._bench.verdict(poll, passage.id))
+    async def _contradiction(self, passage: Passage, intent: Intent, label: Judgment) -> VoteCount | None:
+        """Asks whether a label is true. Returns the votes if they do not confirm it; else notes that they do."""
+        count = await self._panel.collect_votes(self.question, intent, [passage])
+        if {passage.id: 1, NONE: -1}.get(count.decision) != label.relevance:
+            return count
+        if label.judge in _UNREVIEWED:
+            self._set_label(label, count)
+        self.verdicts.append(self._panel.verdict(count, passage.id))
         return None
 
-    def _settle(self, label: Judgment, poll: VoteCount) -> None:
-        """The label is the judge's from now on."""
-        key = label.passage_id, label.intent_id
-        self._labels[key] = replace(label, judge=self._bench.judge(poll), votes=poll.says(label.passage_id))
+    def _set_label(self, label: Judgment, count: VoteCount) -> None:
+        """Stores the label as the judge's own, with its votes."""
+        judge, votes = self._panel.label_source(count), count.votes_on(label.passage_id)
+        self._labels[label.passage_id, label.intent_id] = replace(label, judge=judge, votes=votes)
 
     def _drop(self, passage: Passage, verdict: Verdict) -> None:
         self._dropped.add(passage.id)
         self.verdicts.append(verdict)
 
-    def _served(self) -> bool:
-        """Whether every intent that had a relevant passage still has one."""
-        due = {label.intent_id for label in self._topic.judgments if label.relevance > 0}
-        left = {
-            label.intent_id
-            for label in self._labels.values()
-            if label.relevance > 0 and label.passage_id not in self._dropped
-        }
-        lost = [intent for intent in self._topic.intents if intent.id in due - left]
+    def _check_positives(self) -> bool:
+        """Whether every intent that had a relevant passage still has one; rejects the topic where one has not."""
+        before = {label.intent_id for label in self._topic.judgments if label.relevance > 0}
+        left = {label.intent_id for label in self._kept_labels() if label.relevance > 0}
+        lost = [intent for intent in self._topic.intents if intent.id in before - left]
         self.verdicts += [
-            rejected(_NAME, intent.id, "positive_lost", f"no relevant passage of the {intent.role} intent stands")
+            reject_verdict(_NAME, intent.id, "positive_lost", f"no relevant passage of the {intent.role} intent stands")
             for intent in lost
         ]
         return not lost
 
 
-def _revisable(intent: Intent, label: Judgment) -> bool:
+def _is_reversible(intent: Intent, label: Judgment) -> bool:
     """Whether a judge may find that the passage is not relevant after all."""
-    return label.relevance > 0 and bool(intent.instruction) and label.judge in _REVISABLE
+    return label.relevance > 0 and bool(intent.instruction) and label.judge in _REVERSIBLE
 
 
-def _turn(intent: Intent) -> int:
-    """The order in which labels are asked: what is most likely untrue first."""
+def _certainty(intent: Intent) -> int:
+    """Sort key of the order in which labels are asked: what is most likely untrue first."""
     return {"instructed": 0, "original": 1}.get(intent.role, 2)
 
 
-def _fault(intent: Intent, label: Judgment, passage: Passage) -> str:
+def _drop_reason(intent: Intent, label: Judgment, passage: Passage) -> str:
     """The reason code of a label that the judge contradicts."""
     if label.relevance < 0:
         return "negative_is_relevant"
@@ -196,5 +197,5 @@ def _fault(intent: Intent, label: Judgment, passage: Passage) -> str:
     return "negative_off_topic" if passage.role == "instruction_negative" else "positive_off_topic"
 
 
-def _text(passage: Passage) -> str:
-    return shown(full_text(passage))
+def _evidence(passage: Passage) -> str:
+    return truncate(full_text(passage))

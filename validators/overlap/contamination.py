@@ -5,12 +5,11 @@
     topic -> validator: every text it holds -> a verdict for each hit, with set, item, field and span
 
 What counts, in words after normalising (`word_runs`):
-- 13 words in a row shared with an item: in any field. That is GPT-3's length; shorter runs are figures of speech.
-- An item under 13 words, whole and at word boundaries: in a query or an instruction from 5 words on, in a passage from
-  8. A query that holds a whole evaluation query is that query with trimmings; under 5 words it is a phrase ("what is
-  a") that other questions begin with. A passage is more text: MS MARCO's development queries of 5 and 6 words stand in
-  13 of 1,743 of its passages that answer another question, those of 7 and more in none.
-- All of a query or instruction equal to all of an item: at any length.
+- 13 words in a row shared with an item, in any field. GPT-3 used this length; shorter runs are figures of speech.
+- A whole item of under 13 words: in a query or an instruction from 5 words on, in a passage from 8. Under 5 words an
+  item is a phrase ("what is a") that other questions begin with. A passage has more text: MS MARCO's development
+  queries of 5 and 6 words stand in 13 of 1,743 passages that answer another question, those of 7 and more in none.
+- A query or instruction that equals an item, at any length.
 
 Price: 0.1 ms a topic, 40 MB/s and more of text a core, about 25 bytes of index for each word of the sets.
 """
@@ -20,18 +19,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from pydantic import Field
 
 from engine.ids import canonical_json, sha256_hex
-from engine.protocols import Ask
+from engine.protocols import Cost
 from engine.settings import Settings
 from engine.topic import Seed, Topic, Verdict
 from validators.overlap import word_runs
 from validators.overlap.evaluation_sets import EvaluationSet
 from validators.overlap.ngram_index import Hit, NgramIndex
-from validators.verdicts import passed, rejected, shown
+from validators.verdicts import pass_verdicts, reject_verdict, truncate
 
 VERSION = 1
 """Changes when the same hits would be judged otherwise."""
@@ -48,7 +47,7 @@ class ContaminationSettings(Settings):
     cache: Path | None = Field(None, description="folder that keeps the index, mapped by every process; default: none")
 
 
-class _Text(NamedTuple):
+class _ScannedText(NamedTuple):
     scope: str
     field: str
     text: str
@@ -59,7 +58,7 @@ class Contamination:
     """Scans every text of a topic; `screen` scans a seed's query before the topic is made."""
 
     name = "contamination"
-    cost = 1
+    cost: Final = Cost.INDEX
 
     def __init__(self, settings: ContaminationSettings) -> None:
         self._settings = settings
@@ -67,65 +66,65 @@ class Contamination:
         self.index = open_index(settings)
         self.fingerprint = _fingerprint(settings, self.digest)
 
-    async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:  # noqa: ARG002
+    def __call__(self, topic: Topic) -> tuple[Topic, Sequence[Verdict]]:
         """The topic as it was, and a verdict for each hit; a text that stands in several places is reported once."""
-        return topic, self._hits(self._texts(topic)) or passed(self.name)
+        return topic, self._hits(self._texts(topic)) or pass_verdicts(self.name)
 
     @property
     def screen(self) -> ContaminationScreen:
         """The same check for seeds, over the same index."""
         return ContaminationScreen(self)
 
-    def of_query(self, query: str) -> Verdict | None:
+    def query_verdict(self, query: str) -> Verdict | None:
         """The verdict on a seed's query, with its longest shared run."""
-        hits = self._hits([_Text("topic", "query", query, self._settings.query_words)])
+        hits = self._hits([_ScannedText("topic", "query", query, self._settings.query_words)])
         return max(hits, key=lambda verdict: verdict.score or 0.0, default=None)
 
-    def _texts(self, topic: Topic) -> list[_Text]:
+    def _texts(self, topic: Topic) -> list[_ScannedText]:
         short, long = self._settings.query_words, self._settings.passage_words
-        texts = [_Text("topic", "query", topic.query, short)]
+        texts = [_ScannedText("topic", "query", topic.query, short)]
         for intent in topic.intents:
-            texts.append(_Text(intent.id, "query", intent.query, short))
-            texts.append(_Text(intent.id, "instruction", intent.instruction, short))
-        texts += (_Text(p.id, "passage", f"{p.title}\n{p.text}", long) for p in topic.passages)
-        first = {(one.text, one.least_words): one for one in reversed(texts)}
+            texts.append(_ScannedText(intent.id, "query", intent.query, short))
+            texts.append(_ScannedText(intent.id, "instruction", intent.instruction, short))
+        texts += (_ScannedText(p.id, "passage", f"{p.title}\n{p.text}", long) for p in topic.passages)
+        first = {(text.text, text.least_words): text for text in reversed(texts)}
         return list(reversed(first.values()))
 
-    def _hits(self, texts: Sequence[_Text]) -> list[Verdict]:
-        hits = self.index.find([one.text for one in texts], [one.least_words for one in texts])
+    def _hits(self, texts: Sequence[_ScannedText]) -> list[Verdict]:
+        hits = self.index.find([text.text for text in texts], [text.least_words for text in texts])
         return [self._verdict(texts[hit.text], hit) for hit in hits]
 
-    def _verdict(self, where: _Text, hit: Hit) -> Verdict:
+    def _verdict(self, scanned: _ScannedText, hit: Hit) -> Verdict:
         """Reject, with what a reader needs to agree; the score is the share of the item's words that was found."""
-        facts = {"field": where.field, "set": hit.source, "item": hit.item, "span": shown(hit.span), "words": hit.words}
-        score = round(hit.words / hit.item_words, 4)
-        return rejected(self.name, where.scope, "contaminated", canonical_json(facts), score)
+        facts = {"field": scanned.field, "set": hit.source, "item": hit.item, "words": hit.words}
+        evidence = canonical_json(facts | {"span": truncate(hit.span)})
+        return reject_verdict(self.name, scanned.scope, "contaminated", evidence, round(hit.words / hit.item_words, 4))
 
 
 class ContaminationScreen:
-    """Rejects seeds whose query is in an evaluation set: every topic of theirs would be rejected, after it was paid."""
+    """Rejects seeds whose query is in an evaluation set, before a topic of theirs is paid for and rejected."""
 
     name = "contamination"
 
-    def __init__(self, of: Contamination) -> None:
-        self._of = of
-        self.fingerprint = of.fingerprint
+    def __init__(self, contamination: Contamination) -> None:
+        self._contamination = contamination
+        self.fingerprint = contamination.fingerprint
 
     def __call__(self, seed: Seed) -> Verdict | None:
         """A rejecting verdict, or None."""
-        return self._of.of_query(seed.query)
+        return self._contamination.query_verdict(seed.query)
 
 
 def _fingerprint(settings: ContaminationSettings, digest: str) -> str:
     """What enters every commit entry: the sets by name, the index by digest, and the least words that count."""
-    names = [one.name for one in settings.sets]
+    names = [evaluation_set.name for evaluation_set in settings.sets]
     least = {"passage_words": settings.passage_words, "query_words": settings.query_words}
     return canonical_json({"index": digest, "sets": names, "version": VERSION, **least})
 
 
 def index_digest(settings: ContaminationSettings) -> str:
     """Names the index by all that decides its content: the sets' bytes and how they are read, cut and hashed."""
-    sets = [one.digest() for one in settings.sets]
+    sets = [evaluation_set.digest() for evaluation_set in settings.sets]
     return sha256_hex(canonical_json([word_runs.VERSION, settings.overlap_words, sets]))
 
 
@@ -133,12 +132,13 @@ def index_digest(settings: ContaminationSettings) -> str:
 def open_index(settings: ContaminationSettings) -> NgramIndex:
     """The index over the sets: mapped from the cache folder, where there is one, else built in memory."""
     if settings.cache is None:
-        return _built(settings)
+        return _build_index(settings)
     folder = settings.cache / f"contamination-{index_digest(settings)[:32]}"
     if not folder.is_dir():
-        _built(settings).save(folder)
+        _build_index(settings).save(folder)
     return NgramIndex.load(folder)
 
 
-def _built(settings: ContaminationSettings) -> NgramIndex:
-    return NgramIndex.build([item for one in settings.sets for item in one.items()], settings.overlap_words)
+def _build_index(settings: ContaminationSettings) -> NgramIndex:
+    items = [item for evaluation_set in settings.sets for item in evaluation_set.items()]
+    return NgramIndex.build(items, settings.overlap_words)

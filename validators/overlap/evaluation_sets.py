@@ -1,7 +1,7 @@
 """Reads the strings of evaluation sets that no training text may hold: the input of the contamination index.
 
-Promise: every record gives its strings or an error that names file and line; nothing is passed over. Price: the sets
-are held in memory once, while the index is built.
+Promise: every record gives its strings or an error that names file and line. Price: the sets are held in memory once,
+while the index is built.
 """
 
 from __future__ import annotations
@@ -50,87 +50,87 @@ class EvaluationSet(Settings):
 
     def digest(self) -> str:
         """sha256 over these settings, save the path, and the file's bytes."""
-        with _opened(self.path).open("rb") as file:
+        with _existing(self.path).open("rb") as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
         return hashlib.sha256(f"{self.model_dump_json(exclude={'path'})}{content}".encode()).hexdigest()
 
     def items(self) -> Iterator[Item]:
         """The strings in file order. Raises UsageError for a missing file, a broken record or a set with no strings."""
-        found = False
-        for name, text in _READ[self.format](self):
-            found = True
-            yield Item(self.name, name, text)
-        if not found:
+        is_empty = True
+        for item_id, text in _READERS[self.format](self):
+            is_empty = False
+            yield Item(self.name, item_id, text)
+        if is_empty:
             raise UsageError(f"evaluation set {self.name!r} ({self.path}) holds no strings; check its path and format")
 
 
-def _opened(path: Path) -> Path:
+def _existing(path: Path) -> Path:
     if not path.is_file():
         raise UsageError(f"evaluation set {path} is not a file; give the path of one that is")
     return path
 
 
-def _lines(of: EvaluationSet) -> Iterator[tuple[int, str]]:
+def _lines(source: EvaluationSet) -> Iterator[tuple[int, str]]:
     """The lines that are not blank, numbered from 1."""
-    with _opened(of.path).open("rb") as file:
+    with _existing(source.path).open("rb") as file:
         for number, raw in enumerate(file, 1):
             try:
                 line = raw.decode("utf-8").rstrip("\r\n")
             except UnicodeDecodeError as error:
-                raise _broken(of, number, "UTF-8 text", str(error)) from error
+                raise _broken(source, number, "UTF-8 text", str(error)) from error
             if line.strip():
                 yield number, line
 
 
-def _broken(of: EvaluationSet, line: int, expected: str, found: str) -> UsageError:
+def _broken(source: EvaluationSet, line: int, expected: str, actual: str) -> UsageError:
     return UsageError(
-        f"{of.path}:{line}: evaluation set {of.name!r} expects {expected}, found {found[:120]!r}; mend it"
+        f"{source.path}:{line}: evaluation set {source.name!r} expects {expected}, found {actual[:120]!r}; mend it"
     )
 
 
-def _read_text(of: EvaluationSet) -> Iterator[tuple[str, str]]:
-    for number, line in _lines(of):
+def _read_text(source: EvaluationSet) -> Iterator[tuple[str, str]]:
+    for number, line in _lines(source):
         yield str(number), line
 
 
-def _read_tsv(of: EvaluationSet) -> Iterator[tuple[str, str]]:
-    for number, line in _lines(of):
+def _read_tsv(source: EvaluationSet) -> Iterator[tuple[str, str]]:
+    for number, line in _lines(source):
         name, tab, text = line.partition("\t")
         if not tab:
-            raise _broken(of, number, "an id, a tab and a text", line)
+            raise _broken(source, number, "an id, a tab and a text", line)
         yield name, text
 
 
-def _read_jsonl(of: EvaluationSet) -> Iterator[tuple[str, str]]:
-    for number, line in _lines(of):
+def _read_jsonl(source: EvaluationSet) -> Iterator[tuple[str, str]]:
+    for number, line in _lines(source):
         try:
             record = json.loads(line)
         except ValueError as error:
-            raise _broken(of, number, "a JSON object", line) from error
+            raise _broken(source, number, "a JSON object", line) from error
         if not isinstance(record, dict):
-            raise _broken(of, number, "a JSON object", line)
-        name = str(_value(of, number, record, of.id_field)) if of.id_field else str(number)
-        for field in of.fields:
-            value = _value(of, number, record, field)
+            raise _broken(source, number, "a JSON object", line)
+        name = str(_value(source, number, record, source.id_field)) if source.id_field else str(number)
+        for field in source.fields:
+            value = _value(source, number, record, field)
             for text in value if isinstance(value, list) else [value]:
                 if not isinstance(text, str):
-                    raise _broken(of, number, f"a string or a list of strings under {field!r}", json.dumps(text))
+                    raise _broken(source, number, f"a string or a list of strings under {field!r}", json.dumps(text))
                 yield name, text
 
 
-def _value(of: EvaluationSet, number: int, record: dict[str, Any], field: str) -> Any:
+def _value(source: EvaluationSet, number: int, record: dict[str, Any], field: str) -> Any:
     if field not in record:
-        raise _broken(of, number, f"the key {field!r}", ", ".join(record))
+        raise _broken(source, number, f"the key {field!r}", ", ".join(record))
     return record[field]
 
 
-def _read_trec(of: EvaluationSet) -> Iterator[tuple[str, str]]:
-    for topic in read_topics(_opened(of.path), _TOPIC_BYTES):
+def _read_trec(source: EvaluationSet) -> Iterator[tuple[str, str]]:
+    for topic in read_topics(_existing(source.path), _TOPIC_BYTES):
         if isinstance(topic, SeedFormatError):
-            raise _broken(of, topic.line, topic.expected, topic.found)
-        for part in of.fields or _TOPIC_PARTS:
+            raise _broken(source, topic.line, topic.expected, topic.found)
+        for part in source.fields or _TOPIC_PARTS:
             if part in topic.attributes:
                 yield topic.id, topic.attributes[part]
 
 
-_READ = {"text": _read_text, "tsv": _read_tsv, "jsonl": _read_jsonl, "trec": _read_trec}
+_READERS = {"text": _read_text, "tsv": _read_tsv, "jsonl": _read_jsonl, "trec": _read_trec}

@@ -6,7 +6,7 @@ The share of equal bytes estimates the Jaccard similarity of the shingle sets (B
 by chance, 1/256. Two texts are compared when the first 5 bytes of a band are equal (banding: Leskovec, Rajaraman and
 Ullman, Mining of Massive Datasets, section 3.4): a pair of similarity 0.8 is missed once in 120, of 0.9 once in 14,000.
 
-Promise: deterministic for a given random seed and order; equal word sequences always meet. Price: about 0.1 ms for 100
+Promise: deterministic for a given random seed and order; equal word sequences always match. Price: about 0.1 ms for 100
 words, and 104 bytes of sketch and 13 table slots of 4 bytes, at most 70 % full, for each text kept.
 """
 
@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.ids import sha256_hex
-from validators.overlap.word_runs import Hashes, Places, hash_runs, normalise, read_batch
+from validators.overlap.word_runs import Hashes, Positions, hash_runs, normalise, read_batch
 
 SHINGLE_WORDS = 3
 _BANDS, _ROWS = 12, 8
 _COLUMNS = np.arange(_BANDS + 1)  # one a band, and the last for the exact text
-_KEYS = np.array([(1 << 40) - 1] * _BANDS + [(1 << 64) - 1], np.uint64)  # of each column, what must be equal to meet
+_KEYS = np.array([(1 << 40) - 1] * _BANDS + [(1 << 64) - 1], np.uint64)  # the bits of each column that must be equal
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _BLOCK = 1 << 12  # shingles hashed at a time
 _SAME_KEY = 8  # texts remembered under one key of a band; where more share it, it is boilerplate
@@ -43,8 +43,8 @@ class Sketcher:
     """Texts to sketches; equal `random_seed`, equal sketches."""
 
     def __init__(self, random_seed: int) -> None:
-        odds = np.random.default_rng(random_seed).integers(0, 1 << 63, (_BANDS * _ROWS, 1), np.uint64)
-        self._odds: Hashes = odds * np.uint64(2) + np.uint64(1)
+        numbers = np.random.default_rng(random_seed).integers(0, 1 << 63, (_BANDS * _ROWS, 1), np.uint64)
+        self._multipliers: Hashes = numbers * np.uint64(2) + np.uint64(1)
 
     def __call__(self, text: str) -> Hashes | None:
         """[13]: 96 bytes of minima as 12 numbers, then a hash of all the words. None for a text without words."""
@@ -57,14 +57,14 @@ class Sketcher:
         shingles = hash_runs(batch.hashes[:words], words - row + 1, SHINGLE_WORDS)[row - 1]
         minima = np.full(_BANDS * _ROWS, (1 << 64) - 1, np.uint64)
         for begin in range(0, len(shingles), _BLOCK):
-            np.minimum(minima, (self._odds * shingles[begin : begin + _BLOCK]).min(axis=1), out=minima)
+            np.minimum(minima, (self._multipliers * shingles[begin : begin + _BLOCK]).min(axis=1), out=minima)
         sketch = np.empty(_BANDS + 1, "<u8")
         sketch.view(np.uint8)[: _BANDS * _ROWS] = minima >> np.uint64(24)
         sketch[-1] = int(sha256_hex(b" ".join(raw.split()))[:16], 16)
         return sketch
 
 
-def similarities(sketch: Hashes, others: Hashes) -> NDArray[np.float64]:
+def estimate_similarities(sketch: Hashes, others: Hashes) -> NDArray[np.float64]:
     """[M]: the estimated Jaccard similarity of the sketch's shingle set and those of `others` [M, 13], in [0, 1]."""
     columns = np.ascontiguousarray(others[:, :_BANDS]).view(np.uint8)
     equal = np.mean(columns == sketch[:_BANDS].view(np.uint8), axis=1)
@@ -85,45 +85,45 @@ class SketchStore:
         """Bytes of all arrays."""
         return self._sketches.nbytes + self._tables.nbytes
 
-    def meet(self, sketch: Hashes, least: float) -> Match | None:
+    def match_or_add(self, sketch: Hashes, least: float) -> Match | None:
         """The kept text most like this one, if their similarity is at least `least`; else keeps this one."""
-        met, slots, known = self._walk(sketch)
-        best = self._best(sorted(set(met)), sketch) if met else None
+        candidates, slots, same_key = self._probe(sketch)
+        best = self._best(sorted(set(candidates)), sketch) if candidates else None
         if best and best.similarity >= least:
             return best
-        self._keep(sketch, slots, known < _SAME_KEY)
+        self._add(sketch, slots, same_key < _SAME_KEY)
         return None
 
     def _best(self, numbers: list[int], sketch: Hashes) -> Match:
         """The exact repeat among them, or else the most similar; of equals the earliest."""
         others = self._sketches[numbers]
         exact = others[:, -1] == sketch[-1]
-        alike = similarities(sketch, others)
-        row = int(np.argmax(alike + exact))
-        return Match(numbers[row], 1.0 if exact[row] else float(alike[row]), bool(exact[row]))
+        estimates = estimate_similarities(sketch, others)
+        row = int(np.argmax(estimates + exact))
+        return Match(numbers[row], 1.0 if exact[row] else float(estimates[row]), bool(exact[row]))
 
-    def _walk(self, sketch: Hashes) -> tuple[list[int], Places, Places]:
+    def _probe(self, sketch: Hashes) -> tuple[list[int], Positions, Positions]:
         """The texts that share a key with the sketch; a column's empty slot after them, and how many they are there."""
         keys = sketch & _KEYS
         slots = self._slots(keys)
-        known = np.zeros(len(_COLUMNS), np.int64)
-        met: list[int] = []
-        open_ = _COLUMNS
+        same_key = np.zeros(len(_COLUMNS), np.int64)
+        candidates: list[int] = []
+        columns = _COLUMNS
         while True:
-            numbers = self._tables[open_, slots[open_]]
+            numbers = self._tables[columns, slots[columns]]
             full = numbers != _EMPTY
-            open_, numbers = open_[full], numbers[full]
-            if not open_.size:
-                return met, slots, known
-            same = (self._sketches[numbers, open_] & _KEYS[open_]) == keys[open_]
-            known[open_] += same
-            met += numbers[same].tolist()
-            slots[open_] = (slots[open_] + 1) % self._tables.shape[1]
+            columns, numbers = columns[full], numbers[full]
+            if not columns.size:
+                return candidates, slots, same_key
+            same = (self._sketches[numbers, columns] & _KEYS[columns]) == keys[columns]
+            same_key[columns] += same
+            candidates += numbers[same].tolist()
+            slots[columns] = (slots[columns] + 1) % self._tables.shape[1]
 
-    def _slots(self, keys: Hashes) -> Places:
+    def _slots(self, keys: Hashes) -> Positions:
         return ((keys * _MIX) >> np.uint64(65 - self._tables.shape[1].bit_length())).astype(np.int64)
 
-    def _keep(self, sketch: Hashes, slots: Places, remembered: NDArray[np.bool_]) -> None:
+    def _add(self, sketch: Hashes, slots: Positions, remembered: NDArray[np.bool_]) -> None:
         if self._size == len(self._sketches):
             self._sketches.resize((self._size + self._size // 4, len(_COLUMNS)), refcheck=False)
         self._sketches[self._size] = sketch
@@ -133,7 +133,7 @@ class SketchStore:
             self._grow()
 
     def _grow(self) -> None:
-        """Twice the slots, a column at a time; who was not remembered stays so."""
+        """Doubles the slots, a column at a time. Texts that were not remembered stay so."""
         old = self._tables
         self._tables = np.full((old.shape[0], 2 * old.shape[1]), _EMPTY, np.int32)
         for column in _COLUMNS:

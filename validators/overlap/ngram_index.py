@@ -1,6 +1,6 @@
 """Finds which texts share a run of words with which items of a fixed set: the matcher behind `contamination`.
 
-    texts -> hash of every run of 1..N words -> a bit filter -> sorted hashes of the items' runs
+    texts -> hash of all_hashes run of 1..N words -> a bit filter -> sorted hashes of the items' runs
           -> runs joined along one item -> compared word by word -> hits
 
 Promise: exact. Hashes only propose; what is reported was compared word for word, and what the naive matcher finds is
@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from validators.overlap.word_runs import Hashes, Places, WordBatch, batches, hash_runs, normalise, ranges, read_batch
+from validators.overlap.word_runs import Hashes, Positions, WordBatch, batches, hash_runs, normalise, ranges, read_batch
 
 _BLOCK_WORDS = 1 << 15  # bounds the table of runs where one text is longer than a batch
 _FILTER_BITS = 32  # a run in the items
@@ -50,22 +50,22 @@ class _Runs(NamedTuple):
     """Runs of the texts of a batch: parallel arrays."""
 
     hashes: Hashes
-    place: Places  # word of the batch where the run begins
-    words: Places  # length of the run
+    start: Positions  # word of the batch where the run begins
+    words: Positions  # length of the run
 
-    def chosen(self, rows: Places) -> _Runs:
+    def take(self, rows: Positions) -> _Runs:
         """The runs at these rows."""
-        return _Runs(self.hashes[rows], self.place[rows], self.words[rows])
+        return _Runs(self.hashes[rows], self.start[rows], self.words[rows])
 
 
-class _Found(NamedTuple):
+class _Matches(NamedTuple):
     """Runs of texts whose hash is that of a run of an item: parallel arrays."""
 
-    text: Places
-    item: Places
-    place: Places  # word of the text where the run begins
-    at: Places  # word of the item where it begins
-    words: Places  # length of the run
+    text: Positions
+    item: Positions
+    text_start: Positions  # word of the text where the run begins
+    item_start: Positions  # word of the item where it begins
+    words: Positions  # length of the run
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +79,13 @@ class NgramIndex:
     longest: int
     hashes: Hashes
     order: NDArray[np.int32]
-    first_run: Places
+    first_run: Positions
     short_bits: NDArray[np.uint8]
     long_bits: NDArray[np.uint8]
     text: NDArray[np.uint8]
-    text_begins: Places
+    text_begins: Positions
     names: NDArray[np.uint8]
-    names_begin: Places
+    names_begin: Positions
 
     @staticmethod
     def build(items: Sequence[Item], longest: int) -> NgramIndex:
@@ -96,25 +96,25 @@ class NgramIndex:
             batch = read_batch(raws)
             hashes.append(_item_runs(batch, longest))
             counts.append(batch.counts)
-        every, words = np.concatenate(hashes), np.concatenate(counts)
-        order = np.argsort(every, kind="stable").astype(np.int32)
+        all_hashes, words = np.concatenate(hashes), np.concatenate(counts)
+        order = np.argsort(all_hashes, kind="stable").astype(np.int32)
         runs = _runs_in(words, longest)
         first_run = np.cumsum(np.concatenate([[0], runs]), dtype=np.int64)
         is_long = np.repeat(words >= longest, runs)
-        bits = (_filter(every[~is_long]), _filter(every[is_long]))
+        bits = (_filter(all_hashes[~is_long]), _filter(all_hashes[is_long]))
         names = [f"{item.source}\x1f{item.id}".encode("utf-8", "surrogatepass") for item in items]
-        return NgramIndex(longest, every[order], order, first_run, *bits, *_packed(texts), *_packed(names))
+        return NgramIndex(longest, all_hashes[order], order, first_run, *bits, *_packed(texts), *_packed(names))
 
     def save(self, folder: Path) -> None:
-        """Write each array as a .npy file of `folder`; whoever comes second leaves the first one's in place."""
+        """Write each array as a .npy file of `folder`; a folder that another process wrote first stays."""
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".index-") as scratch:
-            whole = Path(scratch) / "index"
-            whole.mkdir()
+            index = Path(scratch) / "index"
+            index.mkdir()
             for name, value in self._arrays().items():
-                np.save(whole / f"{name}.npy", value)
+                np.save(index / f"{name}.npy", value)
             try:
-                whole.rename(folder)
+                index.rename(folder)
             except OSError:
                 if not folder.is_dir():
                     raise
@@ -147,14 +147,14 @@ class NgramIndex:
         for raws in batches(map(normalise, texts)):
             batch = read_batch(raws)
             least = np.minimum(least_words[begin : begin + len(raws)], self.longest)
-            runs = self._known(self._listed(batch, int(least.min())))
+            runs = self._indexed(self._candidates(batch, int(least.min())))
             if runs.hashes.size:
-                found = self._items_of(runs, batch, least)
-                hits += (hit._replace(text=begin + hit.text) for hit in self._confirmed(raws, found))
+                matches = self._items_of(runs, batch, least)
+                hits += (hit._replace(text=begin + hit.text) for hit in self._confirmed(raws, matches))
             begin += len(raws)
         return hits
 
-    def _listed(self, batch: WordBatch, least: int) -> _Runs:
+    def _candidates(self, batch: WordBatch, least: int) -> _Runs:
         """The runs of `least` to N words that pass the filter, and the shorter texts as one run each."""
         whole = ((batch.counts < least) & (batch.counts > 0)).nonzero()[0]
         parts = []
@@ -163,83 +163,84 @@ class NgramIndex:
             runs = hash_runs(batch.hashes[begin:], width, self.longest)
             parts.append(_passing(self.short_bits, runs[:-1], begin, least))
             parts.append(_passing(self.long_bits, runs, begin, self.longest))
-            here = whole[(batch.first[whole] >= begin) & (batch.first[whole] < begin + width)]
-            place, words = batch.first[here], batch.counts[here]
-            parts.append(_Runs(runs[words - 1, place - begin], place, words))
-        hashes, place, words = map(np.concatenate, zip(*parts, strict=True))
-        return _Runs(hashes, place, words)
+            in_block = whole[(batch.first[whole] >= begin) & (batch.first[whole] < begin + width)]
+            start, words = batch.first[in_block], batch.counts[in_block]
+            parts.append(_Runs(runs[words - 1, start - begin], start, words))
+        hashes, start, words = map(np.concatenate, zip(*parts, strict=True))
+        return _Runs(hashes, start, words)
 
-    def _known(self, runs: _Runs) -> _Runs:
+    def _indexed(self, runs: _Runs) -> _Runs:
         """Those whose hash is that of a run of an item."""
-        runs = runs.chosen(runs.hashes.argsort())  # neighbours in the search share the cache
-        at = self.hashes.searchsorted(runs.hashes)
-        return runs.chosen((self.hashes.take(at, mode="clip") == runs.hashes).nonzero()[0])
+        runs = runs.take(runs.hashes.argsort())  # neighbours in the search share the cache
+        position = self.hashes.searchsorted(runs.hashes)
+        return runs.take((self.hashes.take(position, mode="clip") == runs.hashes).nonzero()[0])
 
-    def _items_of(self, runs: _Runs, batch: WordBatch, least: Places) -> _Found:
+    def _items_of(self, runs: _Runs, batch: WordBatch, least: Positions) -> _Matches:
         """Each run that counts in its text, with the runs of items (at most `_SHARED`) that have its hash."""
-        text = batch.first.searchsorted(runs.place, "right") - 1
+        text = batch.first.searchsorted(runs.start, "right") - 1
         counts = ((runs.words >= least[text]) | (runs.words == batch.counts[text])).nonzero()[0]
-        text, runs = text[counts], runs.chosen(counts)
+        text, runs = text[counts], runs.take(counts)
         begin = self.hashes.searchsorted(runs.hashes)
         shared = np.minimum(self.hashes.searchsorted(runs.hashes, "right") - begin, _SHARED)
         number = self.order[np.repeat(begin, shared) + ranges(shared)]
         item = self.first_run.searchsorted(number, "right") - 1
-        columns = (text, runs.place - batch.first[text], runs.words)
-        text, place, words = (np.repeat(column, shared) for column in columns)
-        return _Found(text, item, place, number - self.first_run[item], words)
+        columns = (text, runs.start - batch.first[text], runs.words)
+        text, start, words = (np.repeat(column, shared) for column in columns)
+        return _Matches(text, item, start, number - self.first_run[item], words)
 
-    def _confirmed(self, raws: Sequence[bytes], found: _Found) -> Iterator[Hit]:
+    def _confirmed(self, raws: Sequence[bytes], matches: _Matches) -> Iterator[Hit]:
         """The longest run of each text and item that agrees word for word."""
         words_of_text = functools.cache(lambda text: raws[text].split())
         words_of_item = functools.cache(self._words)
         best: dict[tuple[int, int], list[bytes]] = {}
-        for text, item, place, at, words in _joined(found):
-            left, right = words_of_text(text)[place : place + words], words_of_item(item)[at : at + words]
-            best[text, item] = max(best.get((text, item), []), _agreed(left, right, self.longest), key=len)
+        for text, item, start, item_start, words in _joined(matches):
+            in_text = words_of_text(text)[start : start + words]
+            in_item = words_of_item(item)[item_start : item_start + words]
+            best[text, item] = max(best.get((text, item), []), _agreed(in_text, in_item, self.longest), key=len)
         for (text, item), span in best.items():
             if span:
-                shown = b" ".join(span).decode("utf-8", "surrogatepass")
+                span_text = b" ".join(span).decode("utf-8", "surrogatepass")
                 source, name = self._name(item)
-                yield Hit(text, source, name, shown, len(span), len(words_of_item(item)))
+                yield Hit(text, source, name, span_text, len(span), len(words_of_item(item)))
 
     def _words(self, item: int) -> list[bytes]:
         return self.text[self.text_begins[item] : self.text_begins[item + 1]].tobytes().split()
 
     def _name(self, item: int) -> list[str]:
-        named = self.names[self.names_begin[item] : self.names_begin[item + 1]].tobytes()
-        return named.decode("utf-8", "surrogatepass").split("\x1f", 1)
+        encoded = self.names[self.names_begin[item] : self.names_begin[item + 1]].tobytes()
+        return encoded.decode("utf-8", "surrogatepass").split("\x1f", 1)
 
 
 def _passing(bits: NDArray[np.uint8], runs: Hashes, begin: int, least: int) -> _Runs:
     """Of `runs` [N, width], those of `least` words and more that pass the filter; `begin` numbers the first word."""
     hashes = runs[least - 1 :]
     flat = ((bits[_byte(hashes, len(bits))] & _bit(hashes)) != 0).ravel().nonzero()[0]
-    row, place = np.divmod(flat, runs.shape[1])
-    return _Runs(hashes[row, place], place + begin, row + least)
+    row, column = np.divmod(flat, runs.shape[1])
+    return _Runs(hashes[row, column], column + begin, row + least)
 
 
-def _joined(found: _Found) -> Iterator[tuple[int, int, int, int, int]]:
+def _joined(matches: _Matches) -> Iterator[tuple[int, int, int, int, int]]:
     """Overlapping runs along one text and one item as one: text, item, first word in each, words."""
-    slant = found.place - found.at
-    order = np.lexsort((found.place, slant, found.item, found.text))
-    text, item, place, slant = (column[order] for column in (found.text, found.item, found.place, slant))
-    goes_on = (np.diff(text) == 0) & (np.diff(item) == 0) & (np.diff(slant) == 0) & (np.diff(place) == 1)
+    offset = matches.text_start - matches.item_start
+    order = np.lexsort((matches.text_start, offset, matches.item, matches.text))
+    text, item, start, offset = (column[order] for column in (matches.text, matches.item, matches.text_start, offset))
+    goes_on = (np.diff(text) == 0) & (np.diff(item) == 0) & (np.diff(offset) == 0) & (np.diff(start) == 1)
     begins = np.flatnonzero(np.concatenate([np.ones(min(1, len(text)), bool), ~goes_on]))
     extra = np.diff(np.concatenate([begins, [len(text)]])) - 1
     for row, more in zip(begins.tolist(), extra.tolist(), strict=True):
-        at = int(place[row] - slant[row])
-        yield int(text[row]), int(item[row]), int(place[row]), at, int(found.words[order[row]]) + more
+        words = int(matches.words[order[row]]) + more
+        yield int(text[row]), int(item[row]), int(start[row]), int(start[row] - offset[row]), words
 
 
 def _agreed(left: list[bytes], right: list[bytes], longest: int) -> list[bytes]:
-    """The words that both share: all, or where two hashes only happened to meet, the first run that does agree."""
+    """The words that both share: all, or after a hash collision the first run that is equal."""
     if left == right:
         return left
-    runs = (slice(at, at + longest) for at in range(len(left) - longest + 1))
+    runs = (slice(start, start + longest) for start in range(len(left) - longest + 1))
     return next((left[run] for run in runs if left[run] == right[run]), [])
 
 
-def _runs_in(words: Places, longest: int) -> Places:
+def _runs_in(words: Positions, longest: int) -> Positions:
     """How many runs an item of so many words has: one for each N words in a row, or its whole."""
     return np.where(words, words - np.minimum(words, longest) + 1, 0)
 
@@ -253,7 +254,7 @@ def _item_runs(batch: WordBatch, longest: int) -> Hashes:
     return chosen
 
 
-def _packed(strings: Sequence[bytes]) -> tuple[NDArray[np.uint8], Places]:
+def _packed(strings: Sequence[bytes]) -> tuple[NDArray[np.uint8], Positions]:
     """The strings as one array of bytes, and where each begins (the end last)."""
     return np.frombuffer(b"".join(strings), np.uint8), np.cumsum([0, *map(len, strings)], dtype=np.int64)
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Hashes = NDArray[np.uint64]
-Places = NDArray[np.int64]
+Positions = NDArray[np.int64]
 
 VERSION = 1
 """Changes when words are cut or hashed otherwise, so that a stored index is never read by other rules."""
@@ -48,8 +48,8 @@ class WordBatch(NamedTuple):
     """Texts as word hashes, with a fence word after each text."""
 
     hashes: Hashes  # [W]
-    first: Places  # [T] index of each text's first word
-    counts: Places  # [T] words of each text
+    first: Positions  # [T] index of each text's first word
+    counts: Positions  # [T] words of each text
 
 
 def batches(raws: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -77,7 +77,7 @@ def read_batch(raws: Sequence[bytes]) -> WordBatch:
     return WordBatch(_hash_words(buffer, starts, edges[1::2] - starts), first[:-1], first[1:] - first[:-1] - 1)
 
 
-def _hash_words(buffer: bytes, starts: Places, lengths: Places) -> Hashes:
+def _hash_words(buffer: bytes, starts: Positions, lengths: Positions) -> Hashes:
     """[W] from each word's length and its first 64 bytes, eight at a time; `buffer` ends with eight spare bytes."""
     eights: Hashes = np.ndarray((len(buffer) - 7,), "<u8", buffer, strides=(1,))
     hashes = _mixed((eights[starts] & _MASK[np.minimum(lengths, 8)]) ^ (lengths.astype(np.uint64) * _SALT))
@@ -123,7 +123,7 @@ def _constants(longest: int) -> tuple[Hashes, Hashes]:
     return _STEP**lengths, lengths * _SALT
 
 
-def ranges(counts: Places) -> Places:
+def ranges(counts: Positions) -> Positions:
     """0..c-1 for each count c, one after the other."""
     ends = counts.cumsum()
     return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)

@@ -14,7 +14,7 @@ from engine.errors import UsageError
 from tests.support.matrices import made, matrix
 from tests.support.sample_seeds import SEEDS
 from tests.support.trainer_world import open_view
-from validators.checks.shape import Shape, ShapeSettings
+from validators.checks.shape import ShapeCheck, ShapeSettings
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +55,10 @@ def test_a_topic_keeps_its_rows_and_each_row_the_negatives_of_the_query(mixes):
 
 
 def test_a_mix_is_sound_and_can_be_trained_on(mixes):
-    import asyncio
-
     _, written = mixes
     for name, one in written.items():
         for topic in accepted(one):
-            _, verdicts = asyncio.run(Shape(ShapeSettings())(topic, None))
+            _, verdicts = ShapeCheck(ShapeSettings())(topic)
             assert {verdict.outcome for verdict in verdicts} == {"pass"}
         view = open_view(one.out, heldout_share=0, dev_share=0)
         groups = view.read_all("train")

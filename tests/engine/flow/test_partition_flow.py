@@ -12,7 +12,7 @@ from engine.flow.budget import Budget
 from engine.flow.limits import BudgetSettings, RuntimeSettings
 from engine.flow.partition_flow import DrainedError, Flow
 from engine.flow.seed_outcome import SeedOutcome
-from engine.protocols import Partition
+from engine.protocols import Cost, Partition
 from engine.topic import Topic, Verdict
 from tests.support.small_parts import (
     Echo,
@@ -36,11 +36,11 @@ class Says:
 
     fingerprint = "1"
 
-    def __init__(self, name: str, cost: int = 0, *, rejects: str = "", edits: str = "") -> None:
+    def __init__(self, name: str, cost: Cost = Cost.TOPIC, *, rejects: str = "", edits: str = "") -> None:
         self.name, self.cost, self._rejects, self._edits = name, cost, rejects, edits
         self.saw: list[str] = []
 
-    async def __call__(self, topic, ask):
+    def __call__(self, topic):
         self.saw.append(topic.query)
         if topic.query == self._rejects:
             return topic, [Verdict(self.name, "topic", "reject", f"{self.name} rejects", "evidence")]
@@ -54,7 +54,7 @@ class Asks(Says):
 
     async def __call__(self, topic, ask):
         await ask(prompt_for(seed(int(topic.seed_id[1:])), 99), Line)
-        return await super().__call__(topic, ask)
+        return super().__call__(topic)
 
 
 def partition(count: int, traps: dict[int, str] | None = None, index: int = 0, **screened: Verdict) -> Partition:
@@ -112,7 +112,7 @@ def test_a_poison_seed_fails_without_being_tried(tmp_path):
 
 
 def test_validators_run_cheap_to_dear_and_after_a_rejection_only_those_that_ask_no_model(tmp_path):
-    dear, cheap, middle = Asks("dear", 2), Says("cheap", 0, rejects="bad"), Says("middle", 1)
+    dear, cheap, middle = Asks("dear", Cost.MODEL), Says("cheap", rejects="bad"), Says("middle", Cost.INDEX)
     bad, good = made(tmp_path, partition(2, {0: "bad"}), validators=[dear, cheap, middle])
     assert [verdict.validator for verdict in good.verdicts] == ["cheap", "middle", "dear"]
     assert [verdict.validator for verdict in bad.verdicts] == ["cheap", "middle"]
@@ -141,7 +141,7 @@ def test_a_validator_that_raises_fails_its_topic_with_all_that_was_made(tmp_path
 
 
 def test_a_seed_that_takes_too_long_fails_with_reason_timeout(tmp_path):
-    found = made(tmp_path, partition(3, {1: "sleep"}), validators=[Traps()], seed_timeout_s=2)
+    found = made(tmp_path, partition(3, {1: "sleep"}), validators=[Sleeps("x", Cost.MODEL)], seed_timeout_s=2)
     assert [(topic.status, topic.reason) for topic in found] == [
         ("accepted", ""),
         ("failed", "timeout"),
@@ -186,6 +186,14 @@ class Strays(OneTopic):
         return [replace(topic_of(seed), seed_id="another")]
 
 
+class Sleeps(Says):
+    """A judge that takes an hour over the query `sleep`."""
+
+    async def __call__(self, topic, ask):
+        await asyncio.sleep(3600 if topic.query == "sleep" else 0.1)
+        return super().__call__(topic)
+
+
 class Unreliable(Says):
     """A judge that stops the run."""
 
@@ -202,7 +210,7 @@ def test_a_spent_budget_stops_the_partition_and_commits_nothing(tmp_path, recipe
 
 def test_an_unreliable_judge_stops_the_partition(tmp_path):
     with pytest.raises(JudgeUnreliableError, match="3 of 4 canaries"):
-        made(tmp_path, partition(5), validators=[Unreliable("judge")])
+        made(tmp_path, partition(5), validators=[Unreliable("judge", Cost.MODEL)])
     assert topics_or_none(tmp_path) == []
 
 
@@ -326,10 +334,7 @@ def test_an_ask_that_is_left_behind_takes_no_time_of_the_validators(tmp_path):
                 one.cancel()
             return [topic_of(seed)]
 
-    class Slow(Traps):
-        async def __call__(self, topic, ask):
-            await asyncio.sleep(0.1)
-            return await super().__call__(topic, ask)
+    slow = Sleeps("slow", Cost.MODEL)
 
-    [topic] = made(tmp_path, partition(1), model=Echo(delay_s=30.0), recipe=Impatient(), validators=[Slow()])
+    [topic] = made(tmp_path, partition(1), model=Echo(delay_s=30.0), recipe=Impatient(), validators=[slow])
     assert topic.status == "accepted"

@@ -203,7 +203,7 @@ def test_the_validators_pass_every_topic_and_find_what_is_changed_in_one():
         for seed in several(corpus, 5):
             topic = made(seed)
             for validator in chain:
-                _, verdicts = asyncio.run(validator(topic, None))
+                _, verdicts = validator(topic)
                 assert [v.outcome for v in verdicts] == ["pass"], verdicts
 
 
@@ -432,7 +432,7 @@ def test_real_seeds_make_topics_with_the_matrix_of_the_method(name, dimension, s
         check(topic)
         accepted += 1
         for validator in ("shape", "leak", "constraint_check", "dimension_check"):
-            _, verdicts = asyncio.run(VALIDATORS[validator][1](VALIDATORS[validator][0]())(topic, None))
+            _, verdicts = VALIDATORS[validator][1](VALIDATORS[validator][0]())(topic)
             reasons.update(f"{validator}: {v.reason}" for v in verdicts if v.outcome == "reject")
     print(name, dimension, accepted, len(seeds), dict(reasons))
     assert set(reasons) <= {"no_condition", "no_negative"}

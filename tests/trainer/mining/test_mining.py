@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import Counter
 from dataclasses import replace
@@ -30,7 +29,7 @@ from tests.cluster.test_cli import foil, write_job
 from tests.support.trainer_world import commit, open_view, tiny_bert, topic
 from trainer.mining.mining import Bm25Scorer, Miner, MineSettings, overlap
 from trainer.mining.nearest import ModelScorer, nearest
-from validators.checks.shape import Shape, ShapeSettings
+from validators.checks.shape import ShapeCheck, ShapeSettings
 
 ALL = {"heldout_share": 0.0, "dev_share": 0.0}
 THIRDS = {"heldout_share": 0.3, "dev_share": 0.3}
@@ -130,7 +129,7 @@ def test_the_old_run_has_paid_for_all(world, by_bm25):
 
 def test_a_mined_topic_is_a_sound_topic(by_bm25):
     for one in topics_in(by_bm25.snapshot.out)[:5]:
-        _, verdicts = asyncio.run(Shape(ShapeSettings())(one, None))
+        _, verdicts = ShapeCheck(ShapeSettings())(one)
         assert {verdict.outcome for verdict in verdicts} == {"pass"}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import replace
 
@@ -14,9 +13,9 @@ from engine.topic import Intent, Judgment, Passage, Seed, Topic, intent_id
 from prompts.constraints.constraint import Constraint, dump_constraints
 from validators.catalog import DEFAULT_VALIDATORS, SCREENS, VALIDATORS, screens_of, validators_of
 from validators.checks.constraint_check import ConstraintCheck, ConstraintCheckSettings
-from validators.checks.leak import Leaks, LeakSettings
+from validators.checks.leak import LeakCheck, LeakSettings
 from validators.checks.newline_truncation import NewlineTruncation, NewlineTruncationSettings
-from validators.checks.shape import Shape, ShapeSettings
+from validators.checks.shape import ShapeCheck, ShapeSettings
 from validators.overlap.contamination import ContaminationSettings
 from validators.overlap.duplicates import DuplicatesSettings
 
@@ -27,17 +26,9 @@ MINUS = Passage(f"{ANSWER} Ferdinand de Lesseps led the company.", "instruction_
 OTHER = Passage("The Panama Canal has locks and joins two oceans.", "query_negative", attributes={"kind": "text"})
 
 
-async def no_model(*_args, **_kwargs):
-    raise AssertionError("a check of cost 0 asks no model")
-
-
-def run(validator, topic: Topic):
-    return asyncio.run(validator(topic, no_model))
-
-
 def faults(validator, topic: Topic) -> list[tuple[str, str]]:
     """Scope and reason of each rejection; the topic must come back as it went."""
-    kept, verdicts = run(validator, topic)
+    kept, verdicts = validator(topic)
     assert kept == topic
     assert verdicts
     assert all(v.validator == validator.name and len(v.evidence) < 2000 for v in verdicts)
@@ -64,14 +55,14 @@ TOPIC = Topic(
     tuple(Judgment(i.id, p.id, relevance, judge) for i, p, relevance, judge in MATRIX),
 )  # fmt: skip
 
-SHAPE = Shape(ShapeSettings())
+SHAPE = ShapeCheck(ShapeSettings())
 
 
 def test_a_sound_topic_passes_every_check_with_a_verdict_each():
     topic = TOPIC
     alone = [kind for kind in VALIDATORS if kind != "contamination" and not kind.startswith("judge_")]
     for validator in validators_of([VALIDATORS[kind][0](kind=kind) for kind in alone]):
-        topic, verdicts = run(validator, topic)
+        topic, verdicts = validator(topic)
         assert [(v.validator, v.scope, v.outcome) for v in verdicts] == [(validator.name, "topic", "pass")]
     assert topic == TOPIC
 
@@ -134,7 +125,7 @@ def test_shape_names_each_fault_and_its_place(topic: Topic, expected: list[tuple
 
 
 def test_shape_bounds_the_length_of_texts():
-    tight = Shape(ShapeSettings(max_instruction_chars=42, max_query_chars=30, max_passage_chars=60))
+    tight = ShapeCheck(ShapeSettings(max_instruction_chars=42, max_query_chars=30, max_passage_chars=60))
     assert faults(tight, TOPIC) == [
         (INSTRUCTED.id, "long_text"), (PLUS.id, "long_text"), (MINUS.id, "long_text"),
     ]  # fmt: skip
@@ -142,22 +133,22 @@ def test_shape_bounds_the_length_of_texts():
 
 def test_shape_lets_an_intent_without_positive_pass_where_none_is_promised():
     topic = changed(3, relevance=-1)
-    assert faults(Shape(ShapeSettings(positive_for_every_intent=False)), topic) == []
+    assert faults(ShapeCheck(ShapeSettings(positive_for_every_intent=False)), topic) == []
     unjudged = replace(topic, judgments=tuple(j for j in topic.judgments if j.intent_id != INSTRUCTED.id))
     unserved = [(INSTRUCTED.id, "unserved_intent")]
-    assert faults(Shape(ShapeSettings(positive_for_every_intent=False)), unjudged) == unserved
+    assert faults(ShapeCheck(ShapeSettings(positive_for_every_intent=False)), unjudged) == unserved
 
 
 def test_checks_after_shape_survive_a_topic_that_shape_rejects():
     broken = changed(3, passage_id="nowhere")
     alone = [kind for kind in VALIDATORS if kind != "contamination" and not kind.startswith("judge_")]
     for validator in validators_of([VALIDATORS[kind][0](kind=kind) for kind in alone]):
-        assert run(validator, broken)[1]
+        assert validator(broken)[1]
 
 
 def test_instructions_are_cut_at_the_first_newline_and_all_that_named_them_follows():
     wordy = intent("instructed", "\n Mention the Red Sea. \nSure, here is more:\n- and more", constraints=(MENTIONS,))
-    topic, verdicts = run(NewlineTruncation(NewlineTruncationSettings()), with_intent(INSTRUCTED, wordy))
+    topic, verdicts = NewlineTruncation(NewlineTruncationSettings())(with_intent(INSTRUCTED, wordy))
     cut = topic.intents[1]
     assert (cut.instruction, cut.attributes) == ("Mention the Red Sea.", wordy.attributes)
     assert cut.id == intent_id("t", "Mention the Red Sea.", QUERY)
@@ -174,10 +165,10 @@ def test_generated_queries_are_cut_and_the_seeds_own_query_never_is():
     original, asked = intent("original", "", own), intent("poisoned_query", "Use Java.", "print the product\nof two")
     judgments = (Judgment(original.id, PLUS.id, 1, "seed"), Judgment(asked.id, PLUS.id, -1, "construction"))
     topic = replace(TOPIC, query=own, intents=(original, asked), judgments=judgments)
-    cut, verdicts = run(NewlineTruncation(NewlineTruncationSettings()), topic)
+    cut, verdicts = NewlineTruncation(NewlineTruncationSettings())(topic)
     assert [i.query for i in cut.intents] == [own, "print the product"]
     assert len(verdicts) == 1
-    assert run(NewlineTruncation(NewlineTruncationSettings(queries=False)), topic)[0] == topic
+    assert NewlineTruncation(NewlineTruncationSettings(queries=False))(topic)[0] == topic
 
 
 def test_generated_passages_are_cut_only_where_that_is_set_and_seed_passages_never():
@@ -186,8 +177,8 @@ def test_generated_passages_are_cut_only_where_that_is_set_and_seed_passages_nev
     edit = Passage("An edit of it", "instruction_negative", edited_from=lines.id)
     judgments = tuple(Judgment(ORIGINAL.id, p.id, r, "seed") for p, r in ((lines, 1), (seeds, 1), (edit, -1)))
     topic = replace(TOPIC, intents=(ORIGINAL,), passages=(lines, seeds, edit), judgments=judgments)
-    assert run(NewlineTruncation(NewlineTruncationSettings()), topic)[0] == topic
-    cut, verdicts = run(NewlineTruncation(NewlineTruncationSettings(passages=True)), topic)
+    assert NewlineTruncation(NewlineTruncationSettings())(topic)[0] == topic
+    cut, verdicts = NewlineTruncation(NewlineTruncationSettings(passages=True))(topic)
     first, second, third = cut.passages
     assert (first.text, first.edited_from, second) == ("First line.", lines.id, seeds)
     assert third.edited_from == first.id, "what was an edit of the long text is one of the short text now"
@@ -205,7 +196,7 @@ def test_a_cut_that_makes_two_intents_one_rejects_the_topic():
 @given(st.text(alphabet="ab \n", max_size=30).filter(str.strip))
 def test_what_is_kept_and_what_is_cut_make_up_the_instruction(text: str):
     wordy = intent("instructed", text)
-    topic, verdicts = run(NewlineTruncation(NewlineTruncationSettings()), with_intent(INSTRUCTED, wordy))
+    topic, verdicts = NewlineTruncation(NewlineTruncationSettings())(with_intent(INSTRUCTED, wordy))
     kept = topic.intents[1].instruction
     assert "\n" not in kept
     for verdict in verdicts:
@@ -213,7 +204,7 @@ def test_what_is_kept_and_what_is_cut_make_up_the_instruction(text: str):
             assert kept + json.loads(verdict.evidence)["cut"] == text.lstrip()
 
 
-LEAKS = Leaks(LeakSettings())
+LEAKS = LeakCheck(LeakSettings())
 
 
 def leaks(instruction: str, *constraints: Constraint, **attributes: str) -> list[str]:
@@ -277,7 +268,7 @@ CHECK = ConstraintCheck(ConstraintCheckSettings())
 
 def test_a_positive_that_breaks_a_constraint_is_named_with_it():
     wrong = with_passage(PLUS, replace(MINUS, text=f"{ANSWER} Nothing else.", id="p", role="seed_positive"))
-    _, (verdict, other) = run(CHECK, wrong)
+    _, (verdict, other) = CHECK(wrong)
     assert (verdict.scope, verdict.reason) == (INSTRUCTED.id, "breaks_constraint")
     assert (other.scope, other.reason) == (REVERSED.id, "satisfies_constraints")
     assert "Red Sea" in verdict.evidence
@@ -317,13 +308,13 @@ def test_the_catalog_names_what_it_builds_and_orders_it_cheap_to_dear(tmp_path):
     assert [screen.name for screen in screens_of(chosen)] == ["contamination", "duplicates"]
     assert {validator.name for validator in chain} | set(SCREENS) == set(VALIDATORS)
     assert set(DEFAULT_VALIDATORS) < set(VALIDATORS)
-    marks = [part.fingerprint for part in (*chain, *screens_of(chosen))]
-    assert len(set(marks)) == len(VALIDATORS)
+    fingerprints = [part.fingerprint for part in (*chain, *screens_of(chosen))]
+    assert len(set(fingerprints)) == len(VALIDATORS)
 
 
 def test_a_fingerprint_follows_the_settings():
-    assert Leaks(LeakSettings()).fingerprint == LEAKS.fingerprint
-    assert Leaks(LeakSettings(sentence_words=9)).fingerprint != LEAKS.fingerprint
+    assert LeakCheck(LeakSettings()).fingerprint == LEAKS.fingerprint
+    assert LeakCheck(LeakSettings(sentence_words=9)).fingerprint != LEAKS.fingerprint
 
 
 def test_screens_start_afresh_for_each_run():

@@ -24,7 +24,7 @@ def made(corpus: str, dimension: str) -> Topic:
 
 
 def reasons(topic: Topic) -> Counter:
-    kept, verdicts = asyncio.run(DimensionCheck(DimensionCheckSettings())(topic, None))
+    kept, verdicts = DimensionCheck(DimensionCheckSettings())(topic)
     assert kept == topic
     assert {v.scope for v in verdicts} <= {"topic", *(i.id for i in topic.intents[1:])}
     return Counter(v.reason for v in verdicts if v.outcome == "reject")

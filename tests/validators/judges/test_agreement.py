@@ -16,25 +16,26 @@ from sklearn.metrics import cohen_kappa_score
 
 from cluster.agreement import agreements
 from engine.errors import UsageError
+from tests.support.judged_topics import finish
 from tests.support.models.corrupt_judge import Flips
 from tests.support.paths import REPO
-from tests.validators.judges.test_canaries import finish, topics
-from validators.judges.agreement import agreement, compare, read_labels, votes_of
+from tests.support.small_parts import topics
+from validators.judges.agreement import compare_raters, measure_agreement, read_labels, read_votes
 
 SIGNS = st.sampled_from([1, -1])
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(SIGNS, SIGNS), min_size=1, max_size=60))
-def test_kappa_is_what_others_compute(said):
-    found = agreement("a", "b", said)
-    assert found.pairs == len(said)
-    assert found.agreed == pytest.approx(sum(a == b for a, b in said) / len(said), abs=1e-4)
-    if len({*[a for a, _ in said], *[b for _, b in said]}) == 1:
-        assert (found.kappa, found.low, found.high) == (None, None, None)
+def test_kappa_is_what_others_compute(labels):
+    measured = measure_agreement("a", "b", labels)
+    assert measured.pairs == len(labels)
+    assert measured.agreed == pytest.approx(sum(a == b for a, b in labels) / len(labels), abs=1e-4)
+    if len({*[a for a, _ in labels], *[b for _, b in labels]}) == 1:
+        assert (measured.kappa, measured.low, measured.high) == (None, None, None)
         return
-    assert found.kappa == pytest.approx(cohen_kappa_score(*zip(*said, strict=True)), abs=1e-4)
-    assert -1.0001 <= found.low <= found.high <= 1.0001
+    assert measured.kappa == pytest.approx(cohen_kappa_score(*zip(*labels, strict=True)), abs=1e-4)
+    assert -1.0001 <= measured.low <= measured.high <= 1.0001
 
 
 def test_the_interval_covers_the_truth_as_often_as_it_says():
@@ -42,27 +43,27 @@ def test_the_interval_covers_the_truth_as_often_as_it_says():
     covered = 0
     for trial in range(200):
         rng = Random(trial)
-        said = []
+        labels = []
         for _ in range(300):
             truth = rng.choice([1, -1])
-            said.append(tuple(truth if rng.random() < 0.9 else -truth for _ in range(2)))
-        found = agreement("a", f"b{trial}", said)
-        covered += found.low <= 0.64 <= found.high
+            labels.append(tuple(truth if rng.random() < 0.9 else -truth for _ in range(2)))
+        measured = measure_agreement("a", f"b{trial}", labels)
+        covered += measured.low <= 0.64 <= measured.high
     assert 180 <= covered <= 198
 
 
 def test_the_same_labels_give_the_same_numbers_and_more_of_them_a_narrower_interval():
     few = [(1, 1)] * 8 + [(1, -1)] * 2 + [(-1, -1)] * 8 + [(-1, 1)] * 2
-    assert agreement("a", "b", few) == agreement("a", "b", few)
-    narrow, wide = agreement("a", "b", few * 25), agreement("a", "b", few)
+    assert measure_agreement("a", "b", few) == measure_agreement("a", "b", few)
+    narrow, wide = measure_agreement("a", "b", few * 25), measure_agreement("a", "b", few)
     assert narrow.kappa == wide.kappa == 0.6
     assert narrow.high - narrow.low < (wide.high - wide.low) / 3
 
 
 def test_raters_are_compared_where_they_share_pairs():
     a, b, c = ("t", "i", "p"), ("t", "i", "q"), ("u", "i", "p")
-    found = compare({"x": {a: 1, b: -1}, "y": {a: 1, b: 1, c: 1}, "z": {c: -1}})
-    assert [(one.first, one.second, one.pairs, one.agreed) for one in found] == [("x", "y", 2, 0.5), ("y", "z", 1, 0.0)]
+    measured = compare_raters({"x": {a: 1, b: -1}, "y": {a: 1, b: 1, c: 1}, "z": {c: -1}})
+    assert [(a.first, a.second, a.pairs, a.agreed) for a in measured] == [("x", "y", 2, 0.5), ("y", "z", 1, 0.0)]
 
 
 def test_votes_are_read_from_evidence_and_the_majority_counts():
@@ -75,7 +76,7 @@ def test_votes_are_read_from_evidence_and_the_majority_counts():
         ("t", "shape", "no votes"),
         ("t", "judge_scenarios", '{"votes": 3}'),
     ]
-    assert votes_of(rows) == {
+    assert read_votes(rows) == {
         "judge_scenarios by judge": {("t", "i", "p"): 1, ("t", "i", "q"): -1},
         "judge_scenarios by judge2": {("t", "i", "p"): -1, ("t", "i", "q"): -1},
     }
@@ -147,22 +148,22 @@ def test_judges_labels_and_people_of_a_run_are_compared(out, tmp_path):
             for t, j in truth
         )
     )
-    found = {(one.first, one.second): one for one in agreements(out, labels)}
-    assert set(found) == {
+    measured = {(agreement.first, agreement.second): agreement for agreement in agreements(out, labels)}
+    assert set(measured) == {
         ("human", "judge_polarity by judge"), ("human", "labels of the topics"),
         ("judge_polarity by judge", "labels of the topics"),
     }  # fmt: skip
-    assert found["human", "labels of the topics"].kappa == 1.0
-    judged = found["human", "judge_polarity by judge"]
+    assert measured["human", "labels of the topics"].kappa == 1.0
+    judged = measured["human", "judge_polarity by judge"]
     assert 0.7 < judged.low <= judged.kappa <= judged.high < 1
     assert not math.isnan(judged.kappa)
 
 
 def test_the_command_prints_them(out):
     command = [sys.executable, "-m", "cluster", "agreement", str(out), "--json"]
-    said = subprocess.run(command, capture_output=True, text=True, cwd=REPO, check=True)
-    [one] = json.loads(said.stdout)
-    assert (one["first"], one["second"]) == ("judge_polarity by judge", "labels of the topics")
+    printed = subprocess.run(command, capture_output=True, text=True, cwd=REPO, check=True)
+    [agreement] = json.loads(printed.stdout)
+    assert (agreement["first"], agreement["second"]) == ("judge_polarity by judge", "labels of the topics")
 
 
 def test_labels_of_another_run_are_refused(out, tmp_path):

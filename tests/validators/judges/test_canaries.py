@@ -9,54 +9,36 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from tempfile import mkdtemp
 
 import pytest
 
-from datasets_out.commits.log import CommitLog
 from engine.errors import JudgeUnreliableError
-from engine.flow.limits import Limits, RuntimeSettings
-from engine.protocols import Parts
 from engine.topic import Topic
 from prompts.constraints.constraint import all_hold, constraints_of
-from prompts.parse import parse_reply
 from prompts.passages.answer_evidence import answers, evidence_of
 from prompts.recipes.catalog import RECIPES
-from prompts.recipes.verifiable import Verifiable, VerifiableSettings
 from prompts.rule_writer.judge import is_relevant
-from prompts.rule_writer.model import RuleWriter
-from tests.support.models.corrupt_judge import First, Flips, Honest, asker
+from tests.support.judged_topics import (
+    N1,
+    N2,
+    OFF_TOPIC,
+    PLUS,
+    SPARE,
+    Script,
+    animal_seeds,
+    finish,
+    judged,
+    promptriever,
+    unproven,
+)
+from tests.support.models.corrupt_judge import First, Flips, Honest
 from tests.support.sample_seeds import RuleAsk
-from tests.support.small_parts import opened, run_parts, topics
-from tests.support.zoo import HIPPO, ZEBRA, seed, topic_of
-from tests.validators.judges.test_judges import N1, N2, OFF_TOPIC, PLUS, SPARE, Script, promptriever
-from validators.judges.canaries import FALSE_ALARM, CanarySettings, Tally, canary_of, surely_worse
+from tests.support.small_parts import topics
+from tests.support.zoo import topic_of
+from validators.judges.canaries import FALSE_ALARM, CanaryMonitor, CanarySettings, is_significantly_worse, make_canary
 from validators.judges.polarity import JudgePolarity, JudgePolaritySettings
 from validators.judges.relevance import JudgeRelevance, JudgeRelevanceSettings
 from validators.judges.scenarios import JudgeScenarios, JudgeScenariosSettings
-
-ANIMALS = ("rhino", "hippo", "zebra", "otter", "stork", "gecko", "bison", "camel", "eland", "lemur")
-PLACES = ("Kenya", "Namibia", "Botswana", "Uganda", "Malawi", "Angola", "Zambia", "Gabon", "Ghana", "Benin")
-
-
-def zoo(count: int) -> list:
-    """Seeds that differ: an animal, a place, a year, and what else is known of it."""
-    made = []
-    for number in range(count):
-        animal, place = ANIMALS[number % 10], PLACES[number // 10 % 10]
-        year, herds = 1800 + number % 200, 20 + number
-        positive = (
-            f"The {animal} of {place} is an animal of the plains. A keeper counted {herds} of them in {year}. "
-            f"Lions hunt its young, for example. Rangers from {PLACES[(number + 3) % 10]} guard the herds by night. "
-            f"It may sleep for {2 + number % 9} hours because the days are hot."
-        )
-        made.append(
-            seed(
-                f"s{number}", positives=(positive,), negatives=(HIPPO, ZEBRA), query=f"what is the {animal} of {place}"
-            )
-        )
-    return made
-
 
 KINDS = (
     (JudgeScenarios, JudgeScenariosSettings, {"missing": "skip"}),
@@ -67,40 +49,35 @@ KINDS = (
 
 @pytest.fixture(scope="module")
 def many() -> list[Topic]:
-    return [topic_of(one) for one in zoo(120)]
+    return [topic_of(one) for one in animal_seeds(120)]
 
 
 @pytest.mark.parametrize("passages", [1, 2, 3])
 def test_a_canary_has_one_right_answer_that_a_program_decides(many, passages: int):
-    made = [canary for topic in many if (canary := canary_of(topic, "x", passages, 8000))]
+    made = [canary for topic in many if (canary := make_canary(topic, "x", passages, 8000))]
     assert len(made) > 0.8 * len(many)
     for canary in made:
         constraints, evidence = constraints_of(canary.intent), evidence_of(canary.intent)
         relevant = [answers(evidence, p) and all_hold(constraints, p) for p in canary.passages]
-        assert relevant == [not canary.denied, *[False] * (len(canary.passages) - 1)]
+        assert relevant == [not canary.none_relevant, *[False] * (len(canary.passages) - 1)]
         assert constraints[0].value.lower() in canary.intent.instruction.lower()
         assert constraints[0].value.lower() not in canary.intent.query.lower()
         assert len(canary.passages) <= passages
-    denied = sum(canary.denied for canary in made) / len(made)
+    denied = sum(canary.none_relevant for canary in made) / len(made)
     assert 0.3 < denied < 0.7 if passages == 1 else denied == 0
 
 
 def test_a_canary_follows_from_topic_and_purpose_and_is_absent_where_nothing_tells_passages_apart(many):
-    assert canary_of(many[0], "x", 3, 8000) == canary_of(many[0], "x", 3, 8000)
-    assert len({canary_of(many[0], str(n), 1, 8000).intent.instruction for n in range(20)}) > 5
-    assert canary_of(Topic("t", "s", "c", "r", "q"), "x", 1, 8000) is None
-    assert canary_of(many[0], "x", 1, 1) is None
+    assert make_canary(many[0], "x", 3, 8000) == make_canary(many[0], "x", 3, 8000)
+    assert len({make_canary(many[0], str(n), 1, 8000).intent.instruction for n in range(20)}) > 5
+    assert make_canary(Topic("t", "s", "c", "r", "q"), "x", 1, 8000) is None
+    assert make_canary(many[0], "x", 1, 1) is None
 
 
 def heroes(topic: Topic) -> set[str]:
     """The passages that canaries over the topic take for answering its query."""
-    made = (canary_of(topic, str(n), 1, 8000) for n in range(40))
+    made = (make_canary(topic, str(n), 1, 8000) for n in range(40))
     return {canary.passages[0].id for canary in made if canary}
-
-
-def unproven(topic: Topic) -> Topic:
-    """The topic as a hosted writer leaves it: nobody knows what answers its query."""
-    return replace(topic, intents=tuple(replace(intent, attributes={}) for intent in topic.intents))
 
 
 def test_a_canary_is_about_a_passage_that_surely_answers_the_query():
@@ -113,21 +90,17 @@ def test_a_canary_is_about_a_passage_that_surely_answers_the_query():
     assert heroes(unproven(promptriever(N1, N2, plus=generated))) == set()
 
 
-def judged(validator, topics: list[Topic], folder: Path, judge):
+def judged_all(validator, topics: list[Topic], folder: Path, judge):
     """Verdicts over all topics, with their calls."""
-    verdicts, calls = [], []
-    for topic in topics:
-        ask = asker(Path(mkdtemp(dir=folder)), judge=judge)
-        verdicts += asyncio.run(validator(topic, ask))[1]
-        calls += ask.calls
-    return verdicts, calls
+    results = [judged(validator, topic, folder, judge=judge) for topic in topics]
+    return [v for _, verdicts, _ in results for v in verdicts], [call for *_, calls in results for call in calls]
 
 
 @pytest.mark.parametrize(("kind", "settings", "options"), KINDS, ids=lambda one: getattr(one, "name", None))
 def test_so_many_calls_are_canaries_and_an_honest_judge_is_right(many, tmp_path, kind, settings, options):
     share = 0.1
     validator = kind(settings(canaries={"share": share}, **options))
-    verdicts, calls = judged(validator, many, tmp_path, Honest("honest"))
+    verdicts, calls = judged_all(validator, many, tmp_path, Honest("honest"))
     said = Counter(v.reason for v in verdicts if v.reason.startswith("canary"))
     assert set(said) == {"canary_right"}
     of_all = said.total() * (2 if kind is JudgePolarity else 1)
@@ -140,14 +113,14 @@ def test_so_many_calls_are_canaries_and_an_honest_judge_is_right(many, tmp_path,
 
 def test_without_a_share_there_is_none(many, tmp_path):
     validator = JudgeRelevance(JudgeRelevanceSettings(canaries={"share": 0}))
-    verdicts, _ = judged(validator, many[:10], tmp_path, Flips("flips", 1.0))
+    verdicts, _ = judged_all(validator, many[:10], tmp_path, Flips("flips", 1.0))
     assert not any("canary" in v.reason for v in verdicts)
 
 
 def test_a_canary_looks_like_a_real_question(tmp_path):
     model = Script('{"relevant": true}')
     validator = JudgeRelevance(JudgeRelevanceSettings(canaries={"share": 0.5, "threshold": 0.01}))
-    judged(validator, [promptriever(N1, N2)], tmp_path, model)
+    judged_all(validator, [promptriever(N1, N2)], tmp_path, model)
     assert len({request.messages[0].content for request in model.sent}) == 1
     assert {request.task for request in model.sent} == {"judges.relevance"}
     assert all(request.params == model.sent[0].params for request in model.sent)
@@ -158,7 +131,7 @@ def test_a_canary_shows_as_many_passages_as_a_real_question(tmp_path):
         JudgeScenariosSettings(missing="skip", canaries={"share": 0.5, "threshold": 0.01}, votes=3)
     )
     one = promptriever(N1, N2, SPARE)
-    verdicts, _ = judged(validator, [one], tmp_path, Script('{"most_relevant": "none"}'))
+    verdicts, _ = judged_all(validator, [one], tmp_path, Script('{"most_relevant": "none"}'))
     shown = {v.reason.startswith("canary"): len(json.loads(v.evidence)["shown"]) for v in verdicts}
     assert shown == {False: 5, True: 5}
 
@@ -167,9 +140,9 @@ def test_a_topic_of_infir_has_a_canary_of_all_that_is_shown_where_no_single_word
     """The oracle agrees with it: all the demands hold of the hero alone."""
     settings, recipe = RECIPES["infir"]
     made = []
-    for one in zoo(20):
+    for one in animal_seeds(20):
         [topic] = asyncio.run(recipe(settings.model_validate({"kind": "infir"}))(one, RuleAsk()))
-        if canary := canary_of(topic, "x", len(topic.passages), 8000):
+        if canary := make_canary(topic, "x", len(topic.passages), 8000):
             made.append(canary)
             assert len(canary.passages) == len(topic.passages)
             assert [is_relevant(canary.intent, p) for p in canary.passages] == [
@@ -188,7 +161,7 @@ def test_a_judge_as_good_as_the_threshold_is_hardly_ever_stopped():
         rng, right = Random(number), 0
         for asked in range(1, 1500):
             right += rng.random() < 0.75
-            if surely_worse(right, asked, 0.75):
+            if is_significantly_worse(right, asked, 0.75):
                 stopped += 1
                 break
     assert stopped <= 400 * FALSE_ALARM
@@ -201,51 +174,29 @@ def test_a_bad_judge_is_found_soon(accuracy: float, within: int):
         rng, right = Random(number), 0
         for asked in range(1, within + 1):
             right += rng.random() < accuracy
-            if surely_worse(right, asked, 0.75):
+            if is_significantly_worse(right, asked, 0.75):
                 found += 1
                 break
     assert found >= 95
 
 
-def test_a_long_tally_is_decided_too():
-    assert surely_worse(0, 10**6, 0.75)
-    assert not surely_worse(10**6, 10**6, 0.75)
-    assert not surely_worse(750_000, 10**6, 0.75)
+def test_many_answers_are_decided_too():
+    assert is_significantly_worse(0, 10**6, 0.75)
+    assert not is_significantly_worse(10**6, 10**6, 0.75)
+    assert not is_significantly_worse(750_000, 10**6, 0.75)
 
 
-def test_a_tally_waits_for_enough_and_counts_each_judge_alone():
-    tally = Tally(CanarySettings(at_least=30), "judge_x")
+def test_the_monitor_waits_for_enough_and_counts_each_judge_alone():
+    monitor = CanaryMonitor(CanarySettings(at_least=30), "judge_x")
     for _ in range(29):
-        tally.count("judge", right=False)
-        tally.count("judge2", right=True)
+        monitor.record_answer("judge", right=False)
+        monitor.record_answer("judge2", right=True)
     with pytest.raises(JudgeUnreliableError, match=r"'judge' of judge_x answered 0 of 30 canaries rightly.*: no JSON"):
-        tally.count("judge", right=False, problem="no JSON")
-    tally.count("judge2", right=True)
+        monitor.record_answer("judge", right=False, problem="no JSON")
+    monitor.record_answer("judge2", right=True)
 
 
 # --- a whole run ---
-
-
-def parts(out: Path, judge, **canaries) -> Parts:
-    validator = JudgePolarity(JudgePolaritySettings(canaries=canaries))
-    return Parts(
-        Verifiable(VerifiableSettings()), (validator,), {"writer": RuleWriter(), "judge": judge}, parse_reply,
-        CommitLog(out), str(out),
-    )  # fmt: skip
-
-
-class Seeds:
-    """The zoo as a corpus."""
-
-    skipped = 0
-
-    def __iter__(self):
-        return iter(zoo(80))
-
-
-def finish(out: Path, judge, **canaries):
-    limits, runtime = Limits(partition_seeds=10), RuntimeSettings(window=4)
-    return run_parts(Seeds(), lambda: parts(opened(out), judge, **canaries), limits, runtime)
 
 
 def test_an_unreliable_judge_stops_the_run_with_code_5_and_changes_no_row(tmp_path):

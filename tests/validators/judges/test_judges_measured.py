@@ -16,24 +16,24 @@ from engine.flow.ask import SeedAsk
 from prompts.parse import parse_reply
 from prompts.recipes.catalog import RECIPES
 from prompts.rule_writer.model import RuleWriter
+from tests.support.judged_topics import animal_seeds
 from tests.support.models.corrupt_judge import (
     FAULTS,
     First,
     Flips,
     Gullible,
     Honest,
-    accepted,
-    attacked,
-    desk_in,
-    mixed,
-    spoilt,
-    true,
-    unfenced,
-)  # fmt: skip
+    is_true,
+    measure_acceptance,
+    mix_faults,
+    replies_in,
+    with_attack,
+    with_fault,
+    without_fences,
+)
 from tests.support.paths import REPO
 from tests.support.zoo import topic_of
-from tests.validators.judges.test_canaries import zoo
-from validators.judges.agreement import agreement
+from validators.judges.agreement import measure_agreement
 from validators.judges.panel import JudgePanel
 from validators.judges.polarity import JudgePolarity, JudgePolaritySettings
 from validators.judges.relevance import JudgeRelevance, JudgeRelevanceSettings
@@ -46,21 +46,21 @@ BENCHMARK = REPO / "benchmarks" / "judges.py"
 def sound_topics():
     return [
         topic
-        for topic in map(topic_of, zoo(200))
+        for topic in map(topic_of, animal_seeds(200))
         if {"poisoned_query", "seed_negative"} <= {i.role for i in topic.intents} | {p.role for p in topic.passages}
-        and true(topic)
+        and is_true(topic)
     ]
 
 
 @cache
 def mixed_topics():
-    return mixed(sound_topics(), 0.3)
+    return mix_faults(sound_topics(), 0.3)
 
 
 def put(kind, judge, folder: Path, topics=None, **options):
     settings = {JudgeScenarios: JudgeScenariosSettings, JudgeRelevance: JudgeRelevanceSettings}
     validator = kind(settings.get(kind, JudgePolaritySettings)(canaries={"share": 0}, **options))
-    return asyncio.run(accepted(validator, topics or mixed_topics(), judge, Path(mkdtemp(dir=folder))))
+    return asyncio.run(measure_acceptance(validator, topics or mixed_topics(), judge, Path(mkdtemp(dir=folder))))
 
 
 @pytest.mark.parametrize(
@@ -74,10 +74,12 @@ def test_what_the_rule_writer_makes_stands_before_the_rule_judge(tmp_path, recip
     settings, build = RECIPES[recipe]
     more = {"base": {"kind": "promptriever"}} if recipe == "dual_view" else {}
     make = build(settings.model_validate({"kind": recipe, **more}))
-    desk, topics, refused = desk_in(tmp_path), [], Counter()
-    for seed in zoo(60):
+    replies, topics, refused = replies_in(tmp_path), [], Counter()
+    for seed in animal_seeds(60):
         try:
-            topics += asyncio.run(make(seed, SeedAsk(desk, {"writer": RuleWriter()}, parse_reply, repair_attempts=1)))
+            topics += asyncio.run(
+                make(seed, SeedAsk(replies, {"writer": RuleWriter()}, parse_reply, repair_attempts=1))
+            )
         except Rejected as reason:
             refused[reason.reason] += 1
     assert len(topics) > 30, refused
@@ -88,9 +90,9 @@ def test_what_the_rule_writer_makes_stands_before_the_rule_judge(tmp_path, recip
 def test_there_is_enough_to_measure_and_every_fault_is_one():
     sound, topics = sound_topics(), mixed_topics()
     assert len(sound) > 150
-    assert 0.15 < sum(not true(topic) for topic in topics) / len(topics) < 0.35
+    assert 0.15 < sum(not is_true(topic) for topic in topics) / len(topics) < 0.35
     for fault in FAULTS:
-        assert sum(not true(spoilt(topic, fault)) for topic in sound) > 0.8 * len(sound), fault
+        assert sum(not is_true(with_fault(topic, fault)) for topic in sound) > 0.8 * len(sound), fault
 
 
 @pytest.mark.parametrize("kind", [JudgeScenarios, JudgeRelevance, JudgePolarity])
@@ -122,8 +124,8 @@ def test_three_scenarios_find_what_one_cannot(tmp_path):
 def test_shuffle_and_swap_take_the_reward_from_a_judge_that_takes_the_first(tmp_path, monkeypatch):
     shuffled = put(JudgeScenarios, First("first"), tmp_path, roles=("instructed",))
     swapped = put(JudgePolarity, First("first"), tmp_path)
-    monkeypatch.setattr("validators.judges.panel.shuffled", lambda passages, *_: list(passages))
-    monkeypatch.setattr(JudgePanel, "compare", lambda self, i, ps, seat: self._compare_once(i, tuple(ps), seat))
+    monkeypatch.setattr("validators.judges.panel.shuffle_passages", lambda passages, *_: list(passages))
+    monkeypatch.setattr(JudgePanel, "compare_pair", lambda self, i, ps, slot: self._compare_once(i, tuple(ps), slot))
     in_order = put(JudgeScenarios, First("first"), tmp_path, roles=("instructed",))
     one_way = put(JudgePolarity, First("first"), tmp_path)
     assert (in_order.recall, one_way.recall) == (1.0, 1.0)
@@ -135,18 +137,18 @@ def test_shuffle_and_swap_take_the_reward_from_a_judge_that_takes_the_first(tmp_
 
 @pytest.mark.parametrize("kind", [JudgeScenarios, JudgeRelevance, JudgePolarity])
 def test_only_fences_with_a_code_keep_commands_from_a_gullible_judge(tmp_path, monkeypatch, kind):
-    hostile = [attacked(topic) for topic in mixed_topics()[:60]]
+    hostile = [with_attack(topic) for topic in mixed_topics()[:60]]
     judge = Gullible("gullible")
     fenced = put(kind, judge, tmp_path, hostile)
     assert judge.obeyed == 0
     assert fenced == put(kind, Honest("honest"), tmp_path, hostile)
     assert fenced.recall == 1.0
     monkeypatch.setattr("validators.judges.panel.inert", lambda text, _: text)
-    for name, what in (("nonce", lambda *_: "data"), ("load", unfenced)):
+    for name, what in (("nonce", lambda *_: "data"), ("load", without_fences)):
         monkeypatch.setattr(f"validators.judges.panel.{name}", what)
         judge = Gullible("gullible")
         assert put(kind, judge, tmp_path, hostile).recall < 0.1
-        assert judge.obeyed > 0.1 * judge.asked
+        assert judge.obeyed > 0.1 * len(judge.requests)
 
 
 def test_kappa_on_labelled_solutions_rises_with_votes(shared_data: Path):
@@ -158,4 +160,4 @@ def test_kappa_on_labelled_solutions_rises_with_votes(shared_data: Path):
     assert kappa["10 % flips", 1] < kappa["10 % flips", 3] <= kappa["10 % flips", 5]
     assert kappa["10 % flips", 1] < kappa["three that flip 10 %", 1]
     assert kappa["always takes the first", 5] == 0.0
-    assert agreement("a", "b", [(1, 1), (-1, -1)]).kappa == 1.0
+    assert measure_agreement("a", "b", [(1, 1), (-1, -1)]).kappa == 1.0

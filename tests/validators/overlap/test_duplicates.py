@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from engine.topic import Passage, Seed
 from validators.overlap.duplicates import Duplicates, DuplicatesSettings
-from validators.overlap.minhash import SHINGLE_WORDS, Sketcher, SketchStore, similarities
+from validators.overlap.minhash import SHINGLE_WORDS, Sketcher, SketchStore, estimate_similarities
 from validators.overlap.word_runs import normalise
 
 VOCABULARY = [f"word{i}" for i in range(3000)]
@@ -57,7 +57,7 @@ def test_estimates_agree_with_exact_jaccard_on_hundreds_of_texts():
     sketches = np.stack([sketch(one) for one in texts])
 
     def estimated(i: int, j: int) -> float:
-        return float(similarities(sketches[i], sketches[j : j + 1])[0])
+        return float(estimate_similarities(sketches[i], sketches[j : j + 1])[0])
 
     pairs = [*combinations(range(20), 2), *((i, j) for i in range(0, 300, 20) for j in range(i + 1, i + 20))]
     errors = np.array([estimated(i, j) - jaccard(texts[i], texts[j]) for i, j in pairs])
@@ -78,8 +78,8 @@ def test_the_store_finds_the_pairs_that_brute_force_finds():
             continue
         store, sketch = SketchStore(), Sketcher(0)
         for other in (first, *(text(rng) for _ in range(5))):
-            assert store.meet(sketch(other), 0.7) is None
-        match = store.meet(sketch(second), 0.7)
+            assert store.match_or_add(sketch(other), 0.7) is None
+        match = store.match_or_add(sketch(second), 0.7)
         wanted += 1
         found += match is not None and match.number == 0 and not match.exact
     assert wanted > 80
@@ -89,8 +89,8 @@ def test_the_store_finds_the_pairs_that_brute_force_finds():
 def test_unlike_texts_are_never_taken_for_repeats():
     rng, sketch, store = Random(3), Sketcher(0), SketchStore()
     texts = [text(rng, 60) for _ in range(3000)]
-    assert all(store.meet(sketch(one), 0.5) is None for one in texts)
-    matches = [store.meet(sketch(one.upper() + " !"), 1.0) for one in texts]
+    assert all(store.match_or_add(sketch(one), 0.5) is None for one in texts)
+    matches = [store.match_or_add(sketch(one.upper() + " !"), 1.0) for one in texts]
     assert [(m.number, m.exact) for m in matches if m] == [(i, True) for i in range(3000)], "tables grew, all are found"
 
 
@@ -99,10 +99,10 @@ def test_a_phrase_that_thousands_share_neither_slows_nor_hides():
     frame = text(rng, 40)
     texts = [f"{frame} {text(rng, 20)}" for _ in range(2000)]
     started = time.process_time()
-    kept = [one for one in texts if store.meet(sketch(one), 0.95) is None]
+    kept = [one for one in texts if store.match_or_add(sketch(one), 0.95) is None]
     assert time.process_time() - started < 4
     assert len(kept) == 2000
-    again = [store.meet(sketch(one), 0.95) for one in texts]
+    again = [store.match_or_add(sketch(one), 0.95) for one in texts]
     assert all(match and match.exact for match in again)
 
 

@@ -90,7 +90,7 @@ def test_the_example_makes_topics_whose_judgments_hold(corpus):
             assert all_hold(constraints, passage) is (i != k)
     for kind in ("shape", "leak", "constraint_check"):
         settings, build = VALIDATORS[kind]
-        _, verdicts = asyncio.run(build(settings())(topic, None))
+        _, verdicts = build(settings())(topic)
         assert [v.outcome for v in verdicts] == ["pass"], verdicts
 
 
@@ -223,7 +223,7 @@ def test_a_plain_row_passes_shape_as_a_row_and_a_broken_one_does_not(own):
 
 def outcome(topic: Topic) -> list[str]:
     settings, build = VALIDATORS["shape"]
-    _, verdicts = asyncio.run(build(settings())(topic, None))
+    _, verdicts = build(settings())(topic)
     return [v.outcome for v in verdicts]
 
 

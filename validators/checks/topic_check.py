@@ -1,0 +1,22 @@
+"""What the checks share that look at one topic alone: settings, cost and fingerprint."""
+
+from __future__ import annotations
+
+from typing import Final, Generic, TypeVar
+
+from engine.protocols import Cost
+from engine.settings import Settings
+from validators.verdicts import fingerprint
+
+S = TypeVar("S", bound=Settings)
+
+
+class TopicCheck(Generic[S]):
+    """An engine.protocols.Check. A subclass raises `version` when it would judge the same topic otherwise."""
+
+    cost: Final = Cost.TOPIC
+    version = 1
+
+    def __init__(self, settings: S) -> None:
+        self._settings = settings
+        self.fingerprint = fingerprint(settings, self.version)
