@@ -25,13 +25,13 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from datasets_out.commits.encoding import encode, seal
 from datasets_out.commits.entries import CommitEntry, FileFact, count
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import SCHEMA_VERSION, to_tables
-from datasets_out.commits.writer import encode, seal
+from datasets_out.sql.lineage import lineage
 from datasets_out.sql.query import run_sql
 from datasets_out.sql.views import views_script
-from datasets_out.sql.why import lineage
 from engine.ids import content_id, sha256_hex
 from engine.topic import INTENT_ROLES, PASSAGE_ROLES, Call, Intent, Judgment, Passage, Topic, Verdict, intent_id
 

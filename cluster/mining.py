@@ -13,8 +13,8 @@ from cluster.catalog import open_seeds
 from cluster.job import Job, load_job, settings_from
 from cluster.terminal import say, show
 from datasets_out.commits.snapshot import Snapshot, load_snapshot
-from datasets_out.training.mined import MinedRun, topics_of, write_mined
-from datasets_out.training.pool import MiningCandidate, MiningPool, Shelf
+from datasets_out.training.candidate_pool import MiningCandidate, MiningPool, Shelf
+from datasets_out.training.mined_negatives import MinedRun, topics_of, write_mined
 from engine.errors import SeedFormatError, UsageError
 from engine.ids import canonical_json, sha256_hex
 from engine.seeds.files.rows import SourceRow, rows

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from datasets_out.commits.snapshot import load_snapshot
-from datasets_out.training.mixes import accepted
+from datasets_out.training.row_mixes import accepted
 from engine.settings import Settings
 from engine.topic import Seed
 from prompts.recipes.dual_view import seed_of

@@ -28,6 +28,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from datasets_out.commits.encoding import Disk, encode, link_if_absent, put_over, seal, stage, sync_folder, unseal
 from datasets_out.commits.entries import (
     ENTRY_NAME,
     FILE_NAME,
@@ -41,7 +42,6 @@ from datasets_out.commits.entries import (
     plain_name,
 )
 from datasets_out.commits.schema import SCHEMA_VERSION, TABLES, to_tables
-from datasets_out.commits.writer import Disk, encode, link_if_absent, put_over, seal, stage, sync_folder, unseal
 from engine.crash_points import crash_point
 from engine.errors import CommitError, CommitLostError, CommitUnknownError, CorruptDataError, DifferentJobError
 from engine.ids import canonical_json, sha256_hex

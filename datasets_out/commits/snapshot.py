@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from datasets_out.commits.encoding import Disk, sync_folder
 from datasets_out.commits.entries import FileFact, check_path
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES
-from datasets_out.commits.writer import Disk, sync_folder
 from engine.errors import CorruptDataError, UsageError
 from engine.ids import canonical_json, sha256_hex
 

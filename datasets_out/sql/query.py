@@ -30,8 +30,8 @@ from typing import IO, Any
 import duckdb
 import pyarrow as pa
 
-from datasets_out.sql.no_writes import forbid_writes
 from datasets_out.sql.views import DERIVED_SQL, VIEWS, sources
+from datasets_out.sql.write_ban import forbid_writes
 from engine import errors
 from engine.errors import CorruptDataError, FoilError, QueryStoppedError, SqlRefusedError, UsageError
 

@@ -10,7 +10,7 @@ from cluster.job import load_job
 from cluster.running import start
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import load_snapshot
-from datasets_out.training.mixes import accepted
+from datasets_out.training.row_mixes import accepted
 from engine.flow.progress import status
 from tests.prompts.recipes.test_published import TABLES, matrix
 

@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from datasets_out.training.mined import Findings, Mined
-from datasets_out.training.pool import MiningPool, Shelf, kin_of
+from datasets_out.training.candidate_pool import MiningPool, Shelf, kin_of
+from datasets_out.training.mined_negatives import Findings, Mined
 from datasets_out.training.training_view import Split, SplitSettings
 from engine.seeds.bm25 import Bm25Index, best_positions, words_of
 from engine.settings import Settings

@@ -16,11 +16,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from datasets_out.commits.encoding import Disk, encode, seal
 from datasets_out.commits.entries import CommitEntry, count, total
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES, to_tables
 from datasets_out.commits.snapshot import load_snapshot
-from datasets_out.commits.writer import Disk, encode, seal
 from engine.errors import (
     CommitError,
     CommitLostError,

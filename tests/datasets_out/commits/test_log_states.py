@@ -14,11 +14,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
+from datasets_out.commits.encoding import Disk
 from datasets_out.commits.entries import CommitEntry
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import load_snapshot, take_snapshot
-from datasets_out.commits.writer import Disk
 from engine.errors import CommitError, CommitLostError, DifferentJobError
 from tests.support.drills.commit_drill import JOB, planned, topics_of
 from tests.support.drills.history_checker import Findings, History, check

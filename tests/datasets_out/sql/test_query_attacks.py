@@ -119,7 +119,7 @@ def test_no_environment_variable_reaches_the_process_that_asks(out, monkeypatch)
 KERNEL_WALL = """
 import os, sys
 from pathlib import Path
-from datasets_out.sql.no_writes import forbid_writes
+from datasets_out.sql.write_ban import forbid_writes
 held = forbid_writes()
 path = Path(sys.argv[1])
 tries = {

@@ -19,7 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT))
 
-from datasets_out import commits, writer  # noqa: E402
+from datasets_out.commits import encoding  # noqa: E402
+from datasets_out.commits import log as commit_log
 from datasets_out.commits.log import CommitLog  # noqa: E402
 from engine.crash_points import arm  # noqa: E402
 from engine.errors import CommitLostError, DifferentJobError  # noqa: E402
@@ -108,7 +109,7 @@ def die_at(point: str, out: Path, partitions: int, seed: int, acks: Path) -> Non
 
 def crash_points() -> list[str]:
     """Every point that the code of a commit names."""
-    source = Path(writer.__file__).read_text() + Path(commits.__file__).read_text()
+    source = Path(encoding.__file__).read_text() + Path(commit_log.__file__).read_text()
     return sorted(set(re.findall(r'crash_point\("([a-z.]+)"\)', source)))
 
 

@@ -19,8 +19,8 @@ from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import load_snapshot
 from datasets_out.commits.verify import verify
 from datasets_out.sql.query import run_sql
-from datasets_out.training.mined import topics_of, with_mined, write_mined
-from datasets_out.training.pool import MiningCandidate, MiningPool
+from datasets_out.training.candidate_pool import MiningCandidate, MiningPool
+from datasets_out.training.mined_negatives import topics_of, with_mined, write_mined
 from datasets_out.training.training_view import SPLITS, SplitSettings, text_key
 from engine.errors import DifferentJobError, SeedFormatError, UsageError
 from engine.seeds.bm25 import Bm25Index, words_of
@@ -600,7 +600,7 @@ def test_a_run_that_is_not_finished_can_be_mined_as_far_as_it_is(tmp_path):
 
 
 def test_write_mined_holds_what_mining_found_nothing_for(world, tmp_path):
-    from datasets_out.training.mined import Findings
+    from datasets_out.training.mined_negatives import Findings
 
     source = load_snapshot(world, None)
     written = write_mined(source, tmp_path / "run", "nobody", {}, lambda _: Findings({}, Counter()))

@@ -22,7 +22,7 @@ from datasets_out.commits.entries import CommitEntry
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES, from_tables
 from datasets_out.commits.snapshot import Snapshot, take_snapshot
-from datasets_out.training.pool import MiningCandidate
+from datasets_out.training.candidate_pool import MiningCandidate
 from engine.ids import canonical_json, sha256_hex
 from engine.topic import Judgment, Passage, Topic
 

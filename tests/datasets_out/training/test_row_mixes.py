@@ -9,7 +9,7 @@ import pytest
 
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import load_snapshot
-from datasets_out.training.mixes import accepted, write_mixes
+from datasets_out.training.row_mixes import accepted, write_mixes
 from engine.errors import UsageError
 from tests.prompts.recipes.test_published import made, matrix
 from tests.support.sample_seeds import SEEDS

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from datasets_out.commits.log import CommitLog
-from datasets_out.sql.why import Node, lineage, render
+from datasets_out.sql.lineage import Node, lineage, render
 from engine.errors import CorruptDataError, UsageError
 from tests.support.sample_run import SHORT, SORT, accepted, make, rejected
 
