@@ -130,9 +130,9 @@ def why(
     as_json: JsonOption = False,
 ) -> None:
     """Where a record comes from: its seed, prompts, model, calls, judgments, verdicts and file."""
-    from datasets_out.sql.lineage import lineage, render
+    from datasets_out.sql.lineage import render, trace_lineage
 
-    tree = lineage(out, record)
+    tree = trace_lineage(out, record)
     print(json.dumps(tree.to_json(), ensure_ascii=False, default=str) if as_json else render(tree))
 
 

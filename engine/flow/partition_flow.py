@@ -16,8 +16,7 @@ import os
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, groupby
-from operator import attrgetter
+from itertools import chain
 from pathlib import Path
 
 from engine.crash_points import crash_point
@@ -26,7 +25,7 @@ from engine.flow.ask import ReplyService, SeedAsk
 from engine.flow.budget import BudgetClient
 from engine.flow.journal import Journal
 from engine.flow.limits import RuntimeSettings
-from engine.flow.progress import Counts, counts_of, total
+from engine.flow.progress import Counts, count_topics, counts_of, total
 from engine.flow.seed_outcome import SeedClock, SeedOutcome, empty_topic, run_guarded, unstorable_row, with_outcome
 from engine.protocols import Ask, Partition, Parts, Validator
 from engine.topic import Call, Seed, Topic, Verdict
@@ -145,7 +144,7 @@ class Flow:
             self._window.release()
         if self._marks:
             making.journal.ended(seed.id)
-        making.counts.add_seed(topics, making.seen)
+        making.counts = total([making.counts, count_topics(topics, making.seen)])
         return topics
 
     async def _topics(self, seed: Seed, making: _Making) -> list[Topic]:
@@ -207,7 +206,7 @@ def commit_topics(parts: Parts, index: int, topics: Sequence[Topic]) -> Counts:
         except CommitLostError:
             return counts_of(parts.store.committed()[index])
         else:
-            return _counts(topics)
+            return count_topics(topics)
 
 
 def facts_of(parts: Parts) -> dict[str, object]:
@@ -217,10 +216,3 @@ def facts_of(parts: Parts) -> dict[str, object]:
         "recipe": {recipe.name: recipe.fingerprint},
         "validators": [{validator.name: validator.fingerprint} for validator in validators],
     }
-
-
-def _counts(topics: Sequence[Topic]) -> Counts:
-    counts, seen = Counts(), set[str]()
-    for _, of_seed in groupby(topics, key=attrgetter("seed_id")):
-        counts.add_seed(list(of_seed), seen)
-    return counts

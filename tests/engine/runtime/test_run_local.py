@@ -25,7 +25,7 @@ from engine import crash_points as crash
 from engine.errors import CorruptDataError, UsageError
 from engine.flow.journal import possibly_paid_twice
 from engine.flow.limits import Limits, RuntimeSettings
-from engine.flow.progress import Counts, check_conservation, counts_of, outcomes, status
+from engine.flow.progress import Counts, check_conservation, count_topics, counts_of, outcomes, status, total
 from engine.runtime.partition_queue import split_into_partitions
 from engine.runtime.run_local import run
 from engine.runtime.watchdog import forget_peak, peak_memory
@@ -522,11 +522,8 @@ def test_what_each_validator_made_of_the_topics_is_counted_and_adds_up(tmp_path)
     ]
     topic = Topic("t", "s", "c", "r", "q", verdicts=tuple(said), status="rejected", reason="positive_lost")
     assert set(outcomes(topic)) == {"shape pass", "pii mark", "judge reject"}
-    one = Counts()
-    one.add_seed([topic], set())
-    both = Counts()
-    both.add(one)
-    both.add(one)
+    one = count_topics([topic])
+    both = total([one, one])
     assert both.validators == {"shape pass": 2, "pii mark": 2, "judge reject": 2}
     assert both.validators_usd == {"judge": 1.5}
     log = CommitLog(tmp_path)

@@ -1,10 +1,13 @@
-"""The process that the commit drills kill: imports only what a writer needs, and forks its writers, so that a kill
-costs milliseconds. Run as `python commit_drill.py kills|points|races FOLDER COUNT SEED`; prints one JSON line a
-dataset, for `check` in another process.
+"""The process that the commit drills kill; it prints one JSON line a dataset, for `check` in another process.
+
+    python -m tests.support.drills.commit_drill kills|points|races FOLDER COUNT SEED
+
+It imports only what a writer needs and forks its writers, so that a kill costs milliseconds.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -14,17 +17,16 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT))
-
-from datasets_out.commits import encoding  # noqa: E402
 from datasets_out.commits import log as commit_log
-from datasets_out.commits.log import CommitLog  # noqa: E402
-from engine.crash_points import arm  # noqa: E402
-from engine.errors import CommitLostError, DifferentJobError  # noqa: E402
-from engine.topic import Intent, Judgment, Passage, Topic, Verdict  # noqa: E402
+from datasets_out.commits.log import CommitLog
+from engine import atomic_files
+from engine.atomic_files import FileSystem
+from engine.crash_points import arm
+from engine.errors import CommitError, CommitLostError, DifferentJobError
+from engine.topic import Intent, Judgment, Passage, Topic, Verdict
 
 JOB = {"seeds": {"kind": "drill"}}
 SEEDS = 4
@@ -109,7 +111,7 @@ def die_at(point: str, out: Path, partitions: int, seed: int, acks: Path) -> Non
 
 def crash_points() -> list[str]:
     """Every point that the code of a commit names."""
-    source = Path(encoding.__file__).read_text() + Path(commit_log.__file__).read_text()
+    source = Path(atomic_files.__file__).read_text() + Path(commit_log.__file__).read_text()
     return sorted(set(re.findall(r'crash_point\("([a-z.]+)"\)', source)))
 
 
@@ -123,14 +125,29 @@ def warm_up(folder: Path) -> float:
     return min(paces)
 
 
+class EntryHook(FileSystem):
+    """Does something just before a commit entry gets its name, when all files of its partition are in place."""
+
+    def __init__(self, before_entry: Callable[[], None]) -> None:
+        self._before_entry = before_entry
+
+    def link(self, source: Path, target: Path) -> None:
+        if target.parent.name == "commits":
+            self._before_entry()
+        super().link(source, target)
+
+
 def leave_orphans(out: Path, partitions: int) -> None:
-    """What a writer of another variant leaves that died before its entries."""
-    log = CommitLog(out)
+    """What a writer of another variant leaves that failed before its entries."""
+
+    def fail() -> None:
+        raise OSError(errno.EIO, "no entry")
+
+    log = CommitLog(out, EntryHook(fail))
     log.open("drill", JOB)
     for partition in range(partitions):
-        attempt, blobs = log._attempt(partition, topics_of(partition, 1), {"variant": 1})
-        for table, fact in attempt.files.items():
-            log._place(fact, blobs[table])
+        with suppress(CommitError):
+            log.commit(partition, topics_of(partition, 1), {"variant": 1})
 
 
 def races(folder: Path, count: int, seed: int) -> Iterator[dict[str, object]]:

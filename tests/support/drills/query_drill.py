@@ -1,7 +1,7 @@
-"""Attacks on the curator's SQL, tried one after the other in one process: `python drill_query.py REQUEST`.
+"""Attacks on the curator's SQL, tried one after the other in one process: `python query_drill.py REQUEST`.
 
-Each goes to the locked connection twice: behind the check of statements as users meet it, and without that check, to
-see that DuckDB's own locks hold by themselves. The kernel's wall is left out here, for the same reason.
+Each goes to the locked connection twice: after the check of statements, as users meet it, and without that check, to
+show that DuckDB's own locks suffice. The kernel's write ban is left out here, for the same reason.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from datasets_out.sql.query import connect, refuse_others
+from datasets_out.sql.query import check_statement, connect
 from engine.errors import FoilError
 
 SECRET = "correct-horse-battery-staple"
@@ -156,7 +156,7 @@ def attempt(sql: str, request: dict[str, object], *, checked: bool) -> dict[str,
     connection = connect(request)
     try:
         if checked:
-            refuse_others(connection, sql)
+            check_statement(connection, sql)
         return {"ran": True, "said": str(connection.execute(sql).fetchall())}
     except (FoilError, Exception) as error:  # noqa: BLE001 - whatever an attack raises is its outcome
         return {"ran": False, "said": f"{type(error).__name__}: {error}"}
