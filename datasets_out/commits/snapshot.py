@@ -7,16 +7,19 @@ every machine.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import pyarrow.parquet as pq
+
 from datasets_out.commits.entries import CommittedFile, check_path
 from datasets_out.commits.log import CommitLog
-from datasets_out.commits.schema import TABLES
+from datasets_out.commits.schema import TABLES, from_tables
 from engine.atomic_files import sync
 from engine.errors import CorruptDataError, UsageError
 from engine.ids import canonical_json, sha256_hex
+from engine.topic import Topic
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -92,6 +95,17 @@ def load_snapshot(out: Path, name: str | None, *, verify: bool = False) -> Snaps
 def snapshot_names(out: Path) -> list[str]:
     """The names of the snapshots taken of this run."""
     return sorted(path.stem for path in (Path(out) / "snapshots").glob("*.json"))
+
+
+def read_partitions(snapshot: Snapshot) -> Iterator[list[Topic]]:
+    """All topics of a snapshot, whatever their status, one partition at a time."""
+    for paths in zip(*map(snapshot.files, TABLES), strict=True):
+        yield from_tables({table: pq.read_table(path) for table, path in zip(TABLES, paths, strict=True)})
+
+
+def read_accepted(snapshot: Snapshot) -> Iterator[Topic]:
+    """The accepted topics of a snapshot, in order, one partition in memory."""
+    return (topic for topics in read_partitions(snapshot) for topic in topics if topic.status == "accepted")
 
 
 def _load_named(log: CommitLog, name: str) -> Snapshot:

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import load_snapshot
-from datasets_out.training.row_mixes import accepted, write_mixes
+from datasets_out.commits.snapshot import load_snapshot, read_accepted
+from datasets_out.training.row_mixes import write_mixes
 from engine.errors import UsageError
 from tests.prompts.recipes.test_published import made, matrix
 from tests.support.sample_seeds import SEEDS
@@ -44,10 +44,10 @@ def test_pairs_of_mixes_are_of_equal_size(mixes):
 
 def test_a_topic_keeps_its_rows_and_each_row_the_negatives_of_the_query(mixes):
     source, written = mixes
-    whole = {topic.id: topic for topic in accepted(source)}
+    whole = {topic.id: topic for topic in read_accepted(source)}
     roles = {"ins_orig": ["instructed"], "ins_dv": ["instructed", "dual"], "all_orig": ["original", "instructed"]}
     for name, due in roles.items():
-        for topic in accepted(written[name]):
+        for topic in read_accepted(written[name]):
             assert [intent.role for intent in topic.intents] == due
             assert all(matrix(topic)[role]["seed_negative"] == {-1} for role in due)
             assert matrix(topic)["instructed"]["seed_positive"] == {1}
@@ -59,7 +59,7 @@ def test_a_mix_is_sound_and_can_be_trained_on(mixes):
 
     _, written = mixes
     for name, one in written.items():
-        for topic in accepted(one):
+        for topic in read_accepted(one):
             _, verdicts = asyncio.run(Shape(ShapeSettings())(topic, None))
             assert {verdict.outcome for verdict in verdicts} == {"pass"}
         view = open_view(one.out, heldout_share=0, dev_share=0)
