@@ -66,7 +66,7 @@ class CommitLog:
     def open(self, fingerprint: str, job: Mapping[str, Any]) -> None:
         """Makes `out` the run of this job, or finds that it is. The fingerprint was taken over `job`.
 
-        Raises DifferentJobError, showing the difference, if another job's run is there. Clears away what dead attempts
+        Raises DifferentJobError, showing the difference, if another job's run is there. Moves aside what dead attempts
         at committed partitions left behind.
         """
         names = ["commits", "snapshots", "staging", "orphans", *(f"data/{table}" for table in TABLES)]
@@ -76,12 +76,12 @@ class CommitLog:
             for folder in (self.out / "data", self.out, self.out.parent):
                 with suppress(PermissionError):  # a parent may be closed to us
                     sync(folder, self._file_system)
-        wanted = {"fingerprint": fingerprint, "job": job, "schema_version": SCHEMA_VERSION}
-        self.put_sealed("run.json", wanted)
+        new = {"fingerprint": fingerprint, "job": job, "schema_version": SCHEMA_VERSION}
+        self.put_sealed("run.json", new)
         run = self.run()
-        if any(run[key] != wanted[key] for key in ("fingerprint", "schema_version")):
+        if any(run[key] != new[key] for key in ("fingerprint", "schema_version")):
             raise DifferentJobError(
-                f"{self.out} holds the run of another job ({_job_difference(run, wanted)}); "
+                f"{self.out} holds the run of another job ({_job_difference(run, new)}); "
                 "give this job another `out`, or restore the settings"
             )
         self._fingerprint = fingerprint
@@ -208,10 +208,10 @@ class CommitLog:
         path = self.out / file.path
         if self._put(path, blob) or self._holds(path, blob):
             return file
-        own = replace(file, path=content_name(file))
-        with _storage(self.out / own.path, len(blob)):
-            replace_file(self._write_staged(path.name, blob), self.out / own.path, self._file_system)
-        return own
+        other = replace(file, path=content_name(file))
+        with _storage(self.out / other.path, len(blob)):
+            replace_file(self._write_staged(path.name, blob), self.out / other.path, self._file_system)
+        return other
 
     def _holds(self, path: Path, blob: bytes) -> bool:
         with _storage(path, len(blob)):
@@ -277,18 +277,18 @@ def _storage(path: Path, need: int, error_class: type[CommitError] = CommitError
         raise error_class(f"{path}: {error.strerror or error}{room}; {doubt}{advice} and run again") from error
 
 
-def _job_difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
-    """The first settings in which two runs differ, as `key: there -> here`."""
-    old, new = (dict(_flat({**run["job"], "schema_version": run["schema_version"]})) for run in (there, here))
+def _job_difference(standing: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """The first settings in which two runs differ, as `key: standing -> other`."""
+    old, new = (dict(_flatten({**run["job"], "schema_version": run["schema_version"]})) for run in (standing, other))
     keys = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
-    shown = ", ".join(f"{key}: {old.get(key, 'unset')} -> {new.get(key, 'unset')}" for key in keys[:8])
+    differences = ", ".join(f"{key}: {old.get(key, 'unset')} -> {new.get(key, 'unset')}" for key in keys[:8])
     more = f" and {len(keys) - 8} more" if len(keys) > 8 else ""
-    return shown + more or "same settings, other code, templates or indexes"
+    return differences + more or "same settings, other code, templates or indexes"
 
 
-def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+def _flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _flat(inner, f"{prefix}.{key}" if prefix else str(key))
+            yield from _flatten(inner, f"{prefix}.{key}" if prefix else str(key))
     else:
         yield prefix, canonical_json(value)

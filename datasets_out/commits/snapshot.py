@@ -51,11 +51,11 @@ class Snapshot:
         """Reads every file once. Raises CorruptDataError naming each that is not as it was committed."""
         log = CommitLog(self.out)
         faults = [(file.path, log.find_fault(file)) for files in self.contents.values() for file in files]
-        bad = [f"{path} is {fault}" for path, fault in faults if fault]
-        if bad:
-            more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
+        damaged = [f"{path} is {fault}" for path, fault in faults if fault]
+        if damaged:
+            more = f" and {len(damaged) - 5} more" if len(damaged) > 5 else ""
             raise CorruptDataError(
-                f"{self.out}: {', '.join(bad[:5])}{more}; restore them from a copy, or run the job into a new `out`"
+                f"{self.out}: {', '.join(damaged[:5])}{more}; restore them from a copy, or run the job into a new `out`"
             )
 
 

@@ -280,6 +280,6 @@ def _explain(error: Exception, request: Mapping[str, Any]) -> FoilError:
     if "reading the stream registered" in text:
         return CorruptDataError(f"{text}; `foil verify` names the damaged files")
     if text.startswith("Catalog Error: Table with name"):
-        first, _, place = text.partition("\n\n")
-        return UsageError(f"{first.splitlines()[0]} The views are {', '.join(VIEWS)}.\n\n{place}")
+        message, _, position = text.partition("\n\n")
+        return UsageError(f"{message.splitlines()[0]} The views are {', '.join(VIEWS)}.\n\n{position}")
     return UsageError(text)

@@ -101,8 +101,8 @@ def test_a_file_that_a_live_writer_may_still_name_is_not_touched(tmp_path):
         placed = shared.read_bytes()
         leave_orphans(tmp_path, 1)
         assert shared.read_bytes() == placed
-        (own,) = set(shared.parent.iterdir()) - {shared}
-        assert own.name == f"part-00000000-{sha256_hex(own.read_bytes())}.parquet"
+        (other,) = set(shared.parent.iterdir()) - {shared}
+        assert other.name == f"part-00000000-{sha256_hex(other.read_bytes())}.parquet"
 
     assert opened(tmp_path, EntryHook(overtake)).commit(0, topics_of(0), {"variant": 0}) is True
     with pytest.raises(CommitLostError, match="first"):

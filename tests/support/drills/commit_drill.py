@@ -61,28 +61,28 @@ def write(out: Path, partitions: int, seed: int, acks: Path, variant: int = 0) -
 def kills(folder: Path, count: int, seed: int) -> Iterator[dict[str, object]]:
     """Two writers at a time on one dataset, each killed at a random moment, until `count` died; then one finishes.
 
-    Where a machine has become slower than it was in the warm-up, and nobody finishes, they are given ever more time.
+    If the machine has become slower than in the warm-up, so that nobody finishes, each next writer gets more time.
     """
     rng, pace = random.Random(seed), warm_up(folder)
     killed = 0
     while killed < count:
-        out, acks, partitions, here = folder / f"run-{killed:06d}", folder / f"acks-{killed:06d}", 12, 0
+        out, acks, partitions, deaths = folder / f"run-{killed:06d}", folder / f"acks-{killed:06d}", 12, 0
         writers: dict[int, float] = {}
-        while killed + here < count:
+        while killed + deaths < count:
             while len(writers) < 2:
                 variant = int(rng.random() < 1 / VARIANTS)
                 pid = fork(write, out, partitions, rng.randrange(1 << 30), acks, variant)
-                writers[pid] = time.monotonic() + rng.uniform(0, 5 * pace * (1 + here / 20))
+                writers[pid] = time.monotonic() + rng.uniform(0, 5 * pace * (1 + deaths / 20))
             pid = min(writers, key=writers.__getitem__)
             time.sleep(max(0.0, writers.pop(pid) - time.monotonic()))
             if end(pid, signal.SIGKILL) == 0:
                 break
-            here += 1
+            deaths += 1
         for pid in writers:
             end(pid)
         finish(write, out, partitions, 0, acks)
-        killed += here
-        yield {"out": str(out), "acks": str(acks), "partitions": partitions, "kills": here}
+        killed += deaths
+        yield {"out": str(out), "acks": str(acks), "partitions": partitions, "kills": deaths}
 
 
 def points(folder: Path, count: int, seed: int) -> Iterator[dict[str, object]]:

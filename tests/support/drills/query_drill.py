@@ -152,22 +152,22 @@ def state(*folders: Path) -> dict[str, str]:
 
 
 def attempt(sql: str, request: dict[str, object], *, checked: bool) -> dict[str, object]:
-    """What became of one attack: whether it ran, and what it gave or said."""
+    """What became of one attack: whether it ran, and its result or error."""
     connection = connect(request)
     try:
         if checked:
             check_statement(connection, sql)
-        return {"ran": True, "said": str(connection.execute(sql).fetchall())}
+        return {"ran": True, "output": str(connection.execute(sql).fetchall())}
     except (FoilError, Exception) as error:  # noqa: BLE001 - whatever an attack raises is its outcome
-        return {"ran": False, "said": f"{type(error).__name__}: {error}"}
+        return {"ran": False, "output": f"{type(error).__name__}: {error}"}
 
 
 def main() -> None:
     request = json.loads(sys.argv[1])
     Path(".tmp").mkdir()  # where DuckDB would keep temporary files, if it might
-    watched = [Path(request["out"]), Path(request["places"]["bait"]), Path.cwd()]
+    watched = [Path(request["out"]), Path(request["placeholders"]["bait"]), Path.cwd()]
     for attack in WRITES + READS + SETTINGS:
-        sql = attack.format(**request["places"])
+        sql = attack.format(**request["placeholders"])
         before = state(*watched)
         outcome = {
             "checked": attempt(sql, request, checked=True),
