@@ -5,7 +5,7 @@
     publish_folder                 a folder appears with all its files
 
 The order is always the same: write under a name that nobody else has, sync, give the final name, sync the folder.
-Only the standard library is imported.
+Nothing heavy is imported.
 """
 
 from __future__ import annotations
