@@ -33,8 +33,8 @@ from engine.errors import (
 from engine.flow.progress import count_topics, total
 from engine.ids import sha256_hex
 from engine.protocols import Store
-from engine.topic import Call, Topic
-from tests.support.drills.commit_drill import JOB, EntryHook, leave_orphans, planned, topics_of
+from engine.topic import Call
+from tests.support.drills.commit_drill import JOB, EntryHook, HookedFileSystem, leave_orphans, planned, topics_of
 from tests.support.drills.history_checker import History, Violations, check
 
 
@@ -173,9 +173,10 @@ def test_a_topic_that_no_shard_can_hold_is_named_and_nothing_is_written(tmp_path
 
 def test_counts_tell_seeds_from_topics_and_pay_for_a_shared_call_once():
     call = Call("r1", "t", "m", "p@1", 100, 20, 0.5, "stop", "{}")
+    paid_by_another_run = replace(call, request_id="r2", reused=True)
     first, second, third, fourth = topics_of(0)
     topics = [
-        replace(first, calls=(call,)),
+        replace(first, calls=(paid_by_another_run, call)),
         replace(second, seed_id=first.seed_id, status="rejected", reason="leak", calls=(call,)),
         replace(third, status="rejected", reason="leak"),
         replace(fourth, status="failed", reason="timeout"),
@@ -226,35 +227,21 @@ def test_the_status_of_a_million_topics_reads_a_thousand_entries_in_a_blink(tmp_
     assert counts.topics["accepted"] == 4000
 
 
-class FailingFileSystem(FileSystem):
+class FailingFileSystem(HookedFileSystem):
     """The k-th call fails with an error, or, for a write, writes one byte of what it was given."""
 
     def __init__(self, k: int, error: int | None, *, for_good: bool = False) -> None:
-        self.calls, self.k, self.error, self.for_good = 0, k, error, for_good
+        self.calls, self.k, self.error, self.for_good, self.failing = 0, k, error, for_good, False
 
-    def failing(self) -> bool:
+    def before(self) -> None:
         self.calls += 1
-        return self.calls == self.k or (self.for_good and self.calls > self.k)
+        self.failing = self.calls == self.k or (self.for_good and self.calls > self.k)
+        if self.failing and self.error is not None:
+            raise OSError(self.error, os.strerror(self.error))
 
     def write(self, fd, data):
-        if self.failing():
-            if self.error is None:
-                return super().write(fd, data[:1])
-            raise OSError(self.error, os.strerror(self.error))
-        return super().write(fd, data)
-
-
-def failing_call(name):
-    def call(self, *args):
-        if self.failing() and self.error is not None:
-            raise OSError(self.error, os.strerror(self.error))
-        return getattr(FileSystem, name)(self, *args)
-
-    return call
-
-
-for _name in [name for name in vars(FileSystem) if name[0] != "_" and name not in vars(FailingFileSystem)]:
-    setattr(FailingFileSystem, _name, failing_call(_name))
+        self.before()
+        return FileSystem.write(self, fd, data[:1] if self.failing else data)
 
 
 FAULTS = [
@@ -278,18 +265,18 @@ def test_whichever_call_to_the_disk_fails_the_run_fails_cleanly_and_resumes(memo
     whole = load_snapshot(reference, None).digest
     failures = 0
     for k in range(1 + offset % every, 1000, every):
-        out, acked, disk = memory_folder / str(k), set(), FailingFileSystem(k, error, for_good=for_good)
+        out, acked, file_system = memory_folder / str(k), set(), FailingFileSystem(k, error, for_good=for_good)
         if rival:
             leave_orphans(out, 1)
         try:
-            run(CommitLog(out, disk), 1, acked)
+            run(CommitLog(out, file_system), 1, acked)
         except CommitError:
             failures += 1
         assert violations(out, 1, acked, finished=False) == Violations(), k
         run(CommitLog(out), 1, acked)
         assert violations(out, 1, acked, finished=True) == Violations(), k
         assert load_snapshot(out, None).digest == whole, k
-        if disk.calls < k:
+        if file_system.calls < k:
             break
     assert k > 100
     assert failures > 50 / every if error else failures == 0
@@ -297,12 +284,12 @@ def test_whichever_call_to_the_disk_fails_the_run_fails_cleanly_and_resumes(memo
 
 def test_a_full_disk_is_named_with_the_bytes_that_it_lacks(tmp_path):
     opened(tmp_path)
-    disk = FailingFileSystem(2, errno.ENOSPC)
-    disk.calls = -2
+    file_system = FailingFileSystem(2, errno.ENOSPC)
+    file_system.calls = -2
     with pytest.raises(
         CommitError, match=r"data/topics/part-00000000.parquet: No space left .*; [\d,]+ bytes are needed"
     ):
-        CommitLog(tmp_path, disk).commit(0, topics_of(0), {})
+        CommitLog(tmp_path, file_system).commit(0, topics_of(0), {})
 
 
 def test_a_doubtful_entry_says_so_and_the_same_call_settles_it(tmp_path):
@@ -437,14 +424,3 @@ def test_an_entry_of_another_shape_is_refused(tmp_path, change, match):
     (tmp_path / "commits/00000000.json").write_bytes(seal({**body, **change}))
     with pytest.raises(CorruptDataError, match=match):
         log.entries()
-
-
-def test_what_another_run_paid_for_is_not_counted_again():
-    """An entry counts as the flow does: `foil status`, and the budget of a resumed run, read it."""
-
-    def call(name: str, *, reused: bool) -> Call:
-        return Call(name, "t", "m", "x@1", 10, 5, 0.5, "stop", "reply", reused=reused)
-
-    topic = Topic("t", "s", "c", "r", "q", calls=(call("a", reused=True), call("b", reused=False)))
-    counts = count_topics([topic])
-    assert (counts.calls, counts.prompt_tokens, counts.completion_tokens, counts.cost_usd) == (1, 10, 5, 0.5)

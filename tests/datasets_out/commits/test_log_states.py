@@ -20,7 +20,7 @@ from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import load_snapshot, take_snapshot
 from engine.atomic_files import FileSystem
 from engine.errors import CommitError, CommitLostError, DifferentJobError
-from tests.support.drills.commit_drill import JOB, planned, topics_of
+from tests.support.drills.commit_drill import JOB, HookedFileSystem, planned, topics_of
 from tests.support.drills.history_checker import History, Violations, check
 
 PARTITIONS = 3
@@ -36,34 +36,18 @@ class Killed(BaseException):
     """The process is gone: nothing may catch this, and no later call to its file system has any effect."""
 
 
-class MeddlingFileSystem(FileSystem):
+class MeddlingFileSystem(HookedFileSystem):
     """Does something of its own before the k-th call."""
 
-    def __init__(self, k: int, before: Callable[[], None], *, dies: bool = False) -> None:
-        self.left, self.before, self.dies = k, before, dies
+    def __init__(self, k: int, action: Callable[[], None], *, dies: bool = False) -> None:
+        self.left, self.action, self.dies = k, action, dies
 
-    def step(self) -> None:
+    def before(self) -> None:
         self.left -= 1
         if self.left == 0:
-            self.before()
+            self.action()
         if self.dies and self.left <= 0:
             raise Killed
-
-
-def strange(name: str) -> Callable[..., object]:
-    def call(self: MeddlingFileSystem, *args: object) -> object:
-        self.step()
-        return getattr(FileSystem, name)(self, *args)
-
-    return call
-
-
-for _name in [name for name in vars(FileSystem) if name[0] != "_"]:
-    setattr(MeddlingFileSystem, _name, strange(_name))
-
-
-def nothing() -> None:
-    """A death needs no action."""
 
 
 def fail(error: int) -> Callable[[], None]:
@@ -121,7 +105,7 @@ class Writers(RuleBasedStateMachine):
     @rule(partition=partitions, variant=variants, k=calls)
     def is_killed(self, partition: int, variant: int, k: int) -> None:
         try:
-            self.commit(partition, variant, MeddlingFileSystem(k, nothing, dies=True))
+            self.commit(partition, variant, MeddlingFileSystem(k, lambda: None, dies=True))
         except Killed:
             return
 

@@ -125,6 +125,25 @@ def warm_up(folder: Path) -> float:
     return min(paces)
 
 
+class HookedFileSystem(FileSystem):
+    """Calls `before` ahead of every call to the file system."""
+
+    def before(self) -> None:
+        raise NotImplementedError
+
+
+def _hooked(name: str) -> Callable[..., object]:
+    def call(self: HookedFileSystem, *arguments: object) -> object:
+        self.before()
+        return getattr(FileSystem, name)(self, *arguments)
+
+    return call
+
+
+for _name in [name for name in vars(FileSystem) if name[0] != "_"]:
+    setattr(HookedFileSystem, _name, _hooked(_name))
+
+
 class EntryHook(FileSystem):
     """Does something just before a commit entry gets its name, when all files of its partition are in place."""
 
