@@ -18,11 +18,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from datasets_out.commits.entries import total
+from datasets_out.commits.encoding import encode, seal
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import from_tables, to_tables
 from datasets_out.commits.verify import verify
-from datasets_out.commits.writer import encode, seal
+from engine.flow.progress import total
 from engine.topic import Call, Intent, Judgment, Passage, Topic, Verdict
 
 ENTRIES = 1000

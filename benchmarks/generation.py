@@ -225,7 +225,7 @@ CONTENDERS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
 
 LIBRARIES = {
     "foil": (
-        "datasets_out.commits.writer",
+        "datasets_out.commits.encoding",
         "engine.runtime.run_local",
         "engine.models.hosted",
         "prompts.render",

@@ -17,7 +17,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -25,13 +24,14 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from datasets_out.commits.entries import CommitEntry, FileFact, count
+from datasets_out.commits.encoding import encode, seal
+from datasets_out.commits.entries import CommitEntry, CommittedFile
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import SCHEMA_VERSION, to_tables
-from datasets_out.commits.writer import encode, seal
+from datasets_out.sql.lineage import trace_lineage
 from datasets_out.sql.query import run_sql
 from datasets_out.sql.views import views_script
-from datasets_out.sql.why import lineage
+from engine.flow.progress import count_topics
 from engine.ids import content_id, sha256_hex
 from engine.topic import INTENT_ROLES, PASSAGE_ROLES, Call, Intent, Judgment, Passage, Topic, Verdict, intent_id
 
@@ -87,7 +87,7 @@ def build(out: Path, partitions: int) -> None:
     log = CommitLog(out)
     log.open("bench", {"recipe": "bench"})
     made = list(topics(random.Random(7)))
-    counts = count(made)
+    counts = count_topics(made)
     first = to_tables(made, 0)
     for partition in range(partitions):
         if (out / f"commits/{partition:08d}.json").exists():
@@ -95,11 +95,13 @@ def build(out: Path, partitions: int) -> None:
         files = {}
         for table, rows in first.items():
             blob = encode(renamed(rows, partition))
-            fact = FileFact(f"data/{table}/part-{partition:08d}.parquet", rows.num_rows, len(blob), sha256_hex(blob))
+            fact = CommittedFile(
+                f"data/{table}/part-{partition:08d}.parquet", rows.num_rows, len(blob), sha256_hex(blob)
+            )
             (out / fact.path).write_bytes(blob)
             files[table] = fact
         entry = CommitEntry(partition, "bench", SCHEMA_VERSION, files, counts, {})
-        (out / f"commits/{partition:08d}.json").write_bytes(seal(asdict(entry)))
+        (out / f"commits/{partition:08d}.json").write_bytes(seal(entry.plain()))
 
 
 def renamed(rows: pa.Table, partition: int) -> pa.Table:
@@ -134,7 +136,7 @@ def measure(out: Path, repeats: int) -> dict[str, dict[str, float]]:
         wall, cpu = seconds(partial(run_sql, out, sql), repeats)
         bare, _ = seconds(lambda sql=sql: plain.execute(sql).fetchall(), repeats)  # type: ignore[misc]
         result[name] = {"command_s": wall, "cpu_s": cpu, "unprotected_s": bare}
-    result["why"] = {"command_s": seconds(partial(lineage, out, topic), repeats)[0]}
+    result["why"] = {"command_s": seconds(partial(trace_lineage, out, topic), repeats)[0]}
     return result
 
 

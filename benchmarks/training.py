@@ -44,7 +44,7 @@ from sentence_transformers.sentence_transformer.losses import (
 from transformers import AutoTokenizer, BertConfig, BertModel, LlamaConfig, LlamaModel
 
 from datasets_out.commits.snapshot import load_snapshot
-from datasets_out.training.training_view import Group, SplitSettings, TrainingView
+from datasets_out.training.training_view import SplitSettings, TopicGroup, TrainingView
 from trainer.data.collate import collate, trim
 from trainer.loss.batch_loss import step
 from trainer.model.encoder import Encoder, load_encoder
@@ -65,7 +65,7 @@ BYTES_A_TOKEN = {"minilm": 110_000, "encoder": 450_000, "decoder": 1_300_000}
 PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "scaled_dot_product", "linear", "flash")
 
 
-def topics(recipe: str, seeds: int, out: Path) -> list[Group]:
+def topics(recipe: str, seeds: int, out: Path) -> list[TopicGroup]:
     """Topics of this recipe, written by the rule writer over python_docs; of passages those that some intent wants."""
     base = (
         "{kind: dual_view, base: {kind: verifiable, view_chars: 300}}"
@@ -82,7 +82,7 @@ def topics(recipe: str, seeds: int, out: Path) -> list[Group]:
     return [trim(group, 0, other_queries=recipe == "infir") for group in view.read_all("train")]
 
 
-def rows_of(groups: Sequence[Group]) -> list[tuple[str, ...]]:
+def rows_of(groups: Sequence[TopicGroup]) -> list[tuple[str, ...]]:
     """(anchor, positive, negatives...): a row for every relevant cell, with as many of the topic's passages that this
     intent does not want as the richest row has; a poorer one repeats its own, or takes the next topic's."""
     found = []
@@ -111,7 +111,9 @@ def model_directory(kind: str, folder: Path) -> Path:
     return folder / kind
 
 
-def foil_step(path: Path, groups: Sequence[Group], tokens: int, *, cached: bool) -> tuple[Encoder, Callable[[], Any]]:
+def foil_step(
+    path: Path, groups: Sequence[TopicGroup], tokens: int, *, cached: bool
+) -> tuple[Encoder, Callable[[], Any]]:
     settings = TrainSettings(
         encode=EncodeSettings(max_tokens=tokens),
         loss=LossSettings(blocks=("P",), temperature=TEMPERATURE),
@@ -129,7 +131,7 @@ def foil_step(path: Path, groups: Sequence[Group], tokens: int, *, cached: bool)
     return encoder, one
 
 
-def st_step(path: Path, groups: Sequence[Group], tokens: int, *, cached: bool) -> Callable[[], Any]:
+def st_step(path: Path, groups: Sequence[TopicGroup], tokens: int, *, cached: bool) -> Callable[[], Any]:
     model = load_encoder(path, TEMPLATE, EncodeSettings(), ModelSettings()).model.train()
     kind = CachedMultipleNegativesRankingLoss if cached else MultipleNegativesRankingLoss
     loss = kind(model, scale=1 / TEMPERATURE)

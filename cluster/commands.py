@@ -130,9 +130,9 @@ def why(
     as_json: JsonOption = False,
 ) -> None:
     """Where a record comes from: its seed, prompts, model, calls, judgments, verdicts and file."""
-    from datasets_out.sql.why import lineage, render
+    from datasets_out.sql.lineage import render, trace_lineage
 
-    tree = lineage(out, record)
+    tree = trace_lineage(out, record)
     print(json.dumps(tree.to_json(), ensure_ascii=False, default=str) if as_json else render(tree))
 
 
@@ -183,7 +183,7 @@ def mix(
 ) -> None:
     """Write Dual-View's mixes of a run with both views, each as a run: ins_orig, ins_dv, all_orig, all_dv."""
     from datasets_out.commits.snapshot import load_snapshot
-    from datasets_out.training.mixes import write_mixes
+    from datasets_out.training.row_mixes import write_mixes
 
     written = write_mixes(load_snapshot(out, snapshot, verify=True), into)
     rows = [

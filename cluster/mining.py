@@ -12,9 +12,9 @@ from typing import Any
 from cluster.catalog import open_seeds
 from cluster.job import Job, load_job, settings_from
 from cluster.terminal import say, show
-from datasets_out.commits.snapshot import Snapshot, load_snapshot
-from datasets_out.training.mined import MinedRun, topics_of, write_mined
-from datasets_out.training.pool import MiningCandidate, MiningPool, Shelf
+from datasets_out.commits.snapshot import Snapshot, load_snapshot, read_partitions
+from datasets_out.training.candidate_pool import CandidatePassage, CandidatePool, SplitCandidates
+from datasets_out.training.mined_negatives import MinedRun, write_mined
 from engine.errors import SeedFormatError, UsageError
 from engine.ids import canonical_json, sha256_hex
 from engine.seeds.files.rows import SourceRow, read_rows
@@ -34,7 +34,7 @@ class Means:
 
     name: str
     identity: str
-    open_scorer: Callable[[Shelf], Scorer]
+    open_scorer: Callable[[SplitCandidates], Scorer]
 
 
 def mine_run(
@@ -55,8 +55,8 @@ def mine_run(
 
 def mine_into(source: Snapshot, into: Path, settings: MineSettings, job: Job | None = None) -> MinedRun:
     """Writes or completes the run of `source` with mined negatives; the same once more is a no-op."""
-    accepted = (topic for topics in topics_of(source) for topic in topics if topic.status == "accepted")
-    pool, means = MiningPool(accepted, settings.split, _corpus(settings, job)), _means(settings)
+    accepted = (topic for topics in read_partitions(source) for topic in topics if topic.status == "accepted")
+    pool, means = CandidatePool(accepted, settings.split, _corpus(settings, job)), _means(settings)
     identity = {
         **settings.model_dump(mode="json", exclude=_NOT_IDENTITY),
         "by": means.identity,
@@ -81,7 +81,7 @@ def _settings(overrides: Sequence[str], job: Job | None) -> MineSettings:
     return settings.model_copy(update={"split": job.train.split})
 
 
-def _corpus(settings: MineSettings, job: Job | None) -> Iterator[MiningCandidate] | None:
+def _corpus(settings: MineSettings, job: Job | None) -> Iterator[CandidatePassage] | None:
     if settings.corpus == "run":
         return None
     if settings.file is not None:
@@ -91,18 +91,18 @@ def _corpus(settings: MineSettings, job: Job | None) -> Iterator[MiningCandidate
     return (candidate for seed in open_seeds(job.seeds) for candidate in _of_seed(seed))
 
 
-def _of_seed(seed: Seed) -> Iterator[MiningCandidate]:
+def _of_seed(seed: Seed) -> Iterator[CandidatePassage]:
     for passages, answered in ((seed.positives, seed.query), (seed.negatives, "")):
         for passage in passages:
-            yield MiningCandidate(passage, seed.licence, seed.redistributable, seed.id, answered)
+            yield CandidatePassage(passage, seed.licence, seed.redistributable, seed.id, answered)
 
 
-def _of_file(file: Path, settings: MineSettings) -> Iterator[MiningCandidate]:
+def _of_file(file: Path, settings: MineSettings) -> Iterator[CandidatePassage]:
     for row in read_rows(file, _MAX_ROW_BYTES):
         if isinstance(row, SeedFormatError):
             raise row
         passage = _passage(row)
-        yield MiningCandidate(passage, settings.licence, settings.redistributable, passage.id)
+        yield CandidatePassage(passage, settings.licence, settings.redistributable, passage.id)
 
 
 def _passage(row: SourceRow) -> Passage:
@@ -118,9 +118,9 @@ def _means(settings: MineSettings) -> Means:
 
 
 def _bm25(settings: MineSettings) -> Means:
-    def opened(shelf: Shelf) -> Scorer:
+    def opened(shelf: SplitCandidates) -> Scorer:
         texts = _bodies(shelf, template_named("query_instruction"))
-        return Bm25Scorer(texts, shelf.opened, instruction_words=settings.instruction_words)
+        return Bm25Scorer(texts, shelf.minable, instruction_words=settings.instruction_words)
 
     return Means("bm25", "bm25", opened)
 
@@ -134,12 +134,12 @@ def _model(settings: MineSettings) -> Means:
     template = template_named(settings.template or _learnt_template(place))
     digest = _digest(place)
 
-    def opened(shelf: Shelf) -> Scorer:
+    def opened(shelf: SplitCandidates) -> Scorer:
         from trainer.mining.nearest import ModelScorer
         from trainer.model.encoder import load_encoder
 
         encoder = load_encoder(place, template, settings.encode)
-        return ModelScorer(encoder, _bodies(shelf, template), shelf.opened, _tell)
+        return ModelScorer(encoder, _bodies(shelf, template), shelf.minable, _tell)
 
     return Means(f"model:{digest[:12]}", canonical_json([digest, template.name]), opened)
 
@@ -164,7 +164,7 @@ def _file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _bodies(shelf: Shelf, template: TextTemplate) -> list[str]:
+def _bodies(shelf: SplitCandidates, template: TextTemplate) -> list[str]:
     return [template.body(one.passage.title, one.passage.text) for one in shelf.candidates]
 
 

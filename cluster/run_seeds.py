@@ -17,8 +17,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from datasets_out.commits.snapshot import load_snapshot
-from datasets_out.training.mixes import accepted
+from datasets_out.commits.snapshot import load_snapshot, read_accepted
 from engine.settings import Settings
 from engine.topic import Seed
 from prompts.recipes.dual_view import seed_of
@@ -49,7 +48,7 @@ class RunReader:
     def __iter__(self) -> Iterator[Seed]:
         snapshot = load_snapshot(self._settings.out, self._settings.snapshot, verify=True)
         seen: Counter[str] = Counter()
-        for topic in (one for one in accepted(snapshot) if one.intents):
+        for topic in (one for one in read_accepted(snapshot) if one.intents):
             seed = seed_of(topic)
             seen[seed.id] += 1
             yield replace(seed, id=f"{seed.id}#{seen[seed.id]}") if seen[seed.id] > 1 else seed

@@ -1,33 +1,166 @@
-"""Small documents on disk, complete or not at all. Nothing heavy is imported, so what is there can be told at once."""
+"""Files and folders that are there whole or not at all: every crash-safe write of the project is made of these.
+
+    write_new -> link_if_absent    the first writer takes the name
+              -> replace_file      the name holds all of the old bytes or all of the new ones
+    publish_folder                 a folder appears with all its files
+
+The order is always the same: write under a name that nobody else has, sync, give the final name, sync the folder.
+Nothing heavy is imported.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from engine.crash_points import crash_point
 from engine.errors import CorruptDataError
 
+_WRITE_BYTES = 1 << 20
 
-def write_json(path: Path, value: Any) -> None:
-    """JSON that a person reads: indented, keys in the order given."""
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+class FileSystem:
+    """The calls that a write makes of the operating system, one line each; a test puts a failing one in its place."""
+
+    def open(self, path: Path, flags: int) -> int:
+        return os.open(path, flags, 0o666)
+
+    def write(self, fd: int, data: memoryview) -> int:
+        return os.write(fd, data)
+
+    def fsync(self, fd: int) -> None:
+        os.fsync(fd)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def link(self, source: Path, target: Path) -> None:
+        target.hardlink_to(source)
+
+    def replace(self, source: Path, target: Path) -> None:
+        source.replace(target)
+
+    def unlink(self, path: Path) -> None:
+        path.unlink()
+
+    def mkdir(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+
+    def listdir(self, path: Path) -> list[str]:
+        return [entry.name for entry in path.iterdir()]
+
+    def read(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+
+_LOCAL = FileSystem()
+
+
+def write_new(folder: Path, name: str, data: bytes, file_system: FileSystem = _LOCAL, *, durable: bool = True) -> Path:
+    """Writes and syncs a file named `name` and a random suffix; if that fails with OSError, nothing is left behind.
+
+    Such a name is never opened twice: after a link it is the final file too, and reopening it would truncate that.
+    """
+    path = folder / f"{name}.{uuid.uuid4().hex}"
+    fd = file_system.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[file_system.write(fd, left[:_WRITE_BYTES]) :]
+                crash_point("put.written")
+            if durable:
+                file_system.fsync(fd)
+        finally:
+            file_system.close(fd)
+    except OSError:
+        _discard(path, file_system)
+        raise
+    return path
+
+
+def link_if_absent(draft: Path, path: Path, file_system: FileSystem = _LOCAL) -> bool:
+    """Gives a draft its final name unless that name is taken; True if this call did. Durable on return.
+
+    After an OSError the name is absent, or holds the whole of some writer's file.
+    """
+    try:
+        file_system.link(draft, path)
+        ours = True
+    except FileExistsError:
+        ours = False
+    finally:
+        crash_point("put.linked")
+        _discard(draft, file_system)
+    sync(path.parent, file_system)
+    crash_point("put.durable")
+    return ours
+
+
+def replace_file(draft: Path, path: Path, file_system: FileSystem = _LOCAL) -> None:
+    """Gives a synced draft its final name, taken or not. Durable on return."""
+    file_system.replace(draft, path)
+    crash_point("put.replaced")
+    sync(path.parent, file_system)
+
+
+def sync(path: Path, file_system: FileSystem = _LOCAL) -> None:
+    """Waits until the bytes of a file, or the names in a folder, survive a power cut."""
+    fd = file_system.open(path, os.O_RDONLY)
+    try:
+        file_system.fsync(fd)
+    finally:
+        file_system.close(fd)
+
+
+def put_bytes(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Creates or replaces a file such that no reader sees half of it; it survives a power cut if `durable`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = write_new(path.parent, f".{path.name}", data, durable=durable)
+    if durable:
+        replace_file(draft, path)
+    else:
+        draft.replace(path)
+
+
+def put_text(path: Path, text: str, *, durable: bool = True) -> None:
+    """`put_bytes` of UTF-8."""
+    put_bytes(path, text.encode(), durable=durable)
 
 
 def put_json(path: Path, value: Any) -> None:
-    """The same, complete or not at all."""
+    """`put_bytes` of JSON."""
     put_text(path, json.dumps(value))
 
 
-def put_text(path: Path, text: str) -> None:
-    """Writes or replaces a file such that it is never seen half written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(text, encoding="utf-8")
-    sync(draft)
-    draft.rename(path)
-    sync(path.parent)
+def publish_folder(folder: Path, write: Callable[[Path], None]) -> None:
+    """Makes a folder appear with all that `write` puts into the draft it is given; one that is there stands."""
+    if folder.exists():
+        return
+    draft = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
+    draft.mkdir(parents=True)
+    try:
+        write(draft)
+        for path in (*draft.rglob("*"), draft):
+            sync(path)
+        draft.rename(folder)
+    except OSError:
+        if not folder.is_dir():  # else another writer was first
+            raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    sync(folder.parent)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """JSON that a person reads: indented, keys in the order given. Not crash-safe; meant for drafts."""
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def read_json(path: Path) -> Any:
@@ -38,10 +171,6 @@ def read_json(path: Path) -> Any:
         raise CorruptDataError(f"{path} does not read ({error}); remove its directory and train again") from error
 
 
-def sync(path: Path) -> None:
-    """Waits until a file or directory is on disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _discard(draft: Path, file_system: FileSystem) -> None:
+    with suppress(OSError):
+        file_system.unlink(draft)

@@ -1,11 +1,11 @@
-"""The nouns as Arrow tables and back: the one shape in which topics are stored, queried and trained on.
+"""Topics as Arrow tables and back: the one shape in which they are stored, queried and trained on.
 
-Six flat tables, one row a noun; every row carries the `topic_id` and the `partition` that it belongs to:
+Six flat tables; every row carries the `topic_id` and the `partition` that it belongs to:
 
     topics  intents  passages  judgments  verdicts  calls
 
-Promise: `from_tables(to_tables(topics, p)) == topics`, order kept, and equal topics give equal tables. Price: a noun's
-text is copied once into Arrow. A change of these columns is a new SCHEMA_VERSION (a test compares with a golden file).
+Promise: `from_tables(to_tables(topics, p)) == topics`, order kept, and equal topics give equal tables. Whoever changes
+a column raises SCHEMA_VERSION (a test compares with a golden file).
 """
 
 from __future__ import annotations
@@ -71,16 +71,16 @@ _ID_COLUMN = {"topics": "topic_id", "intents": "intent_id", "passages": "passage
 
 
 def to_tables(topics: Sequence[Topic], partition: int) -> dict[str, pa.Table]:
-    """The six tables of one partition, rows in the order of the topics and of the nouns within them.
+    """The six tables of one partition, rows in the order of the topics and of the records within them.
 
     Raises UnstorableTopicError naming the topic that UTF-8 or a column cannot hold (a lone surrogate, a null), or whose
     id occurs twice.
     """
-    _refuse_twins(topics)
+    _check_ids(topics)
     try:
         return _convert(topics, partition)
     except (ValueError, TypeError, OverflowError):
-        _blame(topics, partition)
+        _raise_for_topic(topics, partition)
         raise
 
 
@@ -89,7 +89,7 @@ def from_tables(tables: Mapping[str, pa.Table]) -> list[Topic]:
 
     The tables may hold several partitions; a topic's own rows must keep their order.
     """
-    children = {table: _by_topic(table, noun, tables[table]) for table, noun in _CHILDREN.items()}
+    children = {table: _by_topic(table, record_type, tables[table]) for table, record_type in _CHILDREN.items()}
     ids = tables["topics"].column("topic_id").to_pylist()
     columns = [
         [tuple(children[f.name].get(i, ())) for i in ids]
@@ -105,35 +105,35 @@ def _convert(topics: Sequence[Topic], partition: int) -> dict[str, pa.Table]:
     for table in _CHILDREN:
         groups = list(map(attrgetter(table), topics))
         owners = [t.id for t, group in zip(topics, groups, strict=True) for _ in group]
-        tables[table] = _table(table, [noun for group in groups for noun in group], owners, partition)
+        tables[table] = _table(table, [record for group in groups for record in group], owners, partition)
     return tables
 
 
-def _table(table: str, nouns: Sequence[Any], owners: list[str], partition: int) -> pa.Table:
+def _table(table: str, records: Sequence[Any], owners: list[str], partition: int) -> pa.Table:
     arrays = []
     for field in TABLES[table]:
         if field.name == "partition":
             array = pa.repeat(pa.scalar(partition, pa.int32()), len(owners))
         else:
-            array = pa.array(_cells(table, field, nouns, owners), field.type)
+            array = pa.array(_cells(table, field, records, owners), field.type)
         if array.null_count and not field.nullable:
             raise ValueError(f"column {table}.{field.name} must not be null")
         arrays.append(array)
     return pa.Table.from_arrays(arrays, schema=TABLES[table])
 
 
-def _cells(table: str, field: pa.Field, nouns: Sequence[Any], owners: list[str]) -> list[Any]:
+def _cells(table: str, field: pa.Field, records: Sequence[Any], owners: list[str]) -> list[Any]:
     if field.name == "topic_id":
         return owners
-    values = list(map(attrgetter("id" if field.name == _ID_COLUMN.get(table) else field.name), nouns))
+    values = list(map(attrgetter("id" if field.name == _ID_COLUMN.get(table) else field.name), records))
     return [sorted(value.items()) for value in values] if field.type == _MAP else values
 
 
-def _by_topic(table: str, noun: type[Any], rows: pa.Table) -> dict[str, list[Any]]:
-    columns = [_values(table, f.name, rows) for f in dataclasses.fields(noun)]
+def _by_topic(table: str, record_type: type[Any], rows: pa.Table) -> dict[str, list[Any]]:
+    columns = [_values(table, f.name, rows) for f in dataclasses.fields(record_type)]
     groups: dict[str, list[Any]] = defaultdict(list)
     for owner, row in zip(rows.column("topic_id").to_pylist(), zip(*columns, strict=True), strict=True):
-        groups[owner].append(noun(*row))
+        groups[owner].append(record_type(*row))
     return groups
 
 
@@ -146,13 +146,14 @@ def _values(table: str, name: str, rows: pa.Table) -> list[Any]:
     return [tuple(value) for value in values] if column == "votes" else values
 
 
-def _refuse_twins(topics: Sequence[Topic]) -> None:
-    for name, count in Counter(t.id for t in topics).items():
+def _check_ids(topics: Sequence[Topic]) -> None:
+    for topic, count in Counter(topic.id for topic in topics).items():
         if count > 1:
-            raise UnstorableTopicError(name, f"its id occurs {count} times in the partition; seed ids must be unique")
+            raise UnstorableTopicError(topic, f"its id occurs {count} times in the partition; seed ids must be unique")
 
 
-def _blame(topics: Sequence[Topic], partition: int) -> None:
+def _raise_for_topic(topics: Sequence[Topic], partition: int) -> None:
+    """Converts one topic at a time, and names the first that fails."""
     for topic in topics:
         try:
             _convert([topic], partition)

@@ -1,22 +1,25 @@
-"""A named, digested list of committed files: what a training run or a release is pinned to.
+"""A named list of committed files with a digest: what a training run or a release is pinned to.
 
-Promise: a snapshot never changes, and its digest follows from the content alone: the same job gives the same digest on
-every machine. Price: the list is one document of about 200 bytes a file.
+Promise: a snapshot never changes. Its digest follows from the content alone: the same job gives the same digest on
+every machine.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from datasets_out.commits.entries import FileFact, check_path
+import pyarrow.parquet as pq
+
+from datasets_out.commits.entries import CommittedFile, check_path
 from datasets_out.commits.log import CommitLog
-from datasets_out.commits.schema import TABLES
-from datasets_out.commits.writer import Disk, sync_folder
+from datasets_out.commits.schema import TABLES, from_tables
+from engine.atomic_files import sync
 from engine.errors import CorruptDataError, UsageError
 from engine.ids import canonical_json, sha256_hex
+from engine.topic import Topic
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -27,42 +30,42 @@ class Snapshot:
 
     out: Path
     name: str
-    contents: Mapping[str, tuple[FileFact, ...]]
+    contents: Mapping[str, tuple[CommittedFile, ...]]
 
     @property
     def digest(self) -> str:
         """sha256 over the sorted list of (table, path, sha256, rows)."""
-        rows = [[table, f.path, f.sha256, f.rows] for table, facts in self.contents.items() for f in facts]
+        rows = [[table, f.path, f.sha256, f.rows] for table, files in self.contents.items() for f in files]
         return sha256_hex(canonical_json(sorted(rows)))
 
     def files(self, table: str) -> list[Path]:
         """Where the table's files lie, in order of partition."""
         log = CommitLog(self.out)
-        return [log.locate(fact) for fact in self.contents[table]]
+        return [log.locate(file) for file in self.contents[table]]
 
     def rows(self, table: str) -> int:
         """The number of rows of a table; no file is opened."""
-        return sum(fact.rows for fact in self.contents[table])
+        return sum(file.rows for file in self.contents[table])
 
     def check(self) -> None:
         """Reads every file once. Raises CorruptDataError naming each that is not as it was committed."""
         log = CommitLog(self.out)
-        found = [(fact.path, log.fault(fact)) for facts in self.contents.values() for fact in facts]
-        bad = [f"{path} is {fault}" for path, fault in found if fault]
-        if bad:
-            more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
+        faults = [(file.path, log.find_fault(file)) for files in self.contents.values() for file in files]
+        damaged = [f"{path} is {fault}" for path, fault in faults if fault]
+        if damaged:
+            more = f" and {len(damaged) - 5} more" if len(damaged) > 5 else ""
             raise CorruptDataError(
-                f"{self.out}: {', '.join(bad[:5])}{more}; restore them from a copy, or run the job into a new `out`"
+                f"{self.out}: {', '.join(damaged[:5])}{more}; restore them from a copy, or run the job into a new `out`"
             )
 
 
 def take_snapshot(out: Path, name: str) -> Snapshot:
     """Names what is committed now. Taking the same again changes nothing; a name is never given to other content."""
-    document = _document(name)
+    document = _document_name(name)
     log = CommitLog(out)
     now = load_snapshot(out, None)
-    sync_folder(Disk(), log.out / "commits")
-    contents = {table: [asdict(fact) for fact in facts] for table, facts in now.contents.items()}
+    sync(log.out / "commits")
+    contents = {table: [asdict(file) for file in files] for table, files in now.contents.items()}
     log.put_sealed(document, {"contents": contents, "digest": now.digest, "name": name})
     standing = load_snapshot(out, name)
     if standing.digest != now.digest:
@@ -81,9 +84,9 @@ def load_snapshot(out: Path, name: str | None, *, verify: bool = False) -> Snaps
     log = CommitLog(out)
     if name is None:
         entries = log.entries()
-        snapshot = Snapshot(log.out, "", {table: tuple(e.files[table] for e in entries) for table in TABLES})
+        snapshot = Snapshot(log.out, "", {table: tuple(entry.files[table] for entry in entries) for table in TABLES})
     else:
-        snapshot = _named(log, name)
+        snapshot = _load_named(log, name)
     if verify:
         snapshot.check()
     return snapshot
@@ -94,22 +97,33 @@ def snapshot_names(out: Path) -> list[str]:
     return sorted(path.stem for path in (Path(out) / "snapshots").glob("*.json"))
 
 
-def _named(log: CommitLog, name: str) -> Snapshot:
-    document = _document(name)
-    body = log.sealed(document)
+def read_partitions(snapshot: Snapshot) -> Iterator[list[Topic]]:
+    """All topics of a snapshot, whatever their status, one partition at a time."""
+    for paths in zip(*map(snapshot.files, TABLES), strict=True):
+        yield from_tables({table: pq.read_table(path) for table, path in zip(TABLES, paths, strict=True)})
+
+
+def read_accepted(snapshot: Snapshot) -> Iterator[Topic]:
+    """The accepted topics of a snapshot, in order, one partition in memory."""
+    return (topic for topics in read_partitions(snapshot) for topic in topics if topic.status == "accepted")
+
+
+def _load_named(log: CommitLog, name: str) -> Snapshot:
+    document = _document_name(name)
+    body = log.read_sealed(document)
     if body is None:
         raise UsageError(f"{log.out} has no snapshot {name!r}; it has {snapshot_names(log.out) or 'none'}")
-    contents = {table: tuple(FileFact(**fact) for fact in body["contents"][table]) for table in TABLES}
-    for table, facts in contents.items():
-        for fact in facts:
-            check_path(log.out / document, table, fact)
+    contents = {table: tuple(CommittedFile(**file) for file in body["contents"][table]) for table in TABLES}
+    for table, files in contents.items():
+        for file in files:
+            check_path(log.out / document, table, file)
     snapshot = Snapshot(log.out, name, contents)
     if snapshot.digest != body["digest"]:
         raise CorruptDataError(f"{log.out / document} does not have the digest that it states; take a new snapshot")
     return snapshot
 
 
-def _document(name: str) -> str:
+def _document_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} cannot name a snapshot; use letters, digits, dot, dash and underscore")
     return f"snapshots/{name}.json"

@@ -1,7 +1,6 @@
-"""A query's answer as other programs take it: JSON, CSV and Parquet.
+"""A query's result as other programs take it: JSON, CSV and Parquet.
 
-Promise: nothing in an answer runs as a spreadsheet formula, and no file is ever replaced. Price: JSON and CSV hold the
-answer as text in memory.
+Promise: nothing in a CSV runs as a spreadsheet formula, and no file is ever replaced.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 def to_json(table: pa.Table) -> str:
     """A JSON list with one object a row. What JSON lacks (times, bytes, decimals) is written as text."""
-    return json.dumps(_rows(table), ensure_ascii=False, default=_plain)
+    return json.dumps(_to_rows(table), ensure_ascii=False, default=_to_text)
 
 
 def to_csv(table: pa.Table) -> str:
@@ -32,8 +31,8 @@ def to_csv(table: pa.Table) -> str:
     """
     sink = io.StringIO(newline="")
     writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow(map(_inert, table.column_names))
-    writer.writerows([_inert(value) for value in row.values()] for row in _rows(table))
+    writer.writerow(map(_escape_formula, table.column_names))
+    writer.writerows([_escape_formula(value) for value in row.values()] for row in _to_rows(table))
     return sink.getvalue()
 
 
@@ -46,17 +45,17 @@ def write_parquet(table: pa.Table, path: Path) -> None:
         raise UsageError(f"cannot write {path}: {error.strerror or error}; give the path of a new file") from error
 
 
-def _rows(table: pa.Table) -> list[dict[str, Any]]:
+def _to_rows(table: pa.Table) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = table.to_pylist(maps_as_pydicts="lossy")
     return rows
 
 
-def _inert(value: Any) -> Any:
+def _escape_formula(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float)):
         return value
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=_plain)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=_to_text)
     return "'" + text if text.startswith(_FORMULA) else text
 
 
-def _plain(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return value.hex() if isinstance(value, bytes) else str(value)

@@ -3,14 +3,18 @@
     run_sql -> a child process: committed files -> pyarrow datasets -> DuckDB, locked -> Arrow stream -> table
 
 Promise: a query reads only files that commit entries name, changes no byte anywhere, and ends by its time or memory
-limit. Four walls stand behind each other, since the type of a statement is none (DuckDB takes a COPY inside a WITH
-for a SELECT): the committed files are registered as Arrow datasets, so DuckDB needs no file access and has none, no
-allow-list, no extensions and a locked configuration; the kernel refuses the child every write; its environment holds
-no secret; its memory and its life are bounded from outside of DuckDB. Pages are checked against their checksums as
-they are read, which DuckDB's own Parquet reader would not do. Price: a process start a query (about 0.5 s), scans that
-are some 0.2 s slower than that reader's over a million topics, and no spilling to disk.
+limit. The type of a statement protects nothing: DuckDB takes a COPY inside a WITH for a SELECT. So there are four
+protections, each sufficient without the others:
 
-For a curator's own machine `views.views_script` writes the same views for the plain `duckdb` command, without walls.
+1. The committed files are registered as Arrow datasets. DuckDB has no file access, no extensions, no allow-list, and a
+   locked configuration.
+2. The kernel refuses every write of the child process.
+3. The child's environment holds no secret.
+4. The child's memory and time are limited from outside DuckDB.
+
+Pages are checked against their checksums, which DuckDB's own Parquet reader does not do. Price: a process start a query
+(about 0.5 s), scans some 0.2 s slower than DuckDB's own over a million topics, and no spilling to disk.
+`views.views_script` writes the same views for the plain `duckdb` command, without these protections.
 """
 
 from __future__ import annotations
@@ -30,10 +34,9 @@ from typing import IO, Any
 import duckdb
 import pyarrow as pa
 
-from datasets_out.sql.no_writes import forbid_writes
 from datasets_out.sql.views import DERIVED_SQL, VIEWS, sources
-from engine import errors
-from engine.errors import CorruptDataError, FoilError, QueryStoppedError, SqlRefusedError, UsageError
+from datasets_out.sql.write_ban import forbid_writes
+from engine.errors import CommitError, CorruptDataError, FoilError, QueryStoppedError, SqlRefusedError, UsageError
 
 TIMEOUT_S = 60.0
 MEMORY_BYTES = 4 << 30
@@ -77,8 +80,13 @@ _LOCKS = (
     "SET enable_external_access = false",
     "SET lock_configuration = true",
 )
+_CHILD_ERRORS = {
+    error.__name__: error
+    for error in (CommitError, CorruptDataError, FoilError, QueryStoppedError, SqlRefusedError, UsageError)
+}
+"""The errors that the child may report, all made of one message; any other is reported as its nearest base here."""
 _ALLOWED = ("SELECT", "EXPLAIN")
-_USUAL = "ask one SELECT, WITH, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN"
+_ASK_ONE = "ask one SELECT, WITH, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN"
 
 
 def run_sql(
@@ -95,7 +103,7 @@ def run_sql(
     Columns of equal names get a number behind. Raises UsageError (syntax, unknown table or column), SqlRefusedError
     (anything but reading the views), QueryStoppedError (a limit), CorruptDataError (a file is damaged or missing).
     """
-    _check(sql, timeout_s, memory_bytes)
+    _check_request(sql, timeout_s, memory_bytes)
     request = {"out": str(Path(out).resolve()), "sql": sql, "snapshot": snapshot}
     limits = {"timeout_s": timeout_s, "memory_bytes": memory_bytes}
     environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
@@ -113,17 +121,17 @@ def run_sql(
         try:
             with contextlib.suppress(BrokenPipeError), child.stdin:
                 child.stdin.write(json.dumps(request | limits).encode())
-            table = _receive(child.stdout, memory_bytes)
-            complaint = child.stderr.read().decode(errors="replace")
+            table = _receive_table(child.stdout, memory_bytes)
+            stderr = child.stderr.read().decode(errors="replace")
             status = child.wait()
         finally:
             child.kill()
     if status or table is None:
-        raise _failure(status, complaint, timeout_s, memory_bytes)
-    return table.rename_columns(_distinct(table.column_names))
+        raise _failure(status, stderr, timeout_s, memory_bytes)
+    return table.rename_columns(_number_duplicates(table.column_names))
 
 
-def _check(sql: str, timeout_s: float, memory_bytes: int) -> None:
+def _check_request(sql: str, timeout_s: float, memory_bytes: int) -> None:
     if "\0" in sql or sql.encode(errors="ignore").decode() != sql:
         raise UsageError(f"the query {sql!r} is not valid text; write it in UTF-8 and without NUL bytes")
     if not _TIMEOUTS_S[0] <= timeout_s <= _TIMEOUTS_S[1]:
@@ -134,7 +142,7 @@ def _check(sql: str, timeout_s: float, memory_bytes: int) -> None:
         raise UsageError(f"the memory limit must be at least {_LEAST_MEMORY_BYTES:,} bytes, not {memory_bytes:,}")
 
 
-def _receive(stream: IO[bytes], memory_bytes: int) -> pa.Table | None:
+def _receive_table(stream: IO[bytes], memory_bytes: int) -> pa.Table | None:
     """The streamed table, or None if the stream breaks off; the child then says why."""
     batches, size = [], 0
     with contextlib.suppress(pa.ArrowInvalid, OSError), pa.ipc.open_stream(stream) as reader:
@@ -150,21 +158,20 @@ def _receive(stream: IO[bytes], memory_bytes: int) -> pa.Table | None:
     return None
 
 
-def _failure(status: int, complaint: str, timeout_s: float, memory_bytes: int) -> FoilError:
+def _failure(status: int, stderr: str, timeout_s: float, memory_bytes: int) -> FoilError:
     if status == -signal.SIGALRM:
         return _too_slow(timeout_s)
-    with contextlib.suppress(ValueError, StopIteration):
-        kind, message = json.loads(next(line for line in complaint.splitlines() if line.startswith('["')))
-        error: FoilError = getattr(errors, kind)(message)
-        return error
+    with contextlib.suppress(ValueError, KeyError, StopIteration):
+        kind, message = json.loads(next(line for line in stderr.splitlines() if line.startswith('["')))
+        return _CHILD_ERRORS[kind](message)
     if status < 0:
         return QueryStoppedError(
             f"the query's process died of {signal.Signals(-status).name}, as it may at its memory limit of "
             f"{memory_bytes:,} bytes; narrow it (fewer columns, WHERE, LIMIT), or raise the limit"
         )
-    if "MemoryError" in complaint or "bad_alloc" in complaint:
+    if "MemoryError" in stderr or "bad_alloc" in stderr:
         return _too_big(memory_bytes)
-    return FoilError(f"the query's process ended with status {status}: {complaint[-2000:]}; report this as a bug")
+    return FoilError(f"the query's process ended with status {status}: {stderr[-2000:]}; report this as a bug")
 
 
 def _too_slow(timeout_s: float) -> QueryStoppedError:
@@ -180,8 +187,8 @@ def _too_big(memory_bytes: int) -> QueryStoppedError:
     )
 
 
-def _distinct(names: Iterable[str]) -> list[str]:
-    """The names, each later twin with the first free number behind it: a, a -> a, a_1."""
+def _number_duplicates(names: Iterable[str]) -> list[str]:
+    """The names, a repeated one with the first free number behind it: a, a -> a, a_1."""
     taken: dict[str, None] = {}
     for name in names:
         number, free = 0, name
@@ -198,21 +205,22 @@ def main() -> None:
     request = json.load(sys.stdin)
     status = 0
     try:
-        _answer(request, sys.stdout.buffer)
+        _stream_result(request, sys.stdout.buffer)
     except (FoilError, duckdb.Error, pa.ArrowException, OSError, MemoryError) as error:
-        known = error if isinstance(error, FoilError) else _explain(error, request)
-        json.dump([type(known).__name__, str(known)[:_MESSAGE_CHARS]], sys.stderr)
+        explained = error if isinstance(error, FoilError) else _explain(error, request)
+        kind = next(base.__name__ for base in type(explained).__mro__ if base.__name__ in _CHILD_ERRORS)
+        json.dump([kind, str(explained)[:_MESSAGE_CHARS]], sys.stderr)
         status = 1
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)  # DuckDB's and Arrow's threads may still be at work; nothing is left that they could spoil
 
 
-def _answer(request: Mapping[str, Any], sink: IO[bytes]) -> None:
+def _stream_result(request: Mapping[str, Any], sink: IO[bytes]) -> None:
     connection = connect(request)
-    _bound_memory(request["memory_bytes"])
+    _limit_memory(request["memory_bytes"])
     signal.setitimer(signal.ITIMER_REAL, request["timeout_s"] + _KILL_AFTER_S)
-    refuse_others(connection, request["sql"])
+    check_statement(connection, request["sql"])
     reader = connection.sql(request["sql"]).to_arrow_reader(_ROWS_PER_BATCH)
     with pa.ipc.new_stream(sink, reader.schema) as writer:
         for batch in reader:
@@ -233,23 +241,23 @@ def connect(request: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _bound_memory(room: int) -> None:
-    """Lets this process take `room` more bytes; DuckDB's own limit does not count every string (and is no wall)."""
+def _limit_memory(more_bytes: int) -> None:
+    """Lets this process take `more_bytes`; DuckDB's own limit does not count every string."""
     if sys.platform == "linux":
         pages = int(Path("/proc/self/statm").read_text().split()[0])
-        limit = pages * resource.getpagesize() + room
+        limit = pages * resource.getpagesize() + more_bytes
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
-def refuse_others(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
-    """Says early and plainly what would be refused anyway; it is not what keeps the data safe."""
+def check_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
+    """Refuses all but one reading statement, with a clear message; the protections do not depend on it."""
     kinds = [_kind(statement) for statement in connection.extract_statements(sql)]
     if not kinds:
-        raise UsageError(f"the query is empty; {_USUAL}, such as 'FROM topics LIMIT 5'")
+        raise UsageError(f"the query is empty; {_ASK_ONE}, such as 'FROM topics LIMIT 5'")
     if len(kinds) > 1:
-        raise SqlRefusedError(f"{len(kinds)} statements were given ({', '.join(kinds)}); {_USUAL} at a time")
+        raise SqlRefusedError(f"{len(kinds)} statements were given ({', '.join(kinds)}); {_ASK_ONE} at a time")
     if kinds[0] not in _ALLOWED:
-        raise SqlRefusedError(f"a {kinds[0]} statement is not allowed here, since data is only read; {_USUAL}")
+        raise SqlRefusedError(f"a {kinds[0]} statement is not allowed here, since data is only read; {_ASK_ONE}")
 
 
 def _kind(statement: duckdb.Statement) -> str:
@@ -272,6 +280,6 @@ def _explain(error: Exception, request: Mapping[str, Any]) -> FoilError:
     if "reading the stream registered" in text:
         return CorruptDataError(f"{text}; `foil verify` names the damaged files")
     if text.startswith("Catalog Error: Table with name"):
-        first, _, place = text.partition("\n\n")
-        return UsageError(f"{first.splitlines()[0]} The views are {', '.join(VIEWS)}.\n\n{place}")
+        message, _, position = text.partition("\n\n")
+        return UsageError(f"{message.splitlines()[0]} The views are {', '.join(VIEWS)}.\n\n{position}")
     return UsageError(text)

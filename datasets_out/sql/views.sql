@@ -4,14 +4,14 @@
 -- One row a rejected topic: who rejected it, and on what evidence ("" where the recipe itself made none of the seed).
 CREATE VIEW rejects AS
 SELECT t.topic_id, t.partition, t.seed_id, t.corpus, t.recipe, t.query, t.reason,
-       coalesce(v.said.validator, '') AS validator,
-       coalesce(v.said.scope, '') AS scope,
-       coalesce(v.said.evidence, '') AS evidence,
+       coalesce(v.first.validator, '') AS validator,
+       coalesce(v.first.scope, '') AS scope,
+       coalesce(v.first.evidence, '') AS evidence,
        t.detail
 FROM topics AS t
 LEFT JOIN (
     SELECT partition, topic_id, reason,
-           min(struct_pack(validator := validator, scope := scope, evidence := evidence)) AS said
+           min(struct_pack(validator := validator, scope := scope, evidence := evidence)) AS first
     FROM verdicts
     WHERE outcome = 'reject'
     GROUP BY ALL

@@ -1,12 +1,13 @@
-"""Committed topics as a trainer wants them: compact groups, split three ways, with no text shared between the splits.
+"""Committed topics for a trainer: compact groups in three splits that share no text.
 
     snapshot (bytes verified) -> index of (partition, row) a split -> groups, read as the batches ask for them
 
-A seed is held out by `engine.ids.split_of`, and a topic that says so itself (attribute `split: heldout`, as the recipe
-infosearch writes a benchmark); of the others a share is `dev`, on which a training run may choose, and
-the rest is `train`. No text of a held-out topic is trained on or chosen on, and none of a dev topic is trained on: a
-passage whose text, id or parent occurs in such a topic is removed; an intent that loses a relevant passage, or whose
-query occurs there, goes; a topic that loses its first intent (the bare query) goes. All is counted in `facts`.
+`engine.ids.split_of` holds seeds out, and a topic can say so itself (attribute `split: heldout`, as the recipe
+infosearch does). Of the others a share is `dev`, on which a training run may choose, and the rest is `train`.
+
+No text of a held-out topic is trained on or chosen on, and none of a dev topic is trained on. A passage whose text, id
+or parent occurs in such a topic is removed. So is an intent that loses a relevant passage, or whose query occurs there,
+and a topic that loses its first intent (the bare query). All is counted in `facts`.
 
 Price: two passes over the texts at the start, 8 bytes a topic and about 100 bytes a protected text in memory.
 """
@@ -63,7 +64,7 @@ class SplitSettings(Settings):
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class TopicGroup:
     """One topic: `relevance`, [intents, passages], is +1, -1, or 0 where nobody judged.
 
     `intents` are (instruction, query), with "" for no instruction; `passages` are (title, text); `keys` are, for each
@@ -78,13 +79,13 @@ class Group:
     relevance: NDArray[np.int8]
     held_out: bool = False
 
-    def only(self, rows: NDArray[np.bool_], columns: NDArray[np.bool_]) -> Group:
+    def only(self, rows: NDArray[np.bool_], columns: NDArray[np.bool_]) -> TopicGroup:
         """The group with these intents and passages alone."""
         return replace(
             self,
-            intents=_chosen(self.intents, rows),
-            passages=_chosen(self.passages, columns),
-            keys=_chosen(self.keys, columns),
+            intents=_select(self.intents, rows),
+            passages=_select(self.passages, columns),
+            keys=_select(self.keys, columns),
             relevance=self.relevance[np.ix_(rows, columns)],
         )
 
@@ -102,41 +103,41 @@ class TrainingView:
         self._files = list(zip(*(snapshot.files(table) for table in _COLUMNS), strict=True))
         self._protected: dict[Split, frozenset[int]] = self._protect()
         self.facts: dict[Split, Counter[str]] = {name: Counter() for name in SPLITS}
-        places: dict[Split, list[tuple[int, int]]] = {name: [] for name in SPLITS}
-        for place, group in self._all():
+        rows: dict[Split, list[tuple[int, int]]] = {name: [] for name in SPLITS}
+        for row, group in self._all():
             name = self._split_of(group)
             if self._separate(group, name, self.facts[name]):
-                places[name].append(place)
-        self._places = {name: np.array(found, dtype=np.int32).reshape(-1, 2) for name, found in places.items()}
+                rows[name].append(row)
+        self._rows = {name: np.array(pairs, dtype=np.int32).reshape(-1, 2) for name, pairs in rows.items()}
 
     def partitions(self, split: Split) -> NDArray[np.int32]:
         """The partition of every topic of a split, [topics]: what a sampler needs to know of the data."""
-        return self._places[split][:, 0]
+        return self._rows[split][:, 0]
 
-    def read(self, split: Split, indices: Iterable[int]) -> list[Group]:
+    def read(self, split: Split, indices: Iterable[int]) -> list[TopicGroup]:
         """The groups at these positions of a split, in the order asked."""
-        places = (self._places[split][index] for index in indices)
-        found = (self._separate(_read(self._files[part])[row], split, Counter()) for part, row in places)
-        return [group for group in found if group is not None]
+        rows = (self._rows[split][index] for index in indices)
+        groups = (self._separate(_read(self._files[part])[row], split, Counter()) for part, row in rows)
+        return [group for group in groups if group is not None]
 
-    def read_all(self, split: Split) -> list[Group]:
+    def read_all(self, split: Split) -> list[TopicGroup]:
         """Every group of a split; meant for held-out and dev."""
-        return self.read(split, range(len(self._places[split])))
+        return self.read(split, range(len(self._rows[split])))
 
     def licences(self) -> dict[str, int]:
         """Accepted topics by what their seeds say of rights, most frequent first."""
-        found: Counter[str] = Counter()
+        licences: Counter[str] = Counter()
         for topics, *_ in self._files:
             table = pq.read_table(topics, columns=["licence", "redistributable"], filters=[("status", "=", "accepted")])
-            found.update(_rights(row["licence"], row["redistributable"]) for row in table.to_pylist())
-        return dict(found.most_common())
+            licences.update(_rights(row["licence"], row["redistributable"]) for row in table.to_pylist())
+        return dict(licences.most_common())
 
-    def _all(self) -> Iterator[tuple[tuple[int, int], Group]]:
+    def _all(self) -> Iterator[tuple[tuple[int, int], TopicGroup]]:
         for part, files in enumerate(self._files):
             for row, group in enumerate(_read(files)):
                 yield (part, row), group
 
-    def _split_of(self, group: Group) -> Split:
+    def _split_of(self, group: TopicGroup) -> Split:
         return "heldout" if group.held_out else self.split.split_of(group.seed_id)
 
     def _protect(self) -> dict[Split, frozenset[int]]:
@@ -150,25 +151,23 @@ class TrainingView:
         heldout, dev = frozenset(keys["heldout"]), frozenset(keys["dev"])
         return {"heldout": frozenset(), "dev": heldout, "train": heldout | dev}
 
-    def _separate(self, group: Group, split: Split, facts: Counter[str]) -> Group | None:
+    def _separate(self, group: TopicGroup, split: Split, facts: Counter[str]) -> TopicGroup | None:
         """The group without what it shares with a protected split, or None where too little is left."""
         protected = self._protected[split]
-        keep = np.array([protected.isdisjoint(keys) for keys in group.keys], dtype=bool)
+        kept_passages = np.array([protected.isdisjoint(keys) for keys in group.keys], dtype=bool)
         queries = np.array([text_key("query", query) not in protected for _, query in group.intents], dtype=bool)
-        whole = queries & ~(group.relevance[:, ~keep] > 0).any(1)
-        facts["topics_kept" if whole[0] else "topics_dropped"] += 1
-        facts["passages_removed"] += int((~keep).sum())
-        facts["intents_dropped"] += int((~whole).sum())
-        if not whole[0]:
-            return None
-        return group.only(whole, keep)
+        kept_intents = queries & ~(group.relevance[:, ~kept_passages] > 0).any(1)
+        facts["topics_kept" if kept_intents[0] else "topics_dropped"] += 1
+        facts["passages_removed"] += int((~kept_passages).sum())
+        facts["intents_dropped"] += int((~kept_intents).sum())
+        return group.only(kept_intents, kept_passages) if kept_intents[0] else None
 
 
 def _rights(licence: str, redistributable: bool) -> str:
     return f"{licence or 'unknown'}, {'may' if redistributable else 'may not'} be passed on"
 
 
-def _chosen(items: Sequence[Item], keep: NDArray[np.bool_]) -> tuple[Item, ...]:
+def _select(items: Sequence[Item], keep: NDArray[np.bool_]) -> tuple[Item, ...]:
     return tuple(item for item, kept in zip(items, keep, strict=True) if kept)
 
 
@@ -180,7 +179,7 @@ def text_key(kind: str, text: str) -> int:
 
 
 @lru_cache(maxsize=CACHED_PARTITIONS)
-def _read(files: tuple[Path, ...]) -> tuple[Group, ...]:
+def _read(files: tuple[Path, ...]) -> tuple[TopicGroup, ...]:
     """The groups of one partition, in the order of its topics; `files` as in _COLUMNS."""
     tables = [pq.read_table(file, columns=columns) for file, columns in zip(files, _COLUMNS.values(), strict=True)]
     topics, *children = [table.to_pylist() for table in tables]
@@ -193,19 +192,19 @@ def _read(files: tuple[Path, ...]) -> tuple[Group, ...]:
 
 
 def _by_topic(rows: Iterable[Row]) -> Mapping[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
+    by_topic: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(row["topic_id"], []).append(row)
-    return found
+        by_topic.setdefault(row["topic_id"], []).append(row)
+    return by_topic
 
 
-def _group(topic: Row, intents: list[Row], passages: list[Row], judgments: list[Row]) -> Group:
+def _group(topic: Row, intents: list[Row], passages: list[Row], judgments: list[Row]) -> TopicGroup:
     intent_at = {row["intent_id"]: i for i, row in enumerate(intents)}
     passage_at = {row["passage_id"]: i for i, row in enumerate(passages)}
     relevance = np.zeros((len(intents), len(passages)), dtype=np.int8)
     for row in judgments:
         relevance[intent_at[row["intent_id"]], passage_at[row["passage_id"]]] = row["relevance"]
-    return Group(
+    return TopicGroup(
         topic_id=topic["topic_id"],
         seed_id=topic["seed_id"],
         intents=tuple((row["instruction"], row["query"]) for row in intents),
@@ -218,4 +217,4 @@ def _group(topic: Row, intents: list[Row], passages: list[Row], judgments: list[
 
 def passage_keys(text: str, passage_id: str, edited_from: str) -> tuple[int, ...]:
     """What must stay on one side of a split: hashes of the passage's text, its id, its parent's id where it has one."""
-    return (text_key("passage", text), *(text_key("id", one) for one in (passage_id, edited_from) if one))
+    return (text_key("passage", text), *(text_key("id", name) for name in (passage_id, edited_from) if name))

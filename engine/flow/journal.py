@@ -24,6 +24,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from engine.atomic_files import sync
 from engine.crash_points import crash_point
 from engine.errors import JournalError
 from engine.ids import canonical_json
@@ -133,8 +134,8 @@ class Journal:
         try:
             os.fsync(self._fd)
             if not self._folder_synced:
-                _sync_folder(self._folder)
-                _sync_folder(self._folder.parent)
+                sync(self._folder)
+                sync(self._folder.parent)
                 self._folder_synced = True
         except OSError as error:
             self._broken = True
@@ -251,11 +252,3 @@ def _count_unanswered(path: Path) -> int:
 
 def _settled_request(body: Mapping[str, Any]) -> str:
     return str(body["reply"]["request_id"] if "reply" in body else body.get("refused", ""))
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -16,8 +16,7 @@ import os
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, groupby
-from operator import attrgetter
+from itertools import chain
 from pathlib import Path
 
 from engine.crash_points import crash_point
@@ -26,7 +25,7 @@ from engine.flow.ask import ReplyService, SeedAsk
 from engine.flow.budget import BudgetClient
 from engine.flow.journal import Journal
 from engine.flow.limits import RuntimeSettings
-from engine.flow.progress import Counts, counts_of, total
+from engine.flow.progress import Counts, count_topics, counts_of, total
 from engine.flow.seed_outcome import SeedClock, SeedOutcome, empty_topic, run_guarded, unstorable_row, with_outcome
 from engine.protocols import Ask, Cost, Partition, Parts, Validator
 from engine.topic import Call, Seed, Topic, Verdict
@@ -144,7 +143,8 @@ class Flow:
             self._window.release()
         if self._log_seeds:
             open_partition.journal.ended(seed.id)
-        open_partition.counts.add_seed(topics, open_partition.counted_requests)
+        new_counts = count_topics(topics, open_partition.counted_requests)
+        open_partition.counts = total([open_partition.counts, new_counts])
         return topics
 
     async def _topics(self, seed: Seed, open_partition: _OpenPartition) -> list[Topic]:
@@ -213,7 +213,7 @@ def commit_topics(parts: Parts, index: int, topics: Sequence[Topic]) -> Counts:
         except CommitLostError:
             return counts_of(parts.store.committed()[index])
         else:
-            return _counts(topics)
+            return count_topics(topics)
 
 
 def entry_facts(parts: Parts) -> dict[str, object]:
@@ -223,10 +223,3 @@ def entry_facts(parts: Parts) -> dict[str, object]:
         "recipe": {recipe.name: recipe.fingerprint},
         "validators": [{validator.name: validator.fingerprint} for validator in validators],
     }
-
-
-def _counts(topics: Sequence[Topic]) -> Counts:
-    counts, counted_requests = Counts(), set[str]()
-    for _, of_seed in groupby(topics, key=attrgetter("seed_id")):
-        counts.add_seed(list(of_seed), counted_requests)
-    return counts

@@ -13,24 +13,26 @@ import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from functools import reduce
+from itertools import chain
+from operator import add
 from pathlib import Path
 from typing import Any
 
+from engine.atomic_files import put_text
 from engine.errors import CorruptDataError
 from engine.flow.journal import possibly_paid_twice
 from engine.protocols import Store
-from engine.topic import Topic
+from engine.topic import Call, Topic
 
 _STATUSES = ("accepted", "failed", "rejected")
-_COUNTERS = ("seeds", "topics", "reasons", "validators", "validators_usd")
-_SUMS = ("calls", "prompt_tokens", "completion_tokens", "cost_usd")
 OUTCOMES = ("reject", "edit", "mark", "pass")
 """What a validator made of a topic, the gravest first."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Counts:
     """Seeds and topics by status, reasons of the topics not accepted, and what it took (tokens, US dollars).
 
@@ -49,42 +51,52 @@ class Counts:
     completion_tokens: int = 0
     cost_usd: float = 0.0
 
-    def add_seed(self, topics: Sequence[Topic], seen: set[str]) -> None:
-        """Counts one seed's topics; `seen` are the requests of its partition that are counted already."""
-        found = {topic.status for topic in topics}
-        self.seeds[next(status for status in _STATUSES if status in found)] += 1
-        for topic in topics:
-            self.topics[topic.status] += 1
-            self.validators.update(outcomes(topic))
-            for validator, usd in costs(topic):
-                self.validators_usd[validator] += usd
-            if topic.status != "accepted":
-                self.reasons[topic.reason] += 1
-            for call in topic.calls:
-                if call.request_id not in seen and not call.reused:
-                    seen.add(call.request_id)
-                    self.calls += 1
-                    self.prompt_tokens += call.prompt_tokens
-                    self.completion_tokens += call.completion_tokens
-                    self.cost_usd += call.cost_usd
-
-    def add(self, other: Counts) -> None:
-        """Adds the counts of other seeds to these."""
-        for name in _COUNTERS:
-            getattr(self, name).update(getattr(other, name))
-        for name in _SUMS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
     def plain(self) -> dict[str, Any]:
-        """As JSON holds it."""
-        return {name: dict(value) if isinstance(value, Counter) else value for name, value in _fields(self)}
+        """As a commit entry stores it: plain JSON that names every status."""
+        named = {name: {status: getattr(self, name)[status] for status in _STATUSES} for name in ("seeds", "topics")}
+        return {name: dict(value) if isinstance(value, Counter) else value for name, value in _fields(self)} | named
 
 
 def counts_of(entry: Mapping[str, Any]) -> Counts:
     """The counts in a commit entry."""
-    found = entry["counts"]
-    values: dict[str, Any] = {name: +Counter(found.get(name, {})) for name in _COUNTERS}
-    return Counts(**values, **{name: found[name] for name in _SUMS})
+    stored: dict[str, Any] = entry["counts"]
+    counters = {name: +Counter(value) for name, value in stored.items() if isinstance(value, Mapping)}
+    return Counts(**{**stored, **counters})
+
+
+def count_topics(topics: Iterable[Topic], requests: set[str] | None = None) -> Counts:
+    """The counts of topics. `requests` are those of their partition that were counted before; new ones are added."""
+    by_seed: dict[str, list[Topic]] = {}
+    for topic in topics:
+        by_seed.setdefault(topic.seed_id, []).append(topic)
+    ordered = list(chain.from_iterable(by_seed.values()))
+    calls = list(_new_calls(ordered, set() if requests is None else requests))
+    validators_usd: Counter[str] = Counter()
+    for validator, usd in chain.from_iterable(map(costs, ordered)):
+        validators_usd[validator] += usd
+    return Counts(
+        seeds=Counter(map(_seed_status, by_seed.values())),
+        topics=Counter(topic.status for topic in ordered),
+        reasons=Counter(topic.reason for topic in ordered if topic.status != "accepted"),
+        validators=Counter(chain.from_iterable(map(outcomes, ordered))),
+        validators_usd=validators_usd,
+        calls=len(calls),
+        prompt_tokens=sum(call.prompt_tokens for call in calls),
+        completion_tokens=sum(call.completion_tokens for call in calls),
+        cost_usd=reduce(add, (call.cost_usd for call in calls), 0.0),  # `sum` rounds differently since Python 3.12
+    )
+
+
+def _seed_status(topics: Iterable[Topic]) -> str:
+    statuses = {topic.status for topic in topics}
+    return next(status for status in _STATUSES if status in statuses)
+
+
+def _new_calls(topics: Iterable[Topic], requests: set[str]) -> Iterator[Call]:
+    for call in chain.from_iterable(topic.calls for topic in topics):
+        if call.request_id not in requests and not call.reused:
+            requests.add(call.request_id)
+            yield call
 
 
 def outcomes(topic: Topic) -> Iterator[str]:
@@ -102,10 +114,14 @@ def outcomes(topic: Topic) -> Iterator[str]:
 
 def total(parts: Iterable[Counts]) -> Counts:
     """The sum of counts."""
-    everything = Counts()
+    sums = dict(_fields(Counts()))
     for part in parts:
-        everything.add(part)
-    return everything
+        for name, value in _fields(part):
+            if isinstance(value, Counter):
+                sums[name].update(value)
+            else:
+                sums[name] += value
+    return Counts(**sums)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +183,11 @@ class SessionFile:
     def __init__(self, out: Path) -> None:
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
         self._path = out / "sessions" / f"{stamp}-{secrets.token_hex(4)}.json"
-        self._path.parent.mkdir(parents=True, exist_ok=True)
 
     def note(self, state: Progress | Summary) -> None:
         """Writes the state; not synced, since it only informs."""
-        staged = self._path.with_suffix(".tmp")
         facts = {name: value.plain() if isinstance(value, Counts) else value for name, value in _fields(state)}
-        staged.write_text(json.dumps({"pid": os.getpid(), **facts}))
-        staged.replace(self._path)
+        put_text(self._path, json.dumps({"pid": os.getpid(), **facts}), durable=False)
 
 
 def _fields(state: Any) -> list[tuple[str, Any]]:

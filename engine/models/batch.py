@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -31,6 +30,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
+from engine.atomic_files import put_bytes
 from engine.errors import RETRYABLE, ModelOutageError, TransientModelError
 from engine.ids import canonical_json
 from engine.model_traits import ModelTraits
@@ -118,7 +118,7 @@ class Batched(Model):
             return
         count = len(list(self._folder.glob("*.json")))
         name = f"{count:06d}-{secrets.token_hex(4)}"
-        _put(self._folder / f"{name}.jsonl", b"".join(self._unsent.values()))
+        put_bytes(self._folder / f"{name}.jsonl", b"".join(self._unsent.values()))
         self._outstanding.update(self._unsent)
         self._unsent, self._unsent_bytes = {}, 0
         self._start(name)
@@ -182,7 +182,7 @@ class Batched(Model):
         return state
 
     def _note(self, name: str, state: Mapping[str, Any]) -> dict[str, Any]:
-        _put(self._folder / f"{name}.json", canonical_json(state).encode())
+        put_bytes(self._folder / f"{name}.json", canonical_json(state).encode())
         return dict(state)
 
     async def _upload(self, name: str, state: dict[str, Any]) -> dict[str, Any]:
@@ -218,7 +218,7 @@ class Batched(Model):
             file = await self._ask_provider(partial(_content, file_id))
             lines += file.content.splitlines()
         self._note(name, {**state, "status": batch.status})
-        _put(self._folder / f"{name}.results.jsonl", b"".join(line + b"\n" for line in lines if line))
+        put_bytes(self._folder / f"{name}.results.jsonl", b"".join(line + b"\n" for line in lines if line))
 
     async def _ask_provider(self, send: Callable[[Any], Awaitable[T]]) -> T:
         """What `send` brings, asked for until it works; ModelOutageError after `patience.outage_s` of failures."""
@@ -263,18 +263,3 @@ async def _content(file_id: str, client: Any) -> Any:
 def _ids(path: Path) -> list[str]:
     with path.open("rb") as file:
         return [str(json.loads(line)["custom_id"]) for line in file]
-
-
-def _put(path: Path, data: bytes) -> None:
-    """The whole file or none of it, on disk when this returns."""
-    staged = path.with_suffix(".tmp")
-    with staged.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    staged.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from engine.errors import UsageError
 from engine.flow.limits import Limits
-from engine.flow.progress import Counts
+from engine.flow.progress import Counts, total
 from engine.protocols import Partition, Screen, SeedReader
 from engine.topic import Seed, Verdict
 
@@ -81,7 +81,7 @@ class PartitionQueue:
 
     def record_commit(self, partition: Partition, counts: Counts) -> None:
         """Notes that this partition is committed."""
-        self.counts.add(counts)
+        self.counts = total([self.counts, counts])
         self._committed[partition.index] = counts.topics["accepted"], len(partition.seeds)
         self._advance()
         self._wake()

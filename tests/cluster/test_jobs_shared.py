@@ -9,8 +9,7 @@ import pytest
 from cluster.job import load_job
 from cluster.running import start
 from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import load_snapshot
-from datasets_out.training.mixes import accepted
+from datasets_out.commits.snapshot import load_snapshot, read_accepted
 from engine.flow.progress import status
 from tests.support.matrices import TABLES, matrix
 from tests.support.sample_seeds import CORPORA
@@ -60,7 +59,7 @@ def check_published(recipe: str, name: str, folder: Path, data: Path, limit: int
     assert found["planned"] == found["accepted"] + found["rejected"]
     assert found["failed"] == 0
     assert found["accepted"] >= LEAST.get(name, 0.65) * found["planned"]
-    topics = list(accepted(load_snapshot(folder / "out", None)))
+    topics = list(read_accepted(load_snapshot(folder / "out", None)))
     assert len(topics) == found["accepted"]
     for topic in topics:
         roles = {passage.role for passage in topic.passages}

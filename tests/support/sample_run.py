@@ -74,7 +74,7 @@ def make(out: Path) -> Path:
     """Commits the sample run under `out` and returns it."""
     log = CommitLog(out)
     log.open("f" * 64, {"recipe": {"kind": "verifiable"}, "seeds": {"kind": "table", "path": "it's.jsonl"}})
-    for partition, made in enumerate(topics()):
-        log.commit(partition, made, {})
+    for partition, partition_topics in enumerate(topics()):
+        log.commit(partition, partition_topics, {})
     log.put_plan({"seeds": 5, "partitions": 2})
     return out

@@ -30,7 +30,7 @@ from engine.requests import Message, Reply
 from engine.runtime.run_local import run
 from engine.runtime.session import RunSpec, WorkerSpec
 from engine.topic import Intent, Judgment, Passage, Seed, Topic, Verdict, intent_id, topic_id
-from tests.support.drills.history_checker import Findings, History, check
+from tests.support.drills.history_checker import History, Violations, check
 from tests.support.memory import peak_memory
 
 
@@ -179,7 +179,7 @@ def topics(out: Path) -> list[Topic]:
 
 def sound(out: Path, seeds: int, *, finished: bool = True) -> None:
     """The one judge of all drills finds nothing wrong with the run."""
-    assert check(History([seed(i).id for i in range(seeds)], finished=finished), out) == Findings()
+    assert check(History([seed(i).id for i in range(seeds)], finished=finished), out) == Violations()
 
 
 def read_replies(journal: Path) -> list[dict[str, Any]]:

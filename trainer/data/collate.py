@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets_out.training.training_view import Group
+from datasets_out.training.training_view import TopicGroup
 from trainer.model.encoder import Pair
 from trainer.settings import Block, LossSettings
 from trainer.text_templates import TextTemplate
@@ -70,7 +70,7 @@ def key_of(text: str) -> int:
     return int.from_bytes(raw, "big", signed=True) if normal else 0
 
 
-def trim(group: Group, distractors: int, other_queries: bool) -> Group:
+def trim(group: TopicGroup, distractors: int, other_queries: bool) -> TopicGroup:
     """What a topic brings to a batch: of the passages relevant to none of its intents only the first `distractors`,
     and intents of another query than its first only where `other_queries` says so."""
     own = group.intents[0][1]
@@ -80,14 +80,14 @@ def trim(group: Group, distractors: int, other_queries: bool) -> Group:
     return group.only(rows, columns)
 
 
-def plain(group: Group) -> Group:
+def plain(group: TopicGroup) -> TopicGroup:
     """What a topic brings to plain retrieval: its bare query and the first passage that this wants."""
     first = np.arange(len(group.passages)) == np.argmax(group.relevance[0] > 0)
     return group.only(np.arange(len(group.intents)) == 0, first & (group.relevance[0] > 0))
 
 
 def collate(
-    groups: Sequence[Group], template: TextTemplate, made: Iterable[Pair] = (), known: Iterable[Group] = ()
+    groups: Sequence[TopicGroup], template: TextTemplate, made: Iterable[Pair] = (), known: Iterable[TopicGroup] = ()
 ) -> Batch:
     """The batch of these groups; anchors in the order of the groups, equal ones once. `made` are further pairs;
     `known` are topics that brought a part of what their first intent wants: none of the rest is a negative of it."""
@@ -120,12 +120,12 @@ def collate(
     )
 
 
-def _wanted_first(group: Group, template: TextTemplate) -> list[tuple[int, int, int]]:
+def _wanted_first(group: TopicGroup, template: TextTemplate) -> list[tuple[int, int, int]]:
     asked = _pair_key(group.intents[0])
     return [(*asked, key_of(template.body(*group.passages[at]))) for at in np.flatnonzero(group.relevance[0] > 0)]
 
 
-def made_pairs(own: Sequence[Group], batch: Sequence[Group], settings: LossSettings, step: int) -> list[Pair]:
+def made_pairs(own: Sequence[TopicGroup], batch: Sequence[TopicGroup], settings: LossSettings, step: int) -> list[Pair]:
     """The pairs that blocks I and Q need beyond those asked: own queries with the batch's instructions, and own
     instructions with its queries. With `instruction_samples`, that many of them for each query, drawn by the step."""
     if settings.instructions == "topic":
@@ -220,7 +220,7 @@ def _pair_key(intent: Pair) -> tuple[int, int]:
     return key_of(intent[0]), key_of(intent[1])
 
 
-def _distinct(groups: Sequence[Group]) -> list[Pair]:
+def _distinct(groups: Sequence[TopicGroup]) -> list[Pair]:
     return list({_pair_key(intent): intent for group in groups for intent in group.intents}.values())
 
 

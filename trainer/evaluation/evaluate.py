@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from datasets_out.training.training_view import Group
+from datasets_out.training.training_view import TopicGroup
 from engine.errors import UsageError
 from trainer.data.collate import key_of
 from trainer.evaluation.metrics_instruction import both_views, rank_change
@@ -54,7 +54,7 @@ class Difference:
     high: float
 
 
-def evaluate(encoder: Encoder, groups: Sequence[Group], settings: EvaluateSettings) -> Scores:
+def evaluate(encoder: Encoder, groups: Sequence[TopicGroup], settings: EvaluateSettings) -> Scores:
     """All measures of one model on these topics (and on the re-ranking collection, where one is set)."""
     template = encoder.template
     pool = {key_of(body): body for group in groups for body in _bodies(group, template)}
@@ -144,7 +144,7 @@ class _Vectors:
         return self._vectors[[self._pair[pair] for pair in pairs]]
 
 
-def _bodies(group: Group, template: TextTemplate) -> Iterator[str]:
+def _bodies(group: TopicGroup, template: TextTemplate) -> Iterator[str]:
     return (template.body(*passage) for passage in group.passages)
 
 
@@ -156,7 +156,7 @@ def _ranks(matrix: Floats, own: NDArray[np.int64]) -> NDArray[np.int64]:
     return 1 + np.asarray(ahead.sum(2))
 
 
-def _score_topic(group: Group, scores: Floats, ranks: NDArray[np.int64], cutoff: int, into: Scores) -> None:
+def _score_topic(group: TopicGroup, scores: Floats, ranks: NDArray[np.int64], cutoff: int, into: Scores) -> None:
     """Adds one topic's values; `scores` and `ranks` are [intents, its passages]."""
     passed = [both_views(scores[np.ix_(*where)]) for where in opposite_views(group)]
     changes = rank_changes(group, ranks)
@@ -183,7 +183,7 @@ def _add(into: Scores, measure: str, topic: str, values: Sequence[Any]) -> None:
         into[measure][topic] = float(np.mean(values))
 
 
-def opposite_views(group: Group) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+def opposite_views(group: TopicGroup) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     """Pairs of instructed intents of one query with pairs of passages that they judge the opposite way round.
 
     ((a, b), (x, y)): a wants x and not y, b wants y and not x.
@@ -199,7 +199,7 @@ def opposite_views(group: Group) -> list[tuple[tuple[int, int], tuple[int, int]]
     return found
 
 
-def rank_changes(group: Group, ranks: NDArray[np.int64]) -> dict[int, list[float]]:
+def rank_changes(group: TopicGroup, ranks: NDArray[np.int64]) -> dict[int, list[float]]:
     """How far passages relevant to a bare query move when it gets an instruction, by their relevance under that."""
     changes: dict[int, list[float]] = {-1: [], 1: []}
     for bare, new in product(range(len(group.intents)), repeat=2):

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from datasets_out.training.training_view import Group, TrainingView
+from datasets_out.training.training_view import TopicGroup, TrainingView
 from engine.atomic_files import put_json, read_json
 from engine.errors import UsageError
 from trainer.evaluation.blend import best_allowed
@@ -57,7 +57,7 @@ class Validation:
             )
 
     @cached_property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[TopicGroup]:
         """The dev topics that are measured on: all, or `validation.topics` of them, evenly spread."""
         return self._view.read("dev", self._topics)
 
@@ -142,6 +142,6 @@ class Validation:
         return self._folder / f"step-{step:08d}.json"
 
 
-def measure(encoder: Encoder, groups: Sequence[Group]) -> dict[str, float]:
+def measure(encoder: Encoder, groups: Sequence[TopicGroup]) -> dict[str, float]:
     """The means of all measures of an encoder on these topics."""
     return means(evaluate(encoder, groups, EvaluateSettings()))

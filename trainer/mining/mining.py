@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from datasets_out.training.mined import Findings, Mined
-from datasets_out.training.pool import MiningPool, Shelf, kin_of
+from datasets_out.training.candidate_pool import CandidatePool, SplitCandidates, related_keys
+from datasets_out.training.mined_negatives import MinedNegative, MiningResult
 from datasets_out.training.training_view import Split, SplitSettings
 from engine.seeds.bm25 import Bm25Index, best_positions, words_of
 from engine.settings import Settings
@@ -167,25 +167,25 @@ class Miner:
 
     def __init__(
         self,
-        pool: MiningPool,
-        open_scorer: Callable[[Shelf], Scorer],
+        pool: CandidatePool,
+        open_scorer: Callable[[SplitCandidates], Scorer],
         settings: MineSettings,
         satisfies: Callable[[Intent, Passage], bool],
     ) -> None:
         self._pool, self._open, self._settings, self._satisfies = pool, open_scorer, settings, satisfies
         self._scorers: dict[Split, Scorer] = {}
 
-    def __call__(self, topics: Sequence[Topic]) -> Findings:
-        mined: dict[str, list[Mined]] = {}
+    def __call__(self, topics: Sequence[Topic]) -> MiningResult:
+        mined: dict[str, list[MinedNegative]] = {}
         counts: Counter[str] = Counter()
         for split in dict.fromkeys(self._settings.splits):
             works = list(self._works(topics, split))
             if works:
                 mined |= self._mine(works, split, counts)
-        return Findings(mined, counts)
+        return MiningResult(mined, counts)
 
     def _works(self, topics: Sequence[Topic], split: Split) -> Iterator[_Work]:
-        shelf, row = self._pool.shelves[split], 0
+        shelf, row = self._pool.by_split[split], 0
         for topic in topics:
             if topic.status == "accepted" and self._pool.split_of(topic) == split:
                 work = _work(topic, shelf, self._settings.roles, row)
@@ -193,9 +193,9 @@ class Miner:
                     row += len(work.intents)
                     yield work
 
-    def _mine(self, works: Sequence[_Work], split: Split, counts: Counter[str]) -> dict[str, list[Mined]]:
+    def _mine(self, works: Sequence[_Work], split: Split, counts: Counter[str]) -> dict[str, list[MinedNegative]]:
         if split not in self._scorers:
-            self._scorers[split] = self._open(self._pool.shelves[split])
+            self._scorers[split] = self._open(self._pool.by_split[split])
         asked = self._scorers[split].ask([(i.instruction, i.query) for work in works for i in work.intents])
         rows = [work.first_row + number for work in works for number in work.mined]
         nearest = iter(asked.nearest(rows, self._settings.depth))
@@ -206,14 +206,14 @@ class Miner:
 
     def _chosen(
         self, work: _Work, nearest: Sequence[Sequence[int]], split: Split, asked: MiningQuery, counts: Counter[str]
-    ) -> Iterator[Mined]:
+    ) -> Iterator[MinedNegative]:
         """What is taken for one topic; `nearest` holds the best positions of each intent mined for."""
         positions = sorted({p for some in (*nearest, *work.positives) for p in some})
         column = {position: number for number, position in enumerate(positions)}
         scores = asked.scores(work.rows, positions)
         lowest = [scores[i, [column[p] for p in some]].min() for i, some in enumerate(work.positives)]
         above = scores > np.array([self.ceiling(float(one)) for one in lowest])[:, None]
-        judge = _CandidateFilter(self._pool, work, self._pool.shelves[split], self._settings.max_overlap)
+        judge = _CandidateFilter(self._pool, work, self._pool.by_split[split], self._settings.max_overlap)
         counts["topics"] += 1
         for number, found in zip(work.mined, nearest, strict=True):
             counts["intents"] += 1
@@ -230,7 +230,7 @@ class Miner:
                 counts[f"refused {reason}" if reason else "taken"] += 1
                 if not reason:
                     candidate, score = judge.shelf.candidates[position], float(scores[number, at])
-                    yield Mined(work.intents[number].id, candidate, rank, score, float(lowest[number]))
+                    yield MinedNegative(work.intents[number].id, candidate, rank, score, float(lowest[number]))
                     taken += 1
                     if taken == self._settings.per_intent:
                         break
@@ -240,7 +240,7 @@ class Miner:
         relative = positive - (1 - self._settings.max_relative) * abs(positive)
         return min(relative, positive - self._settings.min_gap)
 
-    def _suspicious(self, intent: Intent, shelf: Shelf, position: int) -> str:
+    def _suspicious(self, intent: Intent, shelf: SplitCandidates, position: int) -> str:
         refuses = self._settings.satisfying == "refuse"
         return "satisfies" if refuses and self._satisfies(intent, shelf.candidates[position].passage) else ""
 
@@ -255,13 +255,13 @@ def _too_near(above: NDArray[np.bool_], intent: int) -> str:
 class _CandidateFilter:
     """Refuses what a topic holds, what is known to answer it, and what is nearly a copy of such a passage."""
 
-    def __init__(self, pool: MiningPool, work: _Work, shelf: Shelf, max_overlap: float) -> None:
+    def __init__(self, pool: CandidatePool, work: _Work, shelf: SplitCandidates, max_overlap: float) -> None:
         self.shelf, self._max_overlap = shelf, max_overlap
-        self._own, self._answers = pool.own(work.topic), pool.answers(work.topic)
+        self._own, self._answers = pool.topic_keys(work.topic), pool.answer_keys(work.topic)
         self._positives = [self._words(position) for position in sorted({p for some in work.positives for p in some})]
 
     def known(self, position: int) -> str:
-        kin = kin_of(self.shelf.candidates[position].passage)
+        kin = related_keys(self.shelf.candidates[position].passage)
         if not self._own.isdisjoint(kin):
             return "own"
         return "" if self._answers.isdisjoint(kin) else "answers"
@@ -285,7 +285,7 @@ def overlap(words: frozenset[str], others: frozenset[str]) -> float:
     return len(words & others) / max(1, min(len(words), len(others)))
 
 
-def _work(topic: Topic, shelf: Shelf, roles: Sequence[str], row: int) -> _Work:
+def _work(topic: Topic, shelf: SplitCandidates, roles: Sequence[str], row: int) -> _Work:
     """An intent without a positive, or with one of another split, is neither mined for nor looked at."""
     position = {passage.id: shelf.position(passage) for passage in topic.passages}
     wanted: dict[str, list[int | None]] = {}

@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from engine.atomic_files import sync
+from engine.atomic_files import publish_folder
 from engine.errors import CorruptDataError, UsageError
 
 KEPT = 2
@@ -39,18 +39,11 @@ class State:
     losses: list[float]
 
 
-def publish(place: Path, write: Callable[[Path], None]) -> None:
-    """Makes the directory `place` appear complete or not at all; an existing one stands."""
-    if place.exists():
-        return
-    draft = place.with_name(f".{place.name}.draft")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
-    write(draft)
-    for path in (*draft.rglob("*"), draft):
-        sync(path)
-    draft.rename(place)
-    sync(place.parent)
+def publish(folder: Path, write: Callable[[Path], None]) -> None:
+    """Makes a folder of a run appear complete or not at all. The run has one writer: what a killed one left goes."""
+    for draft in folder.parent.glob(f".{folder.name}.*"):
+        shutil.rmtree(draft)
+    publish_folder(folder, write)
 
 
 def save_state(folder: Path, state: State, model: nn.Module, optimiser: torch.optim.AdamW) -> None:

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from datasets_out.training.training_view import Group, TrainingView
+from datasets_out.training.training_view import TopicGroup, TrainingView
 from trainer.data.collate import Batch, collate, made_pairs, plain, trim
 from trainer.data.sampler import Sampler, share_of
 from trainer.evaluation.validation import Validation
@@ -155,10 +155,10 @@ class Batches:
         made = made_pairs(own, everyone, self._settings.loss, step)
         return collate(own, template_named(self._settings.template), made, known)
 
-    def _read(self, topics: NDArray[np.int64]) -> list[Group]:
+    def _read(self, topics: NDArray[np.int64]) -> list[TopicGroup]:
         return self._view.read("train", topics.tolist())
 
-    def _whole(self, topics: NDArray[np.int64]) -> list[Group]:
+    def _whole(self, topics: NDArray[np.int64]) -> list[TopicGroup]:
         own = self._settings
         return [trim(group, own.distractors, own.other_queries) for group in self._read(topics)]
 

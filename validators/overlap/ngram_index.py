@@ -11,7 +11,6 @@ about 10 ns for each byte scanned. Words are those of `word_runs`.
 from __future__ import annotations
 
 import functools
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.atomic_files import publish_folder
 from validators.overlap.word_runs import Hashes, Positions, WordBatch, batches, hash_runs, normalise, ranges, read_batch
 
 _BLOCK_WORDS = 1 << 15  # bounds the table of runs where one text is longer than a batch
@@ -107,17 +107,12 @@ class NgramIndex:
 
     def save(self, folder: Path) -> None:
         """Write each array as a .npy file of `folder`; a folder that another process wrote first stays."""
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".index-") as scratch:
-            index = Path(scratch) / "index"
-            index.mkdir()
+
+        def write(draft: Path) -> None:
             for name, value in self._arrays().items():
-                np.save(index / f"{name}.npy", value)
-            try:
-                index.rename(folder)
-            except OSError:
-                if not folder.is_dir():
-                    raise
+                np.save(draft / f"{name}.npy", value)
+
+        publish_folder(folder, write)
 
     @staticmethod
     def load(folder: Path) -> NgramIndex:

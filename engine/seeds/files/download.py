@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
-import os
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from urllib.parse import urlsplit
 from pydantic import Field
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
+from engine.atomic_files import put_text, replace_file, sync
 from engine.errors import CorruptDataError, FoilError, UsageError
 from engine.settings import Settings
 
@@ -156,7 +156,7 @@ def fetch(
     lock, settings = _read_lock(folder), settings or FetchSettings()
     for remote in corpus.files:
         lock[remote.name] = _fetch_file(remote, folder, lock.get(remote.name, {}), on_progress, settings)
-        _write_lock(folder, lock)
+        put_text(folder / LOCK, json.dumps(lock, indent=1, sort_keys=True) + "\n")
     return [folder / remote.name for remote in corpus.files]
 
 
@@ -181,7 +181,7 @@ def _fetch_file(
     except CorruptDataError:
         part.unlink()
         raise
-    part.replace(target)
+    replace_file(part, target)
     return new_entry
 
 
@@ -248,7 +248,7 @@ def _append(response: http.client.HTTPResponse, part: Path, size: int, name: str
             file.write(chunk)
             on_progress(name, file.tell(), total)
         file.flush()
-        os.fsync(file.fileno())
+        sync(part)
         if total is not None and file.tell() != total:
             raise http.client.HTTPException(f"the connection ended after {file.tell():,} of {total:,} bytes")
 
@@ -276,9 +276,3 @@ def _read_lock(folder: Path) -> dict[str, dict[str, Any]]:
         return dict(json.loads(path.read_text("utf-8")))
     except ValueError as error:
         raise CorruptDataError(f"{path} is not JSON ({error}); delete it to take the files anew") from error
-
-
-def _write_lock(folder: Path, lock: dict[str, dict[str, Any]]) -> None:
-    draft = folder / f"{LOCK}.part"
-    draft.write_text(json.dumps(lock, indent=1, sort_keys=True) + "\n", "utf-8")
-    draft.replace(folder / LOCK)

@@ -1,4 +1,4 @@
-"""Crash drills of the commit log: kill -9 at random moments (R1), at every named point (R2), and races (R9)."""
+"""Crash drills of the commit log: kill -9 at random moments and at every named point, and races of writers."""
 
 from __future__ import annotations
 
@@ -16,18 +16,16 @@ from datasets_out.commits.entries import CommitEntry
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import load_snapshot
 from tests.support.drills.commit_drill import JOB, crash_points, planned, topics_of, write
-from tests.support.drills.history_checker import Findings, History, check
+from tests.support.drills.history_checker import History, Violations, check
 from tests.support.paths import REPO
 
 pytestmark = pytest.mark.timeout(900)
 
-DRILL = REPO / "tests" / "support" / "drills" / "commit_drill.py"
-
 
 def run_drill(kind: str, folder: Path, count: int, seed: int) -> list[dict[str, Any]]:
     """One dict a dataset. A subprocess, so that forks copy no thread of the test runner."""
-    command = [sys.executable, str(DRILL), kind, str(folder), str(count), str(seed)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "tests.support.drills.commit_drill", kind, str(folder), str(count), str(seed)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPO)
     assert done.returncode == 0, f"{kind} drill with seed {seed} failed:\n{done.stderr}"
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -36,7 +34,7 @@ def expected(entry: CommitEntry):
     return topics_of(entry.partition, entry.facts["variant"])
 
 
-def judge(dataset: dict[str, Any]) -> Findings:
+def judge(dataset: dict[str, Any]) -> Violations:
     acks = Path(dataset["acks"])
     acked = {int(line) for line in acks.read_text().split()} if acks.exists() else set()
     history = History(planned(dataset["partitions"]), acked, finished=True, expected=expected)
@@ -50,7 +48,7 @@ def digest(out: Path) -> str:
 def kill_drill(folder: Path, kills: int, seed: int) -> None:
     datasets = run_drill("kills", folder, kills, seed)
     for dataset in datasets:
-        assert judge(dataset) == Findings(), f"seed {seed}, dataset {dataset}"
+        assert judge(dataset) == Violations(), f"seed {seed}, dataset {dataset}"
     assert sum(dataset["kills"] for dataset in datasets) == kills
     assert len(datasets) > kills // 100
 
@@ -73,7 +71,7 @@ def test_a_death_at_every_passage_of_every_crash_point_ends_in_the_same_dataset(
     datasets = run_drill("points", memory_folder / "drill", partitions, seed=7)
     deaths = Counter(dataset["point"] for dataset in datasets if dataset["kills"])
     for dataset in datasets:
-        assert judge(dataset) == Findings(), dataset
+        assert judge(dataset) == Violations(), dataset
         if "True" not in dataset["out"]:
             assert digest(Path(dataset["out"])) == digest(memory_folder / "whole"), dataset
     assert sorted(deaths) == crash_points()
@@ -88,5 +86,5 @@ def test_racing_writers_of_one_job_agree_and_of_two_jobs_one_is_refused(memory_f
         reference.commit(partition, topics_of(partition), {"variant": 0})
     for race in run_drill("races", memory_folder / "drill", races, seed=3):
         assert race["codes"] == ([0, 0] if race["same"] else [0, 2]), race
-        assert judge(race) == Findings(), race
+        assert judge(race) == Violations(), race
         assert digest(Path(race["out"])) == digest(reference.out), race

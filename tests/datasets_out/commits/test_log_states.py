@@ -1,4 +1,4 @@
-"""Drill R8: hypothesis looks for an order of commits, deaths, faults, races and rot that breaks a promise."""
+"""Hypothesis looks for an order of commits, deaths, faults, races and rot that breaks a promise of the commit log."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from datasets_out.commits.entries import CommitEntry
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import load_snapshot, take_snapshot
-from datasets_out.commits.writer import Disk
+from engine.atomic_files import FileSystem
 from engine.errors import CommitError, CommitLostError, DifferentJobError
-from tests.support.drills.commit_drill import JOB, planned, topics_of
-from tests.support.drills.history_checker import Findings, History, check
+from tests.support.drills.commit_drill import JOB, HookedFileSystem, planned, topics_of
+from tests.support.drills.history_checker import History, Violations, check
 
 PARTITIONS = 3
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -33,37 +33,21 @@ calls = st.integers(1, 120)
 
 
 class Killed(BaseException):
-    """The process is gone: nothing may catch this, and no later call of its disk has any effect."""
+    """The process is gone: nothing may catch this, and no later call to its file system has any effect."""
 
 
-class StrangeDisk(Disk):
+class MeddlingFileSystem(HookedFileSystem):
     """Does something of its own before the k-th call."""
 
-    def __init__(self, k: int, before: Callable[[], None], *, dies: bool = False) -> None:
-        self.left, self.before, self.dies = k, before, dies
+    def __init__(self, k: int, action: Callable[[], None], *, dies: bool = False) -> None:
+        self.left, self.action, self.dies = k, action, dies
 
-    def step(self) -> None:
+    def before(self) -> None:
         self.left -= 1
         if self.left == 0:
-            self.before()
+            self.action()
         if self.dies and self.left <= 0:
             raise Killed
-
-
-def strange(name: str) -> Callable[..., object]:
-    def call(self: StrangeDisk, *args: object) -> object:
-        self.step()
-        return getattr(Disk, name)(self, *args)
-
-    return call
-
-
-for _name in [name for name in vars(Disk) if name[0] != "_"]:
-    setattr(StrangeDisk, _name, strange(_name))
-
-
-def nothing() -> None:
-    """A death needs no action."""
 
 
 def fail(error: int) -> Callable[[], None]:
@@ -89,11 +73,12 @@ class Writers(RuleBasedStateMachine):
         self.snapshots: dict[str, str] = {}
         self.open_again()
 
-    def commit(self, partition: int, variant: int, disk: Disk | None = None) -> None:
+    def commit(self, partition: int, variant: int, file_system: FileSystem | None = None) -> None:
         """What a writer sees must agree with what stands, whether it won, came second, or lost."""
         before = self.variants.get(partition)
         try:
-            ours = CommitLog(self.out, disk).commit(partition, topics_of(partition, variant), {"variant": variant})
+            log = CommitLog(self.out, file_system)
+            ours = log.commit(partition, topics_of(partition, variant), {"variant": variant})
         except CommitLostError:
             assert self.standing(partition) == 1 - variant
             return
@@ -120,14 +105,14 @@ class Writers(RuleBasedStateMachine):
     @rule(partition=partitions, variant=variants, k=calls)
     def is_killed(self, partition: int, variant: int, k: int) -> None:
         try:
-            self.commit(partition, variant, StrangeDisk(k, nothing, dies=True))
+            self.commit(partition, variant, MeddlingFileSystem(k, lambda: None, dies=True))
         except Killed:
             return
 
     @rule(partition=partitions, variant=variants, k=calls, error=st.sampled_from([errno.EIO, errno.ENOSPC]))
     def meets_a_fault(self, partition: int, variant: int, k: int, error: int) -> None:
         try:
-            self.commit(partition, variant, StrangeDisk(k, fail(error)))
+            self.commit(partition, variant, MeddlingFileSystem(k, fail(error)))
         except CommitError:
             return
 
@@ -135,7 +120,7 @@ class Writers(RuleBasedStateMachine):
     def is_overtaken(self, partition: int, mine: int, theirs: int, k: int, dies: bool) -> None:
         """Another writer does its whole commit between two calls of this one, which may die of it."""
         try:
-            self.commit(partition, mine, StrangeDisk(k, lambda: self.commit(partition, theirs), dies=dies))
+            self.commit(partition, mine, MeddlingFileSystem(k, lambda: self.commit(partition, theirs), dies=dies))
         except Killed:
             return
 
@@ -174,16 +159,16 @@ class Writers(RuleBasedStateMachine):
             shutil.rmtree(self.out.parent)
 
     def end_well(self) -> None:
-        assert self.judged(finished=False) == Findings()
+        assert self.judged(finished=False) == Violations()
         for partition in range(PARTITIONS):
             if partition not in self.variants:
                 self.commit(partition, 0)
         self.open_again()
-        assert self.judged(finished=True) == Findings()
+        assert self.judged(finished=True) == Violations()
         for name, digest in self.snapshots.items():
             assert load_snapshot(self.out, name, verify=True).digest == digest
 
-    def judged(self, *, finished: bool) -> Findings:
+    def judged(self, *, finished: bool) -> Violations:
         return check(History(planned(PARTITIONS), self.acked, finished, expected), self.out)
 
 

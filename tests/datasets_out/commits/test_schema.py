@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from datasets_out.commits.encoding import encode
 from datasets_out.commits.schema import SCHEMA_VERSION, TABLES, from_tables, to_tables
-from datasets_out.commits.writer import encode
 from engine.errors import UnstorableTopicError
 from engine.topic import (
     INTENT_ROLES,

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from datasets_out.commits.encoding import seal
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import load_snapshot, snapshot_names, take_snapshot
-from datasets_out.commits.writer import seal
 from engine.errors import CorruptDataError, UsageError
 from engine.ids import canonical_json, sha256_hex
 from tests.support.drills.commit_drill import JOB, topics_of

@@ -1,4 +1,4 @@
-"""Drill R10: whatever changes on disk after the commit, `verify` says so, and says it of the right file."""
+"""Whatever changes on disk after the commit, `verify` says so, and says it of the right file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def files(out: Path) -> list[Path]:
 
 
 def damaged(out: Path) -> set[str]:
-    return {damage.path for damage in verify(out) if not damage.harmless}
+    return {finding.path for finding in verify(out) if not finding.harmless}
 
 
 @contextmanager
@@ -100,7 +100,7 @@ def test_every_missing_file_is_reported(out):
     for path in files(out):
         aside = out.parent / "aside"
         path.rename(aside)
-        reported = {damage.path for damage in verify(out)}
+        reported = {finding.path for finding in verify(out)}
         harmful = damaged(out)
         aside.rename(path)
         name = path.relative_to(out).as_posix()
@@ -134,17 +134,18 @@ def test_an_entry_of_another_run_is_foreign(out, tmp_path):
     for table in ("topics", "intents", "passages", "judgments", "verdicts", "calls"):
         name = f"data/{table}/part-00000003.parquet"
         shutil.copy(other.out / name, tmp_path / "out" / name)
-    assert [(damage.path, damage.kind) for damage in verify(tmp_path / "out")] == [("commits/00000003.json", "foreign")]
+    (finding,) = verify(tmp_path / "out")
+    assert (finding.path, finding.kind) == ("commits/00000003.json", "foreign")
 
 
 def test_what_a_crash_left_is_listed_apart_as_harmless(out, tmp_path):
     shutil.copytree(out, tmp_path / "out")
     for name in ("staging/x.parquet.0f", "data/topics/part-00000009.parquet", "orphans/y.parquet", "commits/readme"):
         (tmp_path / "out" / name).write_bytes(b"?")
-    found = verify(tmp_path / "out")
-    assert {damage.kind for damage in found} == {"orphan"}
-    assert all(damage.harmless for damage in found)
-    assert len(found) == 4
+    findings = verify(tmp_path / "out")
+    assert {finding.kind for finding in findings} == {"orphan"}
+    assert all(finding.harmless for finding in findings)
+    assert len(findings) == 4
 
 
 def test_a_run_that_is_not_finished_says_what_is_missing(tmp_path):
@@ -152,6 +153,6 @@ def test_a_run_that_is_not_finished_says_what_is_missing(tmp_path):
     log.open("drill", JOB)
     log.put_plan({"seeds": 12, "partitions": 3})
     log.commit(1, topics_of(1), {})
-    (damage,) = verify(tmp_path)
-    assert damage.harmless
-    assert damage.detail.startswith("2 of 3 partitions are not committed (0, 2 ...)")
+    (finding,) = verify(tmp_path)
+    assert finding.harmless
+    assert finding.detail.startswith("2 of 3 partitions are not committed (0, 2 ...)")

@@ -35,11 +35,10 @@ def rows(out: Path, sql: str, **options: object) -> list[tuple[object, ...]]:
 
 def test_every_view_is_there_and_counts_what_was_committed(out):
     counts = {view: f"(SELECT count(*) FROM {view}) AS {view}" for view in VIEWS}
-    found = run_sql(out, f"SELECT {', '.join(counts.values())}").to_pylist()[0]
-    made = [topic for partition in topics() for topic in partition]
-    assert found == {
+    (row,) = run_sql(out, f"SELECT {', '.join(counts.values())}").to_pylist()
+    assert row == {
         "topics": 5, "intents": 4, "passages": 6, "judgments": 10, "calls": 2, "runs": 1, "rejects": 2, "triplets": 6,
-        "verdicts": sum(len(topic.verdicts) for topic in made),
+        "verdicts": sum(len(topic.verdicts) for partition in topics() for topic in partition),
     }  # fmt: skip
 
 
@@ -216,10 +215,10 @@ def test_the_views_script_gives_a_plain_duckdb_the_same_answers(out):
     plain = duckdb.connect()
     plain.execute(views_script(out))
     all_rows = ", ".join(f"(SELECT list({view} ORDER BY {view}) FROM {view}) AS {view}" for view in VIEWS)
-    [here] = run_sql(out, f"SELECT {all_rows}").to_pylist()
-    [there] = plain.sql(f"SELECT {all_rows}").to_arrow_table().to_pylist()
-    assert there == here
-    assert [list(rows[0]) for rows in there.values()] == [list(rows[0]) for rows in here.values()]
+    [ours] = run_sql(out, f"SELECT {all_rows}").to_pylist()
+    [theirs] = plain.sql(f"SELECT {all_rows}").to_arrow_table().to_pylist()
+    assert theirs == ours
+    assert [list(rows[0]) for rows in theirs.values()] == [list(rows[0]) for rows in ours.values()]
 
 
 def test_the_views_script_needs_something_committed(tmp_path):

@@ -28,37 +28,38 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def outcomes(out: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What became of each attack of the drill, and under "requests" what a web server was asked meanwhile."""
-    bait, here = tmp_path_factory.mktemp("bait"), tmp_path_factory.mktemp("here")
+    bait, folder = tmp_path_factory.mktemp("bait"), tmp_path_factory.mktemp("folder")
     (bait / "secret.csv").write_text(f"word\n{SECRET}\n")
     (bait / "secret.json").write_text(f'[{{"word": "{SECRET}"}}]')
-    asked: list[str] = []
+    requests: list[str] = []
 
     class Server(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(self.path)
+            requests.append(self.path)
             self.send_error(404)
 
         do_HEAD = do_GET  # noqa: N815
 
     with http.server.HTTPServer(("127.0.0.1", 0), Server) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        places = {
+        placeholders = {
             "bait": str(bait), "bait_name": bait.name, "data": str(out / "data"),
             "shard": str(out / "data/topics/part-00000000.parquet"), "address": f"127.0.0.1:{server.server_port}",
         }  # fmt: skip
-        request = {"out": str(out), "snapshot": None, "timeout_s": 20, "memory_bytes": 1 << 30, "places": places}
+        limits = {"timeout_s": 20, "memory_bytes": 1 << 30}
+        request = {"out": str(out), "snapshot": None, "placeholders": placeholders, **limits}
         done = subprocess.run(
             [sys.executable, str(REPO / "tests" / "support" / "drills" / "query_drill.py"), json.dumps(request)],
-            capture_output=True, text=True, check=True, cwd=here,
+            capture_output=True, text=True, check=True, cwd=folder,
             env={"PYTHONPATH": str(REPO), "FOIL_BAIT": SECRET},
         )  # fmt: skip
         server.shutdown()
-    return dict(json.loads(line) for line in done.stdout.splitlines()) | {"requests": asked}
+    return dict(json.loads(line) for line in done.stdout.splitlines()) | {"requests": requests}
 
 
 @pytest.mark.parametrize("attack", WRITES + READS + SETTINGS)
 def test_an_attack_is_refused(outcomes, attack):
-    assert not outcomes[attack]["checked"]["ran"], outcomes[attack]["checked"]["said"]
+    assert not outcomes[attack]["checked"]["ran"], outcomes[attack]["checked"]["output"]
 
 
 @pytest.mark.parametrize("attack", WRITES + READS + SETTINGS)
@@ -70,7 +71,7 @@ def test_an_attack_reads_nothing_and_changes_nothing_even_past_the_check_of_stat
 
 @pytest.mark.parametrize("attack", [a for a in READS if "secret" in a or "shard" in a or "data}" in a])
 def test_nothing_but_the_views_can_be_read_even_past_the_check_of_statements(outcomes, attack):
-    assert not outcomes[attack]["unchecked"]["ran"], outcomes[attack]["unchecked"]["said"]
+    assert not outcomes[attack]["unchecked"]["ran"], outcomes[attack]["unchecked"]["output"]
 
 
 def test_no_attack_asks_the_network(outcomes):
@@ -116,11 +117,11 @@ def test_no_environment_variable_reaches_the_process_that_asks(out, monkeypatch)
     assert SECRET not in seen.values()
 
 
-KERNEL_WALL = """
+WRITE_ATTEMPTS = """
 import os, sys
 from pathlib import Path
-from datasets_out.sql.no_writes import forbid_writes
-held = forbid_writes()
+from datasets_out.sql.write_ban import forbid_writes
+enforced = forbid_writes()
 path = Path(sys.argv[1])
 tries = {
     "append": lambda: path.open("ab").write(b"x"),
@@ -141,7 +142,7 @@ for name, attempt in tries.items():
         done.append(name)
     except OSError:
         pass
-print(held, path.read_text(), done)
+print(enforced, path.read_text(), done)
 """
 
 
@@ -149,11 +150,11 @@ def test_the_kernel_refuses_every_write_of_the_asking_process_whatever_duckdb_le
     victim = tmp_path / "shard"
     victim.write_text("as committed")
     done = subprocess.run(
-        [sys.executable, "-c", KERNEL_WALL, str(victim)],
+        [sys.executable, "-c", WRITE_ATTEMPTS, str(victim)],
         capture_output=True, text=True, check=True, env={"PYTHONPATH": str(REPO)},
     )  # fmt: skip
     if done.stdout.startswith("False"):
-        pytest.skip("this kernel has no Landlock; the walls of DuckDB itself stand alone here")
+        pytest.skip("this kernel has no Landlock; DuckDB's own locks protect alone")
     assert done.stdout.strip() == "True as committed ['fork']", done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["shard"]
     assert victim.read_text() == "as committed"

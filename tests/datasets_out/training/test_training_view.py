@@ -1,10 +1,12 @@
 """Committed topics as groups: nothing held out is trained on, and no changed byte is read."""
 
+from dataclasses import replace
+
 import pytest
 
 from datasets_out.training.training_view import SPLITS, SplitSettings
 from engine.errors import CorruptDataError
-from engine.topic import passage_id
+from engine.topic import Passage, passage_id
 from tests.support.trainer_world import YEAR, commit, open_view, topic
 
 SHARES = {"heldout_share": 0.3, "dev_share": 0.3}
@@ -25,25 +27,23 @@ def texts(view, split):
 def test_a_group_is_its_topic(tmp_path):
     view = open_view(commit(tmp_path, [topic(3)]), heldout_share=0, dev_share=0)
     (group,) = view.read("train", [0])
-    made = topic(3)
-    assert group.topic_id == made.id
-    assert group.intents == tuple((intent.instruction, intent.query) for intent in made.intents)
-    assert [text for _, text in group.passages] == [passage.text for passage in made.passages]
+    expected = topic(3)
+    assert group.topic_id == expected.id
+    assert group.intents == tuple((intent.instruction, intent.query) for intent in expected.intents)
+    assert [text for _, text in group.passages] == [passage.text for passage in expected.passages]
     assert group.relevance.tolist() == [[1, 1, -1], [1, -1, -1], [-1, 1, -1]]
     assert group.intents[1][0] == YEAR
 
 
 def test_every_topic_is_in_one_split_and_reads_back_in_the_order_asked(tmp_path):
     view = open_view(commit(tmp_path, [topic(number) for number in range(60)]), **SHARES)
-    found = {split: [group.topic_id for group in view.read_all(split)] for split in SPLITS}
-    assert {split: len(names) for split, names in found.items()} == {s: len(numbers_in(s)) for s in SPLITS}
-    assert [group.topic_id for group in view.read("train", [5, 0, 5])] == [found["train"][i] for i in (5, 0, 5)]
+    ids = {split: [group.topic_id for group in view.read_all(split)] for split in SPLITS}
+    assert {split: len(names) for split, names in ids.items()} == {s: len(numbers_in(s)) for s in SPLITS}
+    assert [group.topic_id for group in view.read("train", [5, 0, 5])] == [ids["train"][i] for i in (5, 0, 5)]
     assert view.partitions("train").tolist() == [number // 8 for number in numbers_in("train")]
 
 
 def test_rejected_topics_are_not_seen(tmp_path):
-    from dataclasses import replace
-
     topics = [topic(0), replace(topic(1), status="rejected", reason="leak"), topic(2)]
     view = open_view(commit(tmp_path, topics), heldout_share=0, dev_share=0)
     assert [group.topic_id for group in view.read_all("train")] == ["topic-000", "topic-002"]
@@ -66,15 +66,11 @@ def test_a_training_topic_that_shares_a_needed_passage_is_dropped(tmp_path, kind
 
 
 def test_a_shared_distractor_is_removed_and_its_topic_kept(tmp_path):
-    from dataclasses import replace
-
-    from engine.topic import Passage
-
-    held, trained = topic(numbers_in("heldout")[0]), topic(numbers_in("train")[0])
+    heldout, trained = topic(numbers_in("heldout")[0]), topic(numbers_in("train")[0])
     common = Passage("somebody else's passage", "distractor")
     trained = replace(trained, passages=(*trained.passages, common))
-    held = replace(held, passages=(*held.passages, common))
-    view = open_view(commit(tmp_path, [held, trained]), **SHARES)
+    heldout = replace(heldout, passages=(*heldout.passages, common))
+    view = open_view(commit(tmp_path, [heldout, trained]), **SHARES)
     (group,) = view.read_all("train")
     assert [text for _, text in group.passages] == [passage.text for passage in trained.passages[:3]]
     assert common.text in texts(view, "heldout")
@@ -82,11 +78,9 @@ def test_a_shared_distractor_is_removed_and_its_topic_kept(tmp_path):
 
 
 def test_a_query_that_a_held_out_topic_asks_is_not_trained_on(tmp_path):
-    from dataclasses import replace
-
-    held, trained = topic(numbers_in("heldout")[0]), topic(numbers_in("train")[0])
-    same = tuple(replace(intent, query=held.query.upper()) for intent in trained.intents)
-    view = open_view(commit(tmp_path, [held, replace(trained, intents=same)]), **SHARES)
+    heldout, trained = topic(numbers_in("heldout")[0]), topic(numbers_in("train")[0])
+    same = tuple(replace(intent, query=heldout.query.upper()) for intent in trained.intents)
+    view = open_view(commit(tmp_path, [heldout, replace(trained, intents=same)]), **SHARES)
     assert view.read_all("train") == []
     assert view.facts["train"]["topics_dropped"] == 1
 
@@ -103,8 +97,6 @@ def test_a_changed_byte_stops_the_view_before_anything_is_read(tmp_path):
 
 
 def test_a_topic_that_says_so_is_held_out_and_its_texts_are_protected(tmp_path):
-    from dataclasses import replace
-
     topics = [topic(number) for number in range(4)]
     topics[2] = replace(topics[2], attributes={"split": "heldout"})
     view = open_view(commit(tmp_path, topics), heldout_share=0, dev_share=0)

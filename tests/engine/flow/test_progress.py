@@ -8,7 +8,7 @@ import pytest
 
 from datasets_out.commits.log import CommitLog
 from engine.errors import CorruptDataError
-from engine.flow.progress import Counts, check_conservation, counts_of, outcomes
+from engine.flow.progress import Counts, check_conservation, count_topics, counts_of, outcomes, total
 from engine.topic import Topic, Verdict
 
 
@@ -20,7 +20,6 @@ def test_a_run_that_lost_or_doubled_a_seed_is_not_called_complete():
 
 
 def test_what_each_validator_made_of_the_topics_is_counted_and_adds_up(tmp_path):
-
     said = [
         Verdict("shape", "topic", "pass"),
         Verdict("pii", "p1", "pass", "email"),
@@ -30,11 +29,8 @@ def test_what_each_validator_made_of_the_topics_is_counted_and_adds_up(tmp_path)
     ]
     topic = Topic("t", "s", "c", "r", "q", verdicts=tuple(said), status="rejected", reason="positive_lost")
     assert set(outcomes(topic)) == {"shape pass", "pii mark", "judge reject"}
-    one = Counts()
-    one.add_seed([topic], set())
-    both = Counts()
-    both.add(one)
-    both.add(one)
+    one = count_topics([topic])
+    both = total([one, one])
     assert both.validators == {"shape pass": 2, "pii mark": 2, "judge reject": 2}
     assert both.validators_usd == {"judge": 1.5}
     log = CommitLog(tmp_path)

@@ -1,10 +1,13 @@
-"""The process that the commit drills kill: imports only what a writer needs, and forks its writers, so that a kill
-costs milliseconds. Run as `python commit_drill.py kills|points|races FOLDER COUNT SEED`; prints one JSON line a
-dataset, for `check` in another process.
+"""The process that the commit drills kill; it prints one JSON line a dataset, for `check` in another process.
+
+    python -m tests.support.drills.commit_drill kills|points|races FOLDER COUNT SEED
+
+It imports only what a writer needs and forks its writers, so that a kill costs milliseconds.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -14,16 +17,16 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT))
-
-from datasets_out import commits, writer  # noqa: E402
-from datasets_out.commits.log import CommitLog  # noqa: E402
-from engine.crash_points import arm  # noqa: E402
-from engine.errors import CommitLostError, DifferentJobError  # noqa: E402
-from engine.topic import Intent, Judgment, Passage, Topic, Verdict  # noqa: E402
+from datasets_out.commits import log as commit_log
+from datasets_out.commits.log import CommitLog
+from engine import atomic_files
+from engine.atomic_files import FileSystem
+from engine.crash_points import arm
+from engine.errors import CommitError, CommitLostError, DifferentJobError
+from engine.topic import Intent, Judgment, Passage, Topic, Verdict
 
 JOB = {"seeds": {"kind": "drill"}}
 SEEDS = 4
@@ -58,28 +61,28 @@ def write(out: Path, partitions: int, seed: int, acks: Path, variant: int = 0) -
 def kills(folder: Path, count: int, seed: int) -> Iterator[dict[str, object]]:
     """Two writers at a time on one dataset, each killed at a random moment, until `count` died; then one finishes.
 
-    Where a machine has become slower than it was in the warm-up, and nobody finishes, they are given ever more time.
+    If the machine has become slower than in the warm-up, so that nobody finishes, each next writer gets more time.
     """
     rng, pace = random.Random(seed), warm_up(folder)
     killed = 0
     while killed < count:
-        out, acks, partitions, here = folder / f"run-{killed:06d}", folder / f"acks-{killed:06d}", 12, 0
+        out, acks, partitions, deaths = folder / f"run-{killed:06d}", folder / f"acks-{killed:06d}", 12, 0
         writers: dict[int, float] = {}
-        while killed + here < count:
+        while killed + deaths < count:
             while len(writers) < 2:
                 variant = int(rng.random() < 1 / VARIANTS)
                 pid = fork(write, out, partitions, rng.randrange(1 << 30), acks, variant)
-                writers[pid] = time.monotonic() + rng.uniform(0, 5 * pace * (1 + here / 20))
+                writers[pid] = time.monotonic() + rng.uniform(0, 5 * pace * (1 + deaths / 20))
             pid = min(writers, key=writers.__getitem__)
             time.sleep(max(0.0, writers.pop(pid) - time.monotonic()))
             if end(pid, signal.SIGKILL) == 0:
                 break
-            here += 1
+            deaths += 1
         for pid in writers:
             end(pid)
         finish(write, out, partitions, 0, acks)
-        killed += here
-        yield {"out": str(out), "acks": str(acks), "partitions": partitions, "kills": here}
+        killed += deaths
+        yield {"out": str(out), "acks": str(acks), "partitions": partitions, "kills": deaths}
 
 
 def points(folder: Path, count: int, seed: int) -> Iterator[dict[str, object]]:
@@ -108,7 +111,7 @@ def die_at(point: str, out: Path, partitions: int, seed: int, acks: Path) -> Non
 
 def crash_points() -> list[str]:
     """Every point that the code of a commit names."""
-    source = Path(writer.__file__).read_text() + Path(commits.__file__).read_text()
+    source = Path(atomic_files.__file__).read_text() + Path(commit_log.__file__).read_text()
     return sorted(set(re.findall(r'crash_point\("([a-z.]+)"\)', source)))
 
 
@@ -122,14 +125,48 @@ def warm_up(folder: Path) -> float:
     return min(paces)
 
 
+class HookedFileSystem(FileSystem):
+    """Calls `before` ahead of every call to the file system."""
+
+    def before(self) -> None:
+        raise NotImplementedError
+
+
+def _hooked(name: str) -> Callable[..., object]:
+    def call(self: HookedFileSystem, *arguments: object) -> object:
+        self.before()
+        return getattr(FileSystem, name)(self, *arguments)
+
+    return call
+
+
+for _name in [name for name in vars(FileSystem) if name[0] != "_"]:
+    setattr(HookedFileSystem, _name, _hooked(_name))
+
+
+class EntryHook(FileSystem):
+    """Does something just before a commit entry gets its name, when all files of its partition are in place."""
+
+    def __init__(self, before_entry: Callable[[], None]) -> None:
+        self._before_entry = before_entry
+
+    def link(self, source: Path, target: Path) -> None:
+        if target.parent.name == "commits":
+            self._before_entry()
+        super().link(source, target)
+
+
 def leave_orphans(out: Path, partitions: int) -> None:
-    """What a writer of another variant leaves that died before its entries."""
-    log = CommitLog(out)
+    """What a writer of another variant leaves that failed before its entries."""
+
+    def fail() -> None:
+        raise OSError(errno.EIO, "no entry")
+
+    log = CommitLog(out, EntryHook(fail))
     log.open("drill", JOB)
     for partition in range(partitions):
-        attempt, blobs = log._attempt(partition, topics_of(partition, 1), {"variant": 1})
-        for table, fact in attempt.files.items():
-            log._place(fact, blobs[table])
+        with suppress(CommitError):
+            log.commit(partition, topics_of(partition, 1), {"variant": 1})
 
 
 def races(folder: Path, count: int, seed: int) -> Iterator[dict[str, object]]:

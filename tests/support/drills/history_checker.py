@@ -1,4 +1,4 @@
-"""The one judge of every crash drill: given what a drill did, is the dataset what the guarantees say it must be?"""
+"""Checks after every crash drill whether the dataset is what the guarantees say, given what the drill did."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class History:
 
 
 @dataclass
-class Findings:
-    """What is wrong; a drill passes if its findings equal `Findings()`.
+class Violations:
+    """What is wrong; a drill passes if it equals `Violations()`.
 
     `lost`: planned or acknowledged, and not there. `doubled`: there twice, for a reader of entries or of a plain glob.
     `silent`: there, but not what was committed.
@@ -43,47 +43,47 @@ class Findings:
     silent: list[str] = field(default_factory=list)
 
 
-def check(history: History, dataset: Path) -> Findings:
+def check(history: History, dataset: Path) -> Violations:
     """Reads the whole dataset as a reader would, through its entries, and holds it against the history."""
     entries = CommitLog(dataset).entries()
     committed = {entry.partition for entry in entries}
     topics = {entry.partition: _topics(dataset, entry) for entry in entries}
     seeds = Counter(seed for group in topics.values() for seed in {topic.seed_id for topic in group})
     ids = Counter(topic.id for group in topics.values() for topic in group)
-    found = Findings()
-    found.lost += [f"partition {p} was acknowledged" for p in sorted(set(history.acked) - committed)]
+    violations = Violations()
+    violations.lost += [f"partition {p} was acknowledged" for p in sorted(set(history.acked) - committed)]
     if history.finished:
-        found.lost += [f"seed {seed} was planned" for seed in sorted(set(history.planned) - set(seeds))]
-        found.doubled += _visible_to_a_glob(dataset, entries)
-    found.doubled += [f"seed {seed} is in {n} partitions" for seed, n in seeds.items() if n > 1]
-    found.doubled += [f"topic {topic} is there {n} times" for topic, n in ids.items() if n > 1]
-    found.silent += [f"seed {seed} was never planned" for seed in sorted(set(seeds) - set(history.planned))]
-    found.silent += [f"{damage.path}: {damage.kind}" for damage in verify(dataset) if not damage.harmless]
+        violations.lost += [f"seed {seed} was planned" for seed in sorted(set(history.planned) - set(seeds))]
+        violations.doubled += _visible_to_a_glob(dataset, entries)
+    violations.doubled += [f"seed {seed} is in {n} partitions" for seed, n in seeds.items() if n > 1]
+    violations.doubled += [f"topic {topic} is there {n} times" for topic, n in ids.items() if n > 1]
+    violations.silent += [f"seed {seed} was never planned" for seed in sorted(set(seeds) - set(history.planned))]
+    violations.silent += [f"{finding.path}: {finding.kind}" for finding in verify(dataset) if not finding.harmless]
     for entry in entries:
-        found.silent += _wrong_content(entry, topics[entry.partition], history)
-    return found
+        violations.silent += _wrong_content(entry, topics[entry.partition], history)
+    return violations
 
 
 def _topics(dataset: Path, entry: CommitEntry) -> list[Topic]:
     log = CommitLog(dataset)
-    files = {table: pq.ParquetFile(log.locate(fact)) for table, fact in entry.files.items()}
+    files = {table: pq.ParquetFile(log.locate(file)) for table, file in entry.files.items()}
     return from_tables({table: file.read(use_threads=False) for table, file in files.items()})
 
 
 def _wrong_content(entry: CommitEntry, topics: list[Topic], history: History) -> list[str]:
-    wrong = []
+    violations = []
     if len(topics) != entry.files["topics"].rows or len(topics) != sum(entry.counts.topics.values()):
-        wrong.append(f"partition {entry.partition} counts {entry.counts.topics}, and holds {len(topics)} topics")
+        violations.append(f"partition {entry.partition} counts {entry.counts.topics}, and holds {len(topics)} topics")
     if len({topic.seed_id for topic in topics}) != sum(entry.counts.seeds.values()):
-        wrong.append(f"partition {entry.partition} counts {entry.counts.seeds} seeds, and holds others")
+        violations.append(f"partition {entry.partition} counts {entry.counts.seeds} seeds, and holds others")
     if history.expected is not None and topics != list(history.expected(entry)):
-        wrong.append(f"partition {entry.partition} holds other topics than were committed")
-    return wrong
+        violations.append(f"partition {entry.partition} holds other topics than were committed")
+    return violations
 
 
 def _visible_to_a_glob(dataset: Path, entries: Sequence[CommitEntry]) -> list[str]:
     """A curator's plain glob over a finished run sees the committed files and no other."""
-    named = {fact.path for entry in entries for fact in entry.files.values()}
+    named = {file.path for entry in entries for file in entry.files.values()}
     return [
         f"{name} is there and not committed"
         for table in TABLES

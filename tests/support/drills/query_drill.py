@@ -1,7 +1,7 @@
-"""Attacks on the curator's SQL, tried one after the other in one process: `python drill_query.py REQUEST`.
+"""Attacks on the curator's SQL, tried one after the other in one process: `python query_drill.py REQUEST`.
 
-Each goes to the locked connection twice: behind the check of statements as users meet it, and without that check, to
-see that DuckDB's own locks hold by themselves. The kernel's wall is left out here, for the same reason.
+Each goes to the locked connection twice: after the check of statements, as users meet it, and without that check, to
+show that DuckDB's own locks suffice. The kernel's write ban is left out here, for the same reason.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from datasets_out.sql.query import connect, refuse_others
+from datasets_out.sql.query import check_statement, connect
 from engine.errors import FoilError
 
 SECRET = "correct-horse-battery-staple"
@@ -152,22 +152,22 @@ def state(*folders: Path) -> dict[str, str]:
 
 
 def attempt(sql: str, request: dict[str, object], *, checked: bool) -> dict[str, object]:
-    """What became of one attack: whether it ran, and what it gave or said."""
+    """What became of one attack: whether it ran, and its result or error."""
     connection = connect(request)
     try:
         if checked:
-            refuse_others(connection, sql)
-        return {"ran": True, "said": str(connection.execute(sql).fetchall())}
+            check_statement(connection, sql)
+        return {"ran": True, "output": str(connection.execute(sql).fetchall())}
     except (FoilError, Exception) as error:  # noqa: BLE001 - whatever an attack raises is its outcome
-        return {"ran": False, "said": f"{type(error).__name__}: {error}"}
+        return {"ran": False, "output": f"{type(error).__name__}: {error}"}
 
 
 def main() -> None:
     request = json.loads(sys.argv[1])
     Path(".tmp").mkdir()  # where DuckDB would keep temporary files, if it might
-    watched = [Path(request["out"]), Path(request["places"]["bait"]), Path.cwd()]
+    watched = [Path(request["out"]), Path(request["placeholders"]["bait"]), Path.cwd()]
     for attack in WRITES + READS + SETTINGS:
-        sql = attack.format(**request["places"])
+        sql = attack.format(**request["placeholders"])
         before = state(*watched)
         outcome = {
             "checked": attempt(sql, request, checked=True),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets_out.training.training_view import Group
+from datasets_out.training.training_view import TopicGroup
 from engine.errors import UsageError
 from trainer.evaluation import blend
 from trainer.evaluation.blend import Point, choose, draw
@@ -21,7 +21,7 @@ def group(relevance, intents=(("", "q"), ("I", "q"), ("I'", "q"), ("I", "other")
     relevance = np.array(relevance, dtype=np.int8)
     passages = tuple(("", f"p{number}") for number in range(relevance.shape[1]))
     keys = tuple((number,) for number in range(relevance.shape[1]))
-    return Group("t", "s", intents[: len(relevance)], passages, keys, relevance)
+    return TopicGroup("t", "s", intents[: len(relevance)], passages, keys, relevance)
 
 
 VERIFIABLE = group([[1, 1, -1], [1, -1, 0], [-1, 1, 0], [-1, 0, 1]])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from datasets_out.training.training_view import Group
+from datasets_out.training.training_view import TopicGroup
 from tests.support.trainer_world import tiny_bert, topic
 from tests.trainer.loss.test_losses import TEMPLATE
 from tests.trainer.run.test_fit import FULL, load
@@ -25,7 +25,7 @@ def groups(count):
     for number in range(count):
         made = topic(number)
         relevance = [[j.relevance for j in made.judgments if j.intent_id == intent.id] for intent in made.intents]
-        yield Group(
+        yield TopicGroup(
             topic_id=made.id, seed_id=made.seed_id, keys=((number,),) * 3,
             intents=tuple((intent.instruction, intent.query) for intent in made.intents),
             passages=tuple((passage.title, passage.text) for passage in made.passages),

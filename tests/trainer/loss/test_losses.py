@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets_out.training.training_view import Group
+from datasets_out.training.training_view import TopicGroup
 from trainer.data.collate import Keys, cells, collate, key_of, made_pairs
 from trainer.loss.losses import block_scores, row_losses
 from trainer.settings import LossSettings
@@ -115,7 +115,7 @@ def test_equal_scores_cost_the_log_of_the_columns(rows):
 
 def record():
     """One InF-IR record: three tuples over two instructions and two queries, a perfect model at temperature 0.01."""
-    return Group(
+    return TopicGroup(
         topic_id="t", seed_id="s", keys=((1,), (2,), (3,)),
         intents=(("i+", "q+"), ("i-", "q+"), ("i+", "q-")),
         passages=(("", "p+"), ("", "p1-"), ("", "p2-")),
@@ -191,7 +191,7 @@ def test_instruction_negatives_are_the_other_instructions_on_the_same_query_only
 def dual(query, number, bare=True):
     rows = [("keep", query), ("turn", query)] + [("", query)] * bare
     relevance = [[1, -1], [-1, 1], [1, 1]][: len(rows)]
-    return Group(
+    return TopicGroup(
         topic_id=f"t{number}", seed_id=f"s{number}", keys=((1,), (2,)), intents=tuple(rows),
         passages=(("", f"a{number}"), ("", f"b{number}")), relevance=np.array(relevance, dtype=np.int8),
     )  # fmt: skip

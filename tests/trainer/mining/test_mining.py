@@ -15,11 +15,11 @@ from cluster.job import load_job, settings_from
 from cluster.mining import mine_into, mine_run
 from cluster.running import start
 from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import load_snapshot
+from datasets_out.commits.snapshot import load_snapshot, read_partitions
 from datasets_out.commits.verify import verify
 from datasets_out.sql.query import run_sql
-from datasets_out.training.mined import topics_of, with_mined, write_mined
-from datasets_out.training.pool import MiningCandidate, MiningPool
+from datasets_out.training.candidate_pool import CandidatePassage, CandidatePool
+from datasets_out.training.mined_negatives import with_mined, write_mined
 from datasets_out.training.training_view import SPLITS, SplitSettings, text_key
 from engine.errors import DifferentJobError, SeedFormatError, UsageError
 from engine.seeds.bm25 import Bm25Index, words_of
@@ -40,7 +40,7 @@ def mine(out, into, job=None, **choices):
 
 
 def topics_in(out):
-    return [one for part in topics_of(load_snapshot(out, None)) for one in part]
+    return [one for part in read_partitions(load_snapshot(out, None)) for one in part]
 
 
 def mined_of(one):
@@ -203,8 +203,8 @@ def test_a_text_that_a_held_out_topic_shares_is_mined_for_held_out_topics_alone(
     shared = Passage(held.passages[0].text.upper(), "distractor")
     edited = Passage("an edit of a passage that is held out", "distractor", edited_from=held.passages[1].id)
     trained = replace(topic(1), passages=(*topic(1).passages, shared, edited))
-    pool = MiningPool([trained, held, topic(2)], SplitSettings(**ALL))
-    texts = {split: {one.passage.text for one in shelf.candidates} for split, shelf in pool.shelves.items()}
+    pool = CandidatePool([trained, held, topic(2)], SplitSettings(**ALL))
+    texts = {split: {one.passage.text for one in shelf.candidates} for split, shelf in pool.by_split.items()}
     assert {shared.text, edited.text} <= texts["heldout"]
     assert texts["heldout"].isdisjoint(texts["train"])
     assert {p.text for p in topic(2).passages} <= texts["train"]
@@ -213,7 +213,7 @@ def test_a_text_that_a_held_out_topic_shares_is_mined_for_held_out_topics_alone(
 def test_an_intent_whose_positive_is_held_out_elsewhere_is_not_mined_for():
     held = replace(topic(0), attributes={"split": "heldout"})
     trained = replace(topic(0), id="other", seed_id="other")
-    pool = MiningPool([held, trained, *map(topic, range(1, 9))], SplitSettings(**ALL))
+    pool = CandidatePool([held, trained, *map(topic, range(1, 9))], SplitSettings(**ALL))
     miner = Miner(pool, open_bm25, MineSettings(split=SplitSettings(**ALL)), never)
     assert miner([trained]).mined == {}
     assert miner([topic(1)]).mined["topic-001"]
@@ -232,7 +232,7 @@ def test_what_answers_the_query_in_another_topic_is_refused_and_so_is_its_kin():
     known = {answer.text, part.text, edit.text}
 
     def taken(*topics):
-        pool = MiningPool([topic(1), other, *topics, *map(topic, range(4, 12))], SplitSettings(**ALL))
+        pool = CandidatePool([topic(1), other, *topics, *map(topic, range(4, 12))], SplitSettings(**ALL))
         choices = MineSettings(split=SplitSettings(**ALL), per_intent=50, max_relative=1.0, max_overlap=1.0)
         found = Miner(pool, open_bm25, choices, never)([topic(1)])
         return {one.candidate.passage.text for one in found.mined["topic-001"]}, found.counts
@@ -246,7 +246,7 @@ def test_what_answers_the_query_in_another_topic_is_refused_and_so_is_its_kin():
 def test_a_near_copy_of_a_positive_is_refused_wherever_it_ranks():
     copy = Passage("bridge oslo number built by its people, so it was in 1810", "distractor")
     other = replace(topic(1), passages=(*topic(1).passages, copy))
-    pool = MiningPool([topic(0), other], SplitSettings(**ALL))
+    pool = CandidatePool([topic(0), other], SplitSettings(**ALL))
     for most, there in ((0.75, False), (1.0, True)):
         choices = MineSettings(split=SplitSettings(**ALL), max_overlap=most, max_relative=1.0, per_intent=50)
         found = Miner(pool, open_bm25, choices, never)([topic(0)])
@@ -300,7 +300,7 @@ def bodies(shelf):
 
 
 def open_bm25(shelf):
-    return Bm25Scorer(bodies(shelf), shelf.opened)
+    return Bm25Scorer(bodies(shelf), shelf.minable)
 
 
 WORDS = ["apple", "pear", "plum", "quince", "medlar", "cherry"]
@@ -360,7 +360,7 @@ choices_of = st.builds(
 @given(small_topics(), choices_of)
 @settings(max_examples=80, deadline=None)
 def test_whatever_the_topics_no_mined_row_is_poisoned(topics, choices):
-    pool = MiningPool(topics, choices.split)
+    pool = CandidatePool(topics, choices.split)
     found = Miner(pool, open_bm25, choices, never)(topics)
     relevant = {
         (whose, text_key("passage", p.text))
@@ -385,7 +385,7 @@ def test_whatever_the_topics_no_mined_row_is_poisoned(topics, choices):
             assert key not in {text_key("passage", p.text) for p in one.passages}
             assert home[key] == pool.split_of(one)
             assert choices.skip < m.rank <= choices.depth
-            shelf = pool.shelves[pool.split_of(one)]
+            shelf = pool.by_split[pool.split_of(one)]
             index = Bm25Index(bodies(shelf))
             for other in one.intents:
                 wanted = {j.passage_id for j in one.judgments if j.intent_id == other.id and j.relevance > 0}
@@ -411,7 +411,9 @@ def test_whatever_the_topics_no_mined_row_is_poisoned(topics, choices):
 
 @given(st.floats(-30, 30), st.floats(0.1, 1), st.floats(0, 5))
 def test_a_ceiling_is_never_above_the_lowest_positive(positive, relative, gap):
-    miner = Miner(MiningPool([], SplitSettings()), open_bm25, MineSettings(max_relative=relative, min_gap=gap), never)
+    miner = Miner(
+        CandidatePool([], SplitSettings()), open_bm25, MineSettings(max_relative=relative, min_gap=gap), never
+    )
     ceiling = miner.ceiling(positive)
     assert ceiling <= positive - gap
     assert ceiling <= relative * positive + 1e-9 or positive < 0
@@ -503,20 +505,20 @@ def test_a_file_can_be_mined_with_its_rights(world, tmp_path):
 def test_the_texts_of_a_file_have_one_split_each(tmp_path):
     shares = SplitSettings(**THIRDS)
     topics = [topic(number) for number in range(30)]
-    theirs = [MiningCandidate(p, "", True, "x") for one in topics for p in one.passages]
-    fresh = [MiningCandidate(Passage(f"tower {n}", "mined_negative"), "", True, f"text-{n}") for n in range(30)]
-    pool = MiningPool(topics, shares, [*theirs, *fresh])
+    theirs = [CandidatePassage(p, "", True, "x") for one in topics for p in one.passages]
+    fresh = [CandidatePassage(Passage(f"tower {n}", "mined_negative"), "", True, f"text-{n}") for n in range(30)]
+    pool = CandidatePool(topics, shares, [*theirs, *fresh])
     for one in topics:
-        assert all(pool.shelves[shares.split_of(one.seed_id)].position(p) is not None for p in one.passages)
-    held = [{c.passage.text for c in shelf.candidates} for shelf in pool.shelves.values()]
+        assert all(pool.by_split[shares.split_of(one.seed_id)].position(p) is not None for p in one.passages)
+    held = [{c.passage.text for c in shelf.candidates} for shelf in pool.by_split.values()]
     assert sum(map(len, held)) == len(set.union(*held)) == 120
-    assert all(any(c.passage.text.startswith("tower") for c in shelf.candidates) for shelf in pool.shelves.values())
+    assert all(any(c.passage.text.startswith("tower") for c in shelf.candidates) for shelf in pool.by_split.values())
 
 
 def test_what_a_corpus_knows_to_answer_a_query_is_refused():
-    answer = MiningCandidate(Passage("tower of oslo, built by masons", "seed_positive"), "", True, "s", topic(1).query)
-    other = MiningCandidate(Passage("tower of lima, built by sailors", "seed_negative"), "", True, "s")
-    pool = MiningPool([topic(1)], SplitSettings(**ALL), [answer, other])
+    answer = CandidatePassage(Passage("tower of oslo, built by masons", "seed_positive"), "", True, "s", topic(1).query)
+    other = CandidatePassage(Passage("tower of lima, built by sailors", "seed_negative"), "", True, "s")
+    pool = CandidatePool([topic(1)], SplitSettings(**ALL), [answer, other])
     found = Miner(pool, open_bm25, MineSettings(split=SplitSettings(**ALL)), never)([topic(1)])
     assert {one.candidate.passage.text for one in found.mined["topic-001"]} == {other.passage.text}
     assert found.counts["refused answers"] == 2
@@ -599,8 +601,8 @@ def test_a_run_that_is_not_finished_can_be_mined_as_far_as_it_is(tmp_path):
 
 
 def test_write_mined_holds_what_mining_found_nothing_for(world, tmp_path):
-    from datasets_out.training.mined import Findings
+    from datasets_out.training.mined_negatives import MiningResult
 
     source = load_snapshot(world, None)
-    written = write_mined(source, tmp_path / "run", "nobody", {}, lambda _: Findings({}, Counter()))
+    written = write_mined(source, tmp_path / "run", "nobody", {}, lambda _: MiningResult({}, Counter()))
     assert written.snapshot.rows("judgments") == source.rows("judgments")

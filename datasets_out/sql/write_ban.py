@@ -1,8 +1,8 @@
-"""Takes from this process the right to change any file: the wall behind the wall of DuckDB's own settings.
+"""Takes from this process the right to change any file, in case DuckDB's own settings should let a write through.
 
-Promise: after `forbid_writes()` the kernel refuses this process every open for writing, creation, deletion, renaming
-and truncation, wherever it is and whoever it runs as; descriptors already open stay usable, so a pipe still carries
-results. Price: three system calls, and Linux 5.13 or newer (Landlock); elsewhere the size limit alone holds.
+Promise: after `forbid_writes()` the kernel refuses this process to open for writing, create, delete, rename or truncate
+any file, whoever it runs as. Descriptors already open stay usable, so a pipe still carries results. This needs Linux
+5.13 or newer (Landlock); elsewhere the size limit alone holds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TRUNCATE, _TRUNCATE_SINCE = 1 << 14, 3
 
 
 def forbid_writes() -> bool:
-    """Forbids them for this thread and all that it starts from now on, for good; so call it before any thread starts.
+    """Forbids writes to this thread and all that it starts later, for good: call it before any thread starts.
 
     True if the kernel now refuses every change; False if it has no Landlock, and files merely cannot grow.
     """

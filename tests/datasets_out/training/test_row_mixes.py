@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import load_snapshot
-from datasets_out.training.mixes import accepted, write_mixes
+from datasets_out.commits.snapshot import load_snapshot, read_accepted
+from datasets_out.training.row_mixes import write_mixes
 from engine.errors import UsageError
 from tests.support.matrices import made, matrix
 from tests.support.sample_seeds import SEEDS
@@ -32,22 +32,22 @@ def mixes(tmp_path_factory):
 
 def test_pairs_of_mixes_are_of_equal_size(mixes):
     _, written = mixes
-    assert {name: (one.rows("topics"), one.rows("intents")) for name, one in written.items()} == {
+    assert {name: (mix.rows("topics"), mix.rows("intents")) for name, mix in written.items()} == {
         "ins_orig": (8, 8),
         "ins_dv": (4, 8),
         "all_orig": (8, 16),
         "all_dv": (8, 16),
     }
-    for one in written.values():
-        one.check()
+    for mix in written.values():
+        mix.check()
 
 
 def test_a_topic_keeps_its_rows_and_each_row_the_negatives_of_the_query(mixes):
     source, written = mixes
-    whole = {topic.id: topic for topic in accepted(source)}
+    whole = {topic.id: topic for topic in read_accepted(source)}
     roles = {"ins_orig": ["instructed"], "ins_dv": ["instructed", "dual"], "all_orig": ["original", "instructed"]}
     for name, due in roles.items():
-        for topic in accepted(written[name]):
+        for topic in read_accepted(written[name]):
             assert [intent.role for intent in topic.intents] == due
             assert all(matrix(topic)[role]["seed_negative"] == {-1} for role in due)
             assert matrix(topic)["instructed"]["seed_positive"] == {1}
@@ -56,14 +56,14 @@ def test_a_topic_keeps_its_rows_and_each_row_the_negatives_of_the_query(mixes):
 
 def test_a_mix_is_sound_and_can_be_trained_on(mixes):
     _, written = mixes
-    for name, one in written.items():
-        for topic in accepted(one):
+    for name, mix in written.items():
+        for topic in read_accepted(mix):
             _, verdicts = ShapeCheck(ShapeSettings())(topic)
             assert {verdict.outcome for verdict in verdicts} == {"pass"}
-        view = open_view(one.out, heldout_share=0, dev_share=0)
+        view = open_view(mix.out, heldout_share=0, dev_share=0)
         groups = view.read_all("train")
         rows = Counter(instruction == "" for group in groups for instruction, _ in group.intents)
-        assert sum(rows.values()) == one.rows("intents")
+        assert sum(rows.values()) == mix.rows("intents")
         assert (rows[True] > 0) is (name == "all_orig")
 
 

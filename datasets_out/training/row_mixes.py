@@ -1,24 +1,21 @@
-"""Dual-View's four mixes of training rows, of equal size in pairs, so that what differs is the kind of row alone.
+"""Dual-View's four mixes of training rows: two pairs of equal size, which differ in the kind of row alone.
 
     a run with both views --write_mixes--> ins_orig  ins_dv     T rows each: instructed; both views of half the topics
                                            all_orig  all_dv    2T rows each: instructed and bare; both views
 
 (Dual-View, section 3.) Each mix is a run of its own with a snapshot of its name, so it is queried, verified and trained
-on like any other; its topics keep their ids, and with them their side of every split. A passage that does not answer
-the bare query is a negative of every row. Price: the run is read and checked once; all topics are held in memory.
+on like any other. Its topics keep their ids, and so their split. A passage that does not answer the bare query is a
+negative of every row. Price: all topics are held in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from datasets_out.commits.log import CommitLog
-from datasets_out.commits.schema import TABLES, from_tables
-from datasets_out.commits.snapshot import Snapshot, take_snapshot
+from datasets_out.commits.snapshot import Snapshot, read_accepted, take_snapshot
 from engine.errors import UsageError
 from engine.ids import canonical_json, sha256_hex
 from engine.topic import IntentRole, Judgment, Topic
@@ -30,15 +27,7 @@ _MIXES: Mapping[str, tuple[frozenset[IntentRole], int]] = {
     "all_orig": (frozenset({"original", "instructed"}), 1),
     "all_dv": (frozenset({"instructed", "dual", "reversed"}), 1),
 }
-"""The intents that a topic keeps, and of how many topics one is taken."""
-
-
-def accepted(snapshot: Snapshot) -> Iterator[Topic]:
-    """The accepted topics of a snapshot, in order, one partition in memory."""
-    files = {table: snapshot.files(table) for table in TABLES}
-    for paths in zip(*files.values(), strict=True):
-        tables = {table: pq.read_table(path) for table, path in zip(files, paths, strict=True)}
-        yield from (topic for topic in from_tables(tables) if topic.status == "accepted")
+"""The roles of the intents that a topic keeps, and the step between the topics that are taken."""
 
 
 def write_mixes(snapshot: Snapshot, into: Path) -> dict[str, Snapshot]:
@@ -46,36 +35,36 @@ def write_mixes(snapshot: Snapshot, into: Path) -> dict[str, Snapshot]:
 
     Raises UsageError where fewer than two topics have both views.
     """
-    both = [topic for topic in accepted(snapshot) if _both_views(topic)]
-    both.sort(key=lambda topic: sha256_hex(f"mix\x1f{topic.id}"))
-    both = both[: len(both) // 2 * 2]
-    if not both:
+    topics = [topic for topic in read_accepted(snapshot) if _has_both_views(topic)]
+    topics.sort(key=lambda topic: sha256_hex(f"mix\x1f{topic.id}"))
+    topics = topics[: len(topics) // 2 * 2]
+    if not topics:
         raise UsageError(
             f"{snapshot.out} has fewer than two accepted topics with both views; run the recipe dual_view or verifiable"
         )
-    return {name: _write(name, both, snapshot, into / name) for name in _MIXES}
+    return {name: _write_mix(name, topics, snapshot, into / name) for name in _MIXES}
 
 
-def _both_views(topic: Topic) -> bool:
+def _has_both_views(topic: Topic) -> bool:
     roles = [intent.role for intent in topic.intents]
     return roles.count("instructed") == roles.count("dual") + roles.count("reversed") == 1
 
 
-def _write(name: str, topics: Sequence[Topic], source: Snapshot, out: Path) -> Snapshot:
-    roles, every = _MIXES[name]
-    chosen = [_narrowed(topic, roles, name) for topic in topics[::every]]
+def _write_mix(name: str, topics: Sequence[Topic], source: Snapshot, out: Path) -> Snapshot:
+    roles, step = _MIXES[name]
+    rows = [_keep_intents(topic, roles, name) for topic in topics[::step]]
     job = {"mix": name, "of": source.digest}
     log = CommitLog(out)
     log.open(sha256_hex(canonical_json(job))[:32], job)
-    parts = [chosen[at : at + _PARTITION_TOPICS] for at in range(0, len(chosen), _PARTITION_TOPICS)]
-    for index, part in enumerate(parts):
-        log.commit(index, part, {})
-    log.put_plan({"seeds": len(chosen), "partitions": len(parts)})
+    partitions = [rows[begin : begin + _PARTITION_TOPICS] for begin in range(0, len(rows), _PARTITION_TOPICS)]
+    for index, partition in enumerate(partitions):
+        log.commit(index, partition, {})
+    log.put_plan({"seeds": len(rows), "partitions": len(partitions)})
     return take_snapshot(out, name)
 
 
-def _narrowed(topic: Topic, roles: frozenset[IntentRole], mix: str) -> Topic:
-    """The topic with these intents alone; it cost nothing more, so its calls stay with the run that paid them."""
+def _keep_intents(topic: Topic, roles: frozenset[IntentRole], mix: str) -> Topic:
+    """The topic with the intents of these roles alone. Its calls stay with the run that paid for them."""
     intents = tuple(intent for intent in topic.intents if intent.role in roles)
     judgments = [j for j in topic.judgments if j.intent_id in {intent.id for intent in intents}]
     bare = {intent.id for intent in topic.intents if intent.role == "original"}
@@ -86,11 +75,11 @@ def _narrowed(topic: Topic, roles: frozenset[IntentRole], mix: str) -> Topic:
             for j in topic.judgments
             if j.intent_id in bare and j.relevance < 0 and (intent.id, j.passage_id) not in judged
         ]
-    kept = {j.passage_id for j in judgments}
+    passage_ids = {j.passage_id for j in judgments}
     return replace(
         topic,
         intents=intents,
-        passages=tuple(p for p in topic.passages if p.id in kept),
+        passages=tuple(p for p in topic.passages if p.id in passage_ids),
         judgments=tuple(judgments),
         calls=(),
         attributes={**topic.attributes, "mix": mix},

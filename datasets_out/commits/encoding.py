@@ -1,0 +1,60 @@
+"""The bytes of a run's files: tables as Parquet, and JSON documents that carry the sha256 of their own content.
+
+Promise: equal tables give equal bytes. Price: a file is built in memory (one partition's compressed table, a few MB).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.errors import CorruptDataError
+from engine.ids import canonical_json, sha256_hex
+
+ROW_GROUP_BYTES = 8 << 20
+"""Decoded bytes of a row group, roughly: what a trainer reads at once."""
+
+_SEAL = ',"sha256":"'
+_SEAL_LENGTH = len(_SEAL) + 64 + len('"}\n')
+_DICTIONARY = [
+    "topic_id", "corpus", "recipe", "status", "reason", "licence", "role", "intent_id", "passage_id", "judge",
+    "validator", "outcome", "task", "model", "template", "finish_reason",
+]  # fmt: skip
+
+
+def encode(table: pa.Table) -> bytes:
+    """The table as Parquet, zstd, a CRC in every page; equal tables give equal bytes under one pyarrow version."""
+    sink = pa.BufferOutputStream()
+    row_bytes = max(1, table.nbytes // max(1, table.num_rows))
+    pq.write_table(
+        table,
+        sink,
+        row_group_size=max(1, ROW_GROUP_BYTES // row_bytes),
+        compression="zstd",
+        use_dictionary=[name for name in _DICTIONARY if name in table.column_names],
+        write_page_checksum=True,
+    )
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def seal(body: Mapping[str, Any]) -> bytes:
+    """Canonical JSON of the body, closed by the sha256 of that JSON as its last key."""
+    text = canonical_json(body)
+    return f'{text[:-1]}{_SEAL}{sha256_hex(text)}"}}\n'.encode()
+
+
+def unseal(path: Path, raw: bytes) -> dict[str, Any]:
+    """The body that `seal` closed. Raises CorruptDataError naming `path` if any bit of it differs."""
+    text = raw[:-_SEAL_LENGTH] + b"}"
+    if raw[-_SEAL_LENGTH:] != f'{_SEAL}{sha256_hex(text)}"}}\n'.encode():
+        raise CorruptDataError(
+            f"{path} ({len(raw)} bytes) does not carry the sha256 of its own content: it was changed or cut; "
+            "restore it from a copy, or delete it and run the job again to make it anew from the journal"
+        )
+    body: dict[str, Any] = json.loads(text)
+    return body

@@ -1,0 +1,229 @@
+"""Where a record comes from, as one tree: its seed, prompts, models, votes, and the file that holds it.
+
+    id -> the topics that it belongs to -> seed, calls, intents with judgments, passages with parents, verdicts, storage
+
+Promise: the tree is read from committed files and their entries alone. Price: a search through the id columns of four
+tables, about two seconds over a million topics.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from datasets_out.commits.entries import entry_name
+from datasets_out.commits.log import CommitLog
+from datasets_out.commits.schema import TABLES, from_tables
+from datasets_out.commits.snapshot import Snapshot, load_snapshot
+from datasets_out.sql.views import dataset
+from engine.errors import CorruptDataError, UsageError
+from engine.ids import canonical_json
+from engine.topic import Call, Intent, Judgment, Passage, Topic, Verdict
+
+SHORTEST_PREFIX = 4
+TOPICS_SHOWN = 5
+EXCERPT = 160
+
+_IDS = (
+    ("topic", "topics", "topic_id"),
+    ("seed", "topics", "seed_id"),
+    ("intent", "intents", "intent_id"),
+    ("passage", "passages", "passage_id"),
+    ("call", "calls", "request_id"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LineageNode:
+    """One line of the tree: what it is, its id ("" for a heading), a line for readers, and facts for machines."""
+
+    kind: str
+    id: str
+    line: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    children: tuple[LineageNode, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The tree as plain JSON: kind, id, the facts, and children where there are some."""
+        node = {"kind": self.kind, **({"id": self.id} if self.id else {}), **self.facts}
+        return node | ({"children": [child.to_json() for child in self.children]} if self.children else {})
+
+
+@dataclass(frozen=True, slots=True)
+class _IdMatch:
+    kind: str
+    id: str
+    topic_id: str
+    partition: int
+
+
+def trace_lineage(out: Path, name: str) -> LineageNode:
+    """The tree of a topic, seed, intent, passage or call, by its id or a prefix of it that no other id has.
+
+    The root is what was asked for; its children are the topics that it belongs to (the first TOPICS_SHOWN). Raises
+    UsageError if nothing has this id or several have, CorruptDataError if a file that must be read is damaged.
+    """
+    log, snapshot = CommitLog(out), load_snapshot(out, None)
+    try:
+        matches = _resolve(out, snapshot, name)
+        topics = [(_topic(snapshot, match), match) for match in matches[:TOPICS_SHOWN]]
+    except (pa.ArrowInvalid, OSError) as error:
+        raise CorruptDataError(f"{out}: {error}; `foil verify` names the damaged files") from error
+    trees = tuple(_topic_node(topic, _storage_node(log, match.partition)) for topic, match in topics)
+    if matches[0].kind == "topic":
+        return trees[0]
+    more = f", in {len(matches)} topics" if len(matches) > 1 else ""
+    hidden = f" (the first {TOPICS_SHOWN} are shown)" if len(matches) > TOPICS_SHOWN else ""
+    kind, record_id = matches[0].kind, matches[0].id
+    return LineageNode(kind, record_id, f"{kind} {record_id}{more}{hidden}", {"topics": len(matches)}, trees)
+
+
+def render(node: LineageNode) -> str:
+    """The tree as text, one line a node, in Unicode box lines."""
+    return "\n".join([_printable(node.line), *_branches(node)])
+
+
+def _branches(node: LineageNode, indent: str = "") -> Iterable[str]:
+    for number, child in enumerate(node.children, start=1):
+        last = number == len(node.children)
+        yield f"{indent}{'└─ ' if last else '├─ '}{_printable(child.line)}"
+        yield from _branches(child, indent + ("   " if last else "│  "))
+
+
+def _printable(line: str) -> str:
+    """The line without characters that could draw branches or control a terminal: a corpus may hold any."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in line)
+
+
+def _resolve(out: Path, snapshot: Snapshot, name: str) -> list[_IdMatch]:
+    matches = _search(snapshot, lambda column: pc.equal(column, name))
+    if not matches and len(name) >= SHORTEST_PREFIX:
+        matches = _search(snapshot, lambda column: pc.starts_with(column, name))
+    if not matches:
+        raise UsageError(
+            f"{out} has no topic, seed, intent, passage or call {name!r}; give an id, or at least its first "
+            f"{SHORTEST_PREFIX} characters: `foil sql {out} 'FROM topics LIMIT 5'` shows some"
+        )
+    ids = sorted({(match.kind, match.id) for match in matches})
+    if len(ids) > 1:
+        examples = ", ".join(f"{kind} {record_id}" for kind, record_id in ids[:10])
+        more = f" and {len(ids) - 10} more" if len(ids) > 10 else ""
+        raise UsageError(f"{name!r} begins {len(ids)} ids ({examples}{more}); give more characters of the one you mean")
+    return matches
+
+
+def _search(snapshot: Snapshot, condition: Callable[[pc.Expression], pc.Expression]) -> list[_IdMatch]:
+    matches = []
+    for kind, table, column in _IDS:
+        names = list(dict.fromkeys([column, "topic_id", "partition"]))
+        rows = dataset(table, snapshot).to_table(columns=names, filter=condition(pc.field(column)))
+        columns = (rows[column].to_pylist(), rows["topic_id"].to_pylist(), rows["partition"].to_pylist())
+        matches += [_IdMatch(kind, *row) for row in zip(*columns, strict=True)]
+    return sorted(set(matches), key=lambda match: (match.kind, match.id, match.partition, match.topic_id))
+
+
+def _topic(snapshot: Snapshot, match: _IdMatch) -> Topic:
+    rows = (pc.field("partition") == match.partition) & (pc.field("topic_id") == match.topic_id)
+    return from_tables({table: dataset(table, snapshot).to_table(filter=rows) for table in TABLES})[0]
+
+
+def _topic_node(topic: Topic, storage: LineageNode) -> LineageNode:
+    outcome = topic.status if topic.status == "accepted" else f"{topic.status}: {topic.reason} - {_short(topic.detail)}"
+    judgments = defaultdict(list)
+    for judgment in topic.judgments:
+        judgments[judgment.intent_id].append(judgment)
+    passages = {passage.id: passage for passage in topic.passages}
+    parts = (
+        _seed_node(topic),
+        _heading("recipe", f"recipe {topic.recipe}", map(_call_node, topic.calls)),
+        _heading("intents", "intents", (_intent_node(i, judgments[i.id], passages) for i in topic.intents)),
+        _heading("passages", "passages", (_passage_node(passage, passages) for passage in topic.passages)),
+        _heading("verdicts", "verdicts", map(_verdict_node, topic.verdicts)),
+        storage,
+    )
+    facts = _facts(topic, "recipe", "status", "reason", "detail", "attributes")
+    return LineageNode("topic", topic.id, f"topic {topic.id} ({outcome})", facts, parts)
+
+
+def _facts(record: Any, *names: str) -> dict[str, Any]:
+    """The fields of a record that are named; all but its id if none are."""
+    names = names or tuple(field.name for field in dataclasses.fields(record) if field.name != "id")
+    return {name: getattr(record, name) for name in names}
+
+
+def _heading(kind: str, line: str, children: Iterable[LineageNode]) -> LineageNode:
+    nodes = tuple(children)
+    return LineageNode(kind, "", line if nodes else f"{line} (none)", {}, nodes)
+
+
+def _seed_node(topic: Topic) -> LineageNode:
+    rights = f"{topic.licence or 'licence unknown'}, {'' if topic.redistributable else 'not '}redistributable"
+    line = f"seed {topic.corpus}/{topic.seed_id}: {_short(topic.query)} ({rights})"
+    return LineageNode("seed", topic.seed_id, line, _facts(topic, "corpus", "query", "licence", "redistributable"))
+
+
+def _call_node(call: Call) -> LineageNode:
+    tokens = f"{call.prompt_tokens} + {call.completion_tokens} tokens, ${call.cost_usd:.6f}"
+    line = f"call {call.request_id}: {call.task} by {call.model} with {call.template}, {tokens}, {call.finish_reason}"
+    reply = LineageNode("reply", "", f"reply {_short(call.reply_text)}", {"text": call.reply_text})
+    return LineageNode("call", call.request_id, line, _facts(call), (reply,))
+
+
+def _intent_node(intent: Intent, judgments: Iterable[Judgment], passages: Mapping[str, Passage]) -> LineageNode:
+    text = f"{_short(intent.instruction)} + {_short(intent.query)}" if intent.instruction else _short(intent.query)
+    children = tuple(_judgment_node(judgment, passages) for judgment in judgments)
+    return LineageNode("intent", intent.id, f"{intent.role} {intent.id}: {text}", _facts(intent), children)
+
+
+def _judgment_node(judgment: Judgment, passages: Mapping[str, Passage]) -> LineageNode:
+    votes = f", votes {' '.join(f'{vote:+d}' for vote in judgment.votes)}" if judgment.votes else ""
+    role = passages[judgment.passage_id].role if judgment.passage_id in passages else "not in this topic"
+    line = f"{judgment.relevance:+d} passage {judgment.passage_id} ({role}) says {judgment.judge}{votes}"
+    return LineageNode("judgment", "", line, _facts(judgment))
+
+
+def _passage_node(passage: Passage, passages: Mapping[str, Passage]) -> LineageNode:
+    source = f" from {passage.source_id}" if passage.source_id else ""
+    title = f"{_short(passage.title)} " if passage.title else ""
+    line = f"{passage.role} {passage.id}{source}: {title}{_short(passage.text)}"
+    return LineageNode("passage", passage.id, line, _facts(passage), _parent_nodes(passage, passages))
+
+
+def _parent_nodes(passage: Passage, passages: Mapping[str, Passage]) -> tuple[LineageNode, ...]:
+    if not passage.edited_from:
+        return ()
+    parent = passages.get(passage.edited_from)
+    description = f"{parent.role}: {_short(parent.text)}" if parent else "not kept in this topic"
+    return (LineageNode("parent", passage.edited_from, f"edited from {passage.edited_from} ({description})"),)
+
+
+def _verdict_node(verdict: Verdict) -> LineageNode:
+    reason = f", {verdict.reason}" if verdict.reason else ""
+    score = f", score {verdict.score:g}" if verdict.score is not None else ""
+    evidence = f": {_short(verdict.evidence)}" if verdict.evidence else ""
+    line = f"{verdict.validator}: {verdict.outcome} of {verdict.scope}{reason}{score}{evidence}"
+    return LineageNode("verdict", "", line, _facts(verdict))
+
+
+def _storage_node(log: CommitLog, partition: int) -> LineageNode:
+    entry = log.entry(partition)
+    files = (
+        LineageNode("file", "", f"{file.path} sha256 {file.sha256} ({file.rows} rows)", _facts(file))
+        for file in entry.files.values()
+    )
+    run = LineageNode("run", "", f"run {entry.fingerprint}", {"fingerprint": entry.fingerprint})
+    facts = f" {canonical_json(entry.facts)}" if entry.facts else ""
+    line = f"partition {partition}, committed by {entry_name(partition)}{facts}"
+    return LineageNode("entry", "", line, {"partition": partition, "facts": entry.facts}, (*files, run))
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return f'"{line}"' if len(line) <= EXCERPT else f'"{line[:EXCERPT]}..."'
