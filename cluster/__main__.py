@@ -26,7 +26,7 @@ def main() -> None:
     if misplaced := misplaced_rooms():
         shown = ", ".join(f"{room} (found at {where})" for room, where in misplaced.items())
         sys.exit(f"foil: another package shadows ours: {shown}; install foil-ir in an environment of its own")
-    from cluster.commands import app
+    from cluster.commands.app import app
     from engine.errors import FoilError
 
     try:

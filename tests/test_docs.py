@@ -24,7 +24,7 @@ def test_every_link_between_pages_leads_somewhere():
 
 
 def test_every_foil_command_in_the_pages_exists():
-    from cluster.commands import app
+    from cluster.commands.app import app
 
     known = {command.callback.__name__ for command in app.registered_commands} | {"seeds"}
     used = {

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
+from cluster.commands.operators.run import start
 from cluster.job import load_job
-from cluster.running import start
 from tests.support.models.character import BROKEN, HARMLESS, PASSAGES, SPOILT, TASKS, Character, pick
 from tests.support.models.fault_server import serving
 from tests.support.small_parts import topics

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from cluster.commands.operators.run import start
 from cluster.job import load_job
-from cluster.running import start
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import load_snapshot
 from datasets_out.training.mixes import accepted

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cluster.commands.operators.run import start
 from cluster.job import load_job, settings_from
 from cluster.mining import mine_into, mine_run
-from cluster.running import start
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import load_snapshot
 from datasets_out.commits.verify import verify

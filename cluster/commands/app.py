@@ -48,7 +48,7 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Run a job, or resume it where it stopped; a finished job is a no-op."""
-    from cluster.running import run_job
+    from cluster.commands.operators.run import run_job
 
     run_job(job, overrides or [], out, reuse or [], as_json=as_json)
 
@@ -64,7 +64,7 @@ def plan(
     as_json: JsonOption = False,
 ) -> None:
     """What a job will ask and cost before it does: calls, tokens, US dollars and hours a stage, with a range."""
-    from cluster.planning import plan_job
+    from cluster.commands.operators.plan import plan_job
 
     plan_job(job, overrides or [], out, reuse or [], look_at=look_at, sample=sample, as_json=as_json)
 
@@ -78,7 +78,7 @@ def submit(
     wait: Annotated[bool, typer.Option(help="Wait for the end and print the job's log.")] = True,
 ) -> None:
     """Send a job to a running Ray head through Ray Jobs; the same job again resumes."""
-    from cluster.submit import submit_job
+    from cluster.commands.operators.submit import submit_job
 
     submit_job(job, address, overrides or [], python=python, wait=wait)
 
@@ -86,7 +86,7 @@ def submit(
 @app.command()
 def status(out: OutArgument, as_json: JsonOption = False) -> None:
     """How far a run is: planned, accepted, rejected, failed, calls, tokens, cost. Reads commit entries only."""
-    from cluster.running import show_status
+    from cluster.commands.operators.run import show_status
 
     show_status(out, as_json=as_json)
 
@@ -145,7 +145,7 @@ def agreement(
     as_json: JsonOption = False,
 ) -> None:
     """How far judges, labels and people agree: Cohen's kappa with its interval."""
-    from cluster.agreement import show_agreement
+    from cluster.commands.curators.agreement import show_agreement
 
     show_agreement(out, labels, as_json=as_json)
 
@@ -212,7 +212,7 @@ def mine(
 @app.command()
 def train(job: JobArgument, overrides: SetOption = None, out: OutOption = None, as_json: JsonOption = False) -> None:
     """Train the job's embedder on its committed topics; resumes by itself. The model goes to OUT/model."""
-    from cluster.training import train_job
+    from cluster.commands.trainers.train import train_job
 
     train_job(job, overrides or [], out, as_json=as_json)
 
@@ -220,7 +220,7 @@ def train(job: JobArgument, overrides: SetOption = None, out: OutOption = None, 
 @app.command()
 def evaluate(job: JobArgument, overrides: SetOption = None, out: OutOption = None, as_json: JsonOption = False) -> None:
     """Compare base and trained embedder on held-out topics, and on retrieval without instructions."""
-    from cluster.training import evaluate_job
+    from cluster.commands.trainers.train import evaluate_job
 
     evaluate_job(job, overrides or [], out, as_json=as_json)
 
