@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from cluster.commands.operators.run import start
 from cluster.job import load_job
+from cluster.run_job import run_job
 from tests.support.models.character import BROKEN, HARMLESS, PASSAGES, SPOILT, TASKS, Character, pick
 from tests.support.models.fault_server import serving
 from tests.support.small_parts import topics
@@ -100,7 +100,7 @@ def made(folder, name, model):
     with serving(answer=model) as server:
         path = corpus(folder / "seeds.jsonl")
         job.write_text(JOB.format(path=path, recipe=recipe, url=server.url, judge=judge, out=out))
-        return start(load_job(job)), topics(out)
+        return run_job(load_job(job)), topics(out)
 
 
 @pytest.mark.parametrize("name", JOBS)

@@ -6,28 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from cluster.commands.operators.run import start
 from cluster.job import load_job
+from cluster.run_job import run_job
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import load_snapshot
 from datasets_out.training.mixes import accepted
 from engine.flow.progress import status
 from tests.prompts.recipes.test_published import TABLES, matrix
+from tests.support.paths import CORPORA
 
-CORPORA = {
-    "msmarco": "{kind: msmarco, path: DATA/msmarco/rows_dl.jsonl}",
-    "leetcode": "{kind: leetcode, path: DATA/leetcode}",
-    "gsm8k": "{kind: metamath, corpus: gsm8k, path: DATA/gsm8k/train.jsonl}",
-    "cacm": "{kind: robust04, corpus: cacm, topics: DATA/trec_sgml/cacm/topics.cacm.txt, "
-    "qrels: DATA/trec_sgml/cacm/qrels.cacm.txt, documents: DATA/trec_sgml/cacm/cacm.tar.gz}",
-    "cranfield": "{kind: robust04, corpus: cranfield, topic_ids: position, "
-    "topics: DATA/trec_sgml/cranfield/cran.qry.xml, qrels: DATA/trec_sgml/cranfield/cranqrel.trec.txt, "
-    "documents: DATA/trec_sgml/cranfield/cran.all.1400.xml}",
-}
 KNOWN_REASONS = {"one_block", "no_contrast", "near_duplicate", "duplicate", "same_passage", "other_answers", "leak"}
 
 
-def run_job(
+def status_of_run(
     folder: Path, data: Path, seeds: str, validators: str = "", *, limit: int | None = None, recipe: str = "verifiable"
 ) -> dict:
     """What `foil status` says after a run over these seeds, by rule alone; kept beside the data it speaks of."""
@@ -38,12 +29,12 @@ def run_job(
         f"models: {{writer: {rule}, judge: {rule}}}\nout: {out}\n{validators.replace('DATA', str(data))}"
         f"limits: {{partition_seeds: 100{f', seeds: {limit}' if limit else ''}}}\n"
     )
-    assert start(load_job(job)).exit_code == 0
+    assert run_job(load_job(job)).exit_code == 0
     return status(CommitLog(out), out)
 
 
 def check_corpus(name: str, folder: Path, data: Path, limit: int | None) -> None:
-    found = run_job(folder, data, CORPORA[name], limit=limit)
+    found = status_of_run(folder, data, CORPORA[name], limit=limit)
     print(name, found["planned"], found["accepted"], found["reasons"])
     assert found["planned"] == found["accepted"] + found["rejected"]
     assert found["failed"] == 0
@@ -64,7 +55,7 @@ def check_published(recipe: str, name: str, folder: Path, data: Path, limit: int
     """Writer and judge by rule: every seed is accounted for, and every accepted topic has its method's matrix."""
     settings, judge = PUBLISHED[recipe]
     chain = f"validators: [{{kind: shape}}, {{kind: leak}}, {{kind: constraint_check}}, {{kind: {judge}}}]\n"
-    found = run_job(folder, data, CORPORA[name], chain, limit=limit, recipe=settings)
+    found = status_of_run(folder, data, CORPORA[name], chain, limit=limit, recipe=settings)
     print(recipe, name, found["planned"], found["accepted"], found["reasons"])
     assert found["planned"] == found["accepted"] + found["rejected"]
     assert found["failed"] == 0
@@ -108,6 +99,6 @@ def test_a_job_rejects_every_row_whose_query_is_of_an_evaluation_set(tmp_path, s
         "path: DATA/msmarco/topics/topics.msmarco-passage.dev-subset.txt}\n"
     )
     seeds = "{kind: msmarco, path: DATA/msmarco/rows_instructir_filtered.jsonl}"
-    found = run_job(tmp_path, shared_data, seeds, validators)
+    found = status_of_run(tmp_path, shared_data, seeds, validators)
     assert (found["planned"], found["accepted"], found["rejected"]) == (1743, 0, 1743)
     assert set(found["reasons"]) == {"contaminated"}

@@ -1,16 +1,20 @@
-"""`foil agreement`: how far the judges of a run agree with each other, with its labels, and with a file of people's."""
+"""`foil agreement`: how far the judges of a run agree with each other, with its labels, and with people's labels."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from cluster.commands.arguments import JsonOption, OutArgument
 from cluster.terminal import show
-from datasets_out.sql.query import run_sql
 from engine.errors import UsageError
-from validators.judges.agreement import Agreement, Labels, compare, read_labels, votes_of
+
+if TYPE_CHECKING:
+    from validators.judges.agreement import Agreement, Labels
 
 _VOTES = """
 SELECT topic_id, validator, evidence FROM verdicts
@@ -20,27 +24,36 @@ _LABELS = "SELECT topic_id, intent_id, passage_id, relevance FROM judgments"
 _COLUMNS = ("first", "second", "pairs", "agreed", "kappa", "low", "high")
 
 
-def show_agreement(out: Path, labels: Path | None, *, as_json: bool) -> None:
-    """Prints kappa for every two raters of the run."""
-    found = agreements(out, labels)
+def agreement(
+    out: OutArgument,
+    labels: Annotated[
+        Path | None, typer.Option(help="People's labels (.jsonl or .csv): topic_id, intent_id, passage_id, relevance.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """How far judges, labels and people agree: Cohen's kappa with its interval."""
+    rows = agreements(out, labels)
     if as_json:
-        print(json.dumps([asdict(one) for one in found]))
+        print(json.dumps([asdict(row) for row in rows]))
         return
-    show(_COLUMNS, [[getattr(one, name) for name in _COLUMNS] for one in found], "kappa, 0.95 interval")
+    show(_COLUMNS, [[getattr(row, name) for name in _COLUMNS] for row in rows], "kappa, 0.95 interval")
 
 
 def agreements(out: Path, labels: Path | None) -> list[Agreement]:
-    """Of all raters: the judges by role, the topics' own labels, and the people of the label file."""
+    """Of every two raters: the judges by role, the topics' own labels, and the people of the label file."""
+    from validators.judges.agreement import compare, read_labels, votes_of
+
     people = read_labels(labels) if labels else {}
-    raters: dict[str, Labels] = {**votes_of(_rows(out, _VOTES)), **people}
-    raters["labels of the topics"] = {(t, i, p): relevance for t, i, p, relevance in _rows(out, _LABELS)}
-    known = {pair for rater, said in raters.items() if rater not in people for pair in said}
-    if people and not any(pair in known for said in people.values() for pair in said):
+    own: dict[str, Labels] = dict(votes_of(_rows(out, _VOTES)))
+    own["labels of the topics"] = {(t, i, p): relevance for t, i, p, relevance in _rows(out, _LABELS)}
+    if people and set().union(*people.values()).isdisjoint(set().union(*own.values())):
         raise UsageError(
             f"{labels} labels no pair of topic, intent and passage of {out}; is it the file of another run?"
         )
-    return compare(raters)
+    return compare(own | people)
 
 
-def _rows(out: Path, sql: str) -> list[Any]:
-    return list(zip(*(column.to_pylist() for column in run_sql(out, sql).columns), strict=True))
+def _rows(out: Path, query: str) -> list[Any]:
+    from datasets_out.sql.query import run_sql
+
+    return list(zip(*(column.to_pylist() for column in run_sql(out, query).columns), strict=True))

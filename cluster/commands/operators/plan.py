@@ -1,106 +1,120 @@
-"""`foil plan`: what a job will ask and cost, before it does."""
+"""`foil plan`: what a job will ask and cost, before it runs."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from cluster.build import build_run
-from cluster.job import Job, load_job
+import typer
+
+from cluster.commands.arguments import JobArgument, JsonOption, OutOption, ReuseOption, SetOption
 from cluster.terminal import say, show
-from datasets_out.commits.log import CommitLog
-from engine.flow.budget import Budget, Spend
-from engine.flow.plan import PlanSample, Range, StageCost, sample_seeds, stages, trace_calls
-from engine.models.endpoints import HostedSettings
-from engine.protocols import Parts
-from engine.runtime.session import spent_before
-from prompts.rule_writer.model import RuleWriter
+
+if TYPE_CHECKING:
+    from cluster.job import Job
+    from engine.flow.plan import PlanSample, Range, StageCost
+    from engine.protocols import Parts
+    from engine.topic import Seed
+
+_COLUMNS = ["model", "task", "calls", "prompt tokens", "completion tokens", "US dollars", "paid already", "hours left"]
 
 
-def plan_job(
-    path: Path,
-    overrides: Sequence[str],
-    out: Path | None,
-    reuse: Sequence[Path],
-    *,
-    look_at: int,
-    sample: int,
-    as_json: bool,
+def plan(
+    job_file: JobArgument,
+    overrides: SetOption = None,
+    out: OutOption = None,
+    reuse: ReuseOption = None,
+    look_at: Annotated[int, typer.Option("--seeds", help="Seeds whose prompts are rendered.")] = 50,
+    sample: Annotated[int, typer.Option(help="Seeds that are really asked, and paid; the run reuses them.")] = 0,
+    as_json: JsonOption = False,
 ) -> None:
-    """Prints the plan of a job. With a `sample`, that many seeds are really asked; the run reuses their replies."""
-    job = load_job(path, overrides, out)
-    plant = build_run(job, [other.resolve() for other in reuse])
+    """What a job will ask and cost before it does: calls, tokens, US dollars and hours a stage, with a range."""
+    import asyncio
+
+    from cluster.build import build_run
+    from cluster.job import load_job
+    from datasets_out.commits.log import CommitLog
+    from engine.flow.plan import sample_seeds, stages
+
+    job = load_job(job_file, overrides or [], out)
+    spec = build_run(job, [other.resolve() for other in reuse or []])
     if sample:
-        CommitLog(job.out).open(plant.fingerprint, plant.identity)
-    parts = plant.build_parts()
-    seeds, chosen = sample_seeds(plant.reader, job.limits, max(look_at, sample))
-    seen = asyncio.run(_looked(parts, chosen, job, sample))
-    found = stages(seen, seeds, parts.models)
-    _print(job, seeds, seen, found)
+        CommitLog(job.out).open(spec.fingerprint, spec.identity)
+    parts = spec.build_parts()
+    seeds, chosen = sample_seeds(spec.reader, job.limits, max(look_at, sample))
+    traced = asyncio.run(_trace(parts, chosen, job, sample))
+    costs = stages(traced, seeds, parts.models)
+    _print_plan(job, seeds, traced, costs)
     if as_json:
-        print(json.dumps(_plain(job, seeds, seen, found)))
+        print(json.dumps(_to_json(job, seeds, traced, costs)))
 
 
-async def _looked(parts: Parts, chosen: Sequence[Any], job: Job, sample: int) -> PlanSample:
-    purse = Budget(job.limits.budget, spent_before(parts) if sample else Spend())
+async def _trace(parts: Parts, chosen: Sequence[tuple[int, Seed]], job: Job, sample: int) -> PlanSample:
+    """Renders the prompts of the chosen seeds; the first `sample` of them are really asked."""
+    from engine.flow.budget import Budget, Spend
+    from engine.flow.plan import trace_calls
+    from engine.runtime.session import spent_before
+    from prompts.rule_writer.model import RuleWriter
+
+    budget = Budget(job.limits.budget, spent_before(parts) if sample else Spend())
     try:
-        return await trace_calls(parts, chosen, job.limits, RuleWriter(), sample=sample, purse=purse)
+        return await trace_calls(parts, chosen, job.limits, RuleWriter(), sample=sample, purse=budget)
     finally:
         for model in parts.models.values():
             if close := getattr(model, "close", None):
                 await close()
 
 
-def _plain(job: Job, seeds: int, seen: PlanSample, found: Sequence[StageCost]) -> dict[str, Any]:
+def _to_json(job: Job, seeds: int, traced: PlanSample, costs: Sequence[StageCost]) -> dict[str, Any]:
     rows = [
         {
-            "role": one.role,
-            "task": one.task,
-            "template": one.template,
-            **{name: getattr(one, name).plain() for name in ("calls", "prompt_tokens", "completion_tokens", "usd")},
-            "answered": one.answered,
-            "hours": _hours(job, one),
-            "repaid_by_an_edit": list(one.repaid),
+            "role": cost.role,
+            "task": cost.task,
+            "template": cost.template,
+            **{name: getattr(cost, name).plain() for name in ("calls", "prompt_tokens", "completion_tokens", "usd")},
+            "answered": cost.answered,
+            "hours": _hours_left(job, cost),
+            "repaid_by_an_edit": list(cost.repaid),
         }
-        for one in found
+        for cost in costs
     ]
-    return {"seeds": seeds, "looked_at": seen.looked_at, "stages": rows, "unanswered": sorted(seen.unanswered)}
+    return {"seeds": seeds, "looked_at": traced.looked_at, "stages": rows, "unanswered": sorted(traced.unanswered)}
 
 
-def _print(job: Job, seeds: int, seen: PlanSample, found: Sequence[StageCost]) -> None:
-    rows = [
-        (
-            f"{one.role}: {job.models[one.role].identity().get('model', 'rule_writer')}",
-            one.task,
-            _amount(one.calls),
-            _amount(one.prompt_tokens),
-            _amount(one.completion_tokens),
-            _amount(one.usd),
-            f"{one.answered:.0%}",
-            "?" if (hours := _hours(job, one)) is None else f"{hours:,.2f}",
+def _print_plan(job: Job, seeds: int, traced: PlanSample, costs: Sequence[StageCost]) -> None:
+    title = f"{seeds:,} seeds, {traced.looked_at:,} looked at; expected, and in brackets from low to high"
+    show(_COLUMNS, [_row(job, cost) for cost in costs], title)
+    for cost in costs:
+        own, with_later = cost.repaid
+        say(
+            f"an edit of {cost.template} pays {own:,.0f} calls again, {with_later:,.0f} with all that is asked after it"
         )
-        for one in found
-    ]
-    head = ["model", "task", "calls", "prompt tokens", "completion tokens", "US dollars", "paid already", "hours left"]
-    show(head, rows, f"{seeds:,} seeds, {seen.looked_at:,} looked at; expected, and in brackets from low to high")
-    for one in found:
-        own, all_of_it = one.repaid
-        say(f"an edit of {one.template} pays {own:,.0f} calls again, {all_of_it:,.0f} with all that is asked after it")
-    for problem in sorted(seen.unanswered):
+    for problem in sorted(traced.unanswered):
         say(f"calls are missing from this plan: {problem}; ask a few for real with --sample 20")
-    if not found:
+    if not costs:
         say("no call is planned: no seed of those looked at led to one")
 
 
-def _amount(amount: Range) -> str:
-    shown = _short(amount.expected)
-    return shown if amount.low == amount.high else f"{shown}\n({_short(amount.low)} to {_short(amount.high)})"
+def _row(job: Job, cost: StageCost) -> tuple[str, ...]:
+    hours = _hours_left(job, cost)
+    return (
+        f"{cost.role}: {job.models[cost.role].identity().get('model', 'rule_writer')}",
+        cost.task,
+        *(_format_range(value) for value in (cost.calls, cost.prompt_tokens, cost.completion_tokens, cost.usd)),
+        f"{cost.answered:.0%}",
+        "?" if hours is None else f"{hours:,.2f}",
+    )
 
 
-def _short(number: float) -> str:
+def _format_range(amount: Range) -> str:
+    expected = _format_number(amount.expected)
+    if amount.low == amount.high:
+        return expected
+    return f"{expected}\n({_format_number(amount.low)} to {_format_number(amount.high)})"
+
+
+def _format_number(number: float) -> str:
     """Three digits and a magnitude."""
     for least, size, letter in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
         if number >= least:
@@ -108,17 +122,19 @@ def _short(number: float) -> str:
     return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:.2f}"
 
 
-def _hours(job: Job, stage: StageCost) -> float | None:
-    """The hours of what is not paid yet: by the rates that the job sets and by the latency seen; None if unknown."""
-    settings = job.models[stage.role]
+def _hours_left(job: Job, cost: StageCost) -> float | None:
+    """The hours of what is not paid yet, by the job's rates and the latency seen; None if unknown."""
+    from engine.models.endpoints import HostedSettings
+
+    settings = job.models[cost.role]
     if not isinstance(settings, HostedSettings):
         return None
-    left, places = stage.calls.expected * (1 - stage.answered), len(settings.places())
-    tokens = (stage.prompt_tokens.expected + stage.completion_tokens.expected) * (1 - stage.answered)
-    at_once = min(settings.max_concurrency * places, job.runtime.window) * max(1, job.runtime.workers)
+    left, endpoints = cost.calls.expected * (1 - cost.answered), len(settings.places())
+    tokens = (cost.prompt_tokens.expected + cost.completion_tokens.expected) * (1 - cost.answered)
+    concurrency = min(settings.max_concurrency * endpoints, job.runtime.window) * max(1, job.runtime.workers)
     bounds = [
-        left / settings.rpm / places / 60 if settings.rpm else 0.0,
-        tokens / settings.tpm / places / 60 if settings.tpm else 0.0,
-        left * stage.latency_s / at_once / 3600,
+        left / settings.rpm / endpoints / 60 if settings.rpm else 0.0,
+        tokens / settings.tpm / endpoints / 60 if settings.tpm else 0.0,
+        left * cost.latency_s / concurrency / 3600,
     ]
     return max(bounds) if left == 0 or any(bounds) else None

@@ -41,8 +41,7 @@ from prompts.constraints.dimensions import (
 from prompts.parse import parse_reply
 from prompts.passages.answer_evidence import answers, evidence_of
 from prompts.recipes.infosearch import AskedInstruction, Condition, InfoSearch, InfoSearchSettings, Keywords, Rewritten
-from tests.cluster.test_jobs_shared import CORPORA
-from tests.support.paths import GOLDEN
+from tests.support.paths import CORPORA, GOLDEN
 from tests.support.sample_seeds import SEEDS, RuleAsk, passage
 from validators.catalog import VALIDATORS
 
