@@ -146,7 +146,7 @@ def topic_overhead(strings: Sequence[str], texts: Sequence[str], count: int) -> 
 
     async def run(validator: Contamination, topics: Sequence[Topic]) -> None:
         for topic in topics:
-            await validator(topic, None)  # type: ignore[arg-type] - it asks nothing
+            await validator(topic, None)  # type: ignore[arg-type]  # it asks nothing
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "strings.txt"

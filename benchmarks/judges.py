@@ -98,7 +98,7 @@ async def topics_of(count: int) -> list[Topic]:
     recipe, made = Verifiable(VerifiableSettings()), list[Topic]()
     with tempfile.TemporaryDirectory() as folder:
         desk = desk_in(Path(folder))
-        for seed in reader(settings(kind="python_docs")):
+        for seed in reader(settings.model_validate({"kind": "python_docs"})):
             ask = SeedAsk(desk, {"writer": RuleWriter()}, parse_reply, repair_attempts=1)
             try:
                 [topic] = await recipe(seed, ask)

@@ -41,7 +41,12 @@ def page() -> str:
     for section, catalog in (("seeds", SEEDS), ("recipe", RECIPES), ("models", MODELS), ("validators", VALIDATORS)):
         for kind, (settings, _) in catalog.items():
             parts.append(_table(f"`{section}`, kind: {kind}", settings))
-    plain = {"limits": Limits, "runtime": RuntimeSettings, "train": TrainSettings, "evaluate": EvaluateSettings}
+    plain: dict[str, type[Settings]] = {
+        "limits": Limits,
+        "runtime": RuntimeSettings,
+        "train": TrainSettings,
+        "evaluate": EvaluateSettings,
+    }
     parts += [_table(f"`{section}`", settings) for section, settings in plain.items()]
     parts.append(_table("`foil mine OUT INTO --set KEY=VALUE`", MineSettings))
     return "\n".join(parts)
