@@ -148,13 +148,14 @@ def foil(told: argparse.Namespace, rpm: float | None = None) -> dict[str, Any]:
     from engine.errors import RunFailedError
     from engine.flow.limits import Limits, RuntimeSettings
     from engine.runtime.run_local import run
+    from engine.runtime.session import RunSpec, WorkerSpec
 
     recipe = OnePrompt(max(told.requests // 10, 1))
     with tempfile.TemporaryDirectory(prefix="foil-bench-") as name:
         CommitLog(Path(name)).open("bench", {})
         parts = partial(build, Path(name), recipe, told, rpm)
         runtime = RuntimeSettings(window=WINDOW * told.concurrency)
-        summary = run(Corpus(told.requests), (), parts, Limits(), runtime, lambda _: None)
+        summary = run(RunSpec(Corpus(told.requests), (), WorkerSpec(parts, Limits(), runtime)), lambda _: None)
     if summary.exit_code not in {0, RunFailedError.exit_code}:
         raise SystemExit(f"the run stopped: {summary.stopped}")
     found = dict(summary.counts.seeds)
@@ -237,7 +238,7 @@ LIBRARIES = {
 
 
 def peak_mib() -> float:
-    return float(import_module("engine.runtime.watchdog").peak_memory() / 2**20)
+    return float(import_module("tests.support.memory").peak_memory() / 2**20)
 
 
 def run_one(told: argparse.Namespace) -> dict[str, Any]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,15 @@ from pydantic import BaseModel
 
 from datasets_out.commits.log import CommitLog
 from engine.flow.limits import Limits, RuntimeSettings
-from engine.protocols import Ask, Parts, Prompt
+from engine.model_traits import ModelTraits
+from engine.protocols import Ask, Model, Parts, Prompt
 from engine.requests import Message, Reply, Request
 from engine.runtime.run_local import run
-from engine.runtime.watchdog import peak_memory
+from engine.runtime.session import RunSpec, WorkerSpec
 from engine.topic import Intent, Judgment, Passage, Seed, Topic, intent_id, topic_id
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tests.support.memory import peak_memory
 
 
 class Line(BaseModel):
@@ -48,10 +53,10 @@ class Corpus:
 
 
 @dataclass
-class Fixed:
+class Fixed(Model):
     """A model of one answer."""
 
-    free: bool
+    traits: ModelTraits
     name: str = "fixed"
 
     async def complete(self, request: Request) -> Reply:
@@ -92,10 +97,8 @@ class Nowhere:
 
 
 def build(out: Path, *, asks: int, free: bool, kept: bool) -> Parts:
-    parts = Parts(
-        One(asks), (), {"writer": Fixed(free)}, lambda text, kind: kind.model_validate_json(text), Nowhere(), str(out)
-    )
-    return replace(parts, store=CommitLog(out)) if kept else parts
+    model, store = Fixed(ModelTraits(free=free)), CommitLog(out) if kept else Nowhere()
+    return Parts(One(asks), (), {"writer": model}, lambda text, kind: kind.model_validate_json(text), store, str(out))
 
 
 def measure(topics: int, **kind: Any) -> dict[str, float]:
@@ -104,7 +107,8 @@ def measure(topics: int, **kind: Any) -> dict[str, float]:
         CommitLog(Path(name)).open("bench", {})
         wall, cpu = time.perf_counter(), time.process_time()
         build_parts = partial(build, Path(name), **kind)
-        run(Corpus(topics), (), build_parts, Limits(partition_seeds=1000), RuntimeSettings(window=64), lambda _: None)
+        worker = WorkerSpec(build_parts, Limits(partition_seeds=1000), RuntimeSettings(window=64))
+        run(RunSpec(Corpus(topics), (), worker), lambda _: None)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     return {"topics_per_s": topics / wall, "cpu_ms_per_topic": 1000 * cpu / topics, "peak_mib": peak_memory() / 2**20}
 

@@ -94,10 +94,10 @@ async def count(folder: str, chosen: list[list[tuple[Message, ...]]]) -> tuple[i
     )
     model = LocalVllm(settings)
     try:
-        await model.complete(Request(model.name, (Message("user", "Are you there?"),), model.params))
+        await model.complete(Request(model.name, (Message("user", "Are you there?"),), model.traits.params))
         prompt, cached = 0, 0
         for messages in chain.from_iterable(chosen):
-            reply = await model.complete(Request(model.name, messages, model.params))
+            reply = await model.complete(Request(model.name, messages, model.traits.params))
             prompt, cached = prompt + reply.prompt_tokens, cached + reply.cached_tokens
         return prompt, cached
     finally:

@@ -28,6 +28,7 @@ from datasets_out.commits.log import CommitLog
 from datasets_out.sql.query import run_sql
 from engine.flow.progress import Progress
 from engine.runtime import run_local
+from engine.runtime.session import RunSpec
 from engine.topic import Seed
 
 BASE_SEEDS = 2000
@@ -124,11 +125,11 @@ def main() -> None:
         JOB.replace("OUT", str(folder / "run")).replace("TOPICS", str(topics)).replace("WORKERS", str(given.workers))
     )
     job = load_job(folder / "job.yaml")
-    plant = build_run(job)
-    seeds = list(islice(plant.reader, BASE_SEEDS))
-    CommitLog(job.out).open(plant.fingerprint, plant.identity)
+    spec = build_run(job)
+    seeds = list(islice(spec.reader, BASE_SEEDS))
+    CommitLog(job.out).open(spec.fingerprint, spec.identity)
     watch, cpu = Watch(topics), cpu_s()
-    summary = run_local.run(Repeated(seeds), plant.screens, plant.build_parts, job.limits, job.runtime, watch)
+    summary = run_local.run(RunSpec(Repeated(seeds), spec.screens, spec.worker), watch)
     cpu = cpu_s() - cpu
     foil = [sys.executable, "-m", "cluster"]
     found = {

@@ -45,7 +45,6 @@ from transformers import AutoTokenizer, BertConfig, BertModel, LlamaConfig, Llam
 
 from datasets_out.commits.snapshot import load_snapshot
 from datasets_out.training.training_view import Group, SplitSettings, TrainingView
-from engine.runtime.watchdog import peak_memory as process_peak
 from trainer.data.collate import collate, trim
 from trainer.loss.batch_loss import step
 from trainer.model.encoder import Encoder, load_encoder
@@ -53,6 +52,9 @@ from trainer.model_settings import ModelSettings
 from trainer.run.fit import make_optimiser, optimise
 from trainer.settings import EncodeSettings, LossSettings, RetentionSettings, ScheduleSettings, TrainSettings
 from trainer.text_templates import template_named
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tests.support.memory import peak_memory as process_peak
 
 REPO = Path(__file__).resolve().parent.parent
 SYSTEMS = ("st", "st_cached", "foil", "foil_cached")

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from cluster.catalog import MODELS, RunContext, factory_for, open_seeds
 from cluster.job import Job
 from datasets_out.commits.log import CommitLog
-from engine.flow.journal import PaidReplies
-from engine.ids import canonical_json, sha256_hex
-from engine.protocols import Model, Parts, Recipe, Screen, SeedReader, Validator
+from engine.flow.journal import ReplyArchive
+from engine.ids import canonical_json
+from engine.protocols import Model, Parts, Recipe, Screen, Validator
+from engine.runtime.session import RunSpec, WorkerSpec
 from prompts.parse import parse_reply
 from prompts.recipes.catalog import RECIPES
 from validators.catalog import screens_of, validators_of
-
-
-@dataclass(frozen=True, slots=True)
-class RunSpec:
-    """All that a run needs: its reader, its screens, what builds a worker's parts, and its identity."""
-
-    reader: SeedReader
-    screens: tuple[Screen, ...]
-    build_parts: Callable[[], Parts]
-    identity: Mapping[str, Any]
-
-    @property
-    def fingerprint(self) -> str:
-        """One hash for all that decides the rows of a run."""
-        return sha256_hex(canonical_json(self.identity))[:32]
 
 
 def build_run(job: Job, reuse: Sequence[Path] = ()) -> RunSpec:
@@ -39,7 +23,8 @@ def build_run(job: Job, reuse: Sequence[Path] = ()) -> RunSpec:
     parts, screens = build_parts(job, reuse), screens_of(job.validators)
     hashed: list[Recipe | Screen | Validator] = [parts.recipe, *screens, *parts.validators]
     identity = job.identity() | {"fingerprints": {part.name: part.fingerprint for part in hashed}}
-    return RunSpec(open_seeds(job.seeds), screens, partial(build_parts, job, reuse), identity)
+    worker = WorkerSpec(partial(build_parts, job, reuse), job.limits, job.runtime)
+    return RunSpec(open_seeds(job.seeds), screens, worker, identity)
 
 
 def build_parts(job: Job, reuse: Sequence[Path] = ()) -> Parts:
@@ -51,7 +36,7 @@ def build_parts(job: Job, reuse: Sequence[Path] = ()) -> Parts:
         parse=parse_reply,
         store=CommitLog(job.out),
         out=str(job.out),
-        paid=PaidReplies([out / "journal" for out in reuse]) if reuse else None,
+        paid=ReplyArchive([out / "journal" for out in reuse]) if reuse else None,
     )
 
 

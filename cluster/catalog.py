@@ -37,7 +37,7 @@ def _hosted(settings: HostedSettings, context: RunContext) -> Model:
     if settings.mode == "batch":
         from engine.models.batch import Batched
 
-        endpoint_id = sha256_hex(canonical_json([settings.identity(), settings.places()[0].url]))[:12]
+        endpoint_id = sha256_hex(canonical_json([settings.identity(), settings.all_endpoints()[0].url]))[:12]
         return Batched(settings, context.out / "batches" / endpoint_id)
     from engine.models.hosted import Hosted
 

@@ -14,7 +14,7 @@ from cluster.job import Job
 from datasets_out.commits.log import CommitLog
 from engine.flow.progress import Progress, Summary
 from engine.models.endpoints import HostedSettings
-from engine.models.params import secret_at
+from engine.models.params import read_secret
 from engine.runtime import run_local
 from engine.runtime.session import OnProgress
 
@@ -33,7 +33,7 @@ def run_job(job: Job, reuse: Sequence[Path] = (), on_progress: OnProgress = igno
         from engine.runtime import run_ray
 
         runner = run_ray.run
-    return runner(spec.reader, spec.screens, spec.build_parts, job.limits, job.runtime, on_progress)
+    return runner(spec, on_progress)
 
 
 def _check_needs(job: Job, reuse: Sequence[Path]) -> None:
@@ -44,5 +44,5 @@ def _check_needs(job: Job, reuse: Sequence[Path]) -> None:
         CommitLog(out).run()
     for model in job.models.values():
         if isinstance(model, HostedSettings):
-            for endpoint in model.places():
-                secret_at(endpoint.api_key)
+            for endpoint in model.all_endpoints():
+                read_secret(endpoint.api_key)

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from engine.flow.journal import PaidReplies
+from engine.model_traits import ModelTraits
 from engine.requests import Message, Reply, Request
 from engine.topic import Seed, Topic, Verdict
 
@@ -53,17 +53,19 @@ class Ask(Protocol):
 
 
 class Model(Protocol):
-    """Answers one request, in one attempt: who asks again after a TransientModelError is `ask`. `name` enters the id.
+    """Answers one request in one attempt; `ask` decides whether to send it again after a TransientModelError.
 
-    A model may also have: `params` (a mapping that every request carries, and that enters its id); `free = True`: it
-    costs nothing and never fails by load, so its replies are journalled without an fsync; `patience`, an
-    engine.models.retry.Patience; `price(prompt_tokens, completion_tokens)` in US dollars, by which the budget reserves;
-    `remembers = True`: it resumes what was sent before a kill; `close()`, awaited when the run ends.
+    `name` enters the request's id. A class that derives from Model inherits default traits and a `close` that does
+    nothing; `close` is awaited when the run ends.
     """
 
     name: str
+    traits: ModelTraits = ModelTraits()
 
     async def complete(self, request: Request) -> Reply: ...
+
+    async def close(self) -> None:
+        return
 
 
 class SeedReader(Protocol):
@@ -139,6 +141,12 @@ class Store(Protocol):
     def commit(self, partition: int, topics: Sequence[Topic], facts: Mapping[str, Any]) -> bool: ...
     def plan(self) -> Mapping[str, int] | None: ...
     def put_plan(self, plan: Mapping[str, int]) -> None: ...
+
+
+class PaidReplies(Protocol):
+    """The replies that other runs have paid for, by request id; None where no run has one."""
+
+    def get(self, request_id: str) -> Reply | None: ...
 
 
 @dataclass(frozen=True, slots=True)

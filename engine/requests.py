@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 from engine.ids import canonical_json, sha256_hex
 
+CHARACTERS_PER_TOKEN = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -54,8 +56,15 @@ class Request:
 def request_id(request: Request) -> str:
     """sha256 over the canonical JSON of model, messages, parameters and schema; with facts, of the seed too."""
     turns = [[m.role, m.content] for m in request.messages]
-    asked = [request.model, turns, dict(request.params), request.schema]
-    return sha256_hex(canonical_json([*asked, request.affinity] if request.facts else asked))[:40]
+    content = [request.model, turns, dict(request.params), request.schema]
+    return sha256_hex(canonical_json([*content, request.affinity] if request.facts else content))[:40]
+
+
+def estimate_tokens(request: Request) -> tuple[int, int]:
+    """What a request may use: prompt tokens, guessed from its characters, and the completion tokens that it allows."""
+    params = request.params
+    prompt_characters = sum(len(message.content) for message in request.messages)
+    return prompt_characters // CHARACTERS_PER_TOKEN, int(params.get("max_tokens", 0)) * int(params.get("n", 1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import asyncio
 import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from itertools import chain
 from typing import Any
@@ -34,15 +35,14 @@ from engine.errors import (
     WithheldReplyError,
 )
 from engine.flow.budget import BudgetClient, Spend
-from engine.flow.journal import Journal, PaidReplies
+from engine.flow.journal import Journal
 from engine.flow.seed_outcome import SeedClock
 from engine.ids import canonical_json
 from engine.models import retry
-from engine.protocols import Answer, Model, Prompt
-from engine.requests import Message, Reply, Request
+from engine.protocols import Answer, Model, PaidReplies, Prompt
+from engine.requests import Message, Reply, Request, estimate_tokens
 from engine.topic import Call
 
-_CHARACTERS_PER_TOKEN = 4
 _CORRECTION = (
     "Your answer could not be used: {problem}. Answer the same task once more. "
     "Write one JSON object and nothing before or after it. It must fit this JSON schema: {schema}"
@@ -50,52 +50,51 @@ _CORRECTION = (
 
 
 class ReplyService:
-    """Where the seeds of one partition get their requests answered. `owner` names the worker that spends; `paid`
-    holds what other runs have paid for.
+    """Answers the requests of one partition's seeds. `owner` names the worker that spends.
 
-    `stopped` is the error that ends the run, so that no recipe can swallow it and go on.
+    `stop_error` is the error that ends the run, so that no recipe can swallow it and go on.
     """
 
-    def __init__(self, journal: Journal, purse: BudgetClient, owner: str, paid: PaidReplies | None = None) -> None:
-        self._journal, self._purse, self._owner, self._earlier = journal, purse, owner, paid
-        self.stopped: FoilError | None = None
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+    def __init__(self, journal: Journal, budget: BudgetClient, owner: str, paid: PaidReplies | None = None) -> None:
+        self._journal, self._budget, self._owner, self._paid_elsewhere = journal, budget, owner, paid
+        self.stop_error: FoilError | None = None
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def answer(self, model: Model, request: Request) -> Reply:
         """The journalled reply, or a new one, durable. Raises ModelError, BudgetSpentError, JournalError."""
-        turn = self._turns.setdefault(request.id, asyncio.Lock())
-        async with turn:
+        lock = self._locks.setdefault(request.id, asyncio.Lock())
+        async with lock:
             try:
-                known = self._journal.get(request.id) or await self._reused(model, request)
-                return known or await self._paid(model, request)
+                stored = self._journal.get(request.id) or await self._reuse(model, request)
+                return stored or await self._pay(model, request)
             except STOPPING as error:
-                self.stopped = error
+                self.stop_error = error
                 raise
 
-    async def _reused(self, model: Model, request: Request) -> Reply | None:
+    async def _reuse(self, model: Model, request: Request) -> Reply | None:
         """What another run has paid for; a free model's reply costs nothing, and may follow from other facts."""
-        free = getattr(model, "free", False)
-        reply = self._earlier.get(request.id) if self._earlier and not free else None
+        reply = self._paid_elsewhere.get(request.id) if self._paid_elsewhere and not model.traits.free else None
         if reply:
             await self._journal.put(reply)
         return reply
 
-    async def _paid(self, model: Model, request: Request) -> Reply:
-        held = await self._purse.reserve(self._owner, *_estimate(model, request))
-        spent = held
+    async def _pay(self, model: Model, request: Request) -> Reply:
+        most = estimate_tokens(request)
+        reservation = await self._budget.reserve(self._owner, sum(most), model.traits.price(*most))
+        spent = reservation
         try:
-            reply = await self._sent(model, request)
+            reply = await self._send(model, request)
             spent = Spend(1, reply.prompt_tokens + reply.completion_tokens, reply.cost_usd)
         except ModelError as error:
-            spent = held if error.unsure else Spend()
+            spent = reservation if error.unsure else Spend()
             raise
         finally:
-            await self._purse.settle(self._owner, held, spent)
+            await self._budget.settle(self._owner, reservation, spent)
         return reply
 
-    async def _sent(self, model: Model, request: Request) -> Reply:
-        free = getattr(model, "free", False)
-        if not (free or getattr(model, "remembers", False)):
+    async def _send(self, model: Model, request: Request) -> Reply:
+        free = model.traits.free
+        if not (free or model.traits.remembers):
             self._journal.asked(request.id)
         try:
             reply = await (model.complete(request) if free else retry.complete(model, request))
@@ -121,7 +120,7 @@ class SeedAsk:
 
     def __init__(
         self,
-        desk: ReplyService,
+        replies: ReplyService,
         models: Mapping[str, Model],
         parse: Callable[[str, type[Any]], Any],
         *,
@@ -129,41 +128,40 @@ class SeedAsk:
         seed_id: str = "",
         clock: SeedClock | None = None,
     ) -> None:
-        self._desk, self._models, self._parse, self._repairs = desk, models, parse, repair_attempts
+        self._replies, self._models, self._parse, self._repairs = replies, models, parse, repair_attempts
         self._seed_id, self._clock = seed_id, clock or SeedClock(math.inf)
         self.calls: list[Call] = []
-        self._turns: list[list[Call]] = []
+        self._calls_by_prompt: list[list[Call]] = []
 
     async def __call__(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> Answer:
-        first, _ = await self._answered(prompt, answer, role)
+        first, _ = await self._ask(prompt, answer, role)
         return first
 
     async def scored(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> tuple[Answer, Any]:
         """The answer, and the provider's logprobs of it, if it gives any."""
-        found, reply = await self._answered(prompt, answer, role)
-        return found, reply.logprobs
+        first, reply = await self._ask(prompt, answer, role)
+        return first, reply.logprobs
 
     async def votes(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> list[Answer]:
         """Every readable choice of an `n > 1` prompt; the first is corrected where it must be."""
-        first, reply = await self._answered(prompt, answer, role)
-        found = [first]
+        first, reply = await self._ask(prompt, answer, role)
+        answers = [first]
         for text, finish_reason in reply.others:
             with suppress(UnreadableReplyError):
-                found.append(self._read(text, finish_reason, reply, answer))
-        return found
+                answers.append(self._read(text, finish_reason, reply, answer))
+        return answers
 
-    async def _answered(self, prompt: Prompt, answer: type[Answer], role: str) -> tuple[Answer, Reply]:
+    async def _ask(self, prompt: Prompt, answer: type[Answer], role: str) -> tuple[Answer, Reply]:
         model = self._model(role)
         messages = prompt.messages
-        turns: list[Call] = []
-        self._turns.append(turns)
+        calls: list[Call] = []
+        self._calls_by_prompt.append(calls)
         for repairs_left in range(self._repairs, -1, -1):
             request, reply = await self._reply(model, prompt, messages, answer)
-            turns.append(_call(prompt, request, reply))
-            self.calls[:] = chain.from_iterable(self._turns)
+            calls.append(_call(prompt, request, reply))
+            self.calls[:] = chain.from_iterable(self._calls_by_prompt)
             try:
-                free = getattr(model, "free", False)
-                return self._read(reply.text, reply.finish_reason, reply, answer, free=free), reply
+                return self._read(reply.text, reply.finish_reason, reply, answer, free=model.traits.free), reply
             except UnreadableReplyError as error:
                 if not repairs_left:
                     raise
@@ -177,28 +175,16 @@ class SeedAsk:
         if finish_reason == "content_filter":
             raise WithheldReplyError("the provider's content filter held the reply back")
         parsed: Answer = self._parse(text, answer)
-        return parsed if free else _as_asked(parsed, answer)
+        return parsed if free else _without_hidden_fields(parsed, answer)
 
     async def _reply(
         self, model: Model, prompt: Prompt, messages: tuple[Message, ...], answer: type[BaseModel]
     ) -> tuple[Request, Reply]:
-        params: Mapping[str, Any] = {**getattr(model, "params", {}), **prompt.params}
-        free = getattr(model, "free", False)
-        request = Request(
-            model.name,
-            messages,
-            params,
-            schema_of(answer),
-            prompt.task,
-            prompt.template,
-            prompt.inputs,
-            self._seed_id,
-            facts=prompt.facts if free else {},
-        )
-        if free:
-            return request, await self._desk.answer(model, request)
+        request = make_request(model, replace(prompt, messages=messages), answer, self._seed_id)
+        if model.traits.free:
+            return request, await self._replies.answer(model, request)
         with self._clock.stopped():
-            return request, await self._desk.answer(model, request)
+            return request, await self._replies.answer(model, request)
 
     def _model(self, role: str) -> Model:
         if role not in self._models:
@@ -208,13 +194,28 @@ class SeedAsk:
         return self._models[role]
 
 
+def make_request(model: Model, prompt: Prompt, answer: type[BaseModel], seed_id: str) -> Request:
+    """The request that a prompt becomes for this model. Only a free model may see the prompt's facts."""
+    return Request(
+        model.name,
+        prompt.messages,
+        {**model.traits.params, **prompt.params},
+        schema_of(answer),
+        prompt.task,
+        prompt.template,
+        prompt.inputs,
+        seed_id,
+        facts=prompt.facts if model.traits.free else {},
+    )
+
+
 @cache
 def schema_of(answer: type[BaseModel]) -> dict[str, Any]:
     """The JSON schema of an answer type, made once."""
     return answer.model_json_schema()
 
 
-def _as_asked(parsed: Answer, answer: type[Answer]) -> Answer:
+def _without_hidden_fields(parsed: Answer, answer: type[Answer]) -> Answer:
     """The answer without fields that its schema hides: only the embedded rule writer can know what belongs there."""
     hidden = parsed.model_fields_set - schema_of(answer).get("properties", {}).keys()
     defaults = {name: answer.model_fields[name].get_default(call_default_factory=True) for name in hidden}
@@ -239,11 +240,3 @@ def _call(prompt: Prompt, request: Request, reply: Reply) -> Call:
         reply_text=reply.text,
         reused=reply.reused,
     )
-
-
-def _estimate(model: Model, request: Request) -> tuple[int, float]:
-    """What a request may use, in tokens and US dollars: its characters, and the completion that it allows."""
-    asked = sum(len(m.content) for m in request.messages) // _CHARACTERS_PER_TOKEN
-    answered = int(request.params.get("max_tokens", 0)) * int(request.params.get("n", 1))
-    price = getattr(model, "price", None)
-    return asked + answered, price(asked, answered) if price else 0.0

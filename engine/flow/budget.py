@@ -1,8 +1,8 @@
-"""The purse of a run: an amount is reserved before a request is sent, so that no concurrency can overspend.
+"""The budget of a run: an amount is reserved before a request is sent, so that no concurrency can overspend.
 
-Promise: answered calls never exceed the budget; tokens and dollars exceed it by no more than the estimates err. Whoever
-finds it empty while others hold reservations waits for what they give back; only then is it spent.
-Price: two awaits a call. A worker process asks its parent's purse over the wire, and only if there is a limit at all.
+Promise: answered calls never exceed the budget; tokens and dollars exceed it by no more than the estimates err. A
+request that finds the budget used up waits for what other reservations give back; only then is the budget spent.
+Price: two awaits a call. A worker process asks its parent's budget over a pipe, and only if there is a limit.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ class BudgetClient(Protocol):
     """What `ask` needs of a budget, wherever that is kept. `owner` is the worker that spends."""
 
     async def reserve(self, owner: str, tokens: int, usd: float = 0.0) -> Spend: ...
-    async def settle(self, owner: str, held: Spend, spent: Spend) -> None: ...
+    async def settle(self, owner: str, reservation: Spend, spent: Spend) -> None: ...
 
 
 class Budget:
-    """The one purse of a run; `spent` is what earlier runs on the same `out` have paid."""
+    """The one budget of a run; `spent` is what earlier runs on the same `out` have paid."""
 
     def __init__(self, limits: BudgetSettings, spent: Spend = Spend()) -> None:
         self._limits, self.spent = limits, spent
         self._reserved = Spend()
-        self._held: Counter[tuple[str, Spend]] = Counter()
+        self._reservations: Counter[tuple[str, Spend]] = Counter()
         self._dearest = 0.0
         self._dead: set[str] = set()
         self._returned = asyncio.Condition()
@@ -55,47 +55,46 @@ class Budget:
         Raises BudgetSpentError.
         """
         async with self._returned:
-            while over := self._over(wanted := Spend(1, tokens, usd or self._dearest)):
-                self._must_live(owner)
-                if not self._held.total():
+            while over := self._over(requested := Spend(1, tokens, usd or self._dearest)):
+                self._check_alive(owner)
+                if not self._reservations.total():
                     raise BudgetSpentError(f"the budget is spent: {over}; raise it under `limits.budget` and run again")
                 await self._returned.wait()
-            self._must_live(owner)
-            self._held[owner, wanted] += 1
-            self._reserved += wanted
-            return wanted
+            self._check_alive(owner)
+            self._reservations[owner, requested] += 1
+            self._reserved += requested
+            return requested
 
-    async def settle(self, owner: str, held: Spend, spent: Spend) -> None:
-        """Puts what was spent in the place of what was held."""
+    async def settle(self, owner: str, reservation: Spend, spent: Spend) -> None:
+        """Replaces a reservation by what was spent."""
         async with self._returned:
             if owner in self._dead:
                 return
-            self._held[owner, held] -= 1
-            self._reserved -= held
+            self._reservations[owner, reservation] -= 1
+            self._reserved -= reservation
             self.spent += spent
             self._dearest = max(self._dearest, spent.usd)
             self._returned.notify_all()
 
     async def forfeit(self, owner: str) -> None:
-        """Counts all that a dead worker held as spent: its requests may have been answered, and will be asked again."""
-        for (name, held), times in list(self._held.items()):
+        """Counts what a dead worker reserved as spent: its requests may have been answered, and will be asked again."""
+        for (name, reservation), times in list(self._reservations.items()):
             for _ in range(times if name == owner else 0):
-                await self.settle(owner, held, held)
+                await self.settle(owner, reservation, reservation)
         async with self._returned:
             self._dead.add(owner)
             self._returned.notify_all()
 
-    def _must_live(self, owner: str) -> None:
+    def _check_alive(self, owner: str) -> None:
         """What a dead worker still waits for would never be given back."""
         if owner in self._dead:
             raise BudgetSpentError(f"{owner} is dead; nothing is reserved for it")
 
-    def _over(self, wanted: Spend) -> str:
-        total = self.spent + self._reserved + wanted
+    def _over(self, requested: Spend) -> str:
+        total = self.spent + self._reserved + requested
         for name in ("calls", "tokens", "usd"):
             limit, used = getattr(self._limits, name), getattr(self.spent, name)
             if limit is not None and getattr(total, name) > limit:
-                return (
-                    f"{used:.6g} of {limit:.6g} {name} are used, and the next request needs {getattr(wanted, name):.6g}"
-                )
+                needed = getattr(requested, name)
+                return f"{used:.6g} of {limit:.6g} {name} are used, and the next request needs {needed:.6g}"
         return ""

@@ -43,9 +43,9 @@ class Journal:
         self._folder = folder / f"{partition:08d}"
         self._path = self._folder / f"{writer}.log"
         self._replies = _replies(self._folder)
-        self._open: Counter[str] = Counter()
+        self._open_requests: Counter[str] = Counter()
         self._fd = -1
-        self._named = False
+        self._folder_synced = False
         self._broken = False
         self._waiting: list[asyncio.Future[None]] = []
         self._syncing: asyncio.Task[None] | None = None
@@ -57,13 +57,13 @@ class Journal:
     def asked(self, request_id: str) -> None:
         """Marks that this request is about to be sent to a model that costs something."""
         self._append({"asked": request_id})
-        self._open[request_id] += 1
+        self._open_requests[request_id] += 1
         crash_point("journal.asked")
 
     def refused(self, request_id: str) -> None:
         """Marks that no reply will come: the request is not in flight any more, and nothing was paid."""
         self._append({"refused": request_id})
-        self._close_question(request_id)
+        self._settle_request(request_id)
 
     def begun(self, seed_id: str) -> None:
         """Marks that work on a seed begins, for whoever must find out what ended this process."""
@@ -78,23 +78,23 @@ class Journal:
         self._append({"reply": {name: getattr(reply, name) for name in Reply.__slots__}})
         crash_point("journal.written")
         if durable:
-            await self._synced()
+            await self._wait_for_sync()
             crash_point("journal.synced")
         self._replies.setdefault(reply.request_id, reply)
-        self._close_question(reply.request_id)
+        self._settle_request(reply.request_id)
 
     def close(self) -> None:
-        """Ends the segment with the number of its questions that were left open."""
+        """Ends the segment with the number of its requests that were left open."""
         if self._fd < 0:
             return
         if not self._broken:
-            self._append({"end": self._open.total()})
+            self._append({"end": self._open_requests.total()})
         os.close(self._fd)
         self._fd = -1
 
-    def _close_question(self, request_id: str) -> None:
-        if self._open[request_id] > 0:
-            self._open[request_id] -= 1
+    def _settle_request(self, request_id: str) -> None:
+        if self._open_requests[request_id] > 0:
+            self._open_requests[request_id] -= 1
 
     def _append(self, body: Mapping[str, Any]) -> None:
         line = _line(body)
@@ -112,7 +112,7 @@ class Journal:
             raise self._failure(f"only {written} of {len(line)} bytes were written")
         self._broken = False
 
-    async def _synced(self) -> None:
+    async def _wait_for_sync(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         if self._syncing is None:
@@ -132,10 +132,10 @@ class Journal:
     def _sync(self) -> JournalError | None:
         try:
             os.fsync(self._fd)
-            if not self._named:
+            if not self._folder_synced:
                 _sync_folder(self._folder)
                 _sync_folder(self._folder.parent)
-                self._named = True
+                self._folder_synced = True
         except OSError as error:
             self._broken = True
             return self._failure(str(error))
@@ -148,7 +148,7 @@ class Journal:
         )
 
 
-class PaidReplies:
+class ReplyArchive:
     """The replies that other runs have paid for, found by request id (`foil run --reuse OUT`).
 
     Price: their segments are read once, at the first question; then 200 bytes of memory a reply, and one read each.
@@ -156,15 +156,15 @@ class PaidReplies:
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = folders
-        self._places: dict[str, tuple[Path, int]] | None = None
+        self._offsets: dict[str, tuple[Path, int]] | None = None
 
     def get(self, request_id: str) -> Reply | None:
         """The reply, marked as reused; None if no run has it."""
-        if self._places is None:
-            self._places = dict(chain.from_iterable(map(_places, self._folders)))
-        if request_id not in self._places:
+        if self._offsets is None:
+            self._offsets = dict(chain.from_iterable(map(_reply_offsets, self._folders)))
+        if request_id not in self._offsets:
             return None
-        path, offset = self._places[request_id]
+        path, offset = self._offsets[request_id]
         with path.open("rb") as file:
             file.seek(offset)
             body = _body(file.readline()[:-1])
@@ -176,7 +176,7 @@ def possibly_paid_twice(folder: Path) -> int:
 
     Reads the last record of a segment that was closed, and the whole of one that was not.
     """
-    return sum(map(_unanswered, folder.glob("*/*.log")))
+    return sum(map(_count_unanswered, folder.glob("*/*.log")))
 
 
 def suspects(folder: Path, partition: int) -> list[str]:
@@ -192,18 +192,9 @@ def suspects(folder: Path, partition: int) -> list[str]:
 
 def paid_replies(folder: Path, committed: Collection[int]) -> Iterator[Reply]:
     """The replies journalled for partitions that are not committed: what a resumed run has spent without a row yet."""
-    for place in sorted(folder.glob("*/")):
-        if int(place.name) not in committed:
-            yield from (reply for reply in _replies(place).values() if not reply.reused)
-
-
-def read_calls(folder: Path) -> Iterator[dict[str, Any]]:
-    """Each journalled reply but its text, with its partition: what shards leave out (latency_s, attempts)."""
-    for path in sorted(folder.glob("*/*.log")):
-        for body in _records(path):
-            if "reply" in body:
-                facts = {name: value for name, value in body["reply"].items() if name != "text"}
-                yield {"partition": int(path.parent.name), **facts}
+    for partition in sorted(folder.glob("*/")):
+        if int(partition.name) not in committed:
+            yield from (reply for reply in _replies(partition).values() if not reply.reused)
 
 
 def _line(body: Mapping[str, Any]) -> bytes:
@@ -219,7 +210,7 @@ def _body(line: bytes) -> dict[str, Any] | None:
     return body
 
 
-def _places(folder: Path) -> Iterator[tuple[str, tuple[Path, int]]]:
+def _reply_offsets(folder: Path) -> Iterator[tuple[str, tuple[Path, int]]]:
     for path in sorted(folder.glob("*/*.log")):
         offset = 0
         with path.open("rb") as file:
@@ -248,17 +239,17 @@ def _reply(body: Mapping[str, Any]) -> Reply:
     return Reply(**{**body, "others": tuple((text, reason) for text, reason in body.get("others", ()))})
 
 
-def _unanswered(path: Path) -> int:
+def _count_unanswered(path: Path) -> int:
     with path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
         last = _body(file.read().rstrip(b"\n").rpartition(b"\n")[2])
     if last is not None and "end" in last:
         return int(last["end"])
-    asked: Counter[str] = Counter(body["asked"] for body in _records(path) if "asked" in body)
-    return (asked - Counter(filter(None, map(_settled, _records(path))))).total()
+    sent: Counter[str] = Counter(body["asked"] for body in _records(path) if "asked" in body)
+    return (sent - Counter(filter(None, map(_settled_request, _records(path))))).total()
 
 
-def _settled(body: Mapping[str, Any]) -> str:
+def _settled_request(body: Mapping[str, Any]) -> str:
     return str(body["reply"]["request_id"] if "reply" in body else body.get("refused", ""))
 
 

@@ -2,8 +2,8 @@
 
     seeds -> recipe(seed, ask) -> validators, cheap to dear -> topics marked with verdicts -> store.commit
 
-Promise: one bad seed never touches another. Whatever a recipe, validator or model raises becomes a failed row with its
-reason, a rejected seed a rejected row, each with all that was made before; nothing is dropped, everything is marked.
+Promise: one bad seed never touches another. What a recipe, validator or model raises becomes a failed row with its
+reason; a rejected seed becomes a rejected row. Each row keeps all that was made before it.
 The topics of a partition stand in the order of its seeds, so a window of 1 and of 1,000 commit the same bytes.
 Price: one task a seed. `window` seeds are in flight, over the end of one partition and the start of the next; a
 partition's topics are in memory until it is committed.
@@ -39,69 +39,71 @@ class DrainedError(FoilError):
 
 
 @dataclass(slots=True)
-class _Making:
-    """A partition between its first seed and its commit. `seen` are the requests that `counts` holds already."""
+class _OpenPartition:
+    """A partition between its first seed and its commit. `counted_requests` are those that `counts` holds already."""
 
     partition: Partition
-    condemned: Mapping[str, SeedOutcome]
+    poison_seeds: Mapping[str, SeedOutcome]
     journal: Journal
-    desk: ReplyService
+    replies: ReplyService
     topics: list[Topic] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
-    seen: set[str] = field(default_factory=set)
+    counted_requests: set[str] = field(default_factory=set)
 
 
 class Flow:
-    """Makes and commits partitions in this process. `owner` names it to the purse.
+    """Makes and commits partitions in this process. `owner` names it to the budget.
 
-    `marks` has it note in the journal when each seed begins and ends: whoever supervises it reads there what killed it.
+    With `log_seeds` the journal records each seed's begin and end, so that the supervisor sees what killed a worker.
     """
 
-    def __init__(self, parts: Parts, runtime: RuntimeSettings, purse: BudgetClient, owner: str, *, marks: bool) -> None:
-        self._parts, self._purse, self._owner, self._marks = parts, purse, owner, marks
+    def __init__(
+        self, parts: Parts, runtime: RuntimeSettings, budget: BudgetClient, owner: str, *, log_seeds: bool
+    ) -> None:
+        self._parts, self._budget, self._owner, self._log_seeds = parts, budget, owner, log_seeds
         self._timeout = runtime.seed_timeout_s
         self._validators = sorted(parts.validators, key=lambda validator: validator.cost)
         self._window = asyncio.Semaphore(runtime.window)
         self._starting, self._committing = asyncio.Lock(), asyncio.Lock()
-        self._makings: dict[int, _Making] = {}
+        self._open_partitions: dict[int, _OpenPartition] = {}
         self._in_flight = 0
         self._stop: FoilError | None = None
 
-    async def make(self, partition: Partition, condemned: Mapping[str, SeedOutcome]) -> None:
-        """Makes the topics of a partition and holds them for `commit`. `condemned` seeds fail without being tried.
+    async def make(self, partition: Partition, poison_seeds: Mapping[str, SeedOutcome]) -> None:
+        """Makes the topics of a partition and holds them for `commit`. `poison_seeds` fail without being tried.
 
         Raises DrainedError if the flow was told to stop first, and whatever ends a run (engine.errors.STOPPING).
         """
-        making = self._begin(partition, condemned)
+        open_partition = self._begin(partition, poison_seeds)
         seeds: list[asyncio.Task[list[Topic]]] = []
         async with self._starting:
             while len(seeds) < len(partition.seeds) and await self._has_room():
-                seeds.append(asyncio.create_task(self._in_window(partition.seeds[len(seeds)], making)))
-        made = await asyncio.gather(*seeds)
-        if len(made) < len(partition.seeds) or not all(made):
-            self._makings.pop(partition.index).journal.close()
+                seeds.append(asyncio.create_task(self._make_topics(partition.seeds[len(seeds)], open_partition)))
+        topics_of_seeds = await asyncio.gather(*seeds)
+        if len(topics_of_seeds) < len(partition.seeds) or not all(topics_of_seeds):
+            self._open_partitions.pop(partition.index).journal.close()
             raise self._stop or DrainedError(f"partition {partition.index} was not completed")
-        making.topics = list(chain.from_iterable(made))
+        open_partition.topics = list(chain.from_iterable(topics_of_seeds))
         crash_point("flow.made")
 
     async def commit(self, index: int) -> Counts:
         """Commits a partition that was made. Returns the counts of the entry that stands, ours or another writer's."""
-        making = self._makings[index]
+        open_partition = self._open_partitions[index]
         async with self._committing:
-            counts = await asyncio.to_thread(commit_topics, self._parts, index, making.topics)
+            counts = await asyncio.to_thread(commit_topics, self._parts, index, open_partition.topics)
         crash_point("flow.committed")
-        self._makings.pop(index).journal.close()
+        self._open_partitions.pop(index).journal.close()
         return counts
 
     async def try_alone(self, index: int, seed: Seed) -> None:
         """Runs one seed for what it does to this process; its replies are journalled, its topics dropped."""
-        making = self._begin(Partition(index, (seed,)), {})
-        await self._topics(seed, making)
-        self._makings.pop(index).journal.close()
+        open_partition = self._begin(Partition(index, (seed,)), {})
+        await self._topics(seed, open_partition)
+        self._open_partitions.pop(index).journal.close()
 
     async def live(self) -> tuple[int, Counts]:
         """The seeds in flight, and the counts of the seeds that are finished and not committed."""
-        return self._in_flight, total(making.counts for making in self._makings.values())
+        return self._in_flight, total(open_partition.counts for open_partition in self._open_partitions.values())
 
     async def drain(self) -> None:
         """Starts no more seeds; partitions of which every seed is in flight are still completed."""
@@ -110,16 +112,15 @@ class Flow:
     async def close(self) -> None:
         """Ends what the models hold: connections, an engine, a server."""
         for model in self._parts.models.values():
-            if close := getattr(model, "close", None):
-                await close()
+            await model.close()
 
-    def _begin(self, partition: Partition, condemned: Mapping[str, SeedOutcome]) -> _Making:
+    def _begin(self, partition: Partition, poison_seeds: Mapping[str, SeedOutcome]) -> _OpenPartition:
         journal = Journal(Path(self._parts.out) / "journal", partition.index, f"{os.getpid()}-{secrets.token_hex(6)}")
-        making = _Making(
-            partition, condemned, journal, ReplyService(journal, self._purse, self._owner, self._parts.paid)
+        open_partition = _OpenPartition(
+            partition, poison_seeds, journal, ReplyService(journal, self._budget, self._owner, self._parts.paid)
         )
-        self._makings[partition.index] = making
-        return making
+        self._open_partitions[partition.index] = open_partition
+        return open_partition
 
     async def _has_room(self) -> bool:
         """Waits for a place in the window; False, without one, if no more seeds may start."""
@@ -128,41 +129,44 @@ class Flow:
             self._window.release()
         return not self._stop
 
-    async def _in_window(self, seed: Seed, making: _Making) -> list[Topic]:
+    async def _make_topics(self, seed: Seed, open_partition: _OpenPartition) -> list[Topic]:
         """The topics of a seed that has a place in the window, at least one; none if the run must stop instead."""
         self._in_flight += 1
-        if self._marks:
-            making.journal.begun(seed.id)
+        if self._log_seeds:
+            open_partition.journal.begun(seed.id)
         try:
-            topics = await self._topics(seed, making)
-            if making.desk.stopped:
-                raise making.desk.stopped
+            topics = await self._topics(seed, open_partition)
+            if open_partition.replies.stop_error:
+                raise open_partition.replies.stop_error
         except STOPPING as error:
             self._stop = error
             return []
         finally:
             self._in_flight -= 1
             self._window.release()
-        if self._marks:
-            making.journal.ended(seed.id)
-        making.counts.add_seed(topics, making.seen)
+        if self._log_seeds:
+            open_partition.journal.ended(seed.id)
+        open_partition.counts.add_seed(topics, open_partition.counted_requests)
         return topics
 
-    async def _topics(self, seed: Seed, making: _Making) -> list[Topic]:
+    async def _topics(self, seed: Seed, open_partition: _OpenPartition) -> list[Topic]:
         """What becomes of one seed: the recipe's topics, each validated, or one row that says why there is none."""
-        nothing = empty_topic(self._parts.recipe.name, seed)
-        if seed.id in making.condemned:
-            return [with_outcome(nothing, (), (), making.condemned[seed.id])]
-        if verdict := making.partition.screened.get(seed.id):
-            return [with_outcome(nothing, (verdict,), ())]
+        no_topic = empty_topic(self._parts.recipe.name, seed)
+        if seed.id in open_partition.poison_seeds:
+            return [with_outcome(no_topic, (), (), open_partition.poison_seeds[seed.id])]
+        if verdict := open_partition.partition.screened.get(seed.id):
+            return [with_outcome(no_topic, (verdict,), ())]
         clock = SeedClock(self._timeout)
-        ask = self._asker(making, seed.id, clock)
-        made = await run_guarded(self._made(seed, ask), f"recipe {self._parts.recipe.name}", clock)
-        if isinstance(made, SeedOutcome):
-            return [with_outcome(nothing, (), ask.calls, made)]
-        return [await self._validated(topic, ask.calls, self._asker(making, seed.id, clock), clock) for topic in made]
+        ask = self._ask_for(open_partition, seed.id, clock)
+        topics = await run_guarded(self._run_recipe(seed, ask), f"recipe {self._parts.recipe.name}", clock)
+        if isinstance(topics, SeedOutcome):
+            return [with_outcome(no_topic, (), ask.calls, topics)]
+        return [
+            await self._validate(topic, ask.calls, self._ask_for(open_partition, seed.id, clock), clock)
+            for topic in topics
+        ]
 
-    async def _made(self, seed: Seed, ask: Ask) -> Sequence[Topic]:
+    async def _run_recipe(self, seed: Seed, ask: Ask) -> Sequence[Topic]:
         topics = await self._parts.recipe(seed, ask)
         if not topics:
             raise Rejected("no_topic", "the recipe made no topic of this seed")
@@ -170,28 +174,32 @@ class Flow:
             raise ValueError(f"a topic of seed {seed.id!r} names another seed; mend the recipe")
         return topics
 
-    async def _validated(self, topic: Topic, calls: Sequence[Call], ask: SeedAsk, clock: SeedClock) -> Topic:
+    async def _validate(self, topic: Topic, calls: Sequence[Call], ask: SeedAsk, clock: SeedClock) -> Topic:
         """The topic after every validator has spoken; those that ask a model are spared a topic already rejected."""
         verdicts: list[Verdict] = []
         failure = None
         for validator in self._validators:
             if validator.cost >= _ASKS_A_MODEL and any(verdict.outcome == "reject" for verdict in verdicts):
                 continue
-            said = await run_guarded(_judged(validator, topic, ask, verdicts), f"validator {validator.name}", clock)
-            if isinstance(said, SeedOutcome):
-                failure = said
+            checked = await run_guarded(
+                _run_validator(validator, topic, ask, verdicts), f"validator {validator.name}", clock
+            )
+            if isinstance(checked, SeedOutcome):
+                failure = checked
                 break
-            topic = said
+            topic = checked
         return with_outcome(topic, verdicts, [*calls, *ask.calls], failure)
 
-    def _asker(self, making: _Making, seed_id: str, clock: SeedClock) -> SeedAsk:
+    def _ask_for(self, open_partition: _OpenPartition, seed_id: str, clock: SeedClock) -> SeedAsk:
         parts, repairs = self._parts, self._parts.repair_attempts
-        return SeedAsk(making.desk, parts.models, parts.parse, repair_attempts=repairs, seed_id=seed_id, clock=clock)
+        return SeedAsk(
+            open_partition.replies, parts.models, parts.parse, repair_attempts=repairs, seed_id=seed_id, clock=clock
+        )
 
 
-async def _judged(validator: Validator, topic: Topic, ask: Ask, verdicts: list[Verdict]) -> Topic:
-    topic, found = await validator(topic, ask)
-    verdicts.extend(found)
+async def _run_validator(validator: Validator, topic: Topic, ask: Ask, verdicts: list[Verdict]) -> Topic:
+    topic, new_verdicts = await validator(topic, ask)
+    verdicts.extend(new_verdicts)
     return topic
 
 
@@ -200,17 +208,17 @@ def commit_topics(parts: Parts, index: int, topics: Sequence[Topic]) -> Counts:
     topics = list(topics)
     while True:
         try:
-            parts.store.commit(index, topics, facts_of(parts))
+            parts.store.commit(index, topics, entry_facts(parts))
         except UnstorableTopicError as error:
-            at = max(i for i, topic in enumerate(topics) if topic.id == error.topic_id)
-            topics[at] = unstorable_row(topics[at], error, at)
+            position = max(i for i, topic in enumerate(topics) if topic.id == error.topic_id)
+            topics[position] = unstorable_row(topics[position], error, position)
         except CommitLostError:
             return counts_of(parts.store.committed()[index])
         else:
             return _counts(topics)
 
 
-def facts_of(parts: Parts) -> dict[str, object]:
+def entry_facts(parts: Parts) -> dict[str, object]:
     """What a commit entry says of how its partition was made; equal in every attempt of the same job."""
     recipe, validators = parts.recipe, parts.validators
     return {
@@ -220,7 +228,7 @@ def facts_of(parts: Parts) -> dict[str, object]:
 
 
 def _counts(topics: Sequence[Topic]) -> Counts:
-    counts, seen = Counts(), set[str]()
+    counts, counted_requests = Counts(), set[str]()
     for _, of_seed in groupby(topics, key=attrgetter("seed_id")):
-        counts.add_seed(list(of_seed), seen)
+        counts.add_seed(list(of_seed), counted_requests)
     return counts

@@ -2,9 +2,9 @@
 
     seeds in stream order -> a sample by hash -> recipe and judges -> the calls of each stage, with their lengths
 
-Their `ask` answers with what is journalled already, else with a stand-in that costs nothing (the embedded rule writer),
-so that the prompts are the real ones; for seeds that are to be sampled it really asks, and the run reuses the replies.
-The stand-in is told by the fact `imagined` that its answer decides nothing but what is asked next.
+Their `ask` answers from the journal, else with a stand-in that costs nothing (the embedded rule writer), so that the
+prompts are the real ones. For seeds that are sampled it really asks, and the run reuses the replies. The fact
+`imagined` tells the stand-in that its answer decides only what is asked next.
 
 Promise: nothing is sent unless a sample is wanted. Price: the seed stream is read once, the sample rendered.
 """
@@ -24,28 +24,27 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import STOPPING, FoilError, RefusedRequestError, Rejected
-from engine.flow.ask import ReplyService, SeedAsk, schema_of
+from engine.flow.ask import ReplyService, SeedAsk, make_request
 from engine.flow.budget import BudgetClient
 from engine.flow.journal import Journal
 from engine.flow.limits import Limits
 from engine.ids import fraction_of
 from engine.protocols import Answer, Ask, Model, Parts, Prompt
-from engine.requests import Reply, Request
+from engine.requests import CHARACTERS_PER_TOKEN, Reply
 from engine.topic import Seed
 
-_CHARACTERS_PER_TOKEN = 4.0
 _ASKS_A_MODEL = 2
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
-    """One call of a sampled seed. Tokens are counted by a model where it answered (`known`), else estimated."""
+    """One call of a sampled seed. Tokens are counted by a model where it answered (`answered`), else estimated."""
 
     seed_id: str
     role: str
     task: str
     template: str
-    known: bool
+    answered: bool
     prompt_tokens: float
     completion_tokens: float
     most_completion_tokens: int
@@ -102,8 +101,8 @@ def sample_seeds(reader: Iterable[Seed], limits: Limits, count: int) -> tuple[in
         for total, seed in enumerate(islice(reader, limits.seeds), start=1):
             yield fraction_of("plan", seed.id), total - 1, seed
 
-    chosen = heapq.nsmallest(count, drawn(), key=lambda one: one[:2])
-    return total, sorted(((at, seed) for _, at, seed in chosen), key=lambda one: one[0])
+    chosen = heapq.nsmallest(count, drawn(), key=lambda row: row[:2])
+    return total, sorted(((position, seed) for _, position, seed in chosen), key=lambda row: row[0])
 
 
 async def trace_calls(
@@ -113,63 +112,67 @@ async def trace_calls(
     stand_in: Model,
     *,
     sample: int,
-    purse: BudgetClient,
+    budget: BudgetClient,
 ) -> PlanSample:
     """Runs the recipe and the judges on the seeds; the first `sample` of them really ask, and pay."""
-    seen = PlanSample(len(seeds))
+    plan_sample = PlanSample(len(seeds))
     for number, (position, seed) in enumerate(seeds):
         index = position // limits.partition_seeds
         journal = Journal(Path(parts.out) / "journal", index, f"plan-{os.getpid()}-{secrets.token_hex(6)}")
-        ask = _Sampled(parts, journal, purse, seed) if number < sample else _Imagined(parts, journal, stand_in, seed)
+        ask = (
+            _PayingAsk(parts, journal, budget, seed)
+            if number < sample
+            else _RehearsalAsk(parts, journal, stand_in, seed)
+        )
         try:
-            await _through(parts, seed, ask)
+            await _run_seed(parts, seed, ask)
         except STOPPING:
             raise
         except Rejected:
             pass
         except Exception as error:  # noqa: BLE001 - one seed must not end the plan
             if isinstance(error, RefusedRequestError) or not isinstance(error, FoilError):
-                seen.unanswered.add(str(error))
+                plan_sample.unanswered.add(str(error))
         finally:
             journal.close()
-        seen.calls += ask.planned()
-    return seen
+        plan_sample.calls += ask.planned()
+    return plan_sample
 
 
-async def _through(parts: Parts, seed: Seed, ask: Ask) -> None:
+async def _run_seed(parts: Parts, seed: Seed, ask: Ask) -> None:
     for topic in await parts.recipe(seed, ask):
         for validator in parts.validators:
             if validator.cost >= _ASKS_A_MODEL:
                 await validator(topic, ask)
 
 
-class _Sampled(SeedAsk):
+class _PayingAsk(SeedAsk):
     """An `ask` that really asks; what it journals, the run will find."""
 
-    def __init__(self, parts: Parts, journal: Journal, purse: BudgetClient, seed: Seed) -> None:
-        desk = ReplyService(journal, purse, "plan", parts.paid)
-        super().__init__(desk, parts.models, parts.parse, repair_attempts=parts.repair_attempts, seed_id=seed.id)
+    def __init__(self, parts: Parts, journal: Journal, budget: BudgetClient, seed: Seed) -> None:
+        replies = ReplyService(journal, budget, "plan", parts.paid)
+        super().__init__(replies, parts.models, parts.parse, repair_attempts=parts.repair_attempts, seed_id=seed.id)
         self._parts, self._journal, self._seed = parts, journal, seed
         self._role_of: dict[str, str] = {}
 
-    async def _answered(self, prompt: Prompt, answer: type[Answer], role: str) -> tuple[Answer, Reply]:
+    async def _ask(self, prompt: Prompt, answer: type[Answer], role: str) -> tuple[Answer, Reply]:
         self._role_of[prompt.task] = role
-        return await super()._answered(prompt, answer, role)
+        return await super()._ask(prompt, answer, role)
 
     def planned(self) -> list[PlannedCall]:
         """Its calls, correction turns among them."""
-        found = []
+        planned = []
         for call in self.calls:
             role = self._role_of[call.task]
             reply = self._journal.get(call.request_id)
             assert reply is not None
-            found.append(
-                _known(self._seed, role, call.task, call.template, model=self._parts.models[role], reply=reply)
+            planned.append(
+                _answered_call(self._seed, role, call.task, call.template, model=self._parts.models[role], reply=reply)
             )
-        return found
+        return planned
 
 
-class _Imagined:
+class _RehearsalAsk:
     """An `ask` that answers from the journal, else lets the stand-in answer; it writes nothing."""
 
     def __init__(self, parts: Parts, journal: Journal, stand_in: Model, seed: Seed) -> None:
@@ -178,25 +181,16 @@ class _Imagined:
 
     async def __call__(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> Answer:
         model = self._parts.models[role]
-        params = {**getattr(model, "params", {}), **prompt.params}
-        request = Request(
-            model.name,
-            prompt.messages,
-            params,
-            schema_of(answer),
-            prompt.task,
-            prompt.template,
-            prompt.inputs,
-            self._seed.id,
-            facts=prompt.facts if getattr(model, "free", False) else {},
-        )
+        request = make_request(model, prompt, answer, self._seed.id)
         paid = self._parts.paid
         reply = self._journal.get(request.id) or (paid.get(request.id) if paid else None)
         if reply:
-            self._planned.append(_known(self._seed, role, prompt.task, prompt.template, model=model, reply=reply))
+            self._planned.append(
+                _answered_call(self._seed, role, prompt.task, prompt.template, model=model, reply=reply)
+            )
         else:
             reply = await self._stand_in.complete(replace(request, facts={**prompt.facts, "imagined": True}))
-            self._planned.append(_guessed(self._seed, role, prompt, model=model, reply=reply))
+            self._planned.append(_estimated_call(self._seed, role, prompt, model=model, reply=reply))
         parsed: Answer = self._parts.parse(reply.text, answer)
         return parsed
 
@@ -214,44 +208,44 @@ class _Imagined:
 
 
 def _most(model: Model) -> int:
-    params: Mapping[str, Any] = getattr(model, "params", {})
+    params = model.traits.params
     return int(params.get("max_tokens", 0)) * int(params.get("n", 1))
 
 
-def _known(seed: Seed, role: str, task: str, template: str, *, model: Model, reply: Reply) -> PlannedCall:
+def _answered_call(seed: Seed, role: str, task: str, template: str, *, model: Model, reply: Reply) -> PlannedCall:
     tokens = reply.prompt_tokens, reply.completion_tokens
     return PlannedCall(seed.id, role, task, template, True, *tokens, _most(model), reply.latency_s)
 
 
-def _guessed(seed: Seed, role: str, prompt: Prompt, *, model: Model, reply: Reply) -> PlannedCall:
-    asked = sum(len(message.content) for message in prompt.messages) / _CHARACTERS_PER_TOKEN
-    written = len(reply.text) / _CHARACTERS_PER_TOKEN
-    return PlannedCall(seed.id, role, prompt.task, prompt.template, False, asked, written, _most(model))
+def _estimated_call(seed: Seed, role: str, prompt: Prompt, *, model: Model, reply: Reply) -> PlannedCall:
+    prompt_tokens = sum(len(message.content) for message in prompt.messages) / CHARACTERS_PER_TOKEN
+    completion_tokens = len(reply.text) / CHARACTERS_PER_TOKEN
+    return PlannedCall(
+        seed.id, role, prompt.task, prompt.template, False, prompt_tokens, completion_tokens, _most(model)
+    )
 
 
-def stages(seen: PlanSample, seeds: int, models: Mapping[str, Model]) -> list[StageCost]:
+def stages(sample: PlanSample, seeds: int, models: Mapping[str, Model]) -> list[StageCost]:
     """What the whole job will ask, stage by stage in the order of the first call."""
     by_stage: dict[tuple[str, str], list[PlannedCall]] = {}
-    for call in seen.calls:
+    for call in sample.calls:
         by_stage.setdefault((call.role, call.task), []).append(call)
-    return [_stage(calls, seen, seeds, models[role]) for (role, _), calls in by_stage.items()]
+    return [_stage(calls, sample, seeds, models[role]) for (role, _), calls in by_stage.items()]
 
 
-def _stage(calls: Sequence[PlannedCall], seen: PlanSample, seeds: int, model: Model) -> StageCost:
-    first, scale = calls[0], seeds / seen.looked_at
-    a_seed = Counter(call.seed_id for call in calls)
-    counts = _range([float(a_seed[one]) for one in _seeds_of(seen)], seen.looked_at, seeds)
-    known = [call for call in calls if call.known]
-    prompt = _mean([call.prompt_tokens for call in known or calls])
-    written = _mean([call.completion_tokens for call in known or calls])
+def _stage(calls: Sequence[PlannedCall], sample: PlanSample, seeds: int, model: Model) -> StageCost:
+    first, scale = calls[0], seeds / sample.looked_at
+    calls_by_seed = Counter(call.seed_id for call in calls)
+    counts = _range([float(calls_by_seed[seed_id]) for seed_id in _seed_ids(sample)], sample.looked_at, seeds)
+    answered = [call for call in calls if call.answered]
+    prompt = _mean([call.prompt_tokens for call in answered or calls])
+    written = _mean([call.completion_tokens for call in answered or calls])
     most = Range(
-        written.low, written.expected, written.high if known else max(written.high, first.most_completion_tokens)
+        written.low, written.expected, written.high if answered else max(written.high, first.most_completion_tokens)
     )
-    price = getattr(model, "price", None)
-    usd = [
-        price(p, c) * n if price else 0.0 for n, p, c in zip(counts.plain(), prompt.plain(), most.plain(), strict=True)
-    ]
-    own = len(known) * scale
+    bounds = zip(counts.plain(), prompt.plain(), most.plain(), strict=True)
+    usd = [calls * model.traits.price(*tokens) for calls, *tokens in bounds]
+    own = len(answered) * scale
     return StageCost(
         role=first.role,
         task=first.task,
@@ -260,32 +254,32 @@ def _stage(calls: Sequence[PlannedCall], seen: PlanSample, seeds: int, model: Mo
         prompt_tokens=_times(counts, prompt),
         completion_tokens=_times(counts, most),
         usd=Range(*usd),
-        answered=len(known) / len(calls),
-        latency_s=_mean([call.latency_s for call in known]).expected if known else 0.0,
-        repaid=(own, own + scale * _known_after(first, seen.calls)),
+        answered=len(answered) / len(calls),
+        latency_s=_mean([call.latency_s for call in answered]).expected if answered else 0.0,
+        repaid=(own, own + scale * _answered_after(first, sample.calls)),
     )
 
 
-def _known_after(stage: PlannedCall, calls: Sequence[PlannedCall]) -> int:
+def _answered_after(stage: PlannedCall, calls: Sequence[PlannedCall]) -> int:
     """The paid calls of other stages that come after this stage's first call of the same seed."""
     begun: set[str] = set()
     count = 0
     for call in calls:
         if (call.role, call.task) == (stage.role, stage.task):
             begun.add(call.seed_id)
-        elif call.seed_id in begun and call.known:
+        elif call.seed_id in begun and call.answered:
             count += 1
     return count
 
 
-def _seeds_of(seen: PlanSample) -> list[str]:
-    return list(dict.fromkeys(call.seed_id for call in seen.calls))
+def _seed_ids(sample: PlanSample) -> list[str]:
+    return list(dict.fromkeys(call.seed_id for call in sample.calls))
 
 
-def _range(a_seed: list[float], looked_at: int, seeds: int) -> Range:
+def _range(per_seed: list[float], looked_at: int, seeds: int) -> Range:
     """An amount a seed, over all seeds: the mean, and two standard errors on either side."""
-    one = _mean(a_seed + [0.0] * (looked_at - len(a_seed)))
-    return Range(one.low * seeds, one.expected * seeds, one.high * seeds)
+    mean = _mean(per_seed + [0.0] * (looked_at - len(per_seed)))
+    return Range(mean.low * seeds, mean.expected * seeds, mean.high * seeds)
 
 
 def _mean(values: Sequence[float]) -> Range:

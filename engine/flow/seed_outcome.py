@@ -1,4 +1,4 @@
-"""The boundary around one seed: what a recipe, validator or model raises ends here, as a marked topic.
+"""The boundary around one seed: what a recipe, validator or model raises becomes a failed topic here.
 
 Promise: equal causes give equal rows (no memory address, no machine path in a detail), and a row that no shard can
 hold is replaced by one that can. Price: nothing where nothing goes wrong.
@@ -91,8 +91,8 @@ class SeedClock:
                     timeout.reschedule(loop.time() + self._left)
 
 
-async def run_guarded(work: Awaitable[T], who: str, clock: SeedClock) -> T | SeedOutcome:
-    """The result of the work, or how it failed. `who` is `recipe NAME` or `validator NAME`.
+async def run_guarded(work: Awaitable[T], part: str, clock: SeedClock) -> T | SeedOutcome:
+    """The result of the work, or how it failed. `part` is `recipe NAME` or `validator NAME`.
 
     The one place where every exception is caught; what ends the whole run (engine.errors.STOPPING) passes.
     """
@@ -107,17 +107,17 @@ async def run_guarded(work: Awaitable[T], who: str, clock: SeedClock) -> T | See
     except asyncio.CancelledError as error:
         if (task := asyncio.current_task()) is None or task.cancelling():
             raise
-        return _failure(error, who)
+        return _failure(error, part)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever one seed raises must not reach another
         if timeout is not None and timeout.expired():
-            return SeedOutcome("failed", "timeout", f"{who}: the seed took longer than `runtime.seed_timeout_s`")
-        return _failure(error, who)
+            return SeedOutcome("failed", "timeout", f"{part}: the seed took longer than `runtime.seed_timeout_s`")
+        return _failure(error, part)
 
 
-def _failure(error: BaseException, who: str) -> SeedOutcome:
-    kind = who.partition(" ")[0]
+def _failure(error: BaseException, part: str) -> SeedOutcome:
+    kind = part.partition(" ")[0]
     reason = next((code for cause, code in _REASONS.items() if isinstance(error, cause)), f"{kind}_error")
-    text = _ADDRESS.sub("", f"{who}: {type(error).__name__}: {error}")
+    text = _ADDRESS.sub("", f"{part}: {type(error).__name__}: {error}")
     return SeedOutcome("failed", reason, text[:_DETAIL_CHARACTERS])
 
 
@@ -139,16 +139,16 @@ def with_outcome(
 ) -> Topic:
     """The topic with its verdicts, calls and status: failed if something failed, else rejected if a verdict rejects."""
     rejecting = next((verdict for verdict in verdicts if verdict.outcome == "reject"), None)
-    ending = failure or (
+    outcome = failure or (
         SeedOutcome("rejected", rejecting.reason, rejecting.evidence) if rejecting else SeedOutcome("accepted")
     )
     return replace(
         topic,
         verdicts=tuple(verdicts),
         calls=tuple(calls),
-        status=ending.status,
-        reason=ending.reason,
-        detail=ending.detail,
+        status=outcome.status,
+        reason=outcome.reason,
+        detail=outcome.detail,
     )
 
 

@@ -33,8 +33,10 @@ from tenacity import (
 
 from engine.errors import RETRYABLE, ModelOutageError, TransientModelError
 from engine.ids import canonical_json
+from engine.model_traits import ModelTraits
 from engine.models.endpoints import HostedSettings
 from engine.models.hosted import EndpointClient, body_of
+from engine.protocols import Model
 from engine.requests import Reply, Request
 
 LOG = logging.getLogger(__name__)
@@ -43,17 +45,15 @@ _CLOCKS_DIFFER_S = 86_400
 _ENDED = {"completed", "failed", "expired", "cancelled"}
 
 
-class Batched:
-    """An engine.protocols.Model. `folder` keeps the batches of one run; one process may use it at a time."""
-
-    free = False
-    remembers = True
+class Batched(Model):
+    """`folder` keeps the batches of one run; one process may use it at a time."""
 
     def __init__(self, settings: HostedSettings, folder: Path) -> None:
-        self.name, self.params, self.price = settings.model, settings.params.plain(), settings.price.of
-        self.patience = settings.patience.model_copy(update={"deadline_s": float("inf")})
+        patience = settings.patience.model_copy(update={"deadline_s": float("inf")})
+        self.name = settings.model
+        self.traits = ModelTraits(settings.params.plain(), patience, settings.price.of, remembers=True)
         self._settings, self._folder = settings.batch, folder
-        self._line = EndpointClient(settings.places()[0], settings)
+        self._client = EndpointClient(settings.all_endpoints()[0], settings)
         self._waiting: dict[str, tuple[Request, asyncio.Future[Reply]]] = {}
         self._unsent: dict[str, bytes] = {}
         self._unsent_bytes = 0
@@ -81,7 +81,7 @@ class Batched:
         for task in self._batches:
             task.cancel()
         await asyncio.gather(*self._batches, return_exceptions=True)
-        await self._line.close()
+        await self._client.close()
 
     def _open(self) -> None:
         """Takes up the batches of earlier sessions."""
@@ -101,7 +101,7 @@ class Batched:
 
     def _gather(self, request: Request) -> None:
         line = {"custom_id": request.id, "method": "POST", "url": "/v1/chat/completions"}
-        body = body_of(request, self._line.structured)
+        body = body_of(request, self._client.structured)
         data = canonical_json({**line, "body": body}).encode("utf-8", "surrogatepass") + b"\n"
         too_long = self._unsent_bytes + len(data) > self._settings.most_bytes
         if len(self._unsent) >= self._settings.most_requests or too_long:
@@ -124,34 +124,34 @@ class Batched:
         self._start(name)
 
     def _start(self, name: str) -> None:
-        task = asyncio.create_task(self._through(name))
+        task = asyncio.create_task(self._run_batch(name))
         self._batches.add(task)
         task.add_done_callback(self._batches.discard)
 
-    async def _through(self, name: str) -> None:
+    async def _run_batch(self, name: str) -> None:
         """One batch to its results; whatever ends it early reaches those who wait for it."""
         ids = list(_ids(self._folder / f"{name}.jsonl"))
         error: Exception = TransientModelError(f"batch {name} did not answer this request")
         try:
             state = self._state(name)
-            state = await self._uploaded(name, state)
-            state = await self._created(name, state)
-            await self._ended(name, state)
+            state = await self._upload(name, state)
+            state = await self._create(name, state)
+            await self._await_end(name, state)
             self._index(self._folder / f"{name}.results.jsonl")
         except Exception as raised:  # noqa: BLE001 - told to everyone who waits
             error = raised
         self._outstanding.difference_update(ids)
-        for one in ids:
-            if one in self._waiting:
-                self._settle(one, error)
+        for request_id in ids:
+            if request_id in self._waiting:
+                self._settle(request_id, error)
 
     def _settle(self, request_id: str, error: Exception) -> None:
         request, future = self._waiting.pop(request_id)
         if future.done():
             return
         try:
-            found = self._results.pop(request_id, None)
-            future.set_result(self._reply(request, *found)) if found else future.set_exception(error)
+            offset = self._results.pop(request_id, None)
+            future.set_result(self._reply(request, *offset)) if offset else future.set_exception(error)
         except Exception as raised:  # noqa: BLE001 - raised where it is awaited
             future.set_exception(raised)
 
@@ -159,15 +159,15 @@ class Batched:
         """The reply of one line of results, or the error that it tells."""
         with path.open("rb") as file:
             file.seek(offset)
-            found = json.loads(file.readline())
-        response, error = found.get("response") or {}, found.get("error") or {}
+            result = json.loads(file.readline())
+        response, error = result.get("response") or {}, result.get("error") or {}
         status = int(response.get("status_code") or 0)
         if status == 200:
-            return self._line.reply(json.dumps(response["body"]).encode(), request, 0.0)
+            return self._client.reply(json.dumps(response["body"]).encode(), request, 0.0)
         if not status:
-            said = f"the batch did not answer: {error.get('code')}: {error.get('message')}"
-            raise TransientModelError(self._line.clean(said))
-        raise self._line.said(status, json.dumps(response.get("body")), {})
+            message = f"the batch did not answer: {error.get('code')}: {error.get('message')}"
+            raise TransientModelError(self._client.scrub(message))
+        raise self._client.error_of(status, json.dumps(response.get("body")), {})
 
     def _index(self, results: Path) -> None:
         offset = 0
@@ -185,50 +185,53 @@ class Batched:
         _put(self._folder / f"{name}.json", canonical_json(state).encode())
         return dict(state)
 
-    async def _uploaded(self, name: str, state: dict[str, Any]) -> dict[str, Any]:
+    async def _upload(self, name: str, state: dict[str, Any]) -> dict[str, Any]:
         if "file" in state:
             return state
         path = self._folder / f"{name}.jsonl"
-        file = await self._asked(lambda client: client.files.create(file=path, purpose="batch"))
+        file = await self._ask_provider(lambda client: client.files.create(file=path, purpose="batch"))
         return self._note(name, {"file": file.id, "status": "uploaded"})
 
-    async def _created(self, name: str, state: dict[str, Any]) -> dict[str, Any]:
+    async def _create(self, name: str, state: dict[str, Any]) -> dict[str, Any]:
         if "batch" in state:
             return state
         made_at = (self._folder / f"{name}.jsonl").stat().st_mtime
-        batch_id = await self._asked(lambda client: _found_or_created(client, name, state["file"], made_at))
+        batch_id = await self._ask_provider(lambda client: _find_or_create(client, name, state["file"], made_at))
         LOG.info("batch %s is %s at the provider", name, batch_id)
         return self._note(name, {**state, "batch": batch_id, "status": "sent"})
 
-    async def _ended(self, name: str, state: dict[str, Any]) -> None:
+    async def _await_end(self, name: str, state: dict[str, Any]) -> None:
         while True:
-            batch = await self._asked(lambda client: client.batches.retrieve(state["batch"]))
+            batch = await self._ask_provider(lambda client: client.batches.retrieve(state["batch"]))
             if batch.status in _ENDED:
                 break
             await asyncio.sleep(self._settings.poll_s)
         if batch.status == "failed":
-            told = "; ".join(str(one.message) for one in (batch.errors.data if batch.errors else None) or [])
-            told = self._line.clean(told)
+            errors = (batch.errors.data if batch.errors else None) or []
+            messages = self._client.scrub("; ".join(str(error.message) for error in errors))
             raise ModelOutageError(
-                f"batch {state['batch']} was refused: {told}; mend the job, remove {self._folder / name}.*, run again"
+                f"batch {state['batch']} was refused: {messages}; mend the job, remove "
+                f"{self._folder / name}.*, run again"
             )
         lines: list[bytes] = []
         for file_id in filter(None, (batch.output_file_id, batch.error_file_id)):
-            file = await self._asked(partial(_content, file_id))
+            file = await self._ask_provider(partial(_content, file_id))
             lines += file.content.splitlines()
         self._note(name, {**state, "status": batch.status})
         _put(self._folder / f"{name}.results.jsonl", b"".join(line + b"\n" for line in lines if line))
 
-    async def _asked(self, send: Callable[[Any], Awaitable[T]]) -> T:
+    async def _ask_provider(self, send: Callable[[Any], Awaitable[T]]) -> T:
         """What `send` brings, asked for until it works; ModelOutageError after `patience.outage_s` of failures."""
 
+        outage_s = self.traits.patience.outage_s
+
         async def once() -> T:
-            return await self._line.call(send(self._line.client()))
+            return await self._client.call(send(self._client.client()))
 
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(RETRYABLE),
             wait=wait_random_exponential(max=60),
-            stop=stop_after_delay(self.patience.outage_s),
+            stop=stop_after_delay(outage_s),
             before_sleep=before_sleep_log(LOG, logging.WARNING),
             reraise=True,
         )
@@ -236,16 +239,16 @@ class Batched:
             return await retrying(once)
         except RETRYABLE as error:
             raise ModelOutageError(
-                f"{error}; nothing worked for {self.patience.outage_s:g} s (patience.outage_s): run again to go on"
+                f"{error}; nothing worked for {outage_s:g} s (patience.outage_s): run again to go on"
             ) from None
 
 
-async def _found_or_created(client: Any, name: str, file_id: str, made_at: float) -> str:
+async def _find_or_create(client: Any, name: str, file_id: str, made_at: float) -> str:
     """The provider's id of a batch; of the one that was created just before a session was killed, if there is one."""
-    async for one in client.batches.list(limit=100):  # newest first
-        if (one.metadata or {}).get("foil") == name:
-            return str(one.id)
-        if one.created_at < made_at - _CLOCKS_DIFFER_S:
+    async for listed in client.batches.list(limit=100):  # newest first
+        if (listed.metadata or {}).get("foil") == name:
+            return str(listed.id)
+        if listed.created_at < made_at - _CLOCKS_DIFFER_S:
             break
     batch = await client.batches.create(
         input_file_id=file_id, endpoint="/v1/chat/completions", completion_window="24h", metadata={"foil": name}

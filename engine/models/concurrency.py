@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from math import sqrt
 from typing import Literal
 
-Outcome = Literal["worked", "limited", "failed"]
+SendOutcome = Literal["worked", "limited", "failed"]
 
 FLOOR = 2
 _START = 32
@@ -79,7 +79,7 @@ class Concurrency:
         """The most requests in flight."""
         return int(self._limit)
 
-    def ended(self, now: float, latency: float, outcome: Outcome, in_flight: int) -> None:
+    def ended(self, now: float, latency: float, outcome: SendOutcome, in_flight: int) -> None:
         """Notes the end of one request; `in_flight` counts it too."""
         if self._stale > 0:  # it was sent under another limit
             self._stale -= 1
@@ -140,8 +140,8 @@ class Concurrency:
         return less and sample.limited <= self._usual + _STRAY
 
     def _judge_probe(self, probe: _Move, sample: _Sample, excess: float) -> None:
-        wanted = 1 + 0.3 * (self._limit / probe.limit - 1)
-        if excess <= 0 and sample.goodput >= probe.sample.goodput * wanted:
+        needed_gain = 1 + 0.3 * (self._limit / probe.limit - 1)
+        if excess <= 0 and sample.goodput >= probe.sample.goodput * needed_gain:
             self._next_hold, self._probe = _FIRST_HOLD, min(1 + 2 * (self._probe - 1), _BOLDEST_PROBE)
             self._go_on(sample)
             return

@@ -10,16 +10,19 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from engine.models.params import Params, Price, SecretPlace
-from engine.models.retry import Patience
+from engine.model_traits import Patience
+from engine.models.params import Params, Price, SecretSource
 from engine.settings import Settings
+
+Structured = Literal["json_schema", "json_object", "prompt"]
+"""How an endpoint takes a reply's schema."""
 
 
 class EndpointSettings(Settings):
     """One URL of a model."""
 
     url: str = Field(description="up to and with /v1")
-    api_key: SecretPlace = Field(default="", description="${NAME} of an environment variable, or file:PATH")
+    api_key: SecretSource = Field(default="", description="${NAME} of an environment variable, or file:PATH")
     weight: float = Field(default=1.0, gt=0, description="its share of the load, beside the others")
     allow_http: bool = Field(default=False, description="send the key over plain http to another machine")
 
@@ -52,12 +55,12 @@ class HostedSettings(Settings):
     kind: Literal["hosted"] = "hosted"
     model: str = Field(min_length=1, description="the model's name at the endpoint")
     url: str = Field(default="", description="the endpoint, up to and with /v1; or `endpoints`")
-    api_key: SecretPlace = Field(default="", description="${NAME} of an environment variable, or file:PATH")
+    api_key: SecretSource = Field(default="", description="${NAME} of an environment variable, or file:PATH")
     allow_http: bool = Field(default=False, description="send the key over plain http to another machine")
     endpoints: tuple[EndpointSettings, ...] = Field(default=(), description="several that serve the same model")
     mode: Literal["live", "batch"] = Field(default="live", description="batch: the Batch API, cheaper, within a day")
     batch: BatchSettings = BatchSettings()
-    structured: Literal["auto", "json_schema", "json_object", "prompt"] = Field(
+    structured: Literal["auto", Structured] = Field(
         default="auto", description="how a reply's schema is asked for; auto falls back where json_schema is refused"
     )
     params: Params = Params()
@@ -71,9 +74,9 @@ class HostedSettings(Settings):
     def _placed(self) -> Self:
         if bool(self.url) == bool(self.endpoints):
             raise ValueError("give either `url` or `endpoints`")
-        if len({place.url for place in self.places()}) < len(self.places()):
+        if len({endpoint.url for endpoint in self.all_endpoints()}) < len(self.all_endpoints()):
             raise ValueError("two endpoints have one url; give each url once")
-        if self.mode == "batch" and len(self.places()) > 1:
+        if self.mode == "batch" and len(self.all_endpoints()) > 1:
             raise ValueError("mode: batch needs exactly one endpoint")
         return self
 
@@ -81,10 +84,11 @@ class HostedSettings(Settings):
         """The model and how it samples; where it is, what it costs and how fast it may be asked change no row."""
         return {"kind": self.kind, "model": self.model, "params": self.params.plain()}
 
-    def places(self) -> tuple[EndpointSettings, ...]:
-        """The endpoints, one at least."""
-        one = EndpointSettings(url=self.url, api_key=self.api_key, allow_http=self.allow_http) if self.url else None
-        return (one,) if one else self.endpoints
+    def all_endpoints(self) -> tuple[EndpointSettings, ...]:
+        """The endpoints, at least one."""
+        if not self.url:
+            return self.endpoints
+        return (EndpointSettings(url=self.url, api_key=self.api_key, allow_http=self.allow_http),)
 
 
 def _link_local(host: str) -> bool:

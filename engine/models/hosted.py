@@ -1,6 +1,6 @@
 """Any OpenAI-compatible endpoint, or several that serve one model.
 
-    Request -> EndpointPool.seat (engine.models.pacing) -> POST /chat/completions -> Reply, or an error of engine.errors
+    Request -> EndpointPool.acquire (pacing) -> POST /chat/completions -> Reply, or an error of engine.errors
 
     429                                   RateLimitedError, with the pause that it asks for
     408, 409, 5xx, timeout, reset,        TransientModelError; `unsure` where the provider may have done the work
@@ -22,7 +22,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import aiohttp
 import httpx2
@@ -37,55 +37,52 @@ from engine.errors import (
     UsageError,
 )
 from engine.ids import canonical_json
-from engine.models.endpoints import EndpointSettings, HostedSettings
+from engine.model_traits import ModelTraits
+from engine.models.endpoints import EndpointSettings, HostedSettings, Structured
 from engine.models.pacing import Endpoint, EndpointPool, FewAreStuckError, RequestSlot
-from engine.models.params import secret_at
-from engine.requests import Reply, Request
+from engine.models.params import read_secret
+from engine.protocols import Model
+from engine.requests import CHARACTERS_PER_TOKEN, Reply, Request, estimate_tokens
 
 LOG = logging.getLogger(__name__)
 _BROKEN = (openai.APIError, httpx2.HTTPError, aiohttp.ClientError, OSError, ValueError, TimeoutError)
 _ACCOUNT = {401: "refuses the key", 402: "wants to be paid", 403: "forbids this", 404: "knows no such model or path"}
 _NO_SCHEMA = ("response_format", "json_schema", "structured", "guided", "grammar")
-_CHARACTERS_PER_TOKEN = 4
 _MESSAGE_CHARACTERS = 500
 _CONNECT_S = 10.0
 _FITS = "Write one JSON object and nothing before or after it. It must fit this JSON schema: "
 
 T = TypeVar("T")
-Structured = Literal["json_schema", "json_object", "prompt"]
 
 
-class Hosted:
-    """An engine.protocols.Model. `share` is this process's part of the rates that the settings give for all workers."""
-
-    free = False
+class Hosted(Model):
+    """`share` is this process's part of the rates that the settings give for all workers."""
 
     def __init__(self, settings: HostedSettings, share: float = 1.0) -> None:
-        self.name, self.params, self.patience = settings.model, settings.params.plain(), settings.patience
-        self.price: Callable[..., float] = settings.price.of
-        self._settings = settings
-        self._lines = {place.url: EndpointClient(place, settings) for place in settings.places()}
+        self.name, self._patience = settings.model, settings.patience
+        self.traits = ModelTraits(settings.params.plain(), settings.patience, settings.price.of)
+        self._clients = {endpoint.url: EndpointClient(endpoint, settings) for endpoint in settings.all_endpoints()}
         rates = [share * rate if rate else None for rate in (settings.rpm, settings.tpm)]
         most, failures = settings.max_concurrency, settings.patience.attempts - 1
-        endpoints = [Endpoint(p.url, p.weight, most, *rates, failures=failures) for p in settings.places()]
+        endpoints = [Endpoint(e.url, e.weight, most, *rates, failures=failures) for e in settings.all_endpoints()]
         self.pool = EndpointPool(endpoints, settings.patience.outage_s)
         self._failed_at: dict[str, str] = {}
 
     async def complete(self, request: Request) -> Reply:
         """One send. Raises an error of engine.errors, after the place at the endpoint is given back."""
-        tokens = _estimate(request)
+        tokens = sum(estimate_tokens(request))
         avoid = self._failed_at.pop(request.id, "")
         probes = unsure = 0
         while True:
             try:
-                seat = await self.pool.seat(tokens, request.affinity, avoid)
-                reply = await self._sent(seat, request)
+                slot = await self.pool.acquire(tokens, request.affinity, avoid)
+                reply = await self._send(slot, request)
             except TransientModelError as error:
-                if seat.probe:
+                if slot.probe:
                     probes, unsure = probes + 1, unsure + error.unsure
                     continue
-                if len(self._lines) > 1:
-                    self._failed_at[request.id] = seat.endpoint.name
+                if len(self._clients) > 1:
+                    self._failed_at[request.id] = slot.endpoint.name
                 error.unsure = error.unsure or unsure > 0
                 raise
             except ModelError as error:
@@ -96,50 +93,50 @@ class Hosted:
             return replace(reply, attempts=1 + probes, unsure=unsure) if probes else reply
 
     async def _up(self) -> bool:
-        """Whether any endpoint answers at all, whatever it says of its models."""
-        return any(await asyncio.gather(*(line.up() for line in self._lines.values())))
+        """Whether any endpoint answers at all."""
+        return any(await asyncio.gather(*(client.up() for client in self._clients.values())))
 
     async def close(self) -> None:
         """Closes the connections."""
-        for line in self._lines.values():
-            await line.close()
+        for client in self._clients.values():
+            await client.close()
 
-    async def _sent(self, seat: RequestSlot, request: Request) -> Reply:
-        line, loop = self._lines[seat.endpoint.name], asyncio.get_running_loop()
+    async def _send(self, slot: RequestSlot, request: Request) -> Reply:
+        client, loop = self._clients[slot.endpoint.name], asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(self.patience.timeout_s):
-                response = await line.post(request)
-            seat.endpoint.learn(response.headers, loop.time())
-            reply = line.reply(response.content, request, loop.time() - seat.since)
+            async with asyncio.timeout(self._patience.timeout_s):
+                response = await client.post(request)
+            slot.endpoint.learn(response.headers, loop.time())
+            reply = client.reply(response.content, request, loop.time() - slot.since)
         except RateLimitedError as error:
-            seat.leave("limited", 0, error.retry_after_s)
+            slot.leave("limited", 0, error.retry_after_s)
             raise
         except (RefusedRequestError, ModelOutageError):
-            seat.leave("worked", 0)
+            slot.leave("worked", 0)
             raise
         except TransientModelError:
-            seat.leave("failed")
+            slot.leave("failed")
             raise
         except TimeoutError:
-            seat.leave("failed")
+            slot.leave("failed")
             raise TransientModelError(
-                f"{line.url} did not answer within {self.patience.timeout_s:g} s (patience.timeout_s)", unsure=True
+                f"{client.url} did not answer within {self._patience.timeout_s:g} s (patience.timeout_s)", unsure=True
             ) from None
         except BaseException:
-            seat.leave(None)
+            slot.leave(None)
             raise
-        seat.leave("worked", reply.prompt_tokens + reply.completion_tokens)
+        slot.leave("worked", reply.prompt_tokens + reply.completion_tokens)
         return reply
 
 
 class EndpointClient:
-    """The wire to one endpoint: bodies out, replies and typed errors in. `structured` is how it takes a schema."""
+    """Talks to one endpoint: sends bodies, returns replies or typed errors. `structured` is how it takes a schema."""
 
-    def __init__(self, place: EndpointSettings, settings: HostedSettings) -> None:
-        self.url, self._settings = place.url, settings
-        self._key_at, self._key = place.api_key, ""
+    def __init__(self, endpoint: EndpointSettings, settings: HostedSettings) -> None:
+        self.url, self._settings = endpoint.url, settings
+        self._key_source, self._key = endpoint.api_key, ""
         self._client: openai.AsyncOpenAI | None = None
-        self._path = place.url.rstrip("/") + "/chat/completions"
+        self._path = endpoint.url.rstrip("/") + "/chat/completions"
         self._options: Any = {  # all that the client would else copy or work out anew for each request
             "headers": {"content-type": "application/json"},
             "max_retries": 0,
@@ -163,9 +160,9 @@ class EndpointClient:
                 self.structured = "prompt"
         return await self._post(request, self.structured)
 
-    def _schema_refused(self, request: Request, tried: Structured, said: str) -> bool:
+    def _schema_refused(self, request: Request, tried: Structured, refusal: str) -> bool:
         auto = self._settings.structured == "auto" and request.schema is not None and tried != "prompt"
-        return auto and any(word in said.lower() for word in _NO_SCHEMA)
+        return auto and any(word in refusal.lower() for word in _NO_SCHEMA)
 
     async def _post(self, request: Request, structured: Structured) -> httpx2.Response:
         body = json.dumps(body_of(request, structured), ensure_ascii=False).encode("utf-8", "surrogatepass")
@@ -177,12 +174,12 @@ class EndpointClient:
         try:
             return await sending
         except openai.APIStatusError as error:
-            raise self.said(error.status_code, error.message, error.response.headers) from None
+            raise self.error_of(error.status_code, error.message, error.response.headers) from None
         except TimeoutError:
             raise
         except _BROKEN as error:
-            said = self.clean(f"{self.url}: {_root(error)}")[:_MESSAGE_CHARACTERS]
-            raise TransientModelError(said, unsure=not _never_connected(error)) from None
+            message = self.scrub(f"{self.url}: {_root(error)}")[:_MESSAGE_CHARACTERS]
+            raise TransientModelError(message, unsure=not _never_connected(error)) from None
 
     def client(self) -> openai.AsyncOpenAI:
         """The client of the running event loop, made at its first use."""
@@ -207,7 +204,7 @@ class EndpointClient:
 
     def _secret(self) -> str:
         try:
-            return secret_at(self._key_at)
+            return read_secret(self._key_source)
         except UsageError as error:  # no seed is to blame
             raise ModelOutageError(str(error)) from None
 
@@ -232,13 +229,13 @@ class EndpointClient:
         try:
             body = json.loads(content)
             choices = [(_text(choice["message"]), _reason(choice)) for choice in body["choices"]]
-            usage: dict[str, Any] = body.get("usage") or _guessed(request, choices)
+            usage: dict[str, Any] = body.get("usage") or _guess_usage(request, choices)
             prompt, completion = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
             cached = int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
             text, reason = choices[0]
         except (ValueError, LookupError, TypeError, AttributeError):
-            said = self.clean(content.decode("utf-8", "replace"))[:_MESSAGE_CHARACTERS]
-            raise TransientModelError(f"{self.url} answered 200 with {said!r}", unsure=True) from None
+            excerpt = self.scrub(content.decode("utf-8", "replace"))[:_MESSAGE_CHARACTERS]
+            raise TransientModelError(f"{self.url} answered 200 with {excerpt!r}", unsure=True) from None
         return Reply(
             request_id=request.id,
             text=text,
@@ -255,20 +252,20 @@ class EndpointClient:
             revision=str(body.get("system_fingerprint") or ""),
         )
 
-    def said(self, status: int, message: str, headers: Mapping[str, str]) -> ModelError:
+    def error_of(self, status: int, message: str, headers: Mapping[str, str]) -> ModelError:
         """The error of engine.errors that a status other than 200 means."""
-        text = f"{self.url} answered {status}: {self.clean(message)[:_MESSAGE_CHARACTERS]}"
+        text = f"{self.url} answered {status}: {self.scrub(message)[:_MESSAGE_CHARACTERS]}"
         if status == 429 and "insufficient_quota" not in message:
             return RateLimitedError(text, retry_after(headers))
         if status in {408, 409} or status >= 500 or 300 <= status < 400:
             return TransientModelError(text, unsure=status in {500, 502, 504})
         if status in _ACCOUNT or status == 429:
             why = _ACCOUNT.get(status, "has no credit left")
-            key = f", its key is from {self._key_at}" if self._key_at else ""
+            key = f", its key is from {self._key_source}" if self._key_source else ""
             return ModelOutageError(f"{text}; it {why}{key}: mend the job or the account, and run again")
         return RefusedRequestError(text)
 
-    def clean(self, text: str) -> str:
+    def scrub(self, text: str) -> str:
         """The text without the key, should a provider have repeated it."""
         key = self._key or self._secret()
         return text.replace(key, "***") if key else text
@@ -339,10 +336,13 @@ def _never_connected(error: BaseException) -> bool:
     return any(isinstance(cause, aiohttp.ClientConnectorError) for cause in _causes(error))
 
 
-def _guessed(request: Request, choices: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def _guess_usage(request: Request, choices: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """The usage of a reply that tells none, so that budgets and rates still hold."""
-    asked = sum(len(m.content) for m in request.messages) // _CHARACTERS_PER_TOKEN
-    return {"prompt_tokens": asked, "completion_tokens": sum(len(t) for t, _ in choices) // _CHARACTERS_PER_TOKEN}
+    prompt_tokens = sum(len(m.content) for m in request.messages) // CHARACTERS_PER_TOKEN
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": sum(len(t) for t, _ in choices) // CHARACTERS_PER_TOKEN,
+    }
 
 
 def _is_closed(schema: Any) -> bool:
@@ -352,13 +352,7 @@ def _is_closed(schema: Any) -> bool:
     if not isinstance(schema, Mapping):
         return True
     if schema.get("type") == "object":
-        named = set(schema.get("properties", {}))
-        if schema.get("additionalProperties") is not False or named != set(schema.get("required", ())):
+        properties = set(schema.get("properties", {}))
+        if schema.get("additionalProperties") is not False or properties != set(schema.get("required", ())):
             return False
     return all(map(_is_closed, schema.values()))
-
-
-def _estimate(request: Request) -> int:
-    """The tokens that a request may use, for TPM: its characters and the completion that it allows."""
-    asked = sum(len(m.content) for m in request.messages) // _CHARACTERS_PER_TOKEN
-    return asked + int(request.params.get("max_tokens", 0)) * int(request.params.get("n", 1))

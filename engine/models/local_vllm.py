@@ -26,7 +26,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from engine.errors import ModelError, ModelOutageError, RefusedRequestError, TransientModelError, UsageError
+from engine.model_traits import ModelTraits
 from engine.models.params import Params
+from engine.protocols import Model
 from engine.requests import Reply, Request
 from engine.settings import Settings
 
@@ -74,7 +76,7 @@ def model_name(settings: LocalVllmSettings) -> str:
 
 def engine_arguments(settings: LocalVllmSettings) -> dict[str, Any]:
     """The settings under vLLM's names, for the engine and for the server alike; `engine_args` has the last word."""
-    named = settings.model_dump(
+    explicit = settings.model_dump(
         include={
             "model", "revision", "tokenizer", "tensor_parallel_size", "pipeline_parallel_size", "quantization", "dtype",
             "max_model_len", "gpu_memory_utilization", "enable_prefix_caching", "enforce_eager",
@@ -85,7 +87,7 @@ def engine_arguments(settings: LocalVllmSettings) -> dict[str, Any]:
         "structured_outputs_config": {"backend": "xgrammar", "disable_any_whitespace": True},
         "enable_lora": True if settings.lora else None,
     }
-    every = {**named, **ours, **settings.engine_args}
+    every = {**explicit, **ours, **settings.engine_args}
     return {name: value for name, value in every.items() if value is not None}
 
 
@@ -94,22 +96,22 @@ class _Engine:
     """A running engine, and the process that ends the engine's own if this one is killed."""
 
     llm: Any
-    leash: subprocess.Popen[bytes]
+    reaper: subprocess.Popen[bytes]
 
     def shut(self) -> None:
         self.llm.shutdown(_STOP_S)
         self.llm = None  # else it lives until Python ends, and complains then
-        self.leash.kill()
-        self.leash.wait()
+        self.reaper.kill()
+        self.reaper.wait()
         multiprocessing.active_children()  # reaps the engine's processes
 
 
-class LocalVllm:
-    """vLLM's engine in this process (engine.protocols.Model)."""
+class LocalVllm(Model):
+    """vLLM's engine in this process."""
 
     def __init__(self, settings: LocalVllmSettings) -> None:
         self.name = model_name(settings)
-        self.params = settings.params.plain()
+        self.traits = ModelTraits(settings.params.plain())
         self._settings = settings
         self._starting = asyncio.Lock()
         self._engine: _Engine | None = None
@@ -117,15 +119,17 @@ class LocalVllm:
 
     async def complete(self, request: Request) -> Reply:
         began = time.monotonic()
-        engine = await self._running()
+        engine = await self._running_engine()
         llm = engine.llm
         try:
-            output = await self._generated(llm, request)
+            output = await self._generate(llm, request)
         except Exception as error:
             if llm.errored:
-                await self._bury(engine)
-                raise TransientModelError(f"{self.name}: the engine died ({_said(error)}); it is made anew") from error
-            raise _named(self.name, error) from error
+                await self._discard(engine)
+                raise TransientModelError(
+                    f"{self.name}: the engine died ({_text_of(error)}); it is made anew"
+                ) from error
+            raise _as_model_error(self.name, error) from error
         return self._reply(request, output, time.monotonic() - began)
 
     async def close(self) -> None:
@@ -136,7 +140,7 @@ class LocalVllm:
                     engine.llm.output_handler.cancel()  # else it takes the end for a death, and says so
                 await asyncio.to_thread(engine.shut)
 
-    async def _running(self) -> _Engine:
+    async def _running_engine(self) -> _Engine:
         """The engine, made by whoever asks first. What vLLM has to say of a failed start is on stderr."""
         async with self._starting:
             if self._engine is not None:
@@ -149,17 +153,19 @@ class LocalVllm:
             need_vllm()
             self._starts += 1
             try:
-                self._engine = await asyncio.to_thread(_started, self._settings)
+                self._engine = await asyncio.to_thread(_start_engine, self._settings)
             except Exception as error:
                 if self._starts > 1:
-                    raise TransientModelError(f"{self.name}: the engine did not come back: {_said(error)}") from error
+                    raise TransientModelError(
+                        f"{self.name}: the engine did not come back: {_text_of(error)}"
+                    ) from error
                 raise ModelOutageError(
-                    f"{self.name}: the engine did not start: {_said(error)}; its own words are on stderr: mend the "
+                    f"{self.name}: the engine did not start: {_text_of(error)}; its own words are on stderr: mend the "
                     "settings of this model"
                 ) from error
             return self._engine
 
-    async def _bury(self, engine: _Engine) -> None:
+    async def _discard(self, engine: _Engine) -> None:
         """Clears away a dead engine, unless another of its requests did."""
         async with self._starting:
             if engine is self._engine:
@@ -167,7 +173,7 @@ class LocalVllm:
                 self._engine = None
                 await asyncio.to_thread(engine.shut)
 
-    async def _generated(self, llm: Any, request: Request) -> Any:
+    async def _generate(self, llm: Any, request: Request) -> Any:
         from vllm.lora.request import LoRARequest
         from vllm.renderers.params import ChatParams
 
@@ -176,8 +182,8 @@ class LocalVllm:
         _, (prompt,) = await llm.renderer.render_chat_async([turns], chat)
         lora = LoRARequest("adapter", 1, self._settings.lora) if self._settings.lora else None
         self._sends += 1
-        sent = f"{request.id}-{self._sends}"
-        outputs = [each async for each in llm.generate(prompt, _sampling(request), sent, lora_request=lora)]
+        send_id = f"{request.id}-{self._sends}"
+        outputs = [each async for each in llm.generate(prompt, _sampling(request), send_id, lora_request=lora)]
         return outputs[-1]
 
     def _reply(self, request: Request, output: Any, latency_s: float) -> Reply:
@@ -221,31 +227,30 @@ def environment(settings: LocalVllmSettings) -> dict[str, str]:
     return {**ours, **os.environ, "VLLM_ENGINE_READY_TIMEOUT_S": str(int(settings.startup_s) + 1)}
 
 
-def _started(settings: LocalVllmSettings) -> _Engine:
+def _start_engine(settings: LocalVllmSettings) -> _Engine:
     """A new engine, whose processes are killed if this one is. Takes seconds to minutes: run it in a thread."""
     os.environ.update(environment(settings))
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    leash = subprocess.Popen(leash_command("follow"), stdin=subprocess.DEVNULL)
+    reaper = subprocess.Popen(reaper_command("follow"), stdin=subprocess.DEVNULL)
     try:
-        named = {"disable_log_stats": True, **engine_arguments(settings)}
-        return _Engine(AsyncLLM.from_engine_args(AsyncEngineArgs(**named)), leash)
+        arguments = AsyncEngineArgs(**{"disable_log_stats": True, **engine_arguments(settings)})
+        return _Engine(AsyncLLM.from_engine_args(arguments), reaper)
     except BaseException:
-        leash.kill()
-        leash.wait()
+        reaper.kill()
+        reaper.wait()
         raise
 
 
-def leash_command(*words: str) -> list[str]:
+def reaper_command(*words: str) -> list[str]:
     """The command that ends processes when this one has gone (engine/models/orphan_reaper.py)."""
-    return [sys.executable, "-I", "-S", str(Path(__file__).with_name("orphan_reaper.py")), str(os.getpid()), *words]
+    return [sys.executable, "-I", str(Path(__file__).with_name("orphan_reaper.py")), str(os.getpid()), *words]
 
 
 def _template_values(params: Mapping[str, Any]) -> dict[str, Any]:
     effort = {"reasoning_effort": params["reasoning_effort"]} if "reasoning_effort" in params else {}
-    told = params.get("chat_template_kwargs", {})
-    return {"add_generation_prompt": True, **effort, **told}
+    return {"add_generation_prompt": True, **effort, **params.get("chat_template_kwargs", {})}
 
 
 def _sampling(request: Request) -> Any:
@@ -271,23 +276,24 @@ def _logprobs(choice: Any, top: int) -> dict[str, Any] | None:
     """The log probabilities as the OpenAI chat API gives them; the likeliest token comes first."""
     if choice.logprobs is None:
         return None
-    places = []
-    for token, found in zip(choice.token_ids, choice.logprobs, strict=True):
-        ranked = sorted(found.values(), key=lambda each: each.rank)[:top]
-        tops = [{"token": each.decoded_token, "logprob": each.logprob} for each in ranked]
-        places.append({"token": found[token].decoded_token, "logprob": found[token].logprob, "top_logprobs": tops})
-    return {"content": places}
+    content = []
+    for token, candidates in zip(choice.token_ids, choice.logprobs, strict=True):
+        ranked = sorted(candidates.values(), key=lambda candidate: candidate.rank)[:top]
+        likeliest = [{"token": each.decoded_token, "logprob": each.logprob} for each in ranked]
+        chosen = candidates[token]
+        content.append({"token": chosen.decoded_token, "logprob": chosen.logprob, "top_logprobs": likeliest})
+    return {"content": content}
 
 
-def _named(name: str, error: Exception) -> ModelError:
+def _as_model_error(name: str, error: Exception) -> ModelError:
     """vLLM's error as one of ours: what the request is to blame for is refused, the rest may pass."""
     from vllm.exceptions import VLLMClientError
 
     cause = error.__cause__ if isinstance(error.__cause__, ValueError | TypeError) else error
     if isinstance(cause, VLLMClientError | ValueError | TypeError):
-        return RefusedRequestError(f"{name} refuses the request: {_said(cause)}; mend the prompt, schema or params")
-    return TransientModelError(f"{name}: {_said(cause)}")
+        return RefusedRequestError(f"{name} refuses the request: {_text_of(cause)}; mend the prompt, schema or params")
+    return TransientModelError(f"{name}: {_text_of(cause)}")
 
 
-def _said(error: BaseException) -> str:
+def _text_of(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:500]

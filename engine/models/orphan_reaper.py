@@ -1,10 +1,11 @@
 """Ends processes when the process that they serve has gone, however it went: also by `kill -9`.
 
-    python leash.py PARENT run COMMAND...   runs the command in this process group; when it or the parent has ended,
-                                            what is left of the group is killed. SIGTERM is for the command alone
-    python leash.py PARENT follow           when the parent has ended, kills what its multiprocessing had spawned
+    python orphan_reaper.py PARENT run COMMAND...   runs the command in this process group; when the command or PARENT
+                                                    has ended, kills what is left of the group. SIGTERM reaches the
+                                                    command alone
+    python orphan_reaper.py PARENT follow           when PARENT has ended, kills what its multiprocessing spawned
 
-A script of its own, since a process that was killed can tidy up nothing. Price: 10 MB, and two looks a second.
+It is a script of its own, since a killed process can tidy up nothing. Price: 15 MB, and two looks a second.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
+import psutil
+
 _LOOK_S = 0.5
-_OURS = (b"multiprocessing.spawn", b"VLLM::")
+_SPAWNED = ("multiprocessing.spawn", "VLLM::")
 
 
 def main() -> None:
@@ -45,36 +48,22 @@ def _run(parent: int, command: list[str]) -> None:
 
 
 def _follow(parent: int) -> None:
-    """Remembers descendants with their start, since a pid alone may be used again."""
-    seen: dict[int, str] = {}
+    """Remembers descendants as they appear; psutil compares start times, since a pid may be used again."""
+    descendants: set[psutil.Process] = set()
     while os.getppid() == parent:
-        seen.update(_spawned({parent, *seen}))
+        descendants.update(_spawned_by({parent, *(process.pid for process in descendants)}))
         time.sleep(_LOOK_S)
-    seen.update(_spawned(set(seen)))
-    for pid, start in seen.items():
-        if _stat(pid)[1] == start:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    descendants.update(_spawned_by({process.pid for process in descendants}))
+    for process in descendants:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
-def _spawned(parents: set[int]) -> Iterator[tuple[int, str]]:
-    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
-        mother, start = _stat(pid)
-        if mother in parents:
-            with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
-                title = file.read()
-                if any(mark in title for mark in _OURS):
-                    yield pid, start
-
-
-def _stat(pid: int) -> tuple[int, str]:
-    """The parent of a process, and when it began, in the kernel's ticks; (0, "") if it has ended."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            fields = file.read().rpartition(") ")[2].split()
-    except OSError:
-        return 0, ""
-    return (0, "") if fields[0] == "Z" else (int(fields[1]), fields[19])
+def _spawned_by(parents: set[int]) -> Iterator[psutil.Process]:
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.ppid() in parents and any(mark in " ".join(process.cmdline()) for mark in _SPAWNED):
+                yield process
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Which endpoint takes a request, and when: the one queue before the wire.
+"""Which endpoint takes a request, and when: the one queue before the network.
 
-    request -> EndpointPool.seat -> the endpoint of its seed, or the least loaded -> a RequestSlot -> leave(outcome)
+    request -> EndpointPool.acquire -> the endpoint of its seed, or the least loaded -> a RequestSlot -> leave(outcome)
                   waits while every endpoint is full, paced, paused or broken
 
 An endpoint takes a request if it has room (engine.models.concurrency), if its requests and tokens a minute allow it
@@ -23,7 +23,7 @@ from math import log
 import xxhash
 
 from engine.errors import ModelOutageError
-from engine.models.concurrency import Concurrency, Outcome
+from engine.models.concurrency import Concurrency, SendOutcome
 from engine.models.retry import LONGEST_PAUSE_S
 
 _BURST_S = 0.5
@@ -165,10 +165,10 @@ class Endpoint:
 
     def learn(self, headers: Mapping[str, str], now: float) -> None:
         """Reads x-ratelimit-limit-* and x-ratelimit-remaining-*; what is absent, unreadable or <= 0 is unknown."""
-        for bucket, what in ((self.requests, "requests"), (self.tokens, "tokens")):
-            limit = headers.get(f"x-ratelimit-limit-{what}")
+        for bucket, unit in ((self.requests, "requests"), (self.tokens, "tokens")):
+            limit = headers.get(f"x-ratelimit-limit-{unit}")
             if limit is not None:
-                bucket.learn(_number(limit), _number(headers.get(f"x-ratelimit-remaining-{what}", "")), now)
+                bucket.learn(_number(limit), _number(headers.get(f"x-ratelimit-remaining-{unit}", "")), now)
 
 
 def _number(text: str) -> float:
@@ -180,7 +180,7 @@ def _number(text: str) -> float:
 
 @dataclass(slots=True)
 class RequestSlot:
-    """The place of one request at an endpoint. `leave` must be called once."""
+    """The right to have one request in flight at an endpoint. `leave` must be called once."""
 
     pool: EndpointPool
     endpoint: Endpoint
@@ -188,14 +188,14 @@ class RequestSlot:
     probe: bool
     since: float
 
-    def leave(self, outcome: Outcome | None, tokens: int | None = None, pause_s: float | None = None) -> None:
-        """Gives the place back. `outcome` is None where nothing was learnt; `tokens` is what was really used."""
-        self.pool.left(self, outcome, tokens, pause_s)
+    def leave(self, outcome: SendOutcome | None, tokens: int | None = None, pause_s: float | None = None) -> None:
+        """Releases the slot. `outcome` is None where nothing was learnt; `tokens` is what was really used."""
+        self.pool.release(self, outcome, tokens, pause_s)
 
 
 @dataclass(slots=True)
 class _Waiter:
-    seat: asyncio.Future[RequestSlot]
+    slot: asyncio.Future[RequestSlot]
     tokens: int
     affinity: str
     avoid: str
@@ -209,37 +209,39 @@ class EndpointPool:
         self._queue: deque[_Waiter] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
-    async def seat(self, tokens: int, affinity: str = "", avoid: str = "") -> RequestSlot:
-        """Waits for a place for a request of about so many tokens. `avoid` is the endpoint that has just failed it."""
+    async def acquire(self, tokens: int, affinity: str = "", avoid: str = "") -> RequestSlot:
+        """Waits for a slot for a request of about `tokens`. `avoid` is the endpoint that has just failed it."""
         waiter = _Waiter(asyncio.get_running_loop().create_future(), tokens, affinity, avoid)
         self._queue.append(waiter)
         self._serve()
         try:
-            return await waiter.seat
+            return await waiter.slot
         except asyncio.CancelledError:
-            if waiter.seat.done() and not waiter.seat.cancelled() and not waiter.seat.exception():
-                waiter.seat.result().leave(None)
+            if waiter.slot.done() and not waiter.slot.cancelled() and not waiter.slot.exception():
+                waiter.slot.result().leave(None)
             raise
 
-    def left(self, seat: RequestSlot, outcome: Outcome | None, tokens: int | None, pause_s: float | None) -> None:
+    def release(
+        self, slot: RequestSlot, outcome: SendOutcome | None, tokens: int | None, pause_s: float | None
+    ) -> None:
         """The end of a request; see RequestSlot.leave."""
-        endpoint, now = seat.endpoint, self._now()
+        endpoint, now = slot.endpoint, self._now()
         if outcome is None:
-            endpoint.breaker.abandoned(probe=seat.probe)
+            endpoint.breaker.abandoned(probe=slot.probe)
         else:
-            endpoint.concurrency.ended(now, now - seat.since, outcome, endpoint.in_flight)
-            endpoint.breaker.ended(now, worked=outcome != "failed", probe=seat.probe)
+            endpoint.concurrency.ended(now, now - slot.since, outcome, endpoint.in_flight)
+            endpoint.breaker.ended(now, worked=outcome != "failed", probe=slot.probe)
             endpoint.limited(now, pause_s) if outcome == "limited" else endpoint.worked()
         endpoint.in_flight -= 1
-        endpoint.tokens.take((tokens if tokens is not None else 0) - seat.tokens)
+        endpoint.tokens.take((tokens if tokens is not None else 0) - slot.tokens)
         self._serve()
 
     def _serve(self) -> None:
-        """Gives places to those who wait, in order, until the first for whom there is none."""
+        """Gives slots to the waiting requests, in order, until one must wait."""
         now = self._now()
         while self._queue:
             waiter = self._queue[0]
-            if waiter.seat.done():
+            if waiter.slot.done():
                 self._queue.popleft()
                 continue
             endpoint = self._choose(waiter, now)
@@ -247,49 +249,49 @@ class EndpointPool:
                 self._wait(waiter, now)
                 return
             self._queue.popleft()
-            waiter.seat.set_result(self._seated(endpoint, waiter.tokens, now))
+            waiter.slot.set_result(self._occupy(endpoint, waiter.tokens, now))
 
-    def _seated(self, endpoint: Endpoint, tokens: int, now: float) -> RequestSlot:
+    def _occupy(self, endpoint: Endpoint, tokens: int, now: float) -> RequestSlot:
         endpoint.in_flight += 1
         endpoint.requests.take(1)
         endpoint.tokens.take(tokens)
         return RequestSlot(self, endpoint, tokens, endpoint.breaker.probe(), now)
 
     def _choose(self, waiter: _Waiter, now: float) -> Endpoint | None:
-        ready = [one for one in self.endpoints if one.ready_at(waiter.tokens, now) <= now]
+        ready = [endpoint for endpoint in self.endpoints if endpoint.ready_at(waiter.tokens, now) <= now]
         if len(ready) > 1:
-            ready = [one for one in ready if one.name != waiter.avoid]
+            ready = [endpoint for endpoint in ready if endpoint.name != waiter.avoid]
         if len(ready) < 2:
             return ready[0] if ready else None
-        least = min(ready, key=lambda one: one.load)
+        least_loaded = min(ready, key=lambda endpoint: endpoint.load)
         if waiter.affinity:
-            home = max(ready, key=lambda one: _draw(one, waiter.affinity))
-            if home.load <= _SPILL * least.load + 2 / home.weight:
+            home = max(ready, key=lambda endpoint: _draw(endpoint, waiter.affinity))
+            if home.load <= _SPILL * least_loaded.load + 2 / home.weight:
                 return home
-        return least
+        return least_loaded
 
     def _wait(self, waiter: _Waiter, now: float) -> None:
         """Sets the timer for the first moment that could change anything; ends the wait of all in an outage."""
-        given_up = max(one.down_until(now, self._outage_s) for one in self.endpoints)
+        given_up = max(endpoint.down_until(now, self._outage_s) for endpoint in self.endpoints)
         if given_up <= now:
             self._give_up(now)
             return
-        at = min(given_up, *(one.ready_at(waiter.tokens, now) for one in self.endpoints))
+        at = min(given_up, *(endpoint.ready_at(waiter.tokens, now) for endpoint in self.endpoints))
         if self._timer:
             self._timer.cancel()
         self._timer = None if at == _NEVER else asyncio.get_running_loop().call_at(at, self._serve)
 
     def _give_up(self, now: float) -> None:
-        names = ", ".join(one.name for one in self.endpoints)
-        paused = min(max(one.paused_until - now, 0.0) for one in self.endpoints)
+        names = ", ".join(endpoint.name for endpoint in self.endpoints)
+        paused = min(max(endpoint.paused_until - now, 0.0) for endpoint in self.endpoints)
         why = f"asks to wait {paused:.0f} s" if paused else f"has not answered for {self._outage_s:.0f} s"
-        few = not paused and len(self._queue) + sum(one.in_flight for one in self.endpoints) <= _FEW
+        few = not paused and len(self._queue) + sum(endpoint.in_flight for endpoint in self.endpoints) <= _FEW
         kind = FewAreStuckError if few else ModelOutageError
-        said = f"the endpoint {names} {why}; run again when it does (`patience.outage_s` is how long to wait)"
+        message = f"the endpoint {names} {why}; run again when it does (`patience.outage_s` is how long to wait)"
         while self._queue:
             waiter = self._queue.popleft()
-            if not waiter.seat.done():
-                waiter.seat.set_exception(kind(said))
+            if not waiter.slot.done():
+                waiter.slot.set_exception(kind(message))
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -297,5 +299,5 @@ class EndpointPool:
 
 def _draw(endpoint: Endpoint, affinity: str) -> float:
     """The endpoint with the highest draw is home: weighted rendezvous hashing, so that few move when one falls out."""
-    drawn = (xxhash.xxh3_64_intdigest(f"{endpoint.name} {affinity}".encode()) + 1) / 2**64
-    return -endpoint.weight / log(drawn) if drawn < 1 else _NEVER
+    uniform = (xxhash.xxh3_64_intdigest(f"{endpoint.name} {affinity}".encode()) + 1) / 2**64
+    return -endpoint.weight / log(uniform) if uniform < 1 else _NEVER

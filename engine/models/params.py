@@ -31,8 +31,8 @@ class Params(Settings):
 
     def plain(self) -> dict[str, Any]:
         """As a request carries them: what was not set is absent."""
-        said = self.model_dump(mode="json", exclude_defaults=True, exclude={"extra"})
-        return {"temperature": self.temperature, "max_tokens": self.max_tokens, **said, **self.extra}
+        chosen = self.model_dump(mode="json", exclude_defaults=True, exclude={"extra"})
+        return {"temperature": self.temperature, "max_tokens": self.max_tokens, **chosen, **self.extra}
 
 
 class Price(Settings):
@@ -42,14 +42,14 @@ class Price(Settings):
     completion: float = Field(default=0.0, ge=0)
     cached: float | None = Field(default=None, ge=0)
 
-    def of(self, prompt_tokens: int, completion_tokens: int, cached_tokens: int = 0) -> float:
+    def of(self, prompt_tokens: float, completion_tokens: float, cached_tokens: float = 0) -> float:
         """What these tokens cost; `cached_tokens` are among the prompt's."""
         cached = self.prompt if self.cached is None else self.cached
         fresh = prompt_tokens - cached_tokens
         return (fresh * self.prompt + cached_tokens * cached + completion_tokens * self.completion) / 1e6
 
 
-def _place_of_secret(text: str) -> str:
+def _check_secret_source(text: str) -> str:
     if text and not (text.startswith("${") and text.endswith("}") and len(text) > 3) and not text.startswith("file:"):
         raise PydanticCustomError(
             "secret_in_job",
@@ -58,20 +58,22 @@ def _place_of_secret(text: str) -> str:
     return text
 
 
-SecretPlace = Annotated[str, AfterValidator(_place_of_secret)]
+SecretSource = Annotated[str, AfterValidator(_check_secret_source)]
 """Where a key is: `${NAME}` or `file:PATH`. The key itself is in no settings object, so that nothing can print it."""
 
 
-def secret_at(place: str) -> str:
-    """The key at this place, "" for none. Raises UsageError that names the place."""
-    if not place:
+def read_secret(source: str) -> str:
+    """The key at this source, "" for none. Raises UsageError that names the source."""
+    if not source:
         return ""
-    if place.startswith("file:"):
+    if source.startswith("file:"):
         try:
-            return Path(place.removeprefix("file:")).expanduser().read_text().strip()
+            return Path(source.removeprefix("file:")).expanduser().read_text().strip()
         except OSError as error:
-            raise UsageError(f"the key file {place} cannot be read: {error.strerror}; mount it on every node") from None
-    name = place[2:-1]
+            raise UsageError(
+                f"the key file {source} cannot be read: {error.strerror}; mount it on every node"
+            ) from None
+    name = source[2:-1]
     if not os.environ.get(name):
         raise UsageError(f"the environment variable {name} is empty on this machine; set it to the API key")
     return os.environ[name]

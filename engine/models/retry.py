@@ -15,14 +15,13 @@ import asyncio
 import random
 from dataclasses import replace
 
-from pydantic import Field
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 from tenacity.wait import wait_random_exponential
 
 from engine.errors import RETRYABLE, ModelError, RateLimitedError, TransientModelError
+from engine.model_traits import Patience
 from engine.protocols import Model
 from engine.requests import Reply, Request
-from engine.settings import Settings
 
 _BACKOFF = wait_random_exponential(multiplier=0.5, max=30)
 LONGEST_PAUSE_S = 120.0
@@ -31,25 +30,9 @@ _JITTER = 0.1
 """A pause that a provider asks for is stretched by up to this share, so that those who wait do not return as one."""
 
 
-class Patience(Settings):
-    """How long a model is given."""
-
-    attempts: int = Field(default=8, ge=1, description="sends of one request that may fail, 429 aside")
-    timeout_s: float = Field(default=120.0, gt=0, description="seconds that one send may take in all")
-    deadline_s: float = Field(
-        default=900.0, gt=0, description="seconds after its first failure in which a request is sent again"
-    )
-    outage_s: float = Field(
-        default=300.0, gt=0, description="seconds without an endpoint that answers, until the run stops"
-    )
-
-
-DEFAULT = Patience()
-
-
 async def complete(model: Model, request: Request) -> Reply:
     """The model's reply, asked for as often as its `patience` allows; `attempts` and `unsure` are over all sends."""
-    tries = _Tries(getattr(model, "patience", DEFAULT))
+    tries = _Tries(model.traits.patience)
     retrying = AsyncRetrying(
         retry=retry_if_exception_type(RETRYABLE), wait=tries.pause, stop=tries.enough, sleep=asyncio.sleep, reraise=True
     )

@@ -24,17 +24,18 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import ModelError, ModelOutageError, TransientModelError
+from engine.model_traits import ModelTraits, Patience
 from engine.models.endpoints import HostedSettings
 from engine.models.hosted import Hosted
 from engine.models.local_vllm import (
     LocalVllmSettings,
     engine_arguments,
     environment,
-    leash_command,
     model_name,
     need_vllm,
+    reaper_command,
 )
-from engine.models.retry import Patience
+from engine.protocols import Model
 from engine.requests import Reply, Request
 
 LOG = logging.getLogger(__name__)
@@ -44,15 +45,15 @@ _STOP_S = 15.0
 _LAST_LINES = 30
 
 
-class ServedVllm:
-    """An engine.protocols.Model: the server starts with the first request and ends with the run.
+class ServedVllm(Model):
+    """The server starts with the first request and ends with the run.
 
     Promise: its key is in a private file for as long as it runs, and nowhere else. Price: see VllmServer.
     """
 
     def __init__(self, settings: LocalVllmSettings) -> None:
-        self.name, self.params = model_name(settings), settings.params.plain()
-        self.patience = Patience(outage_s=settings.startup_s, timeout_s=settings.timeout_s)
+        patience = Patience(outage_s=settings.startup_s, timeout_s=settings.timeout_s)
+        self.name, self.traits = model_name(settings), ModelTraits(settings.params.plain(), patience)
         self._settings = settings
         self._starting = asyncio.Lock()
         self._folder: Path | None = None
@@ -98,7 +99,7 @@ class ServedVllm:
                         api_key=f"file:{key}",
                         params=self._settings.params,
                         structured="json_schema",
-                        patience=self.patience,
+                        patience=self.traits.patience,
                     )
                 )
             return self._hosted
@@ -127,11 +128,11 @@ class VllmServer:
         """Raises ModelOutageError with the last words of a server that does not come up within `startup_s`."""
         need_vllm()
         try:
-            await self._rise()
+            await self._start_process()
         except BaseException:
             await self.close()
             raise
-        self._watch = asyncio.create_task(self._watched())
+        self._watch = asyncio.create_task(self._restart_on_exit())
 
     async def alive(self) -> bool:
         if self._given_up:
@@ -144,8 +145,8 @@ class VllmServer:
             await asyncio.wait([self._watch])
         await self._end()
 
-    async def _rise(self) -> None:
-        self._process = process = await self._launched()
+    async def _start_process(self) -> None:
+        self._process = process = await self._launch()
         until = time.monotonic() + self._settings.startup_s
         while not await asyncio.to_thread(_healthy, self._port):
             if process.returncode is not None:
@@ -157,12 +158,12 @@ class VllmServer:
                 )
             await asyncio.sleep(_LOOK_S)
 
-    async def _launched(self) -> asyncio.subprocess.Process:
+    async def _launch(self) -> asyncio.subprocess.Process:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             return await asyncio.create_subprocess_exec(
-                *leash_command("run"),
+                *reaper_command("run"),
                 *(
                     sys.executable,
                     "-m",
@@ -182,7 +183,7 @@ class VllmServer:
         finally:
             os.close(log)
 
-    async def _watched(self) -> None:
+    async def _restart_on_exit(self) -> None:
         """Starts the server again whenever it has ended, until `restarts` are used up."""
         assert self._process
         for start in range(1, self._settings.restarts + 1):
@@ -190,7 +191,7 @@ class VllmServer:
             LOG.warning("%s: the vLLM server died; restart %d of %d", self.model, start, self._settings.restarts)
             await self._end()
             try:
-                await self._rise()
+                await self._start_process()
             except ModelError as error:
                 LOG.warning("%s", error)
         await self._process.wait()

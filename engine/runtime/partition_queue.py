@@ -1,4 +1,4 @@
-"""The course of a run: which partition is next, when each may be committed, and what stops it.
+"""The partitions of a run: which is next, when each may be committed, and what stops the run.
 
     seeds in stream order -> screens (every seed, once) -> partitions of `limits.partition_seeds` -> those not committed
 
@@ -46,16 +46,16 @@ def split_into_partitions(reader: SeedReader, screens: Sequence[Screen], limits:
 class PartitionQueue:
     """Hands out the partitions that are not committed yet, until there is a reason to stop.
 
-    `standing` tells of each committed partition its accepted topics and its seeds. `error` is what stopped the course,
+    `committed` gives the accepted topics and the seeds of each committed partition. `error` is what stopped the queue,
     or None where it came to its own end. To be used within one event loop.
     """
 
     def __init__(
-        self, partitions: Iterator[Partition], standing: Mapping[int, tuple[int, int]], limits: Limits
+        self, partitions: Iterator[Partition], committed: Mapping[int, tuple[int, int]], limits: Limits
     ) -> None:
-        self._partitions, self._standing, self._limits = partitions, dict(standing), limits
-        self._pulling, self._moved = asyncio.Lock(), asyncio.Event()
-        self._turn = self._accepted = self._before_turn = self._read = 0
+        self._partitions, self._committed, self._limits = partitions, dict(committed), limits
+        self._reading, self._changed = asyncio.Lock(), asyncio.Event()
+        self._turn = self._accepted = self._before_turn = self._seeds_read = 0
         self._ended = False
         self.counts = Counts()
         self.error: BaseException | None = None
@@ -63,39 +63,39 @@ class PartitionQueue:
         self._advance()
 
     async def next(self) -> Partition | None:
-        """The next partition to make; None when there is none left, or the course is over."""
-        async with self._pulling:
+        """The next partition to make; None when there is none left, or the queue is over."""
+        async with self._reading:
             while not (self._ended or self.over.is_set()):
-                partition = await self._pulled()
-                if partition is not None and partition.index not in self._standing:
+                partition = await self._read_next()
+                if partition is not None and partition.index not in self._committed:
                     return partition
             return None
 
     async def may_commit(self, index: int) -> bool:
-        """Under `limits.accept`, waits until all partitions before are committed; False if the course ends first."""
+        """Under `limits.accept`, waits until all partitions before are committed; False if the queue ends first."""
         if self._limits.accept is None:
             return True
         while self._turn != index and not self.over.is_set():
-            await self._moved.wait()
+            await self._changed.wait()
         return self._turn == index and not self._enough()
 
-    def enter(self, partition: Partition, counts: Counts) -> None:
+    def record_commit(self, partition: Partition, counts: Counts) -> None:
         """Notes that this partition is committed."""
         self.counts.add(counts)
-        self._standing[partition.index] = counts.topics["accepted"], len(partition.seeds)
+        self._committed[partition.index] = counts.topics["accepted"], len(partition.seeds)
         self._advance()
-        self._move()
+        self._wake()
 
     def stop(self, error: BaseException) -> None:
         """Hands out nothing more. The first error stays."""
         self.error = self.error or error
         self.over.set()
-        self._move()
+        self._wake()
 
-    def _move(self) -> None:
+    def _wake(self) -> None:
         """Wakes all that wait for their turn."""
-        self._moved.set()
-        self._moved = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     def plan(self) -> dict[str, int] | None:
         """The seeds and partitions of the whole run; None until it is known where the run ends."""
@@ -103,45 +103,45 @@ class PartitionQueue:
             return {"seeds": self._before_turn, "partitions": self._turn}
         if not self._ended:
             return None
-        partitions = -(-self._read // self._limits.partition_seeds)
+        partitions = -(-self._seeds_read // self._limits.partition_seeds)
         if self._limits.accept is not None and self._turn < partitions:
             return None  # what is still to be committed may bring enough
-        return {"seeds": self._read, "partitions": partitions}
+        return {"seeds": self._seeds_read, "partitions": partitions}
 
     def seeds_known(self) -> int:
         """The seeds that are read or committed so far."""
-        return max(self._read, sum(seeds for _, seeds in self._standing.values()))
+        return max(self._seeds_read, sum(seeds for _, seeds in self._committed.values()))
 
     def committed(self) -> Collection[int]:
         """The partitions that are committed."""
-        return self._standing.keys()
+        return self._committed.keys()
 
     def _enough(self) -> bool:
         return self._limits.accept is not None and self._accepted >= self._limits.accept
 
     def _advance(self) -> None:
-        while self._turn in self._standing and not self._enough():
-            accepted, seeds = self._standing[self._turn]
+        while self._turn in self._committed and not self._enough():
+            accepted, seeds = self._committed[self._turn]
             self._accepted += accepted
             self._before_turn += seeds
             self._turn += 1
         if self._enough():
             self.over.set()
 
-    async def _pulled(self) -> Partition | None:
-        """The next partition of the stream, or None at its end or when the course is over first."""
-        pulled: asyncio.Future[Any] = _in_thread(lambda: next(self._partitions, None))
+    async def _read_next(self) -> Partition | None:
+        """The next partition of the stream, or None at its end or when the queue is over first."""
+        reading: asyncio.Future[Any] = _in_thread(lambda: next(self._partitions, None))
         over: asyncio.Future[Any] = asyncio.ensure_future(self.over.wait())
-        await asyncio.wait([pulled, over], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([reading, over], return_when=asyncio.FIRST_COMPLETED)
         over.cancel()
-        if not pulled.done():
+        if not reading.done():
             return None
-        if error := pulled.exception():
+        if error := reading.exception():
             self.stop(error)  # before another pulls: a generator that has raised looks like one that has ended
             raise error
-        partition: Partition | None = pulled.result()
+        partition: Partition | None = reading.result()
         self._ended = partition is None
-        self._read += len(partition.seeds) if partition else 0
+        self._seeds_read += len(partition.seeds) if partition else 0
         return partition
 
 

@@ -1,4 +1,4 @@
-"""Calls over a pipe between two processes, in both directions: a worker is called, and calls its parent's purse.
+"""Calls over a pipe between two processes, in both directions: a worker is called, and calls its parent's budget.
 
     caller: call(method, *args) -> pipe -> the other side's target.method(*args) -> pipe -> result or exception
 
@@ -39,12 +39,12 @@ class PipeRpc:
         self._outbox: queue.SimpleQueue[tuple[Any, ...] | None] = queue.SimpleQueue()
         self._lost = False
         for work in (self._read, self._write):
-            threading.Thread(target=work, name="wire", daemon=True).start()
+            threading.Thread(target=work, name="pipe_rpc", daemon=True).start()
 
     async def call(self, method: str, *args: Any) -> Any:
         """What the other side's target returns. Raises what it raised, or WorkerDiedError."""
         if self._lost:
-            raise WorkerDiedError("the process at the other end of the wire is gone")
+            raise WorkerDiedError("the process at the other end of the pipe is gone")
         number = next(self._numbers)
         answer = self._waiting[number] = self._loop.create_future()
         self._outbox.put(("call", number, method, args))
@@ -74,11 +74,11 @@ class PipeRpc:
                 self._pipe.send(message)
 
     def _serve(self, number: int, method: str, args: tuple[Any, ...]) -> None:
-        task = asyncio.ensure_future(self._called(method, args))
+        task = asyncio.ensure_future(self._call_target(method, args))
         self._serving.add(task)
         task.add_done_callback(partial(self._answer, number))
 
-    async def _called(self, method: str, args: tuple[Any, ...]) -> Any:
+    async def _call_target(self, method: str, args: tuple[Any, ...]) -> Any:
         return await getattr(await asyncio.shield(self._target), method)(*args)
 
     def _answer(self, number: int, task: asyncio.Task[Any]) -> None:
@@ -97,7 +97,7 @@ class PipeRpc:
         self._lost = True
         for answer in self._waiting.values():
             if not answer.done():
-                answer.set_exception(WorkerDiedError("the process at the other end of the wire is gone"))
+                answer.set_exception(WorkerDiedError("the process at the other end of the pipe is gone"))
 
 
 def _portable(error: BaseException | None) -> FoilError | None:

@@ -1,4 +1,4 @@
-"""A worker elsewhere, and the purse seen from there: the same methods, carried by `call(method, *args)`."""
+"""A worker elsewhere, and the budget seen from there: the same methods, carried by `call(method, *args)`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Call = Callable[..., Awaitable[Any]]
 
 
 class RemoteWorker:
-    """An engine.runtime.supervisor.Worker: `call` reaches its Flow, `end` ends it and gives back what it held."""
+    """An engine.runtime.supervisor.Worker: `call` reaches its Flow, `end` ends it and gives back what it reserved."""
 
     def __init__(self, call: Call, end: Callable[[], Awaitable[None]]) -> None:
         self._call, self._end = call, end
 
-    async def make(self, partition: Partition, condemned: Mapping[str, SeedOutcome]) -> None:
-        await self._call("make", partition, condemned)
+    async def make(self, partition: Partition, poison_seeds: Mapping[str, SeedOutcome]) -> None:
+        await self._call("make", partition, poison_seeds)
 
     async def commit(self, index: int) -> Counts:
         counts: Counts = await self._call("commit", index)
@@ -51,15 +51,15 @@ class RemoteBudget:
     async def reserve(self, owner: str, tokens: int, usd: float = 0.0) -> Spend:
         reserving = asyncio.ensure_future(self._call("reserve", owner, tokens, usd))
         try:
-            held: Spend = await asyncio.shield(reserving)
+            reservation: Spend = await asyncio.shield(reserving)
         except asyncio.CancelledError:  # what comes too late is given back
             reserving.add_done_callback(lambda done: self._give_back(owner, done))
             raise
-        return held
+        return reservation
 
     def _give_back(self, owner: str, done: asyncio.Future[Spend]) -> None:
         if not done.cancelled() and not done.exception():
             self._giving = asyncio.ensure_future(self._call("settle", owner, done.result(), Spend()))
 
-    async def settle(self, owner: str, held: Spend, spent: Spend) -> None:
-        await self._call("settle", owner, held, spent)
+    async def settle(self, owner: str, reservation: Spend, spent: Spend) -> None:
+        await self._call("settle", owner, reservation, spent)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -20,79 +20,73 @@ from ray.exceptions import ObjectLostError, RayActorError, RayTaskError, WorkerC
 
 from engine.errors import FoilError
 from engine.flow.budget import Budget, BudgetClient
-from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
+from engine.flow.limits import BudgetSettings, RuntimeSettings
 from engine.flow.partition_flow import Flow
 from engine.flow.progress import Summary
-from engine.protocols import Parts, Screen, SeedReader
 from engine.runtime.remote import RemoteBudget, RemoteWorker
-from engine.runtime.session import OnProgress, Work, run_session
+from engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
 from engine.runtime.supervisor import WorkerDiedError
 from engine.runtime.watchdog import exit_on_hang, limit_memory
 
-BuildParts = Callable[[], Parts]
 _CALLS_AT_ONCE = 10_000
 
 
-def run(  # noqa: PLR0917 - the parts of a run, in the order of the flow
-    reader: SeedReader,
-    screens: Sequence[Screen],
-    build_parts: BuildParts,
-    limits: Limits,
-    runtime: RuntimeSettings,
-    on_progress: OnProgress,
-) -> Summary:
+def run(spec: RunSpec, on_progress: OnProgress) -> Summary:
     """Runs or resumes a job; see engine.runtime.session. Joins the Ray that this process is in, or starts one."""
-    with _cluster(runtime):
-        pool = _ActorPool(build_parts, limits, runtime)
-        return run_session(Work(reader, screens, build_parts(), limits, runtime), on_progress, pool.hire)
+    with _cluster(spec.worker.runtime):
+        start_worker = _ActorPool(spec.worker).start_worker
+        return run_session(spec, spec.worker.build_parts(), on_progress, start_worker)
 
 
 class _FlowActor:
     """What an actor is: a Flow, opened by its first call, so that what building it raises reaches the caller."""
 
-    async def open(self, build_parts: BuildParts, runtime: RuntimeSettings, bank: Any, owner: str) -> None:
-        purse: BudgetClient = RemoteBudget(partial(_called, bank)) if bank else Budget(BudgetSettings())
-        self._flow = Flow(build_parts(), runtime, purse, owner, marks=True)
-        limit_memory(runtime.worker_memory_mb)
-        self._watch = asyncio.create_task(exit_on_hang(runtime.seed_timeout_s))
+    async def open(self, spec: WorkerSpec, budget_actor: Any, owner: str) -> None:
+        budget: BudgetClient = (
+            RemoteBudget(partial(_call_actor, budget_actor)) if budget_actor else Budget(BudgetSettings())
+        )
+        self._flow = Flow(spec.build_parts(), spec.runtime, budget, owner, log_seeds=True)
+        limit_memory(spec.runtime.worker_memory_mb)
+        self._watchdog = asyncio.create_task(exit_on_hang(spec.runtime.seed_timeout_s))
 
     async def call(self, method: str, *args: Any) -> Any:
         return await getattr(self._flow, method)(*args)
 
 
 class _BudgetActor(Budget):
-    """The run's purse as an actor, where the run has a budget."""
+    """The run's budget as an actor, where the run has one."""
 
     async def call(self, method: str, *args: Any) -> Any:
         return await getattr(self, method)(*args)
 
 
 class _ActorPool:
-    """Starts actors. `bank` is made at the first, when it is known what earlier sessions spent."""
+    """Starts actors; the budget actor with the first, when it is known what earlier sessions spent."""
 
-    def __init__(self, build_parts: BuildParts, limits: Limits, runtime: RuntimeSettings) -> None:
-        self._build_parts, self._limits, self._runtime = build_parts, limits, runtime
-        self._bank: Any = None
+    def __init__(self, spec: WorkerSpec) -> None:
+        self._spec = spec
+        self._budget_actor: Any = None
 
-    async def hire(self, budget: Budget, *, apart: bool) -> RemoteWorker:
+    async def start_worker(self, budget: Budget, *, apart: bool) -> RemoteWorker:
         """An actor whose parts are built; one that tries suspects `apart` claims no CPU, since none may be free."""
-        if self._bank is None and self._limits.budget != BudgetSettings():
-            self._bank = _actor(_BudgetActor, cpus=0).remote(self._limits.budget, budget.spent)
+        limits = self._spec.limits.budget
+        if self._budget_actor is None and limits != BudgetSettings():
+            self._budget_actor = _actor(_BudgetActor, cpus=0).remote(limits, budget.spent)
         owner = f"actor {secrets.token_hex(4)}"
-        gpus = 0.0 if apart else self._runtime.worker_gpus
-        host = _actor(_FlowActor, cpus=0 if apart else 1, gpus=gpus).remote()
+        gpus = 0.0 if apart else self._spec.runtime.worker_gpus
+        flow_actor = _actor(_FlowActor, cpus=0 if apart else 1, gpus=gpus).remote()
 
         async def end() -> None:
-            ray.kill(host, no_restart=True)
-            if self._bank is not None:
-                await _called(self._bank, "forfeit", owner)
+            ray.kill(flow_actor, no_restart=True)
+            if self._budget_actor is not None:
+                await _call_actor(self._budget_actor, "forfeit", owner)
 
         try:
-            await _answer(host.open.remote(self._build_parts, self._runtime, self._bank, owner))
+            await _await_actor(flow_actor.open.remote(self._spec, self._budget_actor, owner))
         except BaseException:
             await end()
             raise
-        return RemoteWorker(partial(_called, host), end)
+        return RemoteWorker(partial(_call_actor, flow_actor), end)
 
 
 def _actor(kind: type[Any], cpus: int, gpus: float = 0.0) -> Any:
@@ -103,11 +97,11 @@ def _actor(kind: type[Any], cpus: int, gpus: float = 0.0) -> Any:
     )
 
 
-async def _called(actor: Any, method: str, *args: Any) -> Any:
-    return await _answer(actor.call.remote(method, *args))
+async def _call_actor(actor: Any, method: str, *args: Any) -> Any:
+    return await _await_actor(actor.call.remote(method, *args))
 
 
-async def _answer(reference: Any) -> Any:
+async def _await_actor(reference: Any) -> Any:
     try:
         return await reference
     except RayTaskError as error:

@@ -1,6 +1,6 @@
 """One session of a run, whatever its workers are: resume, supervise, report, close the books.
 
-    what is committed -> course -> supervisor(workers) -> plan put -> conservation checked -> summary
+    what is committed -> queue -> supervisor(workers) -> plan put -> conservation checked -> summary
 
 Promise: a run whose plan is complete reads no seed; a session always ends in a summary, with the exit code that `foil`
 ends with. Price: every commit entry is read once at the start; a small file is written twice a second.
@@ -12,13 +12,13 @@ import asyncio
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
 from engine.crash_points import crash_point
 from engine.errors import FoilError, RunFailedError
@@ -26,6 +26,7 @@ from engine.flow.budget import Budget, Spend
 from engine.flow.journal import paid_replies, possibly_paid_twice
 from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
 from engine.flow.progress import Counts, Progress, SessionFile, Summary, check_conservation, counts_of, total
+from engine.ids import canonical_json, sha256_hex
 from engine.protocols import Parts, Screen, SeedReader
 from engine.runtime.partition_queue import PartitionQueue, split_into_partitions
 from engine.runtime.supervisor import Supervisor, Worker
@@ -36,7 +37,7 @@ _TICK_S = 0.5
 
 
 class StartWorkerWithin(Protocol):
-    """A Hire (engine.runtime.supervisor) that is told the run's budget."""
+    """A StartWorker (engine.runtime.supervisor) that is given the run's budget."""
 
     def __call__(self, budget: Budget, *, apart: bool) -> Awaitable[Worker]: ...
 
@@ -50,17 +51,30 @@ class InterruptedRunError(FoilError):
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """What a session works on, and within which limits."""
+class WorkerSpec:
+    """What a worker process needs, and all that is sent to it: `build_parts` must be picklable."""
 
-    reader: SeedReader
-    screens: Sequence[Screen]
-    parts: Parts
+    build_parts: Callable[[], Parts]
     limits: Limits
     runtime: RuntimeSettings
 
 
-def run_session(work: Work, on_progress: OnProgress, hire: StartWorkerWithin) -> Summary:
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """One run: what is read and screened in this process, what each worker gets, and what decides the rows."""
+
+    reader: SeedReader
+    screens: Sequence[Screen]
+    worker: WorkerSpec
+    identity: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def fingerprint(self) -> str:
+        """One hash over all that decides the rows of a run."""
+        return sha256_hex(canonical_json(self.identity))[:32]
+
+
+def run_session(spec: RunSpec, parts: Parts, on_progress: OnProgress, start_worker: StartWorkerWithin) -> Summary:
     """Runs a job to its end, or as far as it gets.
 
     A FoilError that stops it is told in the summary; anything else is raised, after complete partitions are committed.
@@ -68,63 +82,64 @@ def run_session(work: Work, on_progress: OnProgress, hire: StartWorkerWithin) ->
     """
     try:
         with relaxed_gc():
-            return asyncio.run(_Session(work, on_progress).run(hire))
+            return asyncio.run(_Session(spec, parts, on_progress).run(start_worker))
     except KeyboardInterrupt as second:
         raise SystemExit(128 + (second.args[0] if second.args else signal.SIGINT)) from None
 
 
 class _Session:
-    def __init__(self, work: Work, on_progress: OnProgress) -> None:
-        self._work, self._on_progress = work, on_progress
+    def __init__(self, spec: RunSpec, parts: Parts, on_progress: OnProgress) -> None:
+        self._spec, self._parts, self._on_progress = spec, parts, on_progress
+        self._limits = spec.worker.limits
         self._began = time.monotonic()
-        self._journal = Path(work.parts.out) / "journal"
-        committed = {index: counts_of(entry) for index, entry in work.parts.store.committed().items()}
-        standing = {index: (c.topics["accepted"], c.seeds.total()) for index, c in committed.items()}
+        self._journal = Path(parts.out) / "journal"
+        committed = {index: counts_of(entry) for index, entry in parts.store.committed().items()}
+        accepted_and_seeds = {index: (c.topics["accepted"], c.seeds.total()) for index, c in committed.items()}
         self._earlier = total(committed.values())
-        self._course = PartitionQueue(
-            split_into_partitions(work.reader, work.screens, work.limits), standing, work.limits
-        )
-        self._plan = work.parts.store.plan()
+        partitions = split_into_partitions(spec.reader, spec.screens, self._limits)
+        self._queue = PartitionQueue(partitions, accepted_and_seeds, self._limits)
+        self._plan = parts.store.plan()
 
-    async def run(self, hire: StartWorkerWithin) -> Summary:
-        work = self._work
+    async def run(self, start_worker: StartWorkerWithin) -> Summary:
         if self._complete():
             return self._summary(workers_lost=0)
-        budget = Budget(work.limits.budget, self._spent())
-        supervisor = Supervisor(self._course, partial(hire, budget), self._journal, work.limits, work.runtime)
-        file = SessionFile(Path(work.parts.out))
+        budget = Budget(self._limits.budget, self._spent())
+        supervisor = Supervisor(
+            self._queue, partial(start_worker, budget), self._journal, self._limits, self._spec.worker.runtime
+        )
+        file = SessionFile(Path(self._parts.out))
         ticking = asyncio.create_task(self._tick(supervisor, file))
         try:
-            with _signals(self._course):
+            with _signals(self._queue):
                 await supervisor.run()
         finally:
             ticking.cancel()
         self._put_plan()
         summary = self._summary(supervisor.lost())
         file.note(summary)
-        if self._course.error and not isinstance(self._course.error, FoilError):
-            raise self._course.error
+        if self._queue.error and not isinstance(self._queue.error, FoilError):
+            raise self._queue.error
         return summary
 
     def _put_plan(self) -> None:
         """The plan is the last thing put: with it, the next session knows that there is nothing to do."""
-        self._plan = self._course.plan() or self._plan
+        self._plan = self._queue.plan() or self._plan
         if self._plan is not None:
             crash_point("conduct.planned")
-            self._work.parts.store.put_plan(self._plan)
+            self._parts.store.put_plan(self._plan)
             if self._complete():
                 check_conservation(self._plan["seeds"], self._counts())
 
     def _complete(self) -> bool:
-        return self._plan is not None and len(self._course.committed()) >= self._plan["partitions"]
+        return self._plan is not None and len(self._queue.committed()) >= self._plan["partitions"]
 
     def _counts(self) -> Counts:
-        return total([self._earlier, self._course.counts])
+        return total([self._earlier, self._queue.counts])
 
     def _spent(self) -> Spend:
-        if self._work.limits.budget == BudgetSettings():
+        if self._limits.budget == BudgetSettings():
             return Spend()
-        return spent_before(self._work.parts)
+        return spent_before(self._parts)
 
     async def _tick(self, supervisor: Supervisor, file: SessionFile) -> None:
         before = self._earlier.topics.total()
@@ -133,9 +148,9 @@ class _Session:
             counts = total([self._counts(), live])
             seconds = max(time.monotonic() - self._began, 1e-6)
             rate = (counts.topics.total() - before) / seconds
-            planned = self._plan["seeds"] if self._plan else self._work.limits.seeds
-            left = planned - counts.seeds.total() if planned is not None else None
-            eta_s = left / rate if left is not None and rate else None
+            planned = self._plan["seeds"] if self._plan else self._limits.seeds
+            seeds_left = planned - counts.seeds.total() if planned is not None else None
+            eta_s = seeds_left / rate if seeds_left is not None and rate else None
             progress = Progress(planned, counts, in_flight, seconds, rate, eta_s, supervisor.lost())
             file.note(progress)
             self._on_progress(progress)
@@ -143,13 +158,13 @@ class _Session:
 
     def _summary(self, workers_lost: int) -> Summary:
         counts, complete = self._counts(), self._complete()
-        error = None if complete else self._course.error
+        error = None if complete else self._queue.error
         if error is None and counts.seeds["failed"]:
             error = RunFailedError(f"{counts.seeds['failed']} seeds failed; their rows say why (status = 'failed')")
         return Summary(
-            planned=self._plan["seeds"] if self._plan else self._course.seeds_known(),
+            planned=self._plan["seeds"] if self._plan else self._queue.seeds_known(),
             counts=counts,
-            partitions=len(self._course.committed()),
+            partitions=len(self._queue.committed()),
             complete=complete,
             seconds=time.monotonic() - self._began,
             workers_lost=workers_lost,
@@ -170,19 +185,19 @@ def spent_before(parts: Parts) -> Spend:
 
 
 @contextmanager
-def _signals(course: PartitionQueue) -> Iterator[None]:
-    """The first SIGINT or SIGTERM stops the course, the second interrupts this thread, a third is not caught."""
+def _signals(queue: PartitionQueue) -> Iterator[None]:
+    """The first SIGINT or SIGTERM stops the queue, the second interrupts this thread, a third is not caught."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    loop, asked = asyncio.get_running_loop(), list[int]()
+    loop, received = asyncio.get_running_loop(), list[int]()
 
     def stop(signum: int) -> None:
-        course.stop(InterruptedRunError(signum))
+        queue.stop(InterruptedRunError(signum))
 
     def handle(signum: int, _: FrameType | None) -> None:
-        asked.append(signum)
-        if len(asked) == 1:
+        received.append(signum)
+        if len(received) == 1:
             loop.call_soon_threadsafe(stop, signum)
             return
         signal.signal(signum, signal.SIG_DFL)

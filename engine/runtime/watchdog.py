@@ -1,4 +1,4 @@
-"""What a worker process does about itself, so that its parent need not guess: a hang ends it, and so does greed.
+"""The limits that a worker process sets itself: a watchdog for its event loop, and a bound on its memory.
 
 Promise: a worker whose event loop stands still for too long (a hang in a validator, in Python or in C, even one that
 never lets go of the interpreter) writes where it stands to stderr and exits; memory beyond the limit is a MemoryError
@@ -56,17 +56,3 @@ def limit_memory(mb: int) -> None:
         pages = int(Path("/proc/self/statm").read_text().split()[5])
         limit = pages * resource.getpagesize() + (mb << 20)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.getrlimit(resource.RLIMIT_DATA)[1]))
-
-
-def peak_memory() -> int:
-    """Bytes: the most memory this process has held (Linux).
-
-    `ru_maxrss` is no such figure: a process starts with that of the one that started it.
-    """
-    status = Path("/proc/self/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) << 10
-
-
-def forget_peak() -> None:
-    """Lets `peak_memory` count from now on (Linux)."""
-    Path("/proc/self/clear_refs").write_text("5")

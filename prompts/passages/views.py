@@ -32,7 +32,7 @@ class View(_Answer):
 
 
 class Demand(_Answer):
-    """One constraint, as `prompts.constraints.constraint` knows it."""
+    """One constraint, as `prompts.constraints` knows it."""
 
     family: str
     value: str = ""

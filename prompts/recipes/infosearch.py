@@ -118,7 +118,7 @@ class Condition(_Answer):
             raise Rejected("bad_constraint", str(error)) from error
 
 
-class AskedInstruction(Condition):
+class Asked(Condition):
     """The question in other words, then the condition."""
 
     question: _Sentence
@@ -131,7 +131,7 @@ class _Row:
 
     condition: str
     passage: Passage
-    asked: AskedInstruction
+    asked: Asked
     reversed: Condition
 
 
@@ -295,7 +295,7 @@ class _Work:
         facts = {"material": self._known, "dimension": self._dimension, "condition": condition}
         tone = _TONES[self._known.number(condition) % len(_TONES)]
         asked = await self._ask(
-            self._templates["instruction"].render(facts, query=self._query, wanted=wanted, tone=tone), AskedInstruction
+            self._templates["instruction"].render(facts, query=self._query, wanted=wanted, tone=tone), Asked
         )
         reverse = await self._ask(
             self._templates["reversal"].render(facts, wanted=wanted, condition=asked.condition), Condition

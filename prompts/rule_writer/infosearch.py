@@ -35,7 +35,7 @@ from prompts.passages.answer_evidence import answers
 from prompts.passages.blocks import Block, Cut, join, stems
 from prompts.passages.seed_material import Material
 from prompts.passages.views import Demand
-from prompts.recipes.infosearch import AskedInstruction, Condition, Keywords, Rewritten
+from prompts.recipes.infosearch import Asked, Condition, Keywords, Rewritten
 from prompts.rule_writer.view_pairs import NO_LOANS
 
 Views = dict[str, tuple[str, Passage]]
@@ -301,12 +301,12 @@ _ASKING = words(
 )
 
 
-def _write_instruction(inputs: Mapping[str, Any]) -> AskedInstruction:
+def _write_instruction(inputs: Mapping[str, Any]) -> Asked:
     known: Material = inputs["material"]
     rng = Random(known.number(f"instruction {inputs['condition']}"))
     wording, demands = _worded(rng, inputs, negated=False)
     question = _question(rng, known.seed.query)
-    return AskedInstruction(question=question, condition=wording, demands=demands, evidence=known.evidence)
+    return Asked(question=question, condition=wording, demands=demands, evidence=known.evidence)
 
 
 def _write_reversal(inputs: Mapping[str, Any]) -> Condition:

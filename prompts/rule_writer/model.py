@@ -13,6 +13,8 @@ from random import Random
 from typing import Any, TypeVar
 
 from engine.errors import RefusedRequestError
+from engine.model_traits import ModelTraits
+from engine.protocols import Model
 from engine.requests import Reply, Request
 from prompts.constraints.constraint import Constraint
 from prompts.constraints.families import Kind
@@ -41,11 +43,11 @@ class Parted:
     theirs: list[Constraint]
 
 
-class RuleWriter:
-    """Implements `engine.protocols.Model`."""
+class RuleWriter(Model):
+    """The embedded model: answers by rules, deterministic and free."""
 
     name = "rule_writer"
-    free = True
+    traits = ModelTraits(free=True)
 
     async def complete(self, request: Request) -> Reply:
         """The answer as JSON. RefusedRequestError for a task that has no rules."""

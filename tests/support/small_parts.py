@@ -24,12 +24,14 @@ from datasets_out.commits.schema import TABLES, from_tables
 from datasets_out.commits.snapshot import load_snapshot
 from engine.errors import Rejected, UnreadableReplyError
 from engine.flow.limits import Limits, RuntimeSettings
-from engine.protocols import Parts, Prompt
+from engine.flow.progress import Summary
+from engine.protocols import Model, Parts, Prompt
 from engine.requests import Message, Reply
 from engine.runtime.run_local import run
-from engine.runtime.watchdog import peak_memory
+from engine.runtime.session import RunSpec, WorkerSpec
 from engine.topic import Intent, Judgment, Passage, Seed, Topic, Verdict, intent_id, topic_id
 from tests.support.drills.history_checker import Findings, History, check
+from tests.support.memory import peak_memory
 
 
 class Line(BaseModel):
@@ -66,13 +68,12 @@ class Numbers:
 
 
 @dataclass
-class Echo:
+class Echo(Model):
     """Answers after up to `delay_s`, and notes each answer that it was paid for in the file `bill`."""
 
     bill: Path | None = None
     delay_s: float = 0.0
     name: str = "echo"
-    free: bool = False
 
     async def complete(self, request: Any) -> Reply:
         text = request.messages[-1].content
@@ -183,16 +184,28 @@ def sound(out: Path, seeds: int, *, finished: bool = True) -> None:
     assert check(History([seed(i).id for i in range(seeds)], finished=finished), out) == Findings()
 
 
+def read_replies(journal: Path) -> list[dict[str, Any]]:
+    """Each journalled reply but its text: what shards leave out (latency_s, attempts)."""
+    records = [json.loads(line[9:]) for path in sorted(journal.glob("*/*.log")) for line in path.open("rb")]
+    return [{k: v for k, v in record["reply"].items() if k != "text"} for record in records if "reply" in record]
+
+
 def quiet(_: Any) -> None:
     """No progress is wanted."""
 
 
+def run_parts(reader: Any, build_parts: Any, limits: Limits, runtime: RuntimeSettings, **options: Any) -> Summary:
+    """One session. `options`: `screens`, `on_progress`, and `runner` (`run_local.run` unless named)."""
+    spec = RunSpec(reader, options.get("screens", ()), WorkerSpec(build_parts, limits, runtime))
+    return options.get("runner", run)(spec, options.get("on_progress", quiet))
+
+
 def main() -> None:
-    """`python machine_main.py OUT JSON`: one session in a process of its own; prints its summary as JSON."""
+    """`python -m tests.support.small_run OUT JSON`: one session in a process of its own; prints its summary as JSON."""
     out, told = Path(sys.argv[1]), json.loads(sys.argv[2])
     model = Echo(Path(told["bill"]), told.get("delay_s", 0.0))
     limits, runtime = Limits(**told["limits"]), RuntimeSettings(**told["runtime"])
     print("started", flush=True)
-    summary = run(Numbers(told["seeds"]), (), builder(out, model=model), limits, runtime, quiet)
+    summary = run_parts(Numbers(told["seeds"]), builder(out, model=model), limits, runtime)
     print(json.dumps({"complete": summary.complete, "exit_code": summary.exit_code, "peak": peak_memory()}))
     sys.exit(summary.exit_code)

@@ -41,7 +41,7 @@ def plan(
     spec = build_run(job, [other.resolve() for other in reuse or []])
     if sample:
         CommitLog(job.out).open(spec.fingerprint, spec.identity)
-    parts = spec.build_parts()
+    parts = spec.worker.build_parts()
     seeds, chosen = sample_seeds(spec.reader, job.limits, max(look_at, sample))
     traced = asyncio.run(_trace(parts, chosen, job, sample))
     costs = stages(traced, seeds, parts.models)
@@ -59,11 +59,10 @@ async def _trace(parts: Parts, chosen: Sequence[tuple[int, Seed]], job: Job, sam
 
     budget = Budget(job.limits.budget, spent_before(parts) if sample else Spend())
     try:
-        return await trace_calls(parts, chosen, job.limits, RuleWriter(), sample=sample, purse=budget)
+        return await trace_calls(parts, chosen, job.limits, RuleWriter(), sample=sample, budget=budget)
     finally:
         for model in parts.models.values():
-            if close := getattr(model, "close", None):
-                await close()
+            await model.close()
 
 
 def _to_json(job: Job, seeds: int, traced: PlanSample, costs: Sequence[StageCost]) -> dict[str, Any]:
@@ -129,7 +128,7 @@ def _hours_left(job: Job, cost: StageCost) -> float | None:
     settings = job.models[cost.role]
     if not isinstance(settings, HostedSettings):
         return None
-    left, endpoints = cost.calls.expected * (1 - cost.answered), len(settings.places())
+    left, endpoints = cost.calls.expected * (1 - cost.answered), len(settings.all_endpoints())
     tokens = (cost.prompt_tokens.expected + cost.completion_tokens.expected) * (1 - cost.answered)
     concurrency = min(settings.max_concurrency * endpoints, job.runtime.window) * max(1, job.runtime.workers)
     bounds = [

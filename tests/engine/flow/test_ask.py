@@ -25,9 +25,10 @@ from engine.errors import (
 )
 from engine.flow.ask import ReplyService, SeedAsk
 from engine.flow.budget import Budget, Spend
-from engine.flow.journal import Journal, PaidReplies, possibly_paid_twice
+from engine.flow.journal import Journal, ReplyArchive, possibly_paid_twice
 from engine.flow.limits import BudgetSettings
-from engine.protocols import Prompt
+from engine.model_traits import ModelTraits
+from engine.protocols import Model, Prompt
 from engine.requests import Message, Reply, Request
 from prompts.parse import parse_reply
 from tests.support.small_parts import Line, parse, prompt_for, seed
@@ -36,13 +37,13 @@ GOOD = '{"text":"good"}'
 PROMPT = prompt_for(seed(1))
 
 
-class Script:
+class Script(Model):
     """A model that answers from a script; an exception in it is raised. Keeps the requests that it was sent."""
 
     name = "script"
 
     def __init__(self, *script: str | Exception, cost_usd: float = 0.0, tokens: int = 0) -> None:
-        self.params = {"temperature": 0}
+        self.traits = ModelTraits({"temperature": 0})
         self.script, self.cost_usd, self.tokens = list(script), cost_usd, tokens
         self.sent: list[Request] = []
 
@@ -56,8 +57,8 @@ class Script:
 
 
 def asker(folder, model, *, repairs=1, budget=None, reader=parse, writer="a"):
-    desk = ReplyService(Journal(folder, 0, writer), budget or Budget(BudgetSettings()), "me")
-    return SeedAsk(desk, {"writer": model}, reader, repair_attempts=repairs)
+    replies = ReplyService(Journal(folder, 0, writer), budget or Budget(BudgetSettings()), "me")
+    return SeedAsk(replies, {"writer": model}, reader, repair_attempts=repairs)
 
 
 def test_an_answer_is_typed_and_its_call_is_kept(tmp_path):
@@ -148,8 +149,7 @@ def test_a_reply_that_was_cut_or_withheld_is_no_text_and_is_corrected(tmp_path, 
 
 def test_a_price_is_reserved_before_the_request_is_sent(tmp_path):
     model, budget = Script(), Budget(BudgetSettings(usd=1.0))
-    model.params = {"max_tokens": 100}
-    model.price = lambda prompt, completion: completion * 0.02
+    model.traits = ModelTraits({"max_tokens": 100}, price=lambda prompt, completion: completion * 0.02)
     with pytest.raises(BudgetSpentError, match="0 of 1 usd are used, and the next request needs 2"):
         asyncio.run(asker(tmp_path, model, budget=budget)(PROMPT, Line))
     assert model.sent == []
@@ -199,37 +199,6 @@ def test_a_role_that_the_job_does_not_name_is_refused(tmp_path):
         asyncio.run(asker(tmp_path, Script())(PROMPT, Line, role="judge"))
 
 
-@given(limit=st.integers(1, 12), wanted=st.integers(1, 20))
-@settings(max_examples=30, deadline=None)
-def test_no_concurrency_spends_more_calls_than_the_budget(tmp_path_factory, limit, wanted):
-    model, budget = Script(), Budget(BudgetSettings(calls=limit))
-    ask = asker(tmp_path_factory.mktemp("journal"), model, budget=budget)
-
-    async def ask_all() -> Counter[type]:
-        asked = (ask(prompt_for(seed(i)), Line) for i in range(wanted))
-        return Counter(type(result) for result in await asyncio.gather(*asked, return_exceptions=True))
-
-    results = asyncio.run(ask_all())
-    assert len(model.sent) == results[Line] == min(limit, wanted) == budget.spent.calls
-    assert results[BudgetSpentError] == wanted - results[Line]
-
-
-def test_whoever_finds_the_purse_empty_waits_for_what_others_give_back():
-    async def three() -> list[object]:
-        budget = Budget(BudgetSettings(tokens=100))
-        first = await budget.reserve("a", 90)
-        second = asyncio.create_task(budget.reserve("a", 50))
-        await asyncio.sleep(0)
-        assert not second.done()
-        await budget.settle("a", first, Spend(1, 10, 0.0))
-        await second
-        with pytest.raises(BudgetSpentError, match="10 of 100 tokens are used, and the next request needs 200"):
-            await asyncio.gather(budget.reserve("a", 200), budget.settle("a", second.result(), Spend()))
-        return [budget.spent]
-
-    assert asyncio.run(three()) == [Spend(1, 10, 0.0)]
-
-
 def test_dollars_are_reserved_as_the_dearest_call_so_far(tmp_path):
     model, budget = Script(cost_usd=0.4), Budget(BudgetSettings(usd=1.0))
     ask = asker(tmp_path, model, budget=budget)
@@ -243,38 +212,11 @@ def test_dollars_are_reserved_as_the_dearest_call_so_far(tmp_path):
     assert len(model.sent) == 2
 
 
-def test_what_a_dead_worker_held_counts_as_spent():
-    async def die() -> Spend:
-        budget = Budget(BudgetSettings(calls=3))
-        await budget.reserve("dead", 5)
-        await budget.reserve("dead", 5)
-        await budget.reserve("alive", 5)
-        await budget.forfeit("dead")
-        return budget.spent
-
-    assert asyncio.run(die()) == Spend(2, 10, 0.0)
-
-
 def test_a_request_that_ends_in_an_error_may_have_been_paid(tmp_path):
     budget = Budget(BudgetSettings(calls=5))
     with pytest.raises(ZeroDivisionError, match="broken"):
         asyncio.run(asker(tmp_path, Script(ZeroDivisionError("broken")), budget=budget)(PROMPT, Line))
     assert (budget.spent.calls, possibly_paid_twice(Path(tmp_path))) == (1, 1)
-
-
-def test_what_a_dead_worker_waited_for_is_never_reserved():
-    async def die() -> list[object]:
-        budget = Budget(BudgetSettings(calls=2))
-        alive = [await budget.reserve("alive", 1), await budget.reserve("alive", 1)]
-        zombie = asyncio.create_task(budget.reserve("dead", 1))
-        await asyncio.sleep(0)
-        await budget.forfeit("dead")
-        await budget.settle("alive", alive[0], Spend())
-        with pytest.raises(BudgetSpentError, match="dead is dead"):
-            await zombie
-        return [await asyncio.wait_for(budget.reserve("alive", 1), 60)]
-
-    assert asyncio.run(die()) == [Spend(1, 1, 0.0)]
 
 
 def test_calls_stand_in_the_order_asked_however_the_replies_come_in(tmp_path):
@@ -303,7 +245,7 @@ class Hinted(BaseModel):
 def test_a_field_that_the_schema_hides_is_the_rule_writers_alone(tmp_path):
     reply = '{"text":"good","source":"p1"}'
     hosted, free = Script(reply), Script(reply)
-    free.free = True
+    free.traits = replace(free.traits, free=True)
     reader = {"reader": parse_reply}
     assert asyncio.run(asker(tmp_path / "a", hosted, **reader)(PROMPT, Hinted)) == Hinted(text="good")
     assert asyncio.run(asker(tmp_path / "b", free, **reader)(PROMPT, Hinted)) == Hinted(text="good", source="p1")
@@ -315,9 +257,24 @@ def test_a_free_models_reply_is_never_taken_from_another_run(tmp_path):
     asyncio.run(asker(tmp_path / "a", first)(PROMPT, Line))
     for free, sent in ((False, 0), (True, 1)):
         model = Script()
-        model.free = free
-        desk = ReplyService(
-            Journal(tmp_path / f"b{free}", 0, "w"), Budget(BudgetSettings()), "me", PaidReplies([tmp_path / "a"])
+        model.traits = replace(model.traits, free=free)
+        replies = ReplyService(
+            Journal(tmp_path / f"b{free}", 0, "w"), Budget(BudgetSettings()), "me", ReplyArchive([tmp_path / "a"])
         )
-        asyncio.run(SeedAsk(desk, {"writer": model}, parse, repair_attempts=1)(PROMPT, Line))
+        asyncio.run(SeedAsk(replies, {"writer": model}, parse, repair_attempts=1)(PROMPT, Line))
         assert len(model.sent) == sent
+
+
+@given(limit=st.integers(1, 12), wanted=st.integers(1, 20))
+@settings(max_examples=30, deadline=None)
+def test_no_concurrency_spends_more_calls_than_the_budget(tmp_path_factory, limit, wanted):
+    model, budget = Script(), Budget(BudgetSettings(calls=limit))
+    ask = asker(tmp_path_factory.mktemp("journal"), model, budget=budget)
+
+    async def ask_all() -> Counter[type]:
+        asked = (ask(prompt_for(seed(i)), Line) for i in range(wanted))
+        return Counter(type(result) for result in await asyncio.gather(*asked, return_exceptions=True))
+
+    results = asyncio.run(ask_all())
+    assert len(model.sent) == results[Line] == min(limit, wanted) == budget.spent.calls
+    assert results[BudgetSpentError] == wanted - results[Line]

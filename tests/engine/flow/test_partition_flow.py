@@ -64,13 +64,13 @@ def partition(count: int, traps: dict[int, str] | None = None, index: int = 0, *
 def flowing(tmp_path, *, recipe=None, validators=(), model=None, budget=FREE, **runtime) -> Flow:
     parts = build(opened(tmp_path), model=model or Echo(delay_s=0.002), validators=tuple(validators))
     parts = replace(parts, recipe=recipe or parts.recipe)
-    return Flow(parts, RuntimeSettings(**runtime), Budget(budget), "me", marks=False)
+    return Flow(parts, RuntimeSettings(**runtime), Budget(budget), "me", log_seeds=False)
 
 
-def made(tmp_path, work: Partition, *, condemned=(), **settings) -> list[Topic]:
+def made(tmp_path, work: Partition, *, poison_seeds=(), **settings) -> list[Topic]:
     async def make() -> None:
         flow = flowing(tmp_path, **settings)
-        await flow.make(work, dict(condemned))
+        await flow.make(work, dict(poison_seeds))
         await flow.commit(work.index)
 
     asyncio.run(make())
@@ -105,9 +105,9 @@ def test_a_screened_seed_is_a_row_with_that_verdict_and_asks_nothing(tmp_path):
     assert kept.status == "accepted"
 
 
-def test_a_condemned_seed_fails_without_being_tried(tmp_path):
+def test_a_poison_seed_fails_without_being_tried(tmp_path):
     ending = SeedOutcome("failed", "crashed_worker", "it did")
-    found = made(tmp_path, partition(2, {0: "exit"}), condemned={"s000000": ending}, validators=[Traps()])
+    found = made(tmp_path, partition(2, {0: "exit"}), poison_seeds={"s000000": ending}, validators=[Traps()])
     assert [(t.status, t.reason, len(t.calls)) for t in found] == [("failed", "crashed_worker", 0), ("accepted", "", 1)]
 
 

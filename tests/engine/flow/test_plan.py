@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 
 from cluster.commands.app import app
 from engine.flow.budget import Budget
-from engine.flow.journal import PaidReplies
+from engine.flow.journal import ReplyArchive
 from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
 from engine.flow.plan import sample_seeds, stages, trace_calls
-from engine.runtime.run_local import run
+from engine.model_traits import ModelTraits
 from prompts.parse import parse_reply
 from prompts.rule_writer.model import RuleWriter
-from tests.support.small_parts import Echo, Numbers, billed, build, opened, quiet, seed, topics
+from tests.support.small_parts import Echo, Numbers, billed, build, opened, run_parts, seed, topics
 from tests.validators.judges.test_canaries import unproven
 from tests.validators.judges.test_judges import DUAL, INF_IR, N1, N2, promptriever
 from validators.judges.polarity import JudgePolarity, JudgePolaritySettings
@@ -29,14 +29,13 @@ LIMITS = Limits(partition_seeds=10)
 
 
 class Priced(Echo):
-    def price(self, prompt, completion):
-        return (prompt + 10 * completion) / 1000
+    traits = ModelTraits(price=lambda prompt, completion: (prompt + 10 * completion) / 1000)
 
 
 def planned(parts, seeds=50, count=20, sample=0):
     total, chosen = sample_seeds(Numbers(seeds), LIMITS, count)
-    purse = Budget(BudgetSettings())
-    seen = asyncio.run(trace_calls(parts, chosen, LIMITS, Echo(), sample=sample, purse=purse))
+    budget = Budget(BudgetSettings())
+    seen = asyncio.run(trace_calls(parts, chosen, LIMITS, Echo(), sample=sample, budget=budget))
     return seen, stages(seen, total, parts.models)
 
 
@@ -56,7 +55,7 @@ def test_a_plan_sends_and_writes_nothing_and_foretells_the_calls(tmp_path):
     assert not (out / "journal").exists()
     assert stage.calls.plain() == [150, 150, 150]
     assert stage.usd.low < stage.usd.expected <= stage.usd.high
-    summary = run(Numbers(50), (), lambda: build(out, model=model, asks=3), LIMITS, RuntimeSettings(), quiet)
+    summary = run_parts(Numbers(50), lambda: build(out, model=model, asks=3), LIMITS, RuntimeSettings())
     assert summary.counts.calls == 150
 
 
@@ -66,7 +65,7 @@ def test_sampled_seeds_are_paid_once_and_narrow_the_plan(tmp_path):
     _, [stage] = planned(parts, count=10, sample=10)
     assert len(billed(bill)) == 20
     assert stage.answered == 1.0
-    summary = run(Numbers(50), (), lambda: build(out, model=Priced(bill), asks=2), LIMITS, RuntimeSettings(), quiet)
+    summary = run_parts(Numbers(50), lambda: build(out, model=Priced(bill), asks=2), LIMITS, RuntimeSettings())
     assert summary.complete
     assert len(billed(bill)) == len(set(billed(bill))) == 100
     assert stage.prompt_tokens.expected == pytest.approx(summary.counts.prompt_tokens, rel=0.1)
@@ -78,7 +77,7 @@ def test_sampled_seeds_are_paid_once_and_narrow_the_plan(tmp_path):
 def test_a_task_without_a_stand_in_is_named(tmp_path):
     parts = build(opened(tmp_path / "out"), model=Echo())
     _, chosen = sample_seeds(Numbers(5), LIMITS, 5)
-    seen = asyncio.run(trace_calls(parts, chosen, LIMITS, RuleWriter(), sample=0, purse=Budget(BudgetSettings())))
+    seen = asyncio.run(trace_calls(parts, chosen, LIMITS, RuleWriter(), sample=0, budget=Budget(BudgetSettings())))
     assert seen.calls == []
     assert "one.line" in next(iter(seen.unanswered))
 
@@ -102,7 +101,7 @@ def test_all_that_a_judge_asks_of_a_hosted_writers_topic_is_planned(tmp_path, ki
         parts = replace(build(tmp_path, model=Echo()), recipe=recipe, validators=(judge,), models={"judge": Echo()})
         _, chosen = sample_seeds(Numbers(100), LIMITS, 100)
         parts = replace(parts, parse=parse_reply)
-        return asyncio.run(trace_calls(parts, chosen, LIMITS, RuleWriter(), sample=0, purse=Budget(BudgetSettings())))
+        return asyncio.run(trace_calls(parts, chosen, LIMITS, RuleWriter(), sample=0, budget=Budget(BudgetSettings())))
 
     seen = look_with(0)
     assert Counter(call.task for call in seen.calls) == {task: 100 * count for task, count in calls.items()}
@@ -112,13 +111,13 @@ def test_all_that_a_judge_asks_of_a_hosted_writers_topic_is_planned(tmp_path, ki
 
 def test_the_replies_of_another_run_are_taken_over_and_not_paid(tmp_path):
     bill, first, second = tmp_path / "bill", opened(tmp_path / "first"), opened(tmp_path / "second")
-    run(Numbers(30), (), lambda: build(first, model=Echo(bill)), LIMITS, RuntimeSettings(), quiet)
-    paid = PaidReplies([first / "journal"])
+    run_parts(Numbers(30), lambda: build(first, model=Echo(bill)), LIMITS, RuntimeSettings())
+    paid = ReplyArchive([first / "journal"])
 
     def parts():
         return replace(build(second, model=Echo(bill)), paid=paid)
 
-    summary = run(Numbers(40), (), parts, Limits(partition_seeds=7), RuntimeSettings(), quiet)
+    summary = run_parts(Numbers(40), parts, Limits(partition_seeds=7), RuntimeSettings())
     assert (summary.complete, summary.counts.calls) == (True, 10)
     assert len(billed(bill)) == len(set(billed(bill))) == 40
     assert sum(call.reused for topic in topics(second) for call in topic.calls) == 30

@@ -72,8 +72,8 @@ def test_logprobs_and_a_reply_without_usage_are_read():
     choice = {"message": {"content": "x" * 40}, "finish_reason": "stop", "logprobs": tokens}
 
     async def work(hosted, server):
-        line = hosted._lines[server.url]
-        reply = line.reply(json.dumps({"choices": [choice]}).encode(), request("y" * 80), 0.0)
+        client = hosted._clients[server.url]
+        reply = client.reply(json.dumps({"choices": [choice]}).encode(), request("y" * 80), 0.0)
         assert reply.logprobs == tokens
         assert (reply.prompt_tokens, reply.completion_tokens, reply.cost_usd) == (20, 10, pytest.approx(3e-05))
 
@@ -282,8 +282,8 @@ def test_an_endpoint_without_json_schema_is_told_in_words_from_then_on():
     seen = []
 
     async def work(hosted, server):
-        line = hosted._lines[server.url]
-        post = line._post
+        client = hosted._clients[server.url]
+        post = client._post
 
         async def picky(asked, structured):
             seen.append(structured)
@@ -291,7 +291,7 @@ def test_an_endpoint_without_json_schema_is_told_in_words_from_then_on():
                 raise RefusedRequestError("400: response_format is not supported by this model")
             return await post(asked, structured)
 
-        line._post = picky
+        client._post = picky
         for i in range(3):
             await hosted.complete(request(f"task {i}", schema=Line.model_json_schema()))
 
@@ -329,9 +329,9 @@ def test_a_key_that_a_provider_repeats_is_cut_out_before_the_message_is_cut_shor
 
     async def work():
         settings = HostedSettings(model="m", url="http://127.0.0.1:9/v1", api_key="${FOIL_TEST_KEY}")
-        line = next(iter(Hosted(settings)._lines.values()))
+        client = next(iter(Hosted(settings)._clients.values()))
         for filler in range(470, 500):
-            assert CANARY[:5] not in str(line.said(400, "x" * filler + CANARY, {}))
+            assert CANARY[:5] not in str(client.error_of(400, "x" * filler + CANARY, {}))
 
     asyncio.run(work())
 

@@ -1,4 +1,4 @@
-"""Whole runs against the fault server: 30 % mixed faults, kills, the batch API, a canary key (drills R4, R20, R21)."""
+"""Whole runs against the fault server: 30 % mixed faults, kills, the batch API, a canary key."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ from statistics import median
 import pytest
 
 from datasets_out.commits.schema import to_tables
-from engine.flow.journal import possibly_paid_twice, read_calls
+from engine.flow.journal import possibly_paid_twice
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.ids import canonical_json
 from engine.models.batch import Batched
 from engine.models.endpoints import HostedSettings
 from engine.models.hosted import Hosted
-from engine.runtime.run_local import run
-from engine.runtime.watchdog import forget_peak, peak_memory
+from tests.support.memory import forget_peak, peak_memory
 from tests.support.models.fault_server import Behaviour, mix, serving
-from tests.support.small_parts import Numbers, Traps, build, opened, quiet, sound, topics
+from tests.support.small_parts import Numbers, Traps, build, opened, read_replies, run_parts, sound, topics
 
 CANARY = "sk-canary-9d31e07ab5"
 
@@ -46,7 +45,7 @@ class Builder:
 
 def run_hosted(out, url, seeds, *, window=64, partition=250, workers=0, asks=1, **settings):
     limits, runtime = Limits(partition_seeds=partition), RuntimeSettings(window=window, workers=workers)
-    return run(Numbers(seeds), (), Builder(out, url, asks, **settings), limits, runtime, quiet)
+    return run_parts(Numbers(seeds), Builder(out, url, asks, **settings), limits, runtime)
 
 
 def accepted(out) -> bytes:
@@ -76,17 +75,17 @@ def drill_mixed_faults(tmp_path, seeds):
     assert accepted(tmp_path / "storm") == accepted(tmp_path / "calm")
     assert summary.possibly_paid_twice == 0
     assert seeds < report["requests"] <= 1.6 * seeds
-    unsure = sum(call["unsure"] for call in read_calls(tmp_path / "storm" / "journal"))
+    unsure = sum(call["unsure"] for call in read_replies(tmp_path / "storm" / "journal"))
     assert unsure > 0
 
 
-def test_r4_a_third_of_all_answers_is_faulty_and_the_rows_are_the_same(tmp_path):
+def test_a_third_of_all_answers_is_faulty_and_the_rows_are_the_same(tmp_path):
     drill_mixed_faults(tmp_path, 600)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_r4_ten_thousand_requests(tmp_path):
+def test_mixed_faults_over_ten_thousand_requests(tmp_path):
     drill_mixed_faults(tmp_path, 10_000)
 
 
@@ -237,7 +236,7 @@ def test_a_killed_run_finds_its_batches_again_and_pays_for_none_twice(tmp_path):
 
 
 @pytest.mark.timeout(120)
-def test_r21_a_clock_that_jumps_and_a_server_that_drips_hold_nothing_up(tmp_path, monkeypatch):
+def test_a_clock_that_jumps_and_a_server_that_drips_hold_nothing_up(tmp_path, monkeypatch):
     """Whoever reads the wall clock waits for an hour, and whoever waits for what drips for minutes."""
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + 3600 * (1 if int(real() * 5) % 2 else -1))
@@ -247,14 +246,14 @@ def test_r21_a_clock_that_jumps_and_a_server_that_drips_hold_nothing_up(tmp_path
     assert summary.counts.seeds["accepted"] == 60
 
 
-def test_r21_a_name_that_does_not_resolve_is_an_outage(tmp_path):
+def test_a_name_that_does_not_resolve_is_an_outage(tmp_path):
     summary = run_hosted(tmp_path, "http://no-such-host.invalid/v1", 20, patience={"outage_s": 2.0})
     assert (summary.exit_code, summary.counts.seeds["failed"]) == (9, 0)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_r20_a_soak_keeps_memory_and_files_flat(tmp_path):
+def test_a_soak_keeps_memory_and_files_flat(tmp_path):
     """Shortened: 100,000 requests with 5 % faults instead of an hour."""
     faults = mixed(0.05)
     faults.faults = {kind: share for kind, share in faults.faults.items() if kind not in {"429_long", "429_date"}}
@@ -267,7 +266,9 @@ def test_r20_a_soak_keeps_memory_and_files_flat(tmp_path):
     forget_peak()
     with serving(faults) as server:
         limits, runtime = Limits(partition_seeds=500), RuntimeSettings(window=256)
-        summary = run(Numbers(100_000), (), Builder(tmp_path, server.url, **PATIENT), limits, runtime, look)
+        summary = run_parts(
+            Numbers(100000), Builder(tmp_path, server.url, **PATIENT), limits, runtime, on_progress=look
+        )
     assert summary.complete
     assert seen[-1][0] <= 1.05 * seen[0][0] + (20 << 20)  # the fault server in this process keeps its own books
     third = len(seen) // 3  # of the looks; how many files are open depends on how fast a machine closes dead sockets

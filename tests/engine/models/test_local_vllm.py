@@ -32,16 +32,15 @@ from engine.models.local_vllm import LocalVllm, LocalVllmSettings, engine_argume
 from engine.models.params import Params
 from engine.models.retry import complete
 from engine.models.served_vllm import ServedVllm, VllmServer, server_flags
-from engine.protocols import Parts
+from engine.protocols import Model, Parts
 from engine.requests import Message, Request
-from engine.runtime.run_local import run
 from prompts.parse import parse_reply
 from prompts.recipes.catalog import RECIPES
 from prompts.rule_writer.model import RuleWriter
 from tests.support.models.tiny_vllm_model import make_tiny_model
 from tests.support.paths import REPO
 from tests.support.sample_seeds import SEEDS
-from tests.support.small_parts import opened, quiet, topics
+from tests.support.small_parts import opened, run_parts, topics
 from validators.catalog import VALIDATORS, validators_of
 
 HAS_VLLM = importlib.util.find_spec("vllm") is not None
@@ -120,7 +119,7 @@ def client(loop, server):
 
 
 def asked(model, text=PROMPT, schema=None, **params):
-    return Request(model.name, (Message("user", text),), {**model.params, **params}, schema)
+    return Request(model.name, (Message("user", text),), {**model.traits.params, **params}, schema)
 
 
 def descendants(name):
@@ -291,15 +290,15 @@ def test_an_engine_that_dies_too_often_ends_the_run(monkeypatch):
         await model.complete(asked(model))
 
     monkeypatch.setattr(local_vllm.importlib.util, "find_spec", lambda _: True)
-    monkeypatch.setattr(local_vllm, "_started", lambda _: local_vllm._Engine(DeadEngine(), DeadEngine()))
-    monkeypatch.setattr(LocalVllm, "_generated", failing)
+    monkeypatch.setattr(local_vllm, "_start_engine", lambda _: local_vllm._Engine(DeadEngine(), DeadEngine()))
+    monkeypatch.setattr(LocalVllm, "_generate", failing)
     with pytest.raises(ModelOutageError, match=r"died 3 times \(restarts: 2\)"):
         asyncio.run(drill())
 
 
 def test_an_engine_that_never_started_ends_the_run_at_once(monkeypatch):
     monkeypatch.setattr(local_vllm.importlib.util, "find_spec", lambda _: True)
-    monkeypatch.setattr(local_vllm, "_started", lambda _: 1 / 0)
+    monkeypatch.setattr(local_vllm, "_start_engine", lambda _: 1 / 0)
     model = LocalVllm(LocalVllmSettings(kind="local_vllm", model="m"))
     with pytest.raises(ModelOutageError, match="did not start: ZeroDivisionError"):
         asyncio.run(model.complete(asked(model)))
@@ -309,16 +308,16 @@ async def failing(*_):
     raise RuntimeError("gone")
 
 
-LEASH = REPO / "engine" / "models" / "leash.py"
+REAPER = REPO / "engine" / "models" / "orphan_reaper.py"
 PARENT = """
 import multiprocessing, os, subprocess, sys, time
 if __name__ == "__main__":
-    command = [sys.executable, {leash!r}, str(os.getpid()), *{words!r}]
-    leash = subprocess.Popen(command, start_new_session=True)
+    command = [sys.executable, {reaper!r}, str(os.getpid()), *{words!r}]
+    reaper = subprocess.Popen(command, start_new_session=True)
     spawned = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
     spawned.start()
     time.sleep({pause})
-    print(spawned.pid, leash.pid, flush=True)
+    print(spawned.pid, reaper.pid, flush=True)
     time.sleep(600)
 """
 
@@ -326,13 +325,13 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("words", [["follow"], ["run", "sleep", "600"]])
 def test_a_killed_parent_takes_what_it_started_with_it(tmp_path, words):
     script = tmp_path / "parent.py"
-    looks = 3.0  # seconds in which a leash that follows has surely seen what it must end
-    script.write_text(PARENT.format(leash=str(LEASH), words=words, pause=looks if words == ["follow"] else 0))
+    looks = 3.0  # seconds in which a reaper that follows has surely seen what it must end
+    script.write_text(PARENT.format(reaper=str(REAPER), words=words, pause=looks if words == ["follow"] else 0))
     parent = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
-    spawned, leash = (int(word) for word in parent.stdout.readline().split())
+    spawned, reaper = (int(word) for word in parent.stdout.readline().split())
     if words != ["follow"]:
-        eventually(lambda: children(leash))
-    watched = [spawned] if words == ["follow"] else [leash, *children(leash)]
+        eventually(lambda: children(reaper))
+    watched = [spawned] if words == ["follow"] else [reaper, *children(reaper)]
     assert all(running(pid) for pid in watched)
     parent.kill()
     parent.wait()
@@ -344,13 +343,13 @@ def test_a_killed_parent_takes_what_it_started_with_it(tmp_path, words):
     assert not left
 
 
-def test_a_command_on_the_leash_ends_with_its_whole_group(tmp_path):
+def test_a_command_under_the_reaper_ends_with_its_whole_group(tmp_path):
     pids = tmp_path / "pids"
     words = ["run", "bash", "-c", f"sleep 600 & echo $! > {pids}; exit 3"]
-    leash = subprocess.run(
-        [sys.executable, LEASH, str(os.getpid()), *words], start_new_session=True, stderr=subprocess.PIPE, check=False
+    reaper = subprocess.run(
+        [sys.executable, REAPER, str(os.getpid()), *words], start_new_session=True, stderr=subprocess.PIPE, check=False
     )
-    assert b"exit code 3" in leash.stderr
+    assert b"exit code 3" in reaper.stderr
     assert eventually(lambda: not running(int(pids.read_text())))
 
 
@@ -486,7 +485,7 @@ def test_a_killed_engine_is_made_anew_and_every_request_is_answered(loop, local)
 @needs_vllm
 def test_close_leaves_no_process(loop, local):
     loop.run(local.complete(asked(local)))
-    started = [*descendants("VLLM::"), *descendants("leash.py")]
+    started = [*descendants("VLLM::"), *descendants("orphan_reaper.py")]
     assert len(started) >= 2
     loop.run(local.close())
     assert gone(started)
@@ -540,7 +539,7 @@ def test_a_killed_server_comes_back_and_every_request_is_answered(loop, server, 
         tasks = [asyncio.create_task(several(i)) for i in range(IN_FLIGHT)]
         await asyncio.sleep(0.5)
         assert not any(task.done() for task in tasks)
-        kill(*(process for process in descendants("vllm.entrypoints") if "leash" not in " ".join(process.cmdline())))
+        kill(*(process for process in descendants("vllm.entrypoints") if "reaper" not in " ".join(process.cmdline())))
         return await asyncio.gather(*tasks)
 
     replies = list(chain.from_iterable(loop.run(drill())))
@@ -572,7 +571,7 @@ def kill(*processes):
 
 @needs_vllm
 def test_serve_true_is_asked_as_a_hosted_model_and_survives_a_kill(loop, settings):
-    before = {*descendants("vllm.entrypoints"), *descendants("leash.py")}
+    before = {*descendants("vllm.entrypoints"), *descendants("orphan_reaper.py")}
     served = ServedVllm(settings.model_copy(update={"serve": True}))
 
     async def drill():
@@ -583,14 +582,14 @@ def test_serve_true_is_asked_as_a_hosted_model_and_survives_a_kill(loop, setting
         ]
         await asyncio.sleep(1.0)
         ours = {*descendants("vllm.entrypoints")} - before
-        kill(*(process for process in ours if "leash" not in " ".join(process.cmdline())))
+        kill(*(process for process in ours if "reaper" not in " ".join(process.cmdline())))
         return first, await asyncio.gather(*tasks)
 
     first, replies = loop.run(drill())
     Judgement.model_validate_json(first.text)
     assert [reply.completion_tokens for reply in replies] == [700] * IN_FLIGHT
     assert max(reply.attempts for reply in replies) >= 2
-    started, folder = {*descendants("vllm.entrypoints"), *descendants("leash.py")} - before, served._folder
+    started, folder = {*descendants("vllm.entrypoints"), *descendants("orphan_reaper.py")} - before, served._folder
     loop.run(served.close())
     assert gone(started)
     assert not folder.exists()
@@ -599,7 +598,7 @@ def test_serve_true_is_asked_as_a_hosted_model_and_survives_a_kill(loop, setting
 # every template
 
 
-class HalfNonsense:
+class HalfNonsense(Model):
     """Asks vLLM everything. Of each seed it hands on what vLLM says to the task that the seed's id names last, or to
     `all`; every other task is done by rule, so that the flow comes to each template in its place.
 
@@ -607,10 +606,10 @@ class HalfNonsense:
     by the condition behind an instruction and not by its wording.
     """
 
-    free = True  # else no request has the facts that the rule writer answers from
-
     def __init__(self, vllm):
-        self.vllm, self.name, self.params = vllm, vllm.name, vllm.params
+        self.vllm, self.name = vllm, vllm.name
+        # Free: else no request has the facts that the rule writer answers from.
+        self.traits = replace(vllm.traits, free=True)
         self.asked, self.refused = Counter(), []
 
     async def complete(self, request):
@@ -690,7 +689,7 @@ def test_every_template_is_accepted_and_nonsense_ends_as_a_marked_reject(setting
         models = dict.fromkeys(("writer", "judge"), built[-1])
         return Parts(recipe, validators_of(checks), models, parse_reply, CommitLog(out), str(out))
 
-    summary = run(seeds, (), build, Limits(), RuntimeSettings(window=32), quiet)
+    summary = run_parts(seeds, build, Limits(), RuntimeSettings(window=32))
     [model], ended = built, {topic.seed_id: topic for topic in topics(out)}
     assert model.refused == []
     assert set(model.asked) == {*templates(), *WRITERS["custom"]}

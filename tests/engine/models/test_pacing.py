@@ -1,4 +1,4 @@
-"""Pacing in virtual time: the real queue, limits, rates and breakers against a simulated server (drills R5, R6, R7)."""
+"""Pacing in virtual time: the real queue, limits, rates and breakers against a simulated server."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def simulate(make, seconds, *, most=256, clients=400, rpm=None, tpm=None, outage
         async def client():
             while loop.time() < seconds:
                 try:
-                    seat = await pool.seat(10)
+                    slot = await pool.acquire(10)
                 except ModelOutageError:
                     seen.lost += 1
                     return
                 outcome = await server.answer()
-                seat.leave(outcome, 8, RETRY_AFTER if outcome == "limited" else None)
+                slot.leave(outcome, 8, RETRY_AFTER if outcome == "limited" else None)
                 seen.ends.append((loop.time(), outcome))
                 if outcome != "worked":
                     await asyncio.sleep(RETRY_AFTER * server.random.uniform(1.0, 1.1))
@@ -100,7 +100,7 @@ def simulate(make, seconds, *, most=256, clients=400, rpm=None, tpm=None, outage
     return run_virtually(run())
 
 
-def test_r6_the_limit_follows_a_capacity_that_changes():
+def test_the_limit_follows_a_capacity_that_changes():
     def capacity(now):
         return 50 if now < 60 else 10 if now < 120 else 80
 
@@ -145,7 +145,7 @@ def test_tokens_a_minute_are_used_and_never_passed():
     assert 8 * len(server.arrivals) / 5 >= 0.97 * 14_400
 
 
-def test_r5_an_outage_of_a_minute_burns_nothing_and_is_hardly_probed():
+def test_an_outage_of_a_minute_burns_nothing_and_is_hardly_probed():
     server, seen = simulate(lambda: Server(down=lambda now: 30 <= now < 90), 150, most=64, clients=100)
     opened = next(when for when, what in seen.ends if what == "failed")
     probes = [when for when in server.arrivals if 40 <= when < 90]
@@ -161,7 +161,7 @@ def test_an_outage_longer_than_the_patience_ends_all_waits():
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_r7_no_seat_is_lost_whatever_happens(seed):
+def test_no_slot_is_lost_whatever_happens(seed):
     chance = random.Random(seed)
 
     async def run():
@@ -173,15 +173,15 @@ def test_r7_no_seat_is_lost_whatever_happens(seed):
         async def client(i):
             nonlocal ended
             for _ in range(10):
-                seat = await pool.seat(chance.randint(1, 500), chance.choice(["", f"seed {i % 7}"]), "e0")
+                slot = await pool.acquire(chance.randint(1, 500), chance.choice(["", f"seed {i % 7}"]), "e0")
                 try:
                     await asyncio.sleep(chance.expovariate(5.0))
                 except asyncio.CancelledError:
-                    seat.leave(None)
+                    slot.leave(None)
                     raise
                 kind = chance.choices(["worked", "limited", "failed", None], [8, 1, 1, 0.3])[0]
                 pause = chance.choice([None, 0.5, 200.0]) if kind == "limited" else None
-                seat.leave(kind, chance.randint(0, 500), pause)
+                slot.leave(kind, chance.randint(0, 500), pause)
             ended += 1
 
         async def fickle(i):
@@ -204,14 +204,14 @@ def test_r7_no_seat_is_lost_whatever_happens(seed):
     assert in_flight == [0, 0, 0]
 
 
-def test_a_seat_that_is_granted_while_its_client_is_cancelled_goes_back():
+def test_a_slot_that_is_granted_while_its_client_is_cancelled_goes_back():
     async def run():
         endpoint = Endpoint("one", 1.0, 2, None, None)
         pool = EndpointPool([endpoint], 1e9)
-        held = [await pool.seat(1), await pool.seat(1)]
-        waiting = asyncio.create_task(pool.seat(1))
+        held = [await pool.acquire(1), await pool.acquire(1)]
+        waiting = asyncio.create_task(pool.acquire(1))
         await asyncio.sleep(0)
-        held.pop().leave("worked")  # grants the seat
+        held.pop().leave("worked")  # grants the slot
         waiting.cancel()  # before the client could take it
         await asyncio.gather(waiting, return_exceptions=True)
         held.pop().leave("worked")
@@ -223,11 +223,11 @@ def test_a_seat_that_is_granted_while_its_client_is_cancelled_goes_back():
 def test_a_seed_leaves_its_endpoint_only_for_one_that_is_far_less_busy():
     async def run():
         pool = EndpointPool([Endpoint(name, 1.0, 64, None, None) for name in ("one", "two")], 1e9)
-        seats = [await pool.seat(1, "seed 7") for _ in range(30)]
-        names = [seat.endpoint.name for seat in seats]
-        for seat in seats:
-            seat.leave("worked")
-        return names, (await pool.seat(1, "seed 7")).endpoint.name
+        slots = [await pool.acquire(1, "seed 7") for _ in range(30)]
+        names = [slot.endpoint.name for slot in slots]
+        for slot in slots:
+            slot.leave("worked")
+        return names, (await pool.acquire(1, "seed 7")).endpoint.name
 
     names, later = run_virtually(run())
     home, away = Counter(names)

@@ -11,7 +11,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -22,14 +21,12 @@ from hypothesis import strategies as st
 
 from datasets_out.commits.log import CommitLog
 from engine import crash_points as crash
-from engine.errors import CorruptDataError, UsageError
+from engine.errors import UsageError
 from engine.flow.journal import possibly_paid_twice
 from engine.flow.limits import Limits, RuntimeSettings
-from engine.flow.progress import Counts, check_conservation, counts_of, outcomes, status
-from engine.runtime.partition_queue import split_into_partitions
-from engine.runtime.run_local import run
-from engine.runtime.watchdog import forget_peak, peak_memory
-from engine.topic import Topic, Verdict
+from engine.flow.progress import status
+from engine.topic import Verdict
+from tests.support.memory import forget_peak, peak_memory
 from tests.support.small_parts import (
     Echo,
     Numbers,
@@ -40,6 +37,7 @@ from tests.support.small_parts import (
     opened,
     paid_twice,
     quiet,
+    run_parts,
     seed,
     sound,
     topics,
@@ -56,7 +54,9 @@ def job(out: Path, seeds: int = 40, *, reader=None, screens=(), limits=None, run
     """One session over `seeds` seeds, in partitions of 8."""
     limits = Limits(partition_seeds=8, **(limits or {}))
     settings = RuntimeSettings(**{"window": 4, **(runtime or {})})
-    return run(reader or Numbers(seeds), screens, builder(out, **parts), limits, settings, progress)
+    return run_parts(
+        reader or Numbers(seeds), builder(out, **parts), limits, settings, screens=screens, on_progress=progress
+    )
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def test_whatever_goes_wrong_every_seed_has_one_end_and_every_concurrency_the_sa
         outs = [Path(name) / "one", Path(name) / "many"]
         for out, width in zip(outs, (1, window), strict=True):
             limits, runtime = Limits(partition_seeds=size), RuntimeSettings(window=width)
-            summary = run(Numbers(24, traps), (), builder(out, model=Echo(delay_s=0.001)), limits, runtime, quiet)
+            summary = run_parts(Numbers(24, traps), builder(out, model=Echo(delay_s=0.001)), limits, runtime)
             assert summary.counts.seeds["accepted"] == 24 - len(traps)
             sound(out, 24)
         assert digest(outs[0]) == digest(outs[1])
@@ -233,18 +233,6 @@ def test_an_error_that_is_not_ours_is_raised_after_the_run_is_drained(tmp_path):
     sound(tmp_path, 16, finished=False)
 
 
-def test_two_seeds_of_one_id_are_refused():
-    with pytest.raises(UsageError, match="two seeds of the corpus 'letters' have the id 's000003'"):
-        list(split_into_partitions([seed(3), seed(3)], (), Limits()))
-
-
-def test_a_run_that_lost_or_doubled_a_seed_is_not_called_complete():
-    counts = Counts(seeds=Counter(accepted=3), topics=Counter(accepted=3))
-    for planned in (2, 4):
-        with pytest.raises(CorruptDataError, match=f"{planned} seeds were planned"):
-            check_conservation(planned, counts)
-
-
 def test_progress_ends_with_all_seeds_and_a_rate(tmp_path):
     seen = []
     job(tmp_path, limits={"seeds": 40}, progress=seen.append, model=Echo(delay_s=0.2), runtime={"window": 4})
@@ -260,7 +248,7 @@ def test_what_a_worker_cannot_build_stops_the_run_with_its_reason(tmp_path):
     broken = partial(build, opened(tmp_path), model=Echo(), asks=1)
     parts = broken()
 
-    summary = run(Numbers(8), (), _Once(broken), Limits(partition_seeds=8), RuntimeSettings(workers=1), quiet)
+    summary = run_parts(Numbers(8), _Once(broken), Limits(partition_seeds=8), RuntimeSettings(workers=1))
     assert parts.out == str(tmp_path)
     assert (summary.complete, summary.exit_code) == (False, 1)
     assert "only the first process can build this" in summary.stopped
@@ -486,7 +474,7 @@ def test_a_child_ends_with_its_parent(tmp_path):
 def test_the_peak_of_memory_is_that_of_one_process_and_can_be_forgotten():
     held = b"1" * (200 << 20)
     before = peak_memory()
-    code = "from engine.runtime.watchdog import peak_memory; print(peak_memory())"
+    code = "from tests.support.memory import peak_memory; print(peak_memory())"
     child = int(subprocess.check_output([sys.executable, "-c", code]))
     assert child < 100 << 20 < len(held) < before
     del held
@@ -509,27 +497,3 @@ def peak_mb(out: Path, seeds: int) -> float:
 def test_memory_does_not_grow_with_the_number_of_seeds(tmp_path):
     small, large = peak_mb(tmp_path / "small", 5_000), peak_mb(tmp_path / "large", 100_000)
     assert large < small + 60
-
-
-def test_what_each_validator_made_of_the_topics_is_counted_and_adds_up(tmp_path):
-
-    said = [
-        Verdict("shape", "topic", "pass"),
-        Verdict("pii", "p1", "pass", "email"),
-        Verdict("judge", "p1", "pass", cost_usd=0.25),
-        Verdict("judge", "p2", "edit", "dropped", cost_usd=0.5),
-        Verdict("judge", "p3", "reject", "positive_lost"),
-    ]
-    topic = Topic("t", "s", "c", "r", "q", verdicts=tuple(said), status="rejected", reason="positive_lost")
-    assert set(outcomes(topic)) == {"shape pass", "pii mark", "judge reject"}
-    one = Counts()
-    one.add_seed([topic], set())
-    both = Counts()
-    both.add(one)
-    both.add(one)
-    assert both.validators == {"shape pass": 2, "pii mark": 2, "judge reject": 2}
-    assert both.validators_usd == {"judge": 1.5}
-    log = CommitLog(tmp_path)
-    log.open("f" * 64, {})
-    log.commit(0, [topic], {})
-    assert counts_of(log.committed()[0]) == one

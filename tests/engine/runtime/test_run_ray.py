@@ -11,7 +11,7 @@ from engine.flow.limits import Limits, RuntimeSettings
 from tests.engine.models.test_hosted_drills import Builder
 from tests.engine.runtime.test_run_local import POISON, job, poisoned_rows, survive
 from tests.support.models.fault_server import Behaviour, serving
-from tests.support.small_parts import Echo, Numbers, billed, builder, digest, quiet, sound
+from tests.support.small_parts import Echo, Numbers, billed, builder, digest, run_parts, sound
 
 ray = pytest.importorskip("ray")
 run_ray = pytest.importorskip("engine.runtime.run_ray")
@@ -30,7 +30,7 @@ def job_on_ray(out: Path, seeds: int = 40, *, reader=None, limits=None, runtime=
     """One session over `seeds` seeds, in partitions of 8, on two actors."""
     limits = Limits(partition_seeds=8, **(limits or {}))
     settings = RuntimeSettings(**{"kind": "ray", "window": 4, "workers": 2, **(runtime or {})})
-    return run_ray.run(reader or Numbers(seeds), (), builder(out, **parts), limits, settings, quiet)
+    return run_parts(reader or Numbers(seeds), builder(out, **parts), limits, settings, runner=run_ray.run)
 
 
 def test_actors_commit_the_same_bytes_as_this_process(tmp_path):
@@ -77,7 +77,7 @@ def test_a_canary_key_is_in_no_byte_that_ray_keeps(tmp_path, ray_home, monkeypat
     with serving(Behaviour(api_keys=("sk-canary-71c0d2",), faults={"503": 0.2})) as server:
         parts = Builder(tmp_path / "out", server.url, api_key=f"file:{key}")
         settings = RuntimeSettings(kind="ray", window=8, workers=2)
-        summary = run_ray.run(Numbers(30), (), parts, Limits(partition_seeds=8), settings, quiet)
+        summary = run_parts(Numbers(30), parts, Limits(partition_seeds=8), settings, runner=run_ray.run)
     assert (summary.complete, summary.counts.seeds["accepted"]) == (True, 30)
     kept = [path for folder in (ray_home, tmp_path / "out") for path in folder.rglob("*") if path.is_file()]
     assert len(kept) > 20

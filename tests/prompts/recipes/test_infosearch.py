@@ -40,7 +40,7 @@ from prompts.constraints.dimensions import (
 )
 from prompts.parse import parse_reply
 from prompts.passages.answer_evidence import answers, evidence_of
-from prompts.recipes.infosearch import AskedInstruction, Condition, InfoSearch, InfoSearchSettings, Keywords, Rewritten
+from prompts.recipes.infosearch import Asked, Condition, InfoSearch, InfoSearchSettings, Keywords, Rewritten
 from tests.support.paths import CORPORA, GOLDEN
 from tests.support.sample_seeds import SEEDS, RuleAsk, passage
 from validators.catalog import VALIDATORS
@@ -302,7 +302,7 @@ def test_an_instruction_must_name_its_keyword():
 
 
 def test_a_hosted_model_is_not_shown_what_only_the_rule_writer_fills():
-    assert set(schema_of(AskedInstruction)["properties"]) == {"question", "condition"}
+    assert set(schema_of(Asked)["properties"]) == {"question", "condition"}
     assert set(schema_of(Condition)["properties"]) == {"condition"}
     assert set(schema_of(Rewritten)["properties"]) == {"text", "refusal"}
     assert set(schema_of(Keywords)["properties"]) == {"keywords", "refusal"}

@@ -19,7 +19,8 @@ from engine.flow.budget import Budget
 from engine.flow.journal import Journal
 from engine.flow.limits import BudgetSettings
 from engine.ids import fraction_of
-from engine.protocols import Validator
+from engine.model_traits import ModelTraits
+from engine.protocols import Model, Validator
 from engine.requests import Reply, Request
 from engine.topic import Topic
 from prompts.judge_answers import LABELS
@@ -29,10 +30,10 @@ from prompts.rule_writer.judge import is_relevant
 from prompts.rule_writer.model import RuleWriter
 
 
-class Corrupt:
+class Corrupt(Model):
     """The rule judge, spoilt: how is for `spoilt` to say, when follows from the question's code and not its wording."""
 
-    free = True
+    traits = ModelTraits(free=True)
 
     def __init__(self, name: str, rate: float = 1.0) -> None:
         self.name, self.rate, self.asked = name, rate, 0

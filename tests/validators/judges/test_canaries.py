@@ -17,7 +17,6 @@ from datasets_out.commits.log import CommitLog
 from engine.errors import JudgeUnreliableError
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.protocols import Parts
-from engine.runtime.run_local import run
 from engine.topic import Topic
 from prompts.constraints.constraint import all_hold, constraints_of
 from prompts.parse import parse_reply
@@ -29,7 +28,7 @@ from prompts.rule_writer.model import RuleWriter
 from tests.prompts.recipes.test_verifiable import HIPPO, ZEBRA, seed, topic_of
 from tests.support.models.corrupt_judge import First, Flips, Honest, asker
 from tests.support.sample_seeds import RuleAsk
-from tests.support.small_parts import opened, topics
+from tests.support.small_parts import opened, run_parts, topics
 from tests.validators.judges.test_judges import N1, N2, OFF_TOPIC, PLUS, SPARE, Script, promptriever
 from validators.judges.canaries import FALSE_ALARM, CanarySettings, Tally, canary_of, surely_worse
 from validators.judges.polarity import JudgePolarity, JudgePolaritySettings
@@ -246,7 +245,7 @@ class Seeds:
 
 def finish(out: Path, judge, **canaries):
     limits, runtime = Limits(partition_seeds=10), RuntimeSettings(window=4)
-    return run(Seeds(), (), lambda: parts(opened(out), judge, **canaries), limits, runtime, lambda _: None)
+    return run_parts(Seeds(), lambda: parts(opened(out), judge, **canaries), limits, runtime)
 
 
 def test_an_unreliable_judge_stops_the_run_with_code_5_and_changes_no_row(tmp_path):

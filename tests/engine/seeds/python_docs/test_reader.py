@@ -481,7 +481,7 @@ def test_the_standard_library_makes_good_seeds():
 
 READ_ALL = """
 import json, time
-from engine.runtime.watchdog import peak_memory
+from tests.support.memory import peak_memory
 from engine.seeds.python_docs.reader import PythonDocsReader, PythonDocsSettings
 
 seeds = list(PythonDocsReader(PythonDocsSettings()))

@@ -1,0 +1,43 @@
+"""What the engine must know of a model besides its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import Field
+
+from engine.settings import Settings
+
+
+class Patience(Settings):
+    """How long a model is given."""
+
+    attempts: int = Field(default=8, ge=1, description="sends of one request that may fail, 429 aside")
+    timeout_s: float = Field(default=120.0, gt=0, description="seconds that one send may take in all")
+    deadline_s: float = Field(
+        default=900.0, gt=0, description="seconds after its first failure in which a request is sent again"
+    )
+    outage_s: float = Field(
+        default=300.0, gt=0, description="seconds without an endpoint that answers, until the run stops"
+    )
+
+
+DEFAULT_PATIENCE = Patience()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTraits:
+    """`params` go with every request and enter its id. `price(prompt_tokens, completion_tokens)` is in US dollars; the
+    budget reserves by it.
+
+    A `free` model costs nothing and never fails by load: its replies are journalled without an fsync. A model that
+    `remembers` resumes by itself what was sent before a kill.
+    """
+
+    params: Mapping[str, Any] = field(default_factory=dict)
+    patience: Patience = DEFAULT_PATIENCE
+    price: Callable[[float, float], float] = lambda _prompt_tokens, _completion_tokens: 0.0
+    free: bool = False
+    remembers: bool = False

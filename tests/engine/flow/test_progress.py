@@ -1,0 +1,43 @@
+"""Counts: every seed and topic has one end, and what each validator made of them adds up."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from datasets_out.commits.log import CommitLog
+from engine.errors import CorruptDataError
+from engine.flow.progress import Counts, check_conservation, counts_of, outcomes
+from engine.topic import Topic, Verdict
+
+
+def test_a_run_that_lost_or_doubled_a_seed_is_not_called_complete():
+    counts = Counts(seeds=Counter(accepted=3), topics=Counter(accepted=3))
+    for planned in (2, 4):
+        with pytest.raises(CorruptDataError, match=f"{planned} seeds were planned"):
+            check_conservation(planned, counts)
+
+
+def test_what_each_validator_made_of_the_topics_is_counted_and_adds_up(tmp_path):
+
+    said = [
+        Verdict("shape", "topic", "pass"),
+        Verdict("pii", "p1", "pass", "email"),
+        Verdict("judge", "p1", "pass", cost_usd=0.25),
+        Verdict("judge", "p2", "edit", "dropped", cost_usd=0.5),
+        Verdict("judge", "p3", "reject", "positive_lost"),
+    ]
+    topic = Topic("t", "s", "c", "r", "q", verdicts=tuple(said), status="rejected", reason="positive_lost")
+    assert set(outcomes(topic)) == {"shape pass", "pii mark", "judge reject"}
+    one = Counts()
+    one.add_seed([topic], set())
+    both = Counts()
+    both.add(one)
+    both.add(one)
+    assert both.validators == {"shape pass": 2, "pii mark": 2, "judge reject": 2}
+    assert both.validators_usd == {"judge": 1.5}
+    log = CommitLog(tmp_path)
+    log.open("f" * 64, {})
+    log.commit(0, [topic], {})
+    assert counts_of(log.committed()[0]) == one
