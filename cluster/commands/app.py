@@ -7,7 +7,7 @@ calls other rooms and prints the result. Heavy libraries load only inside the co
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -27,23 +27,11 @@ from cluster.commands.trainers.evaluate import evaluate
 from cluster.commands.trainers.mine import mine
 from cluster.commands.trainers.train import train
 
-COMMANDS: dict[str, Callable[..., Any]] = {
-    "run": run,
-    "plan": plan,
-    "submit": submit,
-    "status": status,
-    "sql": sql,
-    "why": why,
-    "agreement": agreement,
-    "verify": verify,
-    "snapshot": snapshot,
-    "mix": mix,
-    "mine": mine,
-    "train": train,
-    "evaluate": evaluate,
-    "doctor": doctor,
-}
-SEEDS_COMMANDS: dict[str, Callable[..., Any]] = {"preview": preview, "fetch": fetch}
+_COMMANDS: tuple[Callable[..., None], ...] = (
+    run, plan, submit, status, sql, why, agreement, verify, snapshot, mix, mine, train, evaluate, doctor,
+)  # fmt: skip
+COMMANDS = {command.__name__: command for command in _COMMANDS}
+SEEDS_COMMANDS = {command.__name__: command for command in (preview, fetch)}
 
 app = typer.Typer(
     no_args_is_help=True,

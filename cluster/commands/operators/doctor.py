@@ -64,17 +64,19 @@ def _gpus() -> list[str]:
 
 def _try_commit_steps(folder: Path) -> dict[str, str]:
     """Each file operation that a commit needs, tried in a temporary folder -> why it failed, empty if it worked."""
+    from engine.atomic_files import sync
+
     try:
         with tempfile.TemporaryDirectory(prefix=".foil-doctor-", dir=folder) as scratch:
             data, link = Path(scratch, "data"), Path(scratch, "link")
             steps: dict[str, Callable[[], object]] = {
                 "create a file exclusively": lambda: data.open("x").close(),
                 "refuse to create it twice": lambda: _expect_refusal(lambda: data.open("x").close()),
-                "sync a file": lambda: _sync(data),
+                "sync a file": lambda: sync(data),
                 "link a file": lambda: link.hardlink_to(data),
                 "refuse to link it twice": lambda: _expect_refusal(lambda: link.hardlink_to(data)),
                 "rename over a file": lambda: data.replace(link),
-                "sync a folder": lambda: _sync(Path(scratch)),
+                "sync a folder": lambda: sync(Path(scratch)),
             }
             return {name: _failure(step) for name, step in steps.items()}
     except OSError as error:
@@ -95,14 +97,6 @@ def _failure(step: Callable[[], object]) -> str:
     except OSError as error:
         return str(error)
     return ""
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _print_facts(facts: dict[str, Any]) -> None:
