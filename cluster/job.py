@@ -109,9 +109,9 @@ def _parse(path: Path, text: str) -> tuple[dict[str, Any], dict[KeyPath, int]]:
         document = _YamlReader(path, lines).value(root, ()) if root is not None else None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        position = f"{path}:{mark.line + 1}" if mark else str(path)
         problem = getattr(error, "problem", None) or str(error)
-        raise UsageError(f"{where}: not valid YAML: {problem}; mend the line") from None
+        raise UsageError(f"{position}: not valid YAML: {problem}; mend the line") from None
     if not isinstance(document, dict):
         raise UsageError(f"{path}: a job is a mapping with the keys {', '.join(REQUIRED + OPTIONAL)}")
     return document, lines

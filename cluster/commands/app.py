@@ -48,9 +48,9 @@ for group, commands in ((app, COMMANDS), (seeds_app, SEEDS_COMMANDS)):
         group.command(name)(command)
 
 
-def print_version(wanted: bool) -> None:
+def print_version(requested: bool) -> None:
     """Prints name and version, and ends the program."""
-    if wanted:
+    if requested:
         from cluster.extras import PACKAGE, version_of
 
         print(PACKAGE, version_of(PACKAGE) or "(not installed as a package)")

@@ -28,9 +28,9 @@ def finished(tmp_path_factory) -> tuple[Path, Path]:
 
 
 def test_status_adds_up(finished):
-    found = json.loads(foil("status", finished[1], "--json").stdout)
-    assert found["planned"] == 60 == found["accepted"] + found["rejected"] + found["failed"]
-    assert {"calls", "tokens", "cost_usd", "seconds"} <= set(found)
+    facts = json.loads(foil("status", finished[1], "--json").stdout)
+    assert facts["planned"] == 60 == facts["accepted"] + facts["rejected"] + facts["failed"]
+    assert {"calls", "tokens", "cost_usd", "seconds"} <= set(facts)
 
 
 def test_a_second_run_is_a_no_op(finished):
@@ -55,9 +55,9 @@ def test_sql_that_writes_is_refused_with_code_2(finished):
 
 def test_why_tells_where_a_record_comes_from(finished):
     (row,) = json.loads(foil("sql", finished[1], "SELECT passage_id FROM passages LIMIT 1", "--json").stdout)
-    told = foil("why", finished[1], row["passage_id"])
-    assert told.returncode == 0, told.stderr
-    assert "verifiable" in told.stdout
+    answer = foil("why", finished[1], row["passage_id"])
+    assert answer.returncode == 0, answer.stderr
+    assert "verifiable" in answer.stdout
     tree = json.loads(foil("why", finished[1], row["passage_id"], "--json").stdout)
     assert row["passage_id"] in json.dumps(tree)
 
@@ -76,9 +76,9 @@ def test_verify_finds_a_flipped_bit_with_code_6(tmp_path):
     content = bytearray(victim.read_bytes())
     content[len(content) // 2] ^= 1
     victim.write_bytes(content)
-    found = foil("verify", tmp_path / "out")
-    assert found.returncode == 6
-    assert victim.name in found.stderr
+    report = foil("verify", tmp_path / "out")
+    assert report.returncode == 6
+    assert victim.name in report.stderr
 
 
 def test_a_wrong_job_ends_with_code_2_and_starts_nothing(tmp_path):
@@ -117,6 +117,6 @@ def test_a_run_killed_in_the_middle_resumes_to_the_same_rows(tmp_path, finished)
 
 
 def test_help_names_every_command():
-    told = foil("--help").stdout
+    answer = foil("--help").stdout
     for command in ("run", "submit", "status", "sql", "why", "verify", "snapshot", "train", "evaluate", "seeds"):
-        assert command in told
+        assert command in answer

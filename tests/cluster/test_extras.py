@@ -54,13 +54,19 @@ def modules_of_extras():
 def run_without_extras(*commands):
     absent = modules_of_extras()
     assert {"torch", "transformers", "ray", "sentence_transformers", "sklearn", "pandas"} <= set(absent)
-    command = [sys.executable, "-c", SCRIPT, json.dumps(absent), json.dumps([list(map(str, one)) for one in commands])]
+    command = [
+        sys.executable,
+        "-c",
+        SCRIPT,
+        json.dumps(absent),
+        json.dumps([list(map(str, arguments)) for arguments in commands]),
+    ]
     return subprocess.run(command, capture_output=True, text=True, cwd=REPO, check=False)
 
 
 def test_operators_and_curators_need_no_extra(tmp_path):
     job, out = write_job(tmp_path, 20), tmp_path / "out"
-    done = run_without_extras(
+    process = run_without_extras(
         ["plan", job],
         ["run", job],
         ["status", out],
@@ -71,24 +77,24 @@ def test_operators_and_curators_need_no_extra(tmp_path):
         ["snapshot", out, "now"],
         ["mine", out, tmp_path / "mined"],
     )
-    assert done.returncode == 0, done.stderr
-    assert "planned 20 seeds" in done.stdout
+    assert process.returncode == 0, process.stderr
+    assert "planned 20 seeds" in process.stdout
 
 
 def test_hosted_models_need_no_extra(tmp_path):
     job = write_job(tmp_path, 3)
     job.write_text(job.read_text().replace("{kind: rule_writer}", "{kind: hosted, model: m, url: 'http://[::1]:9/v1'}"))
-    done = run_without_extras(["plan", job])
-    assert done.returncode == 0, done.stderr
+    process = run_without_extras(["plan", job])
+    assert process.returncode == 0, process.stderr
 
 
 @pytest.mark.parametrize(
     ("command", "library", "extra"), [("train", "sentence_transformers", "train"), ("submit", "ray", "ray")]
 )
 def test_a_command_names_the_extra_that_it_needs(command, library, extra, tmp_path):
-    done = run_without_extras([command, write_job(tmp_path, 3)])
-    assert f"UsageError: this command needs {library}, which is not installed" in done.stderr
-    assert f"pip install 'foil-ir[{extra}]'" in done.stderr
+    process = run_without_extras([command, write_job(tmp_path, 3)])
+    assert f"UsageError: this command needs {library}, which is not installed" in process.stderr
+    assert f"pip install 'foil-ir[{extra}]'" in process.stderr
 
 
 def test_a_missing_library_is_a_mistake_of_usage():

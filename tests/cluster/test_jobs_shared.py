@@ -34,12 +34,12 @@ def status_of_run(
 
 
 def check_corpus(name: str, folder: Path, data: Path, limit: int | None) -> None:
-    found = status_of_run(folder, data, CORPORA[name], limit=limit)
-    print(name, found["planned"], found["accepted"], found["reasons"])
-    assert found["planned"] == found["accepted"] + found["rejected"]
-    assert found["failed"] == 0
-    assert found["accepted"] >= 0.8 * found["planned"]
-    assert set(found["reasons"]) <= KNOWN_REASONS
+    facts = status_of_run(folder, data, CORPORA[name], limit=limit)
+    print(name, facts["planned"], facts["accepted"], facts["reasons"])
+    assert facts["planned"] == facts["accepted"] + facts["rejected"]
+    assert facts["failed"] == 0
+    assert facts["accepted"] >= 0.8 * facts["planned"]
+    assert set(facts["reasons"]) <= KNOWN_REASONS
 
 
 PUBLISHED = {
@@ -55,13 +55,13 @@ def check_published(recipe: str, name: str, folder: Path, data: Path, limit: int
     """Writer and judge by rule: every seed is accounted for, and every accepted topic has its method's matrix."""
     settings, judge = PUBLISHED[recipe]
     chain = f"validators: [{{kind: shape}}, {{kind: leak}}, {{kind: constraint_check}}, {{kind: {judge}}}]\n"
-    found = status_of_run(folder, data, CORPORA[name], chain, limit=limit, recipe=settings)
-    print(recipe, name, found["planned"], found["accepted"], found["reasons"])
-    assert found["planned"] == found["accepted"] + found["rejected"]
-    assert found["failed"] == 0
-    assert found["accepted"] >= LEAST.get(name, 0.65) * found["planned"]
+    facts = status_of_run(folder, data, CORPORA[name], chain, limit=limit, recipe=settings)
+    print(recipe, name, facts["planned"], facts["accepted"], facts["reasons"])
+    assert facts["planned"] == facts["accepted"] + facts["rejected"]
+    assert facts["failed"] == 0
+    assert facts["accepted"] >= LEAST.get(name, 0.65) * facts["planned"]
     topics = list(accepted(load_snapshot(folder / "out", None)))
-    assert len(topics) == found["accepted"]
+    assert len(topics) == facts["accepted"]
     for topic in topics:
         roles = {passage.role for passage in topic.passages}
         due = {i: {p: signs for p, signs in row.items() if p in roles} for i, row in TABLES[recipe].items()}
@@ -99,6 +99,6 @@ def test_a_job_rejects_every_row_whose_query_is_of_an_evaluation_set(tmp_path, s
         "path: DATA/msmarco/topics/topics.msmarco-passage.dev-subset.txt}\n"
     )
     seeds = "{kind: msmarco, path: DATA/msmarco/rows_instructir_filtered.jsonl}"
-    found = status_of_run(tmp_path, shared_data, seeds, validators)
-    assert (found["planned"], found["accepted"], found["rejected"]) == (1743, 0, 1743)
-    assert set(found["reasons"]) == {"contaminated"}
+    facts = status_of_run(tmp_path, shared_data, seeds, validators)
+    assert (facts["planned"], facts["accepted"], facts["rejected"]) == (1743, 0, 1743)
+    assert set(facts["reasons"]) == {"contaminated"}

@@ -14,5 +14,5 @@ def snapshot(out: OutArgument, name: Annotated[str, typer.Argument(help="A new n
     """Pin what is committed now under a name, with one digest."""
     from datasets_out.commits.snapshot import take_snapshot
 
-    taken = take_snapshot(out, name)
-    print(json.dumps({"name": name, "digest": taken.digest, "topics": taken.rows("topics")}))
+    new_snapshot = take_snapshot(out, name)
+    print(json.dumps({"name": name, "digest": new_snapshot.digest, "topics": new_snapshot.rows("topics")}))

@@ -59,7 +59,8 @@ def _gpus() -> list[str]:
     if not shutil.which("nvidia-smi"):
         return []
     query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
-    return subprocess.run(query, capture_output=True, text=True, check=False).stdout.splitlines()
+    answer = subprocess.run(query, capture_output=True, text=True, check=False)
+    return [] if answer.returncode else answer.stdout.splitlines()
 
 
 def _try_commit_steps(folder: Path) -> dict[str, str]:

@@ -38,7 +38,7 @@ def plan(
     from engine.flow.plan import sample_seeds, stages
 
     job = load_job(job_file, overrides or [], out)
-    spec = build_run(job, [other.resolve() for other in reuse or []])
+    spec = build_run(job, [run_folder.resolve() for run_folder in reuse or []])
     if sample:
         CommitLog(job.out).open(spec.fingerprint, spec.identity)
     parts = spec.worker.build_parts()
@@ -128,12 +128,12 @@ def _hours_left(job: Job, cost: StageCost) -> float | None:
     settings = job.models[cost.role]
     if not isinstance(settings, HostedSettings):
         return None
-    left, endpoints = cost.calls.expected * (1 - cost.answered), len(settings.all_endpoints())
+    calls_left, endpoints = cost.calls.expected * (1 - cost.answered), len(settings.all_endpoints())
     tokens = (cost.prompt_tokens.expected + cost.completion_tokens.expected) * (1 - cost.answered)
     concurrency = min(settings.max_concurrency * endpoints, job.runtime.window) * max(1, job.runtime.workers)
     bounds = [
-        left / settings.rpm / endpoints / 60 if settings.rpm else 0.0,
+        calls_left / settings.rpm / endpoints / 60 if settings.rpm else 0.0,
         tokens / settings.tpm / endpoints / 60 if settings.tpm else 0.0,
-        left * cost.latency_s / concurrency / 3600,
+        calls_left * cost.latency_s / concurrency / 3600,
     ]
-    return max(bounds) if left == 0 or any(bounds) else None
+    return max(bounds) if calls_left == 0 or any(bounds) else None
