@@ -35,8 +35,9 @@ test-long: setup ## the long crash drills and the full corpora
 test-vllm: setup-vllm ## the local model over real vLLM, on the CPU
 	.venv-vllm/bin/python -m pytest tests/engine/models/test_local_vllm.py
 
-check: setup ## style, types and layers
+check: setup ## style, types, layers, no large file and no key (.pre-commit-config.yaml has the same)
 	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && $(PYTEST) tests/test_layers.py
+	git ls-files -z | xargs -0 .venv/bin/python scripts/check_files.py
 
 bench: setup ## every benchmark, quickly
 	@for script in benchmarks/*.py; do echo "== $$script"; .venv/bin/python $$script --quick; done

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 REPO = Path(__file__).resolve().parent.parent
 RECIPES = {
@@ -43,7 +44,7 @@ def job(recipe: str, judge: str, model: str, told: argparse.Namespace, out: Path
     )
 
 
-def foil(verb: str, text: str, folder: Path, *options: str) -> dict[str, object]:
+def foil(verb: str, text: str, folder: Path, *options: str) -> dict[str, Any]:
     path = folder / f"{verb}.yaml"
     path.write_text(text)
     command = [sys.executable, "-m", "cluster", verb, str(path), "--json", *options]

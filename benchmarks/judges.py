@@ -84,7 +84,7 @@ async def topics_of(count: int) -> list[Topic]:
     recipe, topics = Verifiable(VerifiableSettings()), list[Topic]()
     with tempfile.TemporaryDirectory() as folder:
         replies = replies_in(Path(folder))
-        for seed in reader(settings(kind="python_docs")):
+        for seed in reader(settings.model_validate({"kind": "python_docs"})):
             ask = SeedAsk(replies, {"writer": RuleWriter()}, parse_reply, repair_attempts=1)
             try:
                 [topic] = await recipe(seed, ask)

@@ -84,7 +84,7 @@ def topics(out: Path, seeds: int) -> TrainingView:
 def shortened(layers: int, folder: Path) -> Path:
     """MiniLM with its first layers alone, as a directory."""
     model = SentenceTransformer(str(MODEL_DIR), device="cpu")
-    bert = model[0].model
+    bert: Any = model[0].model
     bert.encoder.layer = bert.encoder.layer[:layers]
     bert.config.num_hidden_layers = layers
     model.save(str(folder / f"minilm-{layers}"), create_model_card=False)

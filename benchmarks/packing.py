@@ -14,7 +14,8 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -70,7 +71,7 @@ def seconds(work: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def compare(ways: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+def compare(ways: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
     """The median CPU seconds of each way, over rounds in which they take turns."""
     for work in ways.values():
         work()
@@ -90,12 +91,15 @@ def main() -> None:
     torch.set_num_threads(1)
     model = decoder(told.hidden, told.layers)
     texts, groups = pairs(told.instructions, told.queries)
-    ways = {"naive": lambda: naive(model, texts), "packed": lambda: packed(model, texts, groups)}
+    ways: dict[str, Callable[[], Tensor]] = {
+        "naive": lambda: naive(model, texts),
+        "packed": lambda: packed(model, texts, groups),
+    }
     rounds = 3 if told.quick else 7
     with torch.no_grad():
         difference = float((ways["naive"]() - ways["packed"]()).abs().max())
         forward = compare(ways, rounds)
-    training = compare({name: lambda way=way: train(way) for name, way in ways.items()}, rounds)
+    training = compare({name: partial(train, way) for name, way in ways.items()}, rounds)
     batches = pack(texts, groups, strip_tokens=BATCH_TOKENS, batch_tokens=BATCH_TOKENS)
     tokens = {"naive": sum(map(len, texts)), "packed": sum(batch.ids.numel() for batch in batches)}
     found = {

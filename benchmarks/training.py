@@ -104,7 +104,12 @@ def model_directory(kind: str, folder: Path) -> Path:
     if kind == "encoder":
         model: Any = BertModel(BertConfig(vocab_size=30522))
     else:
-        shape = {"hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 24, "num_attention_heads": 16}
+        shape: dict[str, Any] = {
+            "hidden_size": 1024,
+            "intermediate_size": 2816,
+            "num_hidden_layers": 24,
+            "num_attention_heads": 16,
+        }
         model = LlamaModel(LlamaConfig(vocab_size=30522, pad_token_id=0, **shape))
     model.save_pretrained(folder / kind)
     AutoTokenizer.from_pretrained(MODEL_DIR).save_pretrained(folder / kind)
@@ -204,7 +209,7 @@ def one_case(case: dict[str, Any]) -> dict[str, Any]:
     path, cached = Path(case["model"]), case["system"].endswith("cached")
     encoder, ours = foil_step(path, groups, case["tokens"], cached=cached)
     batch = collate(groups, TEMPLATE)
-    work = encoder.micro_batches(batch.passages, batch.pairs)
+    work: Any = encoder.micro_batches(batch.passages, batch.pairs)
     real = sum(int(one.features["attention_mask"].sum()) for one in work)
     weights = sum(p.numel() for name, p in encoder.named_parameters() if "embeddings" not in name and p.ndim == 2)
     if case["system"].startswith("st"):
@@ -314,7 +319,7 @@ def main() -> None:
     batches = [int(batch) for batch in told.batches.split(",")]
     seeds = 2 * max(batches) + 50
     with tempfile.TemporaryDirectory() as name:
-        folder, rows = Path(name), []
+        folder, rows = Path(name), list[dict[str, Any]]()
         path = model_directory(told.model, folder)
         for recipe in told.recipes.split(","):
             out = folder / recipe

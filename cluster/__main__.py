@@ -1,4 +1,4 @@
-"""`foil`: checks that our packages are ours, runs one command, turns every known error into words and an exit code."""
+"""The program `foil`: runs one command, and turns every known error into a message and an exit code."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ ROOMS = ("engine", "prompts", "validators", "trainer", "datasets_out", "cluster"
 
 
 def misplaced_rooms() -> dict[str, str]:
-    """The packages that do not lie beside this one, with where they were found: another distribution shadows them."""
+    """Our packages that are imported from elsewhere, because another distribution shadows them -> their folder."""
     home = Path(__file__).resolve().parent.parent
-    found = {}
+    misplaced = {}
     for room in ROOMS:
         spec = importlib.util.find_spec(room)
-        where = Path(spec.origin).resolve().parent if spec and spec.origin else None
-        if where != home / room:
-            found[room] = str(where or "nowhere")
-    return found
+        folder = Path(spec.origin).resolve().parent if spec and spec.origin else None
+        if folder != home / room:
+            misplaced[room] = str(folder or "nowhere")
+    return misplaced
 
 
 def main() -> None:
     """The console script."""
     if misplaced := misplaced_rooms():
-        shown = ", ".join(f"{room} (found at {where})" for room, where in misplaced.items())
-        sys.exit(f"foil: another package shadows ours: {shown}; install foil-ir in an environment of its own")
-    from cluster.commands import app
+        names = ", ".join(f"{room} (found at {folder})" for room, folder in misplaced.items())
+        sys.exit(f"foil: another package shadows ours: {names}; install foil-ir in an environment of its own")
+    from cluster.commands.app import app
     from engine.errors import FoilError
 
     try:

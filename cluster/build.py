@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from cluster.catalog import MODELS, RunContext, open_seeds
+from cluster.catalog import MODELS, RunContext, factory_for, open_seeds
 from cluster.job import Job
 from datasets_out.commits.log import CommitLog
 from engine.flow.journal import ReplyArchive
 from engine.ids import canonical_json
 from engine.protocols import Model, Parts, Recipe, Screen, Validator
 from engine.runtime.session import RunSpec, WorkerSpec
-from engine.settings import Settings
 from prompts.parse import parse_reply
 from prompts.recipes.catalog import RECIPES
 from validators.catalog import screens_of, validators_of
 
 
 def build_run(job: Job, reuse: Sequence[Path] = ()) -> RunSpec:
-    """Builds the reader and the screens, and asks every part for its fingerprint. `reuse`: `out` folders of runs."""
+    """Builds the reader and the screens, and takes every part's fingerprint. `reuse`: `out` folders of runs."""
     parts, screens = build_parts(job, reuse), screens_of(job.validators)
-    named: list[Recipe | Screen | Validator] = [parts.recipe, *screens, *parts.validators]
-    identity = job.identity() | {"fingerprints": {part.name: part.fingerprint for part in named}}
+    hashed: list[Recipe | Screen | Validator] = [parts.recipe, *screens, *parts.validators]
+    identity = job.identity() | {"fingerprints": {part.name: part.fingerprint for part in hashed}}
     worker = WorkerSpec(partial(build_parts, job, reuse), job.limits, job.runtime)
     return RunSpec(open_seeds(job.seeds), screens, worker, identity)
 
@@ -32,7 +30,7 @@ def build_run(job: Job, reuse: Sequence[Path] = ()) -> RunSpec:
 def build_parts(job: Job, reuse: Sequence[Path] = ()) -> Parts:
     """The parts of one worker process; the same job gives the same parts on every machine."""
     return Parts(
-        recipe=_made(RECIPES, job.recipe),
+        recipe=factory_for(RECIPES, job.recipe)(job.recipe),
         validators=validators_of(job.validators),
         models=_models(job),
         parse=parse_reply,
@@ -43,18 +41,10 @@ def build_parts(job: Job, reuse: Sequence[Path] = ()) -> Parts:
 
 
 def _models(job: Job) -> dict[str, Model]:
-    """The models by role; roles of equal settings share one, and with it its rates and its connections."""
-    around = RunContext(job.out, job.runtime.workers)
-    made: dict[str, Model] = {}
-    for settings in job.models.values():
-        key = canonical_json(settings.model_dump(mode="json"))
-        made[key] = made.get(key) or MODELS[_kind(settings)][1](settings, around)
-    return {role: made[canonical_json(settings.model_dump(mode="json"))] for role, settings in job.models.items()}
-
-
-def _made(catalog: Mapping[str, tuple[type[Settings], Callable[[Any], Any]]], settings: Settings) -> Any:
-    return catalog[_kind(settings)][1](settings)
-
-
-def _kind(settings: Settings) -> str:
-    return str(getattr(settings, "kind"))  # noqa: B009 - every catalogued settings class has one
+    """The models by role. Roles of equal settings share one model, and so its rates and connections."""
+    context = RunContext(job.out, job.runtime.workers)
+    keys = {role: canonical_json(settings.model_dump(mode="json")) for role, settings in job.models.items()}
+    models: dict[str, Model] = {}
+    for role, settings in job.models.items():
+        models[keys[role]] = models.get(keys[role]) or factory_for(MODELS, settings)(settings, context)
+    return {role: models[key] for role, key in keys.items()}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from cluster.run_seeds import RunReader, RunSettings
 from engine.ids import canonical_json, sha256_hex
@@ -16,6 +16,8 @@ from engine.seeds.catalog import READERS
 from engine.settings import Settings
 from prompts.rule_writer.model import RuleWriter
 
+Factory = TypeVar("Factory", bound=Callable[..., Any])
+
 
 class RuleWriterSettings(Settings):
     """The embedded model: deterministic, no weights, no cost."""
@@ -25,24 +27,24 @@ class RuleWriterSettings(Settings):
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """What a model may need to know of its run: where it is kept, and how many worker processes share its rates."""
+    """What a model may need of its run: the folder, and how many worker processes share the model's rates."""
 
     out: Path
     workers: int
 
 
-def _hosted(settings: HostedSettings, around: RunContext) -> Model:
+def _hosted(settings: HostedSettings, context: RunContext) -> Model:
     if settings.mode == "batch":
         from engine.models.batch import Batched
 
-        place = sha256_hex(canonical_json([settings.identity(), settings.all_endpoints()[0].url]))[:12]
-        return Batched(settings, around.out / "batches" / place)
+        endpoint_id = sha256_hex(canonical_json([settings.identity(), settings.all_endpoints()[0].url]))[:12]
+        return Batched(settings, context.out / "batches" / endpoint_id)
     from engine.models.hosted import Hosted
 
-    return Hosted(settings, share=1 / max(1, around.workers))
+    return Hosted(settings, share=1 / max(1, context.workers))
 
 
-def _local_vllm(settings: LocalVllmSettings, _around: RunContext) -> Model:
+def _local_vllm(settings: LocalVllmSettings, _context: RunContext) -> Model:
     if settings.serve:
         from engine.models.served_vllm import ServedVllm
 
@@ -51,7 +53,7 @@ def _local_vllm(settings: LocalVllmSettings, _around: RunContext) -> Model:
 
 
 MODELS: dict[str, tuple[type[Settings], Callable[[Any, RunContext], Model]]] = {
-    "rule_writer": (RuleWriterSettings, lambda _settings, _around: RuleWriter()),
+    "rule_writer": (RuleWriterSettings, lambda _settings, _context: RuleWriter()),
     "hosted": (HostedSettings, _hosted),
     "local_vllm": (LocalVllmSettings, _local_vllm),
 }
@@ -60,6 +62,11 @@ SEEDS: dict[str, tuple[type[Settings], Callable[[Any], SeedReader]]] = {**READER
 """The corpora, and the topics of another run."""
 
 
+def factory_for(catalog: Mapping[str, tuple[type[Settings], Factory]], settings: Settings) -> Factory:
+    """What makes the part that the settings describe."""
+    return next(factory for settings_class, factory in catalog.values() if type(settings) is settings_class)
+
+
 def open_seeds(settings: Settings) -> SeedReader:
-    """The reader that the settings belong to."""
-    return next(reader for settings_class, reader in SEEDS.values() if isinstance(settings, settings_class))(settings)
+    """The reader of the seeds that the settings name."""
+    return factory_for(SEEDS, settings)(settings)

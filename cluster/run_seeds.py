@@ -1,10 +1,10 @@
-"""Topics of another run as seeds: what was accepted there is read in order, through its commits, never through a glob.
+"""Topics of another run as seeds: its accepted topics in order, through its commits.
 
     out/ --load_snapshot(verified)--> topics --> Seed(d+ first, instruction negatives first, the instruction beside it)
 
-The seed keeps the id of the seed behind the topic, so a held-out seed stays held out (a seed's further topics get `#2`,
-`#3`, ...; what they share with a held-out one is protected by its texts). Price: the bytes are checked once; then one
-partition is in memory.
+A seed keeps the id of the seed behind the topic, so a held-out seed stays held out. The further topics of one seed get
+`#2`, `#3`, ...; the trainer compares texts, so they cannot leak either. All bytes are checked once; then one partition
+is in memory.
 """
 
 from __future__ import annotations
@@ -31,15 +31,12 @@ class RunSettings(Settings):
     snapshot: str | None = Field(default=None, description="a snapshot of it; without, what is committed now")
 
     def identity(self) -> dict[str, Any]:
-        """The settings, and the digest of what they name: a run that went on in between is another corpus."""
+        """The settings and the digest of the rows they name: a run that grew is another corpus."""
         return {**self.model_dump(mode="json"), "digest": load_snapshot(self.out, self.snapshot).digest}
 
 
 class RunReader:
-    """An engine.protocols.SeedReader. A topic without an instructed intent is a seed without an instruction.
-
-    A plain row is no seed.
-    """
+    """A SeedReader. A topic without an instructed intent gives a seed without an instruction, a plain row no seed."""
 
     def __init__(self, settings: RunSettings) -> None:
         self._settings = settings
@@ -47,8 +44,10 @@ class RunReader:
 
     def __iter__(self) -> Iterator[Seed]:
         snapshot = load_snapshot(self._settings.out, self._settings.snapshot, verify=True)
-        seen: Counter[str] = Counter()
-        for topic in (one for one in read_accepted(snapshot) if one.intents):
+        topics_of: Counter[str] = Counter()
+        for topic in read_accepted(snapshot):
+            if not topic.intents:
+                continue
             seed = seed_of(topic)
-            seen[seed.id] += 1
-            yield replace(seed, id=f"{seed.id}#{seen[seed.id]}") if seen[seed.id] > 1 else seed
+            topics_of[seed.id] += 1
+            yield replace(seed, id=f"{seed.id}#{topics_of[seed.id]}") if topics_of[seed.id] > 1 else seed

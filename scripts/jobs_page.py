@@ -41,7 +41,12 @@ def page() -> str:
     for section, catalog in (("seeds", SEEDS), ("recipe", RECIPES), ("models", MODELS), ("validators", VALIDATORS)):
         for kind, (settings, _) in catalog.items():
             parts.append(_table(f"`{section}`, kind: {kind}", settings))
-    plain = {"limits": Limits, "runtime": RuntimeSettings, "train": TrainSettings, "evaluate": EvaluateSettings}
+    plain: dict[str, type[Settings]] = {
+        "limits": Limits,
+        "runtime": RuntimeSettings,
+        "train": TrainSettings,
+        "evaluate": EvaluateSettings,
+    }
     parts += [_table(f"`{section}`", settings) for section, settings in plain.items()]
     parts.append(_table("`foil mine OUT INTO --set KEY=VALUE`", MineSettings))
     return "\n".join(parts)
@@ -53,12 +58,12 @@ def _table(title: str, settings: type[Settings]) -> str:
     return "\n".join([f"## {title}", "", summary, "", "| key | default | meaning |", "|---|---|---|", *rows, ""])
 
 
-def _rows(settings: type[BaseModel], prefix: str, given: object = None) -> Iterator[tuple[str, str, str]]:
+def _rows(settings: type[BaseModel], prefix: str, section_default: object = None) -> Iterator[tuple[str, str, str]]:
     """`given`: the instance that is the default of the whole section, where there is one."""
     for name, field in settings.model_fields.items():
         if name == "kind":
             continue
-        inner, default = field.annotation, getattr(given, name, field.default)
+        inner, default = field.annotation, getattr(section_default, name, field.default)
         if isinstance(inner, type) and issubclass(inner, BaseModel):
             yield from _rows(inner, f"{prefix}{name}.", default)
         else:
@@ -69,8 +74,8 @@ def _default(field: Any, default: Any) -> str:
     if default is PydanticUndefined:
         return "required" if field.default_factory is None else "none"
     value = list(default) if isinstance(default, tuple) else default
-    shown = "none" if value in (None, "") else str(value).replace("|", "\\|")
-    return shown if len(shown) <= 80 else shown[:77] + "..."
+    text = "none" if value in (None, "") else str(value).replace("|", "\\|")
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 if __name__ == "__main__":

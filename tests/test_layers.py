@@ -18,7 +18,7 @@ ALLOWED = {
     "cluster": {"engine", "prompts", "validators", "datasets_out", "trainer"},
 }
 FENCES = {
-    "ray": {"engine/runtime/run_ray.py", "trainer/run/fit_ray.py", "cluster/submit.py"},
+    "ray": {"engine/runtime/run_ray.py", "trainer/run/fit_ray.py", "cluster/commands/operators/submit.py"},
     "duckdb": {"datasets_out/sql/query.py"},
     "openai": {"engine/models/hosted.py"},
     "vllm": {"engine/models/local_vllm.py"},

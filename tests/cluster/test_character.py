@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from cluster.job import load_job
-from cluster.running import start
+from cluster.run_job import run_job
 from tests.support.models.character import BROKEN, HARMLESS, PASSAGES, SPOILT, TASKS, Character, pick
 from tests.support.models.fault_server import serving
 from tests.support.small_parts import topics
@@ -38,8 +38,8 @@ def paragraph(town, thing, number):
     """A passage that tells how it is done there, and three aspects of it."""
     opening = OPENINGS[number].format(town=town, thing=thing, Thing=thing.capitalize(), done=TRADES[thing])
     at = pick(range(8), town, thing) + 3 * number
-    said = [SAYS[[*SAYS][(at + i) % 8]] for i in range(3)]
-    return {"title": f"{thing.capitalize()} work at {town}", "text": " ".join([opening, *said])}
+    aspects = [SAYS[[*SAYS][(at + i) % 8]] for i in range(3)]
+    return {"title": f"{thing.capitalize()} work at {town}", "text": " ".join([opening, *aspects])}
 
 
 def corpus(path):
@@ -100,7 +100,7 @@ def made(folder, name, model):
     with serving(answer=model) as server:
         path = corpus(folder / "seeds.jsonl")
         job.write_text(JOB.format(path=path, recipe=recipe, url=server.url, judge=judge, out=out))
-        return start(load_job(job)), topics(out)
+        return run_job(load_job(job)), topics(out)
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -144,21 +144,21 @@ REPEATED = {
 def reasons(fault, job):
     """The codes of which at least one must stand in the topic that met the fault."""
     if fault.task.startswith("judges."):
-        said = {"unreadable_judge", "positive_lost", "no_negative_left"} if fault.kind in BROKEN else JUDGED
-        return said | CANARIES
-    found = REASONS.get(fault.kind, {"unreadable_reply"})
+        judge_codes = {"unreadable_judge", "positive_lost", "no_negative_left"} if fault.kind in BROKEN else JUDGED
+        return judge_codes | CANARIES
+    fault_codes = REASONS.get(fault.kind, {"unreadable_reply"})
     if fault.kind == "goes_on":
-        found = {"unreadable_reply"} if fault.task.startswith("infosearch.") else {"newline_cut"}
+        fault_codes = {"unreadable_reply"} if fault.task.startswith("infosearch.") else {"newline_cut"}
     elif fault.kind == "repeats":
-        found = {REPEATED[fault.task]}
+        fault_codes = {REPEATED[fault.task]}
     elif fault.kind == "refuses_inside":
-        found = {"refusal"} | (JUDGED if fault.task in PASSAGES else set())
+        fault_codes = {"refusal"} | (JUDGED if fault.task in PASSAGES else set())
     elif fault.kind == "in_german":
-        found = {"other_language"}
+        fault_codes = {"other_language"}
     if fault.task == "infosearch.rewrite" and fault.kind in SPOILT:
-        found = found | {"condition_not_met"}
+        fault_codes = fault_codes | {"condition_not_met"}
     follows = job == "dual_view" and fault.task == "promptriever.passages" and fault.kind in SPOILT
-    return found | ({"no_contrast"} if follows else set())
+    return fault_codes | ({"no_contrast"} if follows else set())
 
 
 def met(topic, model):
@@ -187,11 +187,11 @@ def texts(topic):
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Every job once against a character that is sometimes wrong: its summary, its topics, its model."""
-    folder, found = tmp_path_factory.mktemp("wrong"), {}
+    folder, results = tmp_path_factory.mktemp("wrong"), {}
     for name in JOBS:
         model = Character(said=0.025, broken=0.012)
-        found[name] = (*made(folder, name, model), model)
-    return found
+        results[name] = (*made(folder, name, model), model)
+    return results
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -224,24 +224,26 @@ def test_no_accepted_topic_holds_what_went_wrong(name, runs):
     """Words to the judge are marked, not taken out: the judge is shown them as data, and this one does not obey."""
     _, rows, model = runs[name]
     wrong = [fault.text for fault in model.ledger.values() if fault.text and fault.kind != "speaks_to_judge"]
-    kept = [text for topic in rows if topic.status == "accepted" for text in texts(topic)]
-    assert [text for text in wrong if any(text in one for one in kept)] == []
+    accepted_texts = [text for topic in rows if topic.status == "accepted" for text in texts(topic)]
+    assert [text for text in wrong if any(text in accepted_text for accepted_text in accepted_texts)] == []
     assert not any(text.count("\n") for topic in rows if topic.status == "accepted" for text in asked_of(topic))
 
 
 def test_every_kind_of_fault_befell_some_seed_and_every_template_was_answered(runs):
-    named, borne, tasks, table = set(), set(), set(), Counter()
+    named_kinds, borne, tasks, table = set(), set(), set(), Counter()
     for name, (_, rows, model) in runs.items():
         tasks |= set(model.tasks.values())
         for topic in rows:
             faults = met(topic, model)
-            found = [(fault.kind, code) for fault in faults for code in sorted(codes(topic) & reasons(fault, name))]
-            named |= {kind for kind, _ in found}
-            table.update(found if len(faults) == 1 else ())
+            kind_codes = [
+                (fault.kind, code) for fault in faults for code in sorted(codes(topic) & reasons(fault, name))
+            ]
+            named_kinds |= {kind for kind, _ in kind_codes}
+            table.update(kind_codes if len(faults) == 1 else ())
             if topic.status == "accepted":
-                here = (model.ledger.get(call.request_id) for call in topic.calls)
-                borne |= {fault.kind for fault in here if fault and mended(fault)}
+                call_faults = (model.ledger.get(call.request_id) for call in topic.calls)
+                borne |= {fault.kind for fault in call_faults if fault and mended(fault)}
     print(*(f"{kind:18} {code:22} {count}" for (kind, code), count in sorted(table.items())), sep="\n")
     assert tasks == set(TASKS)
-    assert named == {*SPOILT, *BROKEN}
+    assert named_kinds == {*SPOILT, *BROKEN}
     assert borne >= {*HARMLESS, *BROKEN}, "what is wrapped is read, and what is broken once is mended"

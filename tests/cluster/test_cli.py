@@ -12,33 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.commands import foil, write_job
 from tests.support.paths import REPO
-
-COLOURS = ["red", "blue", "green", "amber", "violet", "black", "white", "brown"]
-
-
-def foil(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cluster", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=REPO, check=False)
-
-
-def write_seeds(path: Path, count: int) -> None:
-    rows = [
-        {
-            "id": f"s{n}",
-            "query": f"How is the {colour} kite number {n} built?",
-            "good": f"The {colour} kite number {n} is built from two spars and a sail. It first flew in {1900 + n}. "
-            f"Its spars weigh {n + 3} grams each. The sail is cut from one paper sheet. A tail of {n + 2} metres keeps "
-            f"it steady in wind. Builders from Harbour Town {n} sell it at the spring market.",
-            "bad": [
-                f"The {colour} boat number {n} has a keel of oak.",
-                f"A paper lamp number {n} burns for {n} hours.",
-            ],
-        }
-        for n in range(count)
-        for colour in [COLOURS[n % len(COLOURS)]]
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 @pytest.fixture(scope="module")
@@ -52,23 +27,10 @@ def finished(tmp_path_factory) -> tuple[Path, Path]:
     return job, folder / "out"
 
 
-def write_job(folder: Path, seeds: int, window: int = 8) -> Path:
-    write_seeds(folder / "seeds.jsonl", seeds)
-    job = folder / "job.yaml"
-    job.write_text(
-        f"seeds: {{kind: table, corpus: kites, path: {folder / 'seeds.jsonl'}, "
-        "columns: {query: query, positives: good, id: id, negatives: bad}}\n"
-        f"recipe: {{kind: verifiable}}\nmodels: {{writer: {{kind: rule_writer}}}}\n"
-        f"out: {folder / 'out'}\nlimits: {{partition_seeds: 10}}\nruntime: {{window: {window}}}\n"
-        "validators: [{kind: shape}, {kind: leak}, {kind: constraint_check}]\n"
-    )
-    return job
-
-
 def test_status_adds_up(finished):
-    found = json.loads(foil("status", finished[1], "--json").stdout)
-    assert found["planned"] == 60 == found["accepted"] + found["rejected"] + found["failed"]
-    assert {"calls", "tokens", "cost_usd", "seconds"} <= set(found)
+    facts = json.loads(foil("status", finished[1], "--json").stdout)
+    assert facts["planned"] == 60 == facts["accepted"] + facts["rejected"] + facts["failed"]
+    assert {"calls", "tokens", "cost_usd", "seconds"} <= set(facts)
 
 
 def test_a_second_run_is_a_no_op(finished):
@@ -93,9 +55,9 @@ def test_sql_that_writes_is_refused_with_code_2(finished):
 
 def test_why_tells_where_a_record_comes_from(finished):
     (row,) = json.loads(foil("sql", finished[1], "SELECT passage_id FROM passages LIMIT 1", "--json").stdout)
-    told = foil("why", finished[1], row["passage_id"])
-    assert told.returncode == 0, told.stderr
-    assert "verifiable" in told.stdout
+    answer = foil("why", finished[1], row["passage_id"])
+    assert answer.returncode == 0, answer.stderr
+    assert "verifiable" in answer.stdout
     tree = json.loads(foil("why", finished[1], row["passage_id"], "--json").stdout)
     assert row["passage_id"] in json.dumps(tree)
 
@@ -114,9 +76,9 @@ def test_verify_finds_a_flipped_bit_with_code_6(tmp_path):
     content = bytearray(victim.read_bytes())
     content[len(content) // 2] ^= 1
     victim.write_bytes(content)
-    found = foil("verify", tmp_path / "out")
-    assert found.returncode == 6
-    assert victim.name in found.stderr
+    report = foil("verify", tmp_path / "out")
+    assert report.returncode == 6
+    assert victim.name in report.stderr
 
 
 def test_a_wrong_job_ends_with_code_2_and_starts_nothing(tmp_path):
@@ -155,6 +117,6 @@ def test_a_run_killed_in_the_middle_resumes_to_the_same_rows(tmp_path, finished)
 
 
 def test_help_names_every_command():
-    told = foil("--help").stdout
+    answer = foil("--help").stdout
     for command in ("run", "submit", "status", "sql", "why", "verify", "snapshot", "train", "evaluate", "seeds"):
-        assert command in told
+        assert command in answer

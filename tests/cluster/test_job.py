@@ -44,7 +44,7 @@ def test_every_example_job_is_valid(path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (GOOD + "sedes: 1\n", r"job\.yaml:7: sedes: unknown key 'sedes'; a job has seeds, recipe"),
         (GOOD.replace("seeds: 10", "seeds: ten"), r"job\.yaml:6: limits\.seeds: .*integer.*found 'ten'"),
@@ -60,8 +60,8 @@ def test_every_example_job_is_valid(path):
         (GOOD + "runtime: {kind: ray}\n", r"kind: ray needs `workers` of at least 1"),
     ],
 )
-def test_a_mistake_is_refused_with_its_line_its_value_and_the_remedy(job_file, text, said):
-    with pytest.raises(UsageError, match=said):
+def test_a_mistake_is_refused_with_its_line_its_value_and_the_remedy(job_file, text, message):
+    with pytest.raises(UsageError, match=message):
         load_job(job_file(text))
 
 
@@ -104,10 +104,10 @@ def test_a_malformed_override_is_refused(job_file, override):
 
 
 def test_the_identity_leaves_out_where_and_how_fast(job_file, tmp_path):
-    one = load_job(job_file(GOOD)).identity()
-    other = load_job(job_file(GOOD), ["runtime.window=3", "limits.budget.calls=5"], tmp_path / "elsewhere").identity()
-    assert one == other
-    assert load_job(job_file(GOOD), ["limits.seeds=11"]).identity() != one
+    identity = load_job(job_file(GOOD)).identity()
+    moved = load_job(job_file(GOOD), ["runtime.window=3", "limits.budget.calls=5"], tmp_path / "elsewhere").identity()
+    assert identity == moved
+    assert load_job(job_file(GOOD), ["limits.seeds=11"]).identity() != identity
 
 
 HOSTED = GOOD.replace("{kind: rule_writer}", "{kind: hosted, model: m, url: 'https://a.example/v1', MORE}")

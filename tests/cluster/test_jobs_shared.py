@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.job import load_job
-from cluster.running import start
+from cluster.run_job import run_job
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import load_snapshot, read_accepted
 from engine.flow.progress import status
@@ -17,7 +17,7 @@ from tests.support.sample_seeds import CORPORA
 KNOWN_REASONS = {"one_block", "no_contrast", "near_duplicate", "duplicate", "same_passage", "other_answers", "leak"}
 
 
-def run_job(
+def status_of_run(
     folder: Path, data: Path, seeds: str, validators: str = "", *, limit: int | None = None, recipe: str = "verifiable"
 ) -> dict:
     """What `foil status` says after a run over these seeds, by rule alone; kept beside the data it speaks of."""
@@ -28,17 +28,17 @@ def run_job(
         f"models: {{writer: {rule}, judge: {rule}}}\nout: {out}\n{validators.replace('DATA', str(data))}"
         f"limits: {{partition_seeds: 100{f', seeds: {limit}' if limit else ''}}}\n"
     )
-    assert start(load_job(job)).exit_code == 0
+    assert run_job(load_job(job)).exit_code == 0
     return status(CommitLog(out), out)
 
 
 def check_corpus(name: str, folder: Path, data: Path, limit: int | None) -> None:
-    found = run_job(folder, data, CORPORA[name], limit=limit)
-    print(name, found["planned"], found["accepted"], found["reasons"])
-    assert found["planned"] == found["accepted"] + found["rejected"]
-    assert found["failed"] == 0
-    assert found["accepted"] >= 0.8 * found["planned"]
-    assert set(found["reasons"]) <= KNOWN_REASONS
+    facts = status_of_run(folder, data, CORPORA[name], limit=limit)
+    print(name, facts["planned"], facts["accepted"], facts["reasons"])
+    assert facts["planned"] == facts["accepted"] + facts["rejected"]
+    assert facts["failed"] == 0
+    assert facts["accepted"] >= 0.8 * facts["planned"]
+    assert set(facts["reasons"]) <= KNOWN_REASONS
 
 
 PUBLISHED = {
@@ -54,13 +54,13 @@ def check_published(recipe: str, name: str, folder: Path, data: Path, limit: int
     """Writer and judge by rule: every seed is accounted for, and every accepted topic has its method's matrix."""
     settings, judge = PUBLISHED[recipe]
     chain = f"validators: [{{kind: shape}}, {{kind: leak}}, {{kind: constraint_check}}, {{kind: {judge}}}]\n"
-    found = run_job(folder, data, CORPORA[name], chain, limit=limit, recipe=settings)
-    print(recipe, name, found["planned"], found["accepted"], found["reasons"])
-    assert found["planned"] == found["accepted"] + found["rejected"]
-    assert found["failed"] == 0
-    assert found["accepted"] >= LEAST.get(name, 0.65) * found["planned"]
+    facts = status_of_run(folder, data, CORPORA[name], chain, limit=limit, recipe=settings)
+    print(recipe, name, facts["planned"], facts["accepted"], facts["reasons"])
+    assert facts["planned"] == facts["accepted"] + facts["rejected"]
+    assert facts["failed"] == 0
+    assert facts["accepted"] >= LEAST.get(name, 0.65) * facts["planned"]
     topics = list(read_accepted(load_snapshot(folder / "out", None)))
-    assert len(topics) == found["accepted"]
+    assert len(topics) == facts["accepted"]
     for topic in topics:
         roles = {passage.role for passage in topic.passages}
         due = {i: {p: signs for p, signs in row.items() if p in roles} for i, row in TABLES[recipe].items()}
@@ -98,6 +98,6 @@ def test_a_job_rejects_every_row_whose_query_is_of_an_evaluation_set(tmp_path, s
         "path: DATA/msmarco/topics/topics.msmarco-passage.dev-subset.txt}\n"
     )
     seeds = "{kind: msmarco, path: DATA/msmarco/rows_instructir_filtered.jsonl}"
-    found = run_job(tmp_path, shared_data, seeds, validators)
-    assert (found["planned"], found["accepted"], found["rejected"]) == (1743, 0, 1743)
-    assert set(found["reasons"]) == {"contaminated"}
+    facts = status_of_run(tmp_path, shared_data, seeds, validators)
+    assert (facts["planned"], facts["accepted"], facts["rejected"]) == (1743, 0, 1743)
+    assert set(facts["reasons"]) == {"contaminated"}

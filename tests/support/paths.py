@@ -1,4 +1,4 @@
-"""Where things lie: this repository, and the golden files of the tests."""
+"""Where things lie: this repository, the golden files of the tests, and private real corpora."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from cluster.commands import app
+from cluster.commands.app import app
 from engine.flow.budget import Budget
 from engine.flow.journal import ReplyArchive
 from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings

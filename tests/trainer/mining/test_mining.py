@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cluster.job import load_job, settings_from
 from cluster.mining import mine_into, mine_run
-from cluster.running import start
+from cluster.run_job import run_job
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import load_snapshot, read_partitions
 from datasets_out.commits.verify import verify
@@ -25,7 +25,7 @@ from engine.errors import DifferentJobError, SeedFormatError, UsageError
 from engine.seeds.bm25 import Bm25Index, words_of
 from engine.topic import Call, Intent, Judgment, Passage, Topic, Verdict, intent_id
 from prompts.constraints.constraint import Constraint, dump_constraints
-from tests.cluster.test_cli import foil, write_job
+from tests.support.commands import foil, write_job
 from tests.support.trainer_world import commit, open_view, tiny_bert, topic
 from trainer.mining.mining import Bm25Scorer, Miner, MineSettings, overlap
 from trainer.mining.nearest import ModelScorer, nearest
@@ -565,7 +565,7 @@ def test_every_wrong_setting_is_named_at_once():
 def test_the_seeds_of_a_job_can_be_mined_with_its_splits(tmp_path, capsys):
     job = write_job(tmp_path, 30)
     job.write_text(job.read_text() + "train: {split: {heldout_share: 0, dev_share: 0}}\n")
-    assert start(load_job(job)).complete
+    assert run_job(load_job(job)).complete
     capsys.readouterr()
     mine_run(tmp_path / "out", tmp_path / "mined", ["corpus=seeds"], job, None, as_json=True)
     told = json.loads(capsys.readouterr().out)

@@ -238,7 +238,7 @@ def test_rows_come_back_as_they_were_written(tmp_path):
 def test_a_finished_run_is_found_without_reading_its_data(tiny, world, tmp_path, capsys):
     import shutil
 
-    from cluster.training import train_job
+    from cluster.commands.trainers.train import train as train_job
 
     out = tmp_path / "run"
     shutil.copytree(world, out)

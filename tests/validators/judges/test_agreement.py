@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
-from cluster.agreement import agreements
+from cluster.commands.curators.agreement import agreements
 from engine.errors import UsageError
 from tests.support.judged_topics import finish
 from tests.support.models.corrupt_judge import Flips

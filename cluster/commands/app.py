@@ -1,0 +1,66 @@
+"""The program `foil`: its commands, in the order in which `foil --help` lists them.
+
+Each command has a file of its own, in the folder of its users: operators, curators, trainers. It reads its arguments,
+calls other rooms and prints the result. Heavy libraries load only inside the command that needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from cluster.commands.curators.agreement import agreement
+from cluster.commands.curators.mix import mix
+from cluster.commands.curators.snapshot import snapshot
+from cluster.commands.curators.sql import sql
+from cluster.commands.curators.verify import verify
+from cluster.commands.curators.why import why
+from cluster.commands.operators.doctor import doctor
+from cluster.commands.operators.plan import plan
+from cluster.commands.operators.run import run
+from cluster.commands.operators.seeds import fetch, preview
+from cluster.commands.operators.status import status
+from cluster.commands.operators.submit import submit
+from cluster.commands.trainers.evaluate import evaluate
+from cluster.commands.trainers.mine import mine
+from cluster.commands.trainers.train import train
+
+_COMMANDS: tuple[Callable[..., None], ...] = (
+    run, plan, submit, status, sql, why, agreement, verify, snapshot, mix, mine, train, evaluate, doctor,
+)  # fmt: skip
+COMMANDS = {command.__name__: command for command in _COMMANDS}
+SEEDS_COMMANDS = {command.__name__: command for command in (preview, fetch)}
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Synthesise, verify and commit training data for instruction-following retrieval, and train on it. "
+    "Exit codes: 0 done, 1 error, 2 wrong usage, 3 some seeds failed, 4 budget spent, 5 judge unreliable, "
+    "6 damaged data, 7 query stopped, 8 commit failed, 9 model failed, 130/143 interrupted.",
+)
+seeds_app = typer.Typer(no_args_is_help=True, help="Look at corpora, and fetch the public ones.")
+app.add_typer(seeds_app, name="seeds")
+for group, commands in ((app, COMMANDS), (seeds_app, SEEDS_COMMANDS)):
+    for name, command in commands.items():
+        group.command(name)(command)
+
+
+def print_version(requested: bool) -> None:
+    """Prints name and version, and ends the program."""
+    if requested:
+        from cluster.extras import PACKAGE, version_of
+
+        print(PACKAGE, version_of(PACKAGE) or "(not installed as a package)")
+        raise typer.Exit
+
+
+@app.callback()
+def set_options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print it.")
+    ] = False,
+) -> None:
+    """The options of `foil` itself."""

@@ -1,0 +1,18 @@
+"""The arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+JobArgument = Annotated[Path, typer.Argument(metavar="JOB", help="The job file (YAML).")]
+OutArgument = Annotated[Path, typer.Argument(help="The folder of a run.")]
+SetOption = Annotated[list[str] | None, typer.Option("--set", help="Override one key: a.b=value. Repeatable.")]
+OutOption = Annotated[Path | None, typer.Option("--out", help="Override the job's `out` folder.")]
+ReuseOption = Annotated[
+    list[Path] | None, typer.Option("--reuse", help="The folder of a run whose replies are reused. Repeatable.")
+]
+SnapshotOption = Annotated[str | None, typer.Option(help="A snapshot of the run. Default: all that is committed now.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on the last line.")]

@@ -1,0 +1,25 @@
+"""`foil mix`: writes the four training mixes of the Dual-View paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cluster.commands.arguments import OutArgument, SnapshotOption
+from cluster.terminal import show
+
+
+def mix(
+    out: OutArgument,
+    into: Annotated[Path, typer.Argument(help="A folder for the four mixes.")],
+    snapshot: SnapshotOption = None,
+) -> None:
+    """Write Dual-View's mixes of a run with both views, each as a run: ins_orig, ins_dv, all_orig, all_dv."""
+    from datasets_out.commits.snapshot import load_snapshot
+    from datasets_out.training.row_mixes import write_mixes
+
+    mixes = write_mixes(load_snapshot(out, snapshot, verify=True), into)
+    rows = [(name, run.out, run.rows("topics"), run.rows("intents"), run.digest[:16]) for name, run in mixes.items()]
+    show(["mix", "run", "topics", "rows", "digest"], rows)

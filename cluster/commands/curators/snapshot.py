@@ -1,0 +1,18 @@
+"""`foil snapshot`: pins what is committed now under a name."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from cluster.commands.arguments import OutArgument
+
+
+def snapshot(out: OutArgument, name: Annotated[str, typer.Argument(help="A new name.")]) -> None:
+    """Pin what is committed now under a name, with one digest."""
+    from datasets_out.commits.snapshot import take_snapshot
+
+    new_snapshot = take_snapshot(out, name)
+    print(json.dumps({"name": name, "digest": new_snapshot.digest, "topics": new_snapshot.rows("topics")}))

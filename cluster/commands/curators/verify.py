@@ -1,0 +1,25 @@
+"""`foil verify`: reads every committed byte again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from cluster.commands.arguments import JsonOption, OutArgument
+from cluster.terminal import say
+from engine.errors import CorruptDataError
+
+
+def verify(out: OutArgument, as_json: JsonOption = False) -> None:
+    """Check every byte that was committed; any changed bit is found. Exit code 6 if there is damage."""
+    from datasets_out.commits.verify import verify as find_damage
+
+    findings = find_damage(out)
+    damaged = sum(not finding.harmless for finding in findings)
+    if as_json:
+        print(json.dumps({"damaged": damaged, "found": [asdict(finding) for finding in findings]}))
+    for finding in findings:
+        say(f"{'harmless' if finding.harmless else 'DAMAGED'}  {finding.kind}  {finding.path}: {finding.detail}")
+    if damaged:
+        raise CorruptDataError(f"{out} has {damaged} damaged files; restore them, or run the job into a new folder")
+    say(f"{out} holds what was committed, to the bit")

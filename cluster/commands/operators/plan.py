@@ -1,0 +1,139 @@
+"""`foil plan`: what a job will ask and cost, before it runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cluster.commands.arguments import JobArgument, JsonOption, OutOption, ReuseOption, SetOption
+from cluster.terminal import say, show
+
+if TYPE_CHECKING:
+    from cluster.job import Job
+    from engine.flow.plan import PlanSample, Range, StageCost
+    from engine.protocols import Parts
+    from engine.topic import Seed
+
+_COLUMNS = ["model", "task", "calls", "prompt tokens", "completion tokens", "US dollars", "paid already", "hours left"]
+
+
+def plan(
+    job_file: JobArgument,
+    overrides: SetOption = None,
+    out: OutOption = None,
+    reuse: ReuseOption = None,
+    look_at: Annotated[int, typer.Option("--seeds", help="Seeds whose prompts are rendered.")] = 50,
+    sample: Annotated[int, typer.Option(help="Seeds that are really asked, and paid; the run reuses them.")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """What a job will ask and cost before it does: calls, tokens, US dollars and hours a stage, with a range."""
+    import asyncio
+
+    from cluster.build import build_run
+    from cluster.job import load_job
+    from datasets_out.commits.log import CommitLog
+    from engine.flow.plan import sample_seeds, stages
+
+    job = load_job(job_file, overrides or [], out)
+    spec = build_run(job, [run_folder.resolve() for run_folder in reuse or []])
+    if sample:
+        CommitLog(job.out).open(spec.fingerprint, spec.identity)
+    parts = spec.worker.build_parts()
+    seeds, chosen = sample_seeds(spec.reader, job.limits, max(look_at, sample))
+    traced = asyncio.run(_trace(parts, chosen, job, sample))
+    costs = stages(traced, seeds, parts.models)
+    _print_plan(job, seeds, traced, costs)
+    if as_json:
+        print(json.dumps(_to_json(job, seeds, traced, costs)))
+
+
+async def _trace(parts: Parts, chosen: Sequence[tuple[int, Seed]], job: Job, sample: int) -> PlanSample:
+    """Renders the prompts of the chosen seeds; the first `sample` of them are really asked."""
+    from engine.flow.budget import Budget, Spend
+    from engine.flow.plan import trace_calls
+    from engine.runtime.session import spent_before
+    from prompts.rule_writer.model import RuleWriter
+
+    budget = Budget(job.limits.budget, spent_before(parts) if sample else Spend())
+    try:
+        return await trace_calls(parts, chosen, job.limits, RuleWriter(), sample=sample, budget=budget)
+    finally:
+        for model in parts.models.values():
+            await model.close()
+
+
+def _to_json(job: Job, seeds: int, traced: PlanSample, costs: Sequence[StageCost]) -> dict[str, Any]:
+    rows = [
+        {
+            "role": cost.role,
+            "task": cost.task,
+            "template": cost.template,
+            **{name: getattr(cost, name).plain() for name in ("calls", "prompt_tokens", "completion_tokens", "usd")},
+            "answered": cost.answered,
+            "hours": _hours_left(job, cost),
+            "repaid_by_an_edit": list(cost.repaid),
+        }
+        for cost in costs
+    ]
+    return {"seeds": seeds, "looked_at": traced.looked_at, "stages": rows, "unanswered": sorted(traced.unanswered)}
+
+
+def _print_plan(job: Job, seeds: int, traced: PlanSample, costs: Sequence[StageCost]) -> None:
+    title = f"{seeds:,} seeds, {traced.looked_at:,} looked at; expected, and in brackets from low to high"
+    show(_COLUMNS, [_row(job, cost) for cost in costs], title)
+    for cost in costs:
+        own, with_later = cost.repaid
+        say(
+            f"an edit of {cost.template} pays {own:,.0f} calls again, {with_later:,.0f} with all that is asked after it"
+        )
+    for problem in sorted(traced.unanswered):
+        say(f"calls are missing from this plan: {problem}; ask a few for real with --sample 20")
+    if not costs:
+        say("no call is planned: no seed of those looked at led to one")
+
+
+def _row(job: Job, cost: StageCost) -> tuple[str, ...]:
+    hours = _hours_left(job, cost)
+    return (
+        f"{cost.role}: {job.models[cost.role].identity().get('model', 'rule_writer')}",
+        cost.task,
+        *(_format_range(value) for value in (cost.calls, cost.prompt_tokens, cost.completion_tokens, cost.usd)),
+        f"{cost.answered:.0%}",
+        "?" if hours is None else f"{hours:,.2f}",
+    )
+
+
+def _format_range(amount: Range) -> str:
+    expected = _format_number(amount.expected)
+    if amount.low == amount.high:
+        return expected
+    return f"{expected}\n({_format_number(amount.low)} to {_format_number(amount.high)})"
+
+
+def _format_number(number: float) -> str:
+    """Three digits and a magnitude."""
+    for least, size, letter in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if number >= least:
+            return f"{number / size:.3g}{letter}"
+    return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:.2f}"
+
+
+def _hours_left(job: Job, cost: StageCost) -> float | None:
+    """The hours of what is not paid yet, by the job's rates and the latency seen; None if unknown."""
+    from engine.models.endpoints import HostedSettings
+
+    settings = job.models[cost.role]
+    if not isinstance(settings, HostedSettings):
+        return None
+    calls_left, endpoints = cost.calls.expected * (1 - cost.answered), len(settings.all_endpoints())
+    tokens = (cost.prompt_tokens.expected + cost.completion_tokens.expected) * (1 - cost.answered)
+    concurrency = min(settings.max_concurrency * endpoints, job.runtime.window) * max(1, job.runtime.workers)
+    bounds = [
+        calls_left / settings.rpm / endpoints / 60 if settings.rpm else 0.0,
+        tokens / settings.tpm / endpoints / 60 if settings.tpm else 0.0,
+        calls_left * cost.latency_s / concurrency / 3600,
+    ]
+    return max(bounds) if calls_left == 0 or any(bounds) else None

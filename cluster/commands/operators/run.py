@@ -1,0 +1,143 @@
+"""`foil run`: runs a job, shows its progress, and ends with the funnel: what became of every planned seed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from cluster.commands.arguments import JobArgument, JsonOption, OutOption, ReuseOption, SetOption
+from cluster.terminal import say, show
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
+
+    from engine.flow.progress import Counts, Progress, Summary
+
+_REASONS_SHOWN = 8
+_OUTCOMES = {"reject": "rejected", "edit": "edited", "mark": "marked", "pass": "passed"}
+_LINE_EVERY_S = 5.0
+
+
+def run(
+    job_file: JobArgument,
+    overrides: SetOption = None,
+    out: OutOption = None,
+    reuse: ReuseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a job, or resume it where it stopped; a finished job is a no-op."""
+    from cluster.job import load_job
+    from cluster.run_job import run_job
+    from datasets_out.commits.log import CommitLog
+    from engine.flow.progress import status
+
+    job = load_job(job_file, overrides or [], out)
+    with _progress_printer() as print_progress:
+        summary = run_job(job, reuse or [], print_progress)
+    _print_funnel(summary, job.out)
+    if as_json:
+        print(json.dumps(status(CommitLog(job.out), job.out)))
+    if summary.exit_code:
+        raise typer.Exit(summary.exit_code)
+
+
+class _ProgressPrinter:
+    """Prints progress: one table that renews itself on a terminal, a plain line every few seconds elsewhere."""
+
+    def __init__(self, live: Live | None) -> None:
+        self._live, self._next_line_s = live, 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        if self._live:
+            self._live.update(_live_table(progress))
+        elif progress.seconds >= self._next_line_s:
+            self._next_line_s = progress.seconds + _LINE_EVERY_S
+            print(_progress_line(progress), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _progress_printer() -> Iterator[_ProgressPrinter]:
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _ProgressPrinter(None)
+        return
+    with Live(console=console, refresh_per_second=4, transient=True) as live:
+        yield _ProgressPrinter(live)
+
+
+def _progress_line(progress: Progress) -> str:
+    counts, seeds = progress.counts, progress.counts.seeds
+    planned = "?" if progress.planned is None else f"{progress.planned:,}"
+    eta = "" if progress.eta_s is None else f", {progress.eta_s:,.0f} s left"
+    return (
+        f"{progress.seconds:6.0f} s  {seeds.total():,}/{planned} seeds: {seeds['accepted']:,} accepted, "
+        f"{seeds['rejected']:,} rejected, {seeds['failed']:,} failed; {progress.in_flight} in flight, "
+        f"{progress.topics_per_s:,.0f} topics/s, {counts.prompt_tokens + counts.completion_tokens:,} tokens, "
+        f"${counts.cost_usd:.2f}{eta}"
+    )
+
+
+def _live_table(progress: Progress) -> Table:
+    from rich.table import Table
+
+    table = Table("what became of the topics", title=_progress_line(progress), title_justify="left")
+    table.add_column("topics", justify="right")
+    for row in _outcome_rows(progress.counts):
+        table.add_row(*row)
+    return table
+
+
+def _outcome_rows(counts: Counts) -> list[tuple[str, str]]:
+    """Accepted topics, then the most frequent reasons against the others."""
+    frequent = counts.reasons.most_common(_REASONS_SHOWN)
+    rest = counts.reasons.total() - sum(count for _, count in frequent)
+    rows = [
+        ("accepted", counts.topics["accepted"]),
+        *((f"not accepted: {reason}", count) for reason, count in frequent),
+    ]
+    rows += [("not accepted: other reasons", rest)] if rest else []
+    return [(outcome, f"{count:,}") for outcome, count in rows]
+
+
+def _validator_rows(counts: Counts) -> list[tuple[str, ...]]:
+    """The outcomes of each validator; those that saw most topics come first."""
+    outcomes_of: dict[str, dict[str, int]] = {}
+    for name, topics in counts.validators.items():
+        validator, _, outcome = name.rpartition(" ")
+        outcomes_of.setdefault(validator, {})[outcome] = topics
+    by_topics = sorted(outcomes_of.items(), key=lambda item: (-sum(item[1].values()), item[0]))
+    return [
+        (
+            validator,
+            f"{sum(outcomes.values()):,}",
+            *(f"{outcomes.get(outcome, 0):,}" for outcome in _OUTCOMES),
+            f"{counts.validators_usd[validator]:.4f}",
+        )
+        for validator, outcomes in by_topics
+    ]
+
+
+def _print_funnel(summary: Summary, out: Path) -> None:
+    counts, seeds = summary.counts, summary.counts.seeds
+    title = f"{out}: {summary.partitions:,} partitions in {summary.seconds:.1f} s"
+    show(["what became of the topics", "topics"], _outcome_rows(counts), title, numbers=True)
+    if counts.validators:
+        columns = ["validator", "topics", *_OUTCOMES.values(), "US dollars"]
+        show(columns, _validator_rows(counts), "what each validator made of them", numbers=True)
+    rest = "" if summary.complete else f" + {summary.planned - seeds.total():,} not done"
+    print(
+        f"planned {summary.planned:,} seeds = {seeds['accepted']:,} accepted + {seeds['rejected']:,} rejected "
+        f"+ {seeds['failed']:,} failed{rest}"
+    )
+    if summary.stopped:
+        say(f"foil: {summary.stopped}")

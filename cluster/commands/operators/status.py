@@ -1,0 +1,29 @@
+"""`foil status`: where a run stands, from its commit entries alone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from cluster.commands.arguments import JsonOption, OutArgument
+from cluster.terminal import show
+
+
+def status(out: OutArgument, as_json: JsonOption = False) -> None:
+    """How far a run is: planned, accepted, rejected, failed, calls, tokens, cost. Reads commit entries only."""
+    from datasets_out.commits.log import CommitLog
+    from engine.flow import progress
+
+    log = CommitLog(out)
+    log.run()
+    facts = progress.status(log, out)
+    if as_json:
+        print(json.dumps(facts))
+        return
+    show(["", ""], [(name, _plain(value)) for name, value in facts.items() if name != "last_session"])
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {count:,}" for name, count in value.items())
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

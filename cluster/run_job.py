@@ -1,0 +1,48 @@
+"""Runs a checked job to its end. Prints nothing: whoever calls it may pass a callback for the progress.
+
+Job -> build_run -> run.json opened -> the runner of runtime.kind -> Summary
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from cluster.build import build_run
+from cluster.extras import need
+from cluster.job import Job
+from datasets_out.commits.log import CommitLog
+from engine.flow.progress import Progress, Summary
+from engine.models.endpoints import HostedSettings
+from engine.models.params import read_secret
+from engine.runtime import run_local
+from engine.runtime.session import OnProgress
+
+
+def ignore_progress(_progress: Progress) -> None:
+    """The callback of a run that nobody watches."""
+
+
+def run_job(job: Job, reuse: Sequence[Path] = (), on_progress: OnProgress = ignore_progress) -> Summary:
+    """Runs or resumes a job. `reuse`: `out` folders of runs whose replies are taken over."""
+    _check_needs(job, reuse)
+    spec = build_run(job, [out.resolve() for out in reuse])
+    CommitLog(job.out).open(spec.fingerprint, spec.identity)
+    runner = run_local.run
+    if job.runtime.kind == "ray":
+        from engine.runtime import run_ray
+
+        runner = run_ray.run
+    return runner(spec, on_progress)
+
+
+def _check_needs(job: Job, reuse: Sequence[Path]) -> None:
+    """Refuses a job before anything is started: a missing library, a missing run to reuse, an empty API key."""
+    if job.runtime.kind == "ray":
+        need("ray", extra="ray")
+    for out in reuse:
+        CommitLog(out).run()
+    for model in job.models.values():
+        if isinstance(model, HostedSettings):
+            for endpoint in model.all_endpoints():
+                read_secret(endpoint.api_key)

@@ -1,0 +1,49 @@
+"""`foil` as its users type it: real processes over a small job with real files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.paths import REPO
+
+COLOURS = ["red", "blue", "green", "amber", "violet", "black", "white", "brown"]
+
+
+def foil(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cluster", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=REPO, check=False)
+
+
+def write_seeds(path: Path, count: int) -> None:
+    rows = [
+        {
+            "id": f"s{n}",
+            "query": f"How is the {colour} kite number {n} built?",
+            "good": f"The {colour} kite number {n} is built from two spars and a sail. It first flew in {1900 + n}. "
+            f"Its spars weigh {n + 3} grams each. The sail is cut from one paper sheet. A tail of {n + 2} metres keeps "
+            f"it steady in wind. Builders from Harbour Town {n} sell it at the spring market.",
+            "bad": [
+                f"The {colour} boat number {n} has a keel of oak.",
+                f"A paper lamp number {n} burns for {n} hours.",
+            ],
+        }
+        for n in range(count)
+        for colour in [COLOURS[n % len(COLOURS)]]
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def write_job(folder: Path, seeds: int, window: int = 8) -> Path:
+    write_seeds(folder / "seeds.jsonl", seeds)
+    job = folder / "job.yaml"
+    job.write_text(
+        f"seeds: {{kind: table, corpus: kites, path: {folder / 'seeds.jsonl'}, "
+        "columns: {query: query, positives: good, id: id, negatives: bad}}\n"
+        f"recipe: {{kind: verifiable}}\nmodels: {{writer: {{kind: rule_writer}}}}\n"
+        f"out: {folder / 'out'}\nlimits: {{partition_seeds: 10}}\nruntime: {{window: {window}}}\n"
+        "validators: [{kind: shape}, {kind: leak}, {kind: constraint_check}]\n"
+    )
+    return job
