@@ -19,7 +19,7 @@ ALLOWED = {
 }
 FENCES = {
     "ray": {"engine/runtime/run_ray.py", "trainer/run/fit_ray.py", "cluster/commands/operators/submit.py"},
-    "duckdb": {"datasets_out/sql/query.py"},
+    "duckdb": {"datasets_out/sql/query_process.py"},
     "openai": {"engine/models/hosted.py"},
     "vllm": {"engine/models/local_vllm.py"},
     "torch": {"trainer"},

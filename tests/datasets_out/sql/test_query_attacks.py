@@ -212,7 +212,7 @@ def test_stopping_leaves_no_process_behind(out):
     with pytest.raises(QueryStoppedError):
         run_sql(out, "SELECT sum(sin(i)) FROM range(100000000000) t(i)", timeout_s=0.2)
     children = Path(f"/proc/self/task/{os.getpid()}/children")
-    assert not children.is_file() or "datasets_out.sql.query" not in "".join(
+    assert not children.is_file() or "datasets_out.sql.query_process" not in "".join(
         Path(f"/proc/{child}/cmdline").read_text() for child in children.read_text().split()
     )
 

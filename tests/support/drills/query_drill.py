@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from datasets_out.sql.query import check_statement, connect
+from datasets_out.sql.query_process import check_statement, connect
 from engine.errors import FoilError
 
 SECRET = "correct-horse-battery-staple"

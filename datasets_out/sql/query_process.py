@@ -1,0 +1,131 @@
+"""The process that answers one query of `datasets_out.sql.query`; only here is DuckDB loaded.
+
+request on stdin -> writes banned -> datasets registered, DuckDB locked -> Arrow stream on stdout
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import duckdb
+import pyarrow as pa
+
+from datasets_out.sql.query import CHILD_ERRORS, too_big, too_slow
+from datasets_out.sql.views import DERIVED_SQL, VIEWS, sources
+from datasets_out.sql.write_ban import forbid_writes
+from engine.errors import CorruptDataError, FoilError, SqlRefusedError, UsageError
+
+_ROWS_PER_BATCH = 8192
+_KILL_AFTER_S = 2.0
+_MESSAGE_CHARS = 8000  # less than a pipe holds, so that writing it never waits for the reader
+_ALLOWED = ("SELECT", "EXPLAIN")
+_ASK_ONE = "ask one SELECT, WITH, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN"
+
+# The order counts. Whoever denies external access to DuckDB leaves it the folder of `temp_directory`, and, if that is
+# done in `connect()`, the names of the database's own files in the working folder, all open to COPY; and nothing can
+# be set after the lock.
+_LOCKS = (
+    "SET autoinstall_known_extensions = false",
+    "SET autoload_known_extensions = false",
+    "SET allow_community_extensions = false",
+    "SET allow_extension_repositories = 'forbidden'",
+    "SET allow_persistent_secrets = false",
+    "SET python_enable_replacements = false",
+    "SET temp_directory = ''",
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
+
+
+def main() -> None:
+    """Reads the request from stdin, streams the answer to stdout, or writes one JSON error to stderr."""
+    forbid_writes()
+    request = json.load(sys.stdin)
+    status = 0
+    try:
+        _stream_result(request, sys.stdout.buffer)
+    except (FoilError, duckdb.Error, pa.ArrowException, OSError, MemoryError) as error:
+        explained = error if isinstance(error, FoilError) else _explain(error, request)
+        kind = next(base.__name__ for base in type(explained).__mro__ if base.__name__ in CHILD_ERRORS)
+        json.dump([kind, str(explained)[:_MESSAGE_CHARS]], sys.stderr)
+        status = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # DuckDB's and Arrow's threads may still be at work; nothing is left that they could spoil
+
+
+def _stream_result(request: Mapping[str, Any], sink: IO[bytes]) -> None:
+    connection = connect(request)
+    _limit_memory(request["memory_bytes"])
+    signal.setitimer(signal.ITIMER_REAL, request["timeout_s"] + _KILL_AFTER_S)
+    check_statement(connection, request["sql"])
+    reader = connection.sql(request["sql"]).to_arrow_reader(_ROWS_PER_BATCH)
+    with pa.ipc.new_stream(sink, reader.schema) as writer:
+        for batch in reader:
+            writer.write_batch(batch)
+
+
+def connect(request: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
+    """A locked connection to the views of `out` and `snapshot`, with the time and memory limits of the request."""
+    connection = duckdb.connect(":memory:")
+    connection.execute("SET enable_progress_bar = false")
+    for name, source in sources(Path(request["out"]), request["snapshot"]).items():
+        connection.register(name, source)
+    connection.execute(DERIVED_SQL)
+    connection.execute(f"SET memory_limit = '{request['memory_bytes']} bytes'")
+    connection.execute(f"SET max_execution_time = {int(request['timeout_s'] * 1000)}")
+    for lock in _LOCKS:
+        connection.execute(lock)
+    return connection
+
+
+def _limit_memory(more_bytes: int) -> None:
+    """Lets this process take `more_bytes`; DuckDB's own limit does not count every string."""
+    if sys.platform == "linux":
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        limit = pages * resource.getpagesize() + more_bytes
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def check_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
+    """Refuses all but one reading statement, with a clear message; the protections do not depend on it."""
+    kinds = [_kind(statement) for statement in connection.extract_statements(sql)]
+    if not kinds:
+        raise UsageError(f"the query is empty; {_ASK_ONE}, such as 'FROM topics LIMIT 5'")
+    if len(kinds) > 1:
+        raise SqlRefusedError(f"{len(kinds)} statements were given ({', '.join(kinds)}); {_ASK_ONE} at a time")
+    if kinds[0] not in _ALLOWED:
+        raise SqlRefusedError(f"a {kinds[0]} statement is not allowed here, since data is only read; {_ASK_ONE}")
+
+
+def _kind(statement: duckdb.Statement) -> str:
+    try:
+        return str(statement.type.name)
+    except ValueError:  # a type to which DuckDB's Python module gives no name
+        return "nameless"
+
+
+def _explain(error: Exception, request: Mapping[str, Any]) -> FoilError:
+    """What DuckDB's error means here. Errors inside a stream arrive as OSError, so the text's first words decide."""
+    text = str(error)
+    kind = text.partition(" Error: ")[0]
+    if kind == "INTERRUPT":
+        return too_slow(request["timeout_s"])
+    if kind == "Out of Memory" or isinstance(error, MemoryError) or re.search("bad_alloc|malloc of size", text):
+        return too_big(request["memory_bytes"])
+    if kind == "Permission" or "configuration has been locked" in text:
+        return SqlRefusedError(f"{text}; a query reads the views {', '.join(VIEWS)} and nothing else")
+    if "reading the stream registered" in text:
+        return CorruptDataError(f"{text}; `foil verify` names the damaged files")
+    if text.startswith("Catalog Error: Table with name"):
+        message, _, position = text.partition("\n\n")
+        return UsageError(f"{message.splitlines()[0]} The views are {', '.join(VIEWS)}.\n\n{position}")
+    return UsageError(text)
