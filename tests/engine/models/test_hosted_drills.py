@@ -21,26 +21,12 @@ from engine.flow.limits import Limits, RuntimeSettings
 from engine.ids import canonical_json
 from engine.models.batch import Batched
 from engine.models.endpoints import HostedSettings
-from engine.models.hosted import Hosted
+from tests.support.drills.run_drill import Builder
 from tests.support.memory import forget_peak, peak_memory
 from tests.support.models.fault_server import Behaviour, mix, serving
-from tests.support.small_parts import Numbers, Traps, build, opened, read_replies, run_parts, sound, topics
+from tests.support.small_parts import Numbers, read_replies, run_parts, sound, topics
 
 CANARY = "sk-canary-9d31e07ab5"
-
-
-class Builder:
-    """A picklable builder of the machine's parts around a hosted model. `url` is not part of what it makes."""
-
-    def __init__(self, out, url, asks=1, repairs=3, **settings):
-        self.out, self.asks, self.repairs = opened(out), asks, repairs
-        self.told = {"model": "test-model", "url": url, "params": {"max_tokens": 64}, **settings}
-
-    def __call__(self):
-        settings = HostedSettings.model_validate(self.told)
-        batch = settings.mode == "batch"
-        model = Batched(settings, self.out / "batches") if batch else Hosted(settings)
-        return build(self.out, model=model, asks=self.asks, validators=(Traps(),), repairs=self.repairs)
 
 
 def run_hosted(out, url, seeds, *, window=64, partition=250, workers=0, asks=1, **settings):

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +23,7 @@ from engine.flow.journal import possibly_paid_twice
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.flow.progress import status
 from engine.topic import Verdict
+from tests.support.drills.run_drill import POISON, job, poisoned_rows, survive
 from tests.support.memory import forget_peak, peak_memory
 from tests.support.small_parts import (
     Echo,
@@ -36,11 +34,9 @@ from tests.support.small_parts import (
     digest,
     opened,
     paid_twice,
-    quiet,
     run_parts,
     seed,
     sound,
-    topics,
 )
 
 MAIN = "tests.support.small_run"
@@ -48,15 +44,6 @@ POINTS = (
     "journal.asked", "ask.answered", "journal.written", "journal.synced", "flow.made", "flow.committed",
     "conduct.planned", "commit.encoded", "put.staged", "put.linked", "commit.placed", "commit.entered",
 )  # fmt: skip
-
-
-def job(out: Path, seeds: int = 40, *, reader=None, screens=(), limits=None, runtime=None, progress=quiet, **parts):
-    """One session over `seeds` seeds, in partitions of 8."""
-    limits = Limits(partition_seeds=8, **(limits or {}))
-    settings = RuntimeSettings(**{"window": 4, **(runtime or {})})
-    return run_parts(
-        reader or Numbers(seeds), builder(out, **parts), limits, settings, screens=screens, on_progress=progress
-    )
 
 
 @pytest.fixture(scope="module")
@@ -373,45 +360,6 @@ def test_a_second_signal_stops_at_once(tmp_path):
 # Workers that die
 
 
-class Killer(threading.Thread):
-    """Kills the process that paid last, each time that about `every` more requests were paid, as many times as `kills`.
-
-    Not by the clock: on a busy machine that would kill faster than work gets done, and a run rightly gives up then.
-    """
-
-    def __init__(self, bill: Path, kills: int, every: int) -> None:
-        super().__init__(daemon=True)
-        self.bill, self.kills, self.every, self.killed, self.over = bill, kills, every, 0, threading.Event()
-
-    def run(self) -> None:
-        draw, due = random.Random(1), 0.0
-        while self.killed < self.kills and not self.over.wait(0.02):
-            lines = self.bill.read_text().splitlines() if self.bill.exists() else []
-            pids = {int(line.split()[1]) for line in lines[-4:]} - {os.getpid()}
-            due = due or len(lines) + self.every * draw.uniform(0.5, 1.5)
-            if pids and len(lines) >= due:
-                due = 0.0
-                with suppress(ProcessLookupError):
-                    os.kill(draw.choice(sorted(pids)), signal.SIGKILL)
-                    self.killed += 1
-
-
-def survive(out: Path, seeds: int, kills: int, run_job, *, every: int = 40) -> int:
-    """Runs a job under a killer: complete, nothing failed, and paid twice no more than was in flight."""
-    bill = out / "bill"
-    killer = Killer(bill, kills, every)
-    killer.start()
-    summary = run_job(model=Echo(bill, delay_s=0.05))
-    killer.over.set()
-    killer.join()
-    assert (summary.complete, summary.exit_code) == (True, 0)
-    sound(out, seeds)
-    assert paid_twice(bill) <= possibly_paid_twice(out / "journal") <= killer.killed * 4
-    assert summary.workers_lost > 0
-    assert killer.killed > 0
-    return killer.killed
-
-
 def test_killed_workers_cost_another_attempt_and_nothing_else(tmp_path):
     survive(tmp_path, 320, 2, partial(job, tmp_path, 320, runtime={"workers": 2}))
 
@@ -420,9 +368,6 @@ def test_killed_workers_cost_another_attempt_and_nothing_else(tmp_path):
 def test_dozens_of_killed_workers_cost_another_attempt_and_nothing_else(tmp_path):
     run_job = partial(job, tmp_path, 16_000, runtime={"workers": 2})
     assert survive(tmp_path, 16_000, 100, run_job, every=80) >= 50
-
-
-POISON = {11: "exit", 27: "hang", 33: "hog", 38: "shout"}
 
 
 def test_poison_rows_fail_alone_with_their_reason(tmp_path):
@@ -435,19 +380,6 @@ def test_poison_rows_fail_alone_with_their_reason(tmp_path):
     )
     poisoned_rows(tmp_path, summary, 40)
     assert paid_twice(bill) == 0
-
-
-def poisoned_rows(out: Path, summary, seeds: int) -> None:
-    bad = {topic.query: (topic.status, topic.reason) for topic in topics(out) if topic.status != "accepted"}
-    assert bad == {
-        "exit": ("failed", "crashed_worker"),
-        "hang": ("failed", "timeout"),
-        "hog": ("failed", "validator_error"),
-        "shout": ("failed", "validator_error"),
-    }
-    assert (summary.complete, summary.exit_code, summary.counts.seeds["accepted"]) == (True, 3, seeds - 4)
-    assert summary.workers_lost == 2 * 3
-    sound(out, seeds)
 
 
 @pytest.mark.long

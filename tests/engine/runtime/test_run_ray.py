@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.flow.limits import Limits, RuntimeSettings
-from tests.engine.models.test_hosted_drills import Builder
-from tests.engine.runtime.test_run_local import POISON, job, poisoned_rows, survive
+from tests.support.drills.run_drill import POISON, Builder, job, poisoned_rows, survive
 from tests.support.models.fault_server import Behaviour, serving
 from tests.support.small_parts import Echo, Numbers, billed, builder, digest, run_parts, sound
 
