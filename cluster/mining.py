@@ -20,7 +20,7 @@ from engine.ids import canonical_json, sha256_hex
 from engine.seeds.files.rows import SourceRow, rows
 from engine.topic import Intent, Passage, Seed, passage_id
 from prompts.constraints.constraint import all_hold, constraints_of
-from trainer.mining.mining import MINING_VERSION, Bm25Scorer, Miner, MineSettings, Scorer
+from trainer.mining.miner import MINING_VERSION, Bm25Scorer, Miner, MineSettings, Scorer
 from trainer.text_templates import TextTemplate, template_named
 
 _MAX_ROW_BYTES = 8 << 20
@@ -135,7 +135,7 @@ def _model(settings: MineSettings) -> Means:
     digest = _digest(place)
 
     def opened(shelf: Shelf) -> Scorer:
-        from trainer.mining.nearest import ModelScorer
+        from trainer.mining.model_scorer import ModelScorer
         from trainer.model.encoder import load_encoder
 
         encoder = load_encoder(place, template, settings.encode)

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from engine.seeds.bm25 import best_positions
-from trainer.mining.mining import Floats, MiningQuery, Pair
+from trainer.mining.miner import Floats, MiningQuery, Pair
 from trainer.model.encoder import Encoder
 
 QUERIES, PASSAGES = 128, 65_536

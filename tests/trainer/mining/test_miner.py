@@ -28,8 +28,8 @@ from engine.topic import Call, Intent, Judgment, Passage, Topic, Verdict, intent
 from prompts.constraints.constraint import Constraint, dump_constraints
 from tests.cluster.test_cli import foil, write_job
 from tests.support.trainer_world import commit, open_view, tiny_bert, topic
-from trainer.mining.mining import Bm25Scorer, Miner, MineSettings, overlap
-from trainer.mining.nearest import ModelScorer, nearest
+from trainer.mining.miner import Bm25Scorer, Miner, MineSettings, overlap
+from trainer.mining.model_scorer import ModelScorer, nearest
 from validators.checks.shape import Shape, ShapeSettings
 
 ALL = {"heldout_share": 0.0, "dev_share": 0.0}
