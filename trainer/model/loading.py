@@ -71,11 +71,6 @@ def save_model(model: SentenceTransformer, path: Path) -> None:
     model.save(str(path), create_model_card=False)
 
 
-def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
-    """What learns, by name: all parameters, or LoRA's alone."""
-    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-
-
 def backbone_of(model: SentenceTransformer) -> PreTrainedModel:
     """The transformer of a model with one encoder; UsageError where it has none."""
     first = model[0]

@@ -9,12 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets_out.training.training_view import Group
+from tests.support.training import TEMPLATE
 from trainer.data.collate import Keys, cells, collate, key_of, made_pairs
 from trainer.loss.losses import block_scores, row_losses
 from trainer.settings import LossSettings
-from trainer.text_templates import template_named
-
-TEMPLATE = template_named("query_instruction")
 
 
 def at_angles(*degrees):

@@ -27,7 +27,7 @@ from engine.seeds.bm25 import Bm25Index, words_of
 from engine.topic import Call, Intent, Judgment, Passage, Topic, Verdict, intent_id
 from prompts.constraints.constraint import Constraint, dump_constraints
 from tests.cluster.test_cli import foil, write_job
-from tests.support.trainer_world import commit, open_view, tiny_bert, topic
+from tests.support.trainer_world import commit, open_view, topic
 from trainer.mining.miner import Bm25Scorer, Miner, MineSettings, overlap
 from trainer.mining.model_scorer import ModelScorer, nearest
 from validators.checks.shape import Shape, ShapeSettings
@@ -430,20 +430,15 @@ def test_the_nearest_are_those_of_the_whole_matrix_whatever_the_block(queries, v
     assert nearest(q, v, depth, block) == whole
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    return tiny_bert(tmp_path_factory.mktemp("tiny"))
-
-
-def test_a_model_mines_by_cosine_and_keeps_the_margin(world, tiny, tmp_path, capsys):
-    choices = {"miner": "model", "model": tiny, "max_overlap": 1.0, "max_relative": 0.999, "per_intent": 3}
+def test_a_model_mines_by_cosine_and_keeps_the_margin(world, bert, tmp_path, capsys):
+    choices = {"miner": "model", "model": bert, "max_overlap": 1.0, "max_relative": 0.999, "per_intent": 3}
     written = mine(world, tmp_path / "mined", **choices)
     assert verify(tmp_path / "mined") == []
     assert "encoded 117 of 117 passages" in capsys.readouterr().err
     found = all_mined(tmp_path / "mined")
     assert len(found) == written.counts["taken"] > 50
     assert {p.attributes["mined"][:6] for _, _, p, _ in found} == {"model:"}
-    vectors = _cosines(tiny, found)
+    vectors = _cosines(bert, found)
     for one, intent, passage, facts in found:
         wanted = {j.passage_id for j in one.judgments if j.intent_id == intent.id and j.relevance > 0}
         lowest = min(vectors(intent, p) for p in one.passages if p.id in wanted)
@@ -469,10 +464,10 @@ def _cosines(model, found):
     )
 
 
-def test_a_finished_mining_is_known_by_its_model_and_loads_it_no_more(world, tiny, tmp_path, monkeypatch):
-    mine(world, tmp_path / "mined", miner="model", model=tiny, per_intent=1)
+def test_a_finished_mining_is_known_by_its_model_and_loads_it_no_more(world, bert, tmp_path, monkeypatch):
+    mine(world, tmp_path / "mined", miner="model", model=bert, per_intent=1)
     monkeypatch.setattr(ModelScorer, "__init__", lambda *_: pytest.fail("the model was asked again"))
-    mine(world, tmp_path / "mined", miner="model", model=tiny, per_intent=1)
+    mine(world, tmp_path / "mined", miner="model", model=bert, per_intent=1)
     with pytest.raises(DifferentJobError, match=r"mine\.by"):
         mine(world, tmp_path / "mined", miner="model", per_intent=1)
 

@@ -5,8 +5,9 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from engine.errors import UsageError
-from tests.support.models.tiny_backbones import TEXTS, tiny
-from trainer.model.loading import load_model, save_model, trainable
+from tests.support.models.tiny_backbones import TEXTS, save_backbone
+from tests.support.training import trainable
+from trainer.model.loading import load_model, save_model
 from trainer.model.two_encoders import join, sides
 from trainer.model_settings import LoraSettings, ModelSettings
 
@@ -15,8 +16,8 @@ from trainer.model_settings import LoraSettings, ModelSettings
 def world(tmp_path_factory):
     """A BERT for queries, a Qwen3 for documents, and both in one."""
     folder = tmp_path_factory.mktemp("two")
-    query = load_model(tiny(folder, "bert"), ModelSettings(device="cpu"))
-    document = load_model(tiny(folder, "qwen3"), ModelSettings(device="cpu"))
+    query = load_model(save_backbone(folder, "bert"), ModelSettings(device="cpu"))
+    document = load_model(save_backbone(folder, "qwen3"), ModelSettings(device="cpu"))
     save_model(join(query, document), folder / "both")
     return folder, query, document
 
@@ -66,6 +67,6 @@ def test_one_encoder_is_both_sides_of_itself(world):
 
 
 def test_vectors_of_different_lengths_are_refused(world, tmp_path):
-    wide = load_model(tiny(tmp_path, "qwen2", hidden_size=64), ModelSettings(device="cpu"))
+    wide = load_model(save_backbone(tmp_path, "qwen2", hidden_size=64), ModelSettings(device="cpu"))
     with pytest.raises(UsageError, match="of 32 dimensions and the document encoder of 64"):
         join(world[1], wide)
