@@ -16,14 +16,14 @@ from cluster.terminal import show
 from datasets_out.commits.snapshot import load_snapshot, take_snapshot
 from datasets_out.training.training_view import TrainingView
 from engine.errors import UsageError
-from trainer.model.published_model import Trained, fingerprint_of, read_trained
+from trainer.model.published_model import PublishedModel, fingerprint_of, read_published_model
 from trainer.run.card import DRAWINGS
 from trainer.settings import EvaluateSettings, TrainSettings
 from trainer.text_templates import template_named
 
 if TYPE_CHECKING:
-    from trainer.evaluation.evaluate import Difference
-    from trainer.evaluation.validation import Measured
+    from trainer.evaluation.evaluate import MeasureDifference
+    from trainer.evaluation.validation import Measurement
     from trainer.run.logs import LogRow
 
 _WORDS = {
@@ -56,29 +56,29 @@ def train_job(path: Path, overrides: Sequence[str], out: Path | None, *, as_json
     print(f"the model is in {trained.model}; load it with sentence_transformers.SentenceTransformer", file=sys.stderr)
 
 
-def _done(job: Job, settings: TrainSettings) -> Trained | None:
+def _done(job: Job, settings: TrainSettings) -> PublishedModel | None:
     """The model of these settings and data, if it is there; nothing is read but its facts."""
     if not (job.out / "model").exists():
         return None
-    trained = read_trained(job.out, fingerprint_of(settings, load_snapshot(job.out, None).digest))
+    trained = read_published_model(job.out, fingerprint_of(settings, load_snapshot(job.out, None).digest))
     print("trained already, with these settings on these data", file=sys.stderr)
     return trained
 
 
-def _train(job: Job, settings: TrainSettings, command: str) -> Trained:
+def _train(job: Job, settings: TrainSettings, command: str) -> PublishedModel:
     from trainer.run.monitor import Callbacks
 
     view = _pinned(job)
     _tell_view(view)
-    steps = settings.schedule.over(len(view.partitions("train"))).steps
-    told = Callbacks(partial(_tell_step, steps=steps), _tell_measured)
+    steps = settings.schedule.with_steps_for(len(view.partitions("train"))).steps
+    callbacks = Callbacks(partial(_tell_step, steps=steps), _tell_measured)
     if settings.workers:
         from trainer.run.fit_ray import train_on_ray
 
-        return train_on_ray(settings, view, job.out, command, told)
+        return train_on_ray(settings, view, job.out, command, callbacks)
     from trainer.run.fit import train
 
-    return train(settings, view, job.out, command, told)
+    return train(settings, view, job.out, command, callbacks)
 
 
 def _command(path: Path, overrides: Sequence[str]) -> str:
@@ -98,11 +98,11 @@ def evaluate_job(path: Path, overrides: Sequence[str], out: Path | None, *, as_j
     models = (settings.base or MODEL_DIR, job.out / "model")
     template = template_named(settings.template)
     base, trained = (evaluate(load_encoder(one, template, measured.encode), groups, measured) for one in models)
-    found = compare(base, trained, measured.resamples)
-    (job.out / "evaluation.json").write_text(json.dumps([asdict(one) for one in found], indent=1))
-    show(["in points", "n", "base", "trained", "difference", "95 % interval"], map(_row, found))
+    differences = compare(base, trained, measured.resamples)
+    (job.out / "evaluation.json").write_text(json.dumps([asdict(one) for one in differences], indent=1))
+    show(["in points", "n", "base", "trained", "difference", "95 % interval"], map(_row, differences))
     if as_json:
-        print(json.dumps({one.measure: asdict(one) for one in found}))
+        print(json.dumps({one.measure: asdict(one) for one in differences}))
 
 
 def _settings(path: Path, job: Job) -> TrainSettings:
@@ -130,12 +130,14 @@ def _tell_step(row: LogRow, *, steps: int) -> None:
         print(f"step {row.step}/{steps}  loss {row.loss:.3f}  {speed}", file=sys.stderr)
 
 
-def _tell_measured(one: Measured) -> None:
-    shown = ", ".join(f"{words} {one.means[name]:.1f}" for name, words in _SHORT.items() if name in one.means)
-    print(f"dev topics after step {one.step}: {shown} ({one.seconds:.1f} s)", file=sys.stderr)
+def _tell_measured(measurement: Measurement) -> None:
+    shown = ", ".join(
+        f"{words} {measurement.means[name]:.1f}" for name, words in _SHORT.items() if name in measurement.means
+    )
+    print(f"dev topics after step {measurement.step}: {shown} ({measurement.seconds:.1f} s)", file=sys.stderr)
 
 
-def _row(one: Difference) -> tuple[str, ...]:
-    shown = f"[{one.low:+.1f}, {one.high:+.1f}]"
-    words = _WORDS.get(one.measure, one.measure)
-    return (words, str(one.queries), f"{one.base:.1f}", f"{one.trained:.1f}", f"{one.difference:+.1f}", shown)
+def _row(line: MeasureDifference) -> tuple[str, ...]:
+    interval = f"[{line.low:+.1f}, {line.high:+.1f}]"
+    label = _WORDS.get(line.measure, line.measure)
+    return (label, str(line.queries), f"{line.base:.1f}", f"{line.trained:.1f}", f"{line.difference:+.1f}", interval)

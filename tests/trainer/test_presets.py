@@ -33,10 +33,10 @@ def test_the_literal_preset_is_the_printed_loss():
 
 def test_epochs_become_steps_over_the_topics_there_are():
     plan = ScheduleSettings(epochs=2, topics_per_batch=8)
-    assert plan.over(41).steps == 10
-    assert plan.over(3).steps == 1
-    assert plan.model_copy(update={"topics": 16}).over(41).steps == 4
-    assert ScheduleSettings(steps=7).over(41).steps == 7
+    assert plan.with_steps_for(41).steps == 10
+    assert plan.with_steps_for(3).steps == 1
+    assert plan.model_copy(update={"topics": 16}).with_steps_for(41).steps == 4
+    assert ScheduleSettings(steps=7).with_steps_for(41).steps == 7
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from tests.support.training import FULL, TEMPLATE, gradients_of, groups, load
-from trainer.data.collate import collate, made_pairs
-from trainer.loss.batch_loss import step
+from trainer.data.collate import collate, make_contrast_pairs
+from trainer.loss.batch_loss import add_gradients
 from trainer.loss.gradient_cache import backward
 from trainer.model.encoder import Encoder
 from trainer.model_settings import ModelSettings
@@ -22,7 +22,7 @@ def gradients(encoder_and_base, batch, settings, dropout, seed=3):
     encoder.train(dropout)
     base.eval()
     encoder.zero_grad()
-    return step(encoder, base, batch, settings, seed), gradients_of(encoder)
+    return add_gradients(encoder, base, batch, settings, seed), gradients_of(encoder)
 
 
 LOSSES = [
@@ -43,7 +43,7 @@ def test_cached_gradients_are_those_of_the_whole_graph(encoder_and_base, loss):
         retention=keep,
         model=ModelSettings(matryoshka=(8,)),
     )
-    batch = collate(own, TEMPLATE, made_pairs(own, own, loss, 0))
+    batch = collate(own, TEMPLATE, make_contrast_pairs(own, own, loss, 0))
     whole_loss, whole = gradients(encoder_and_base, batch, plain, dropout=True)
     cached_loss, cached = gradients(
         encoder_and_base, batch, plain.model_copy(update={"gradient_cache": True}), dropout=True

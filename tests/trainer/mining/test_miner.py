@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.job import load_job, settings_from
-from cluster.mining import mine_into, mine_run
+from cluster.mining import mine_run, satisfies, scorer_source
 from cluster.running import start
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import load_snapshot
 from datasets_out.commits.verify import verify
 from datasets_out.sql.query import run_sql
-from datasets_out.training.mined import topics_of, with_mined, write_mined
+from datasets_out.training.mined import topics_of, with_mined
 from datasets_out.training.pool import MiningCandidate, MiningPool
 from datasets_out.training.training_view import SPLITS, SplitSettings, text_key
 from engine.errors import DifferentJobError, SeedFormatError, UsageError
@@ -28,16 +28,20 @@ from engine.topic import Call, Intent, Judgment, Passage, Topic, Verdict, intent
 from prompts.constraints.constraint import Constraint, dump_constraints
 from tests.cluster.test_cli import foil, write_job
 from tests.support.trainer_world import commit, open_view, topic
-from trainer.mining.miner import Bm25Scorer, Miner, MineSettings, overlap
+from trainer.mining.mined_run import mine_snapshot
+from trainer.mining.miner import Miner, overlap, score_ceiling
 from trainer.mining.model_scorer import ModelScorer, nearest
+from trainer.mining.scorers import Bm25Scorer
+from trainer.mining.settings import MineSettings
 from validators.checks.shape import Shape, ShapeSettings
 
 ALL = {"heldout_share": 0.0, "dev_share": 0.0}
 THIRDS = {"heldout_share": 0.3, "dev_share": 0.3}
 
 
-def mine(out, into, job=None, **choices):
-    return mine_into(load_snapshot(out, None), into, MineSettings(**{"split": SplitSettings(**ALL), **choices}), job)
+def mine(out, into, **choices):
+    chosen = MineSettings(**{"split": SplitSettings(**ALL), **choices})
+    return mine_snapshot(load_snapshot(out, None), into, chosen, scorer_source(chosen), satisfies)
 
 
 def topics_in(out):
@@ -305,50 +309,30 @@ def open_bm25(shelf):
 
 
 WORDS = ["apple", "pear", "plum", "quince", "medlar", "cherry"]
+ROLES = st.lists(st.sampled_from(["original", "instructed", "poisoned_query"]), min_size=1, max_size=3, unique=True)
 PHRASES = st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map(" ".join)
 
 
 @st.composite
 def small_topics(draw):
     """Topics over few words, so that queries, texts and judgments collide; one in four topics is held out."""
-    made = []
+    topics = []
     for number in range(draw(st.integers(2, 6))):
         texts = draw(st.lists(PHRASES, min_size=2, max_size=4, unique=True))
         passages = tuple(Passage(text, "distractor", source_id=draw(st.sampled_from(["", "a", "b"]))) for text in texts)
-        query = draw(PHRASES)
-        roles = draw(
-            st.lists(st.sampled_from(["original", "instructed", "poisoned_query"]), min_size=1, max_size=3, unique=True)
-        )
+        query, roles = draw(PHRASES), draw(ROLES)
+        queries = {role: draw(PHRASES) if role == "poisoned_query" else query for role in roles}
         intents = tuple(
-            Intent(
-                f"{number}-{role}",
-                role,
-                "ripe" if role == "instructed" else "",
-                draw(PHRASES) if "poi" in role else query,
-            )
-            for role in roles
+            Intent(f"{number}-{role}", role, "ripe" if role == "instructed" else "", queries[role]) for role in roles
         )
-        judged = draw(
-            st.lists(
-                st.tuples(st.sampled_from(intents), st.sampled_from(passages), st.sampled_from([1, 1, -1])), max_size=6
-            )
-        )
+        cells = st.tuples(st.sampled_from(intents), st.sampled_from(passages), st.sampled_from([1, 1, -1]))
+        judged = draw(st.lists(cells, max_size=6))
         judgments = {(i.id, p.id): Judgment(i.id, p.id, relevance, "seed") for i, p, relevance in judged}
         split = {"split": "heldout"} if draw(st.integers(0, 3)) == 0 else {}
-        made.append(
-            Topic(
-                f"t{number}",
-                f"s{draw(st.integers(0, 4))}",
-                "c",
-                "r",
-                query,
-                intents,
-                passages,
-                tuple(judgments.values()),
-                attributes=split,
-            )
-        )
-    return made
+        seed_id = f"s{draw(st.integers(0, 4))}"
+        judgments = tuple(judgments.values())
+        topics.append(Topic(f"t{number}", seed_id, "c", "r", query, intents, passages, judgments, attributes=split))
+    return topics
 
 
 choices_of = st.builds(
@@ -412,8 +396,7 @@ def test_whatever_the_topics_no_mined_row_is_poisoned(topics, choices):
 
 @given(st.floats(-30, 30), st.floats(0.1, 1), st.floats(0, 5))
 def test_a_ceiling_is_never_above_the_lowest_positive(positive, relative, gap):
-    miner = Miner(MiningPool([], SplitSettings()), open_bm25, MineSettings(max_relative=relative, min_gap=gap), never)
-    ceiling = miner.ceiling(positive)
+    ceiling = score_ceiling(positive, MineSettings(max_relative=relative, min_gap=gap))
     assert ceiling <= positive - gap
     assert ceiling <= relative * positive + 1e-9 or positive < 0
     assert ceiling == positive or (relative, gap) != (1.0, 0.0)
@@ -563,15 +546,12 @@ def test_the_seeds_of_a_job_can_be_mined_with_its_splits(tmp_path, capsys):
     capsys.readouterr()
     mine_run(tmp_path / "out", tmp_path / "mined", ["corpus=seeds"], job, None, as_json=True)
     told = json.loads(capsys.readouterr().out)
-    corpus = {text for line in (tmp_path / "seeds.jsonl").read_text().splitlines() for text in _texts(json.loads(line))}
+    rows = map(json.loads, (tmp_path / "seeds.jsonl").read_text().splitlines())
+    corpus = {text for row in rows for text in (row["good"], *row["bad"])}
     found = all_mined(tmp_path / "mined")
     assert len(found) == told["taken"] > 20
     assert {p.text for _, _, p, _ in found} <= corpus
     assert verify(tmp_path / "mined") == []
-
-
-def _texts(row):
-    return [row["good"], *row["bad"]]
 
 
 def test_nothing_to_mine_for_is_a_run_all_the_same(tmp_path):
@@ -592,11 +572,3 @@ def test_a_run_that_is_not_finished_can_be_mined_as_far_as_it_is(tmp_path):
     assert verify(tmp_path / "mined") == []
     entries = CommitLog(tmp_path / "mined").entries()
     assert [(entry.partition, entry.facts["index"]) for entry in entries] == [(0, "d1"), (1, "d1")]
-
-
-def test_write_mined_holds_what_mining_found_nothing_for(world, tmp_path):
-    from datasets_out.training.mined import Findings
-
-    source = load_snapshot(world, None)
-    written = write_mined(source, tmp_path / "run", "nobody", {}, lambda _: Findings({}, Counter()))
-    assert written.snapshot.rows("judgments") == source.rows("judgments")

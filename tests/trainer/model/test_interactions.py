@@ -9,7 +9,7 @@ from tests.support.models.tiny_backbones import save_backbone
 from tests.support.trainer_world import YEAR
 from tests.support.training import FULL, TEMPLATE, gradients_of, groups, load, settings_for
 from trainer.data.collate import collate
-from trainer.loss.batch_loss import step
+from trainer.loss.batch_loss import add_gradients
 from trainer.model.packing import PackedBatch
 from trainer.model_settings import AttentionSettings, LoraSettings, ModelSettings
 from trainer.run.fit import train
@@ -46,7 +46,7 @@ def test_a_model_of_every_kind_learns_and_loads_again(bert, view, tmp_path, way)
     library = SentenceTransformer(str(trained.model), device="cpu")
     assert np.allclose(library.encode_document(PASSAGES), vectors(again)[: len(PASSAGES)], atol=1e-6)
     if not again.attention:
-        fused = [TEMPLATE.fuse(*pair) for pair in PAIRS]
+        fused = [TEMPLATE.format_pair(*pair) for pair in PAIRS]
         assert np.allclose(library.encode_query(fused), vectors(again)[len(PASSAGES) :], atol=1e-6)
 
 
@@ -68,7 +68,7 @@ def test_the_gradient_cache_knows_every_kind(bert, way):
     found = []
     for cached in (False, True):
         encoder = load(bert, FULL.model_copy(update={"micro_batch_tokens": 64}), WAYS[way]).train()
-        step(encoder, load(bert), batch, TrainSettings(encode=FULL, gradient_cache=cached))
+        add_gradients(encoder, load(bert), batch, TrainSettings(encode=FULL, gradient_cache=cached))
         found.append(gradients_of(encoder))
     assert (found[0] - found[1]).norm() <= 1e-6 * found[0].norm()
 
@@ -80,7 +80,7 @@ def test_a_decoder_packs_pairs_and_gives_the_library_s_vectors(llama):
     unpacked = load(llama, FULL.model_copy(update={"shared_prefix": False}))
     assert not any(isinstance(one, PackedBatch) for one in unpacked.micro_batches(PASSAGES, PAIRS))
     assert torch.allclose(vectors(encoder), vectors(unpacked), atol=1e-5)
-    fused = [TEMPLATE.fuse(*pair) for pair in PAIRS]
+    fused = [TEMPLATE.format_pair(*pair) for pair in PAIRS]
     assert np.allclose(vectors(encoder), encoder.model.encode(PASSAGES + fused), atol=1e-5)
 
 

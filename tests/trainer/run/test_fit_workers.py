@@ -1,14 +1,13 @@
 """Two workers make the same losses and the same weights as one: over plain gloo, and on a real Ray Train pool."""
 
-import contextlib
 import json
 import os
 import signal
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 import torch.distributed as dist
@@ -142,15 +141,8 @@ def test_two_ray_workers_equal_one_process_and_ray_measures_the_same(bert, world
 
 def workers_of(process):
     """The training workers among the descendants of a process."""
-    parent, name = {}, {}
-    for place in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, IndexError):
-            parent[int(place.name)] = int((place / "stat").read_text().rpartition(")")[2].split()[1])
-            name[int(place.name)] = (place / "cmdline").read_text()
-    below = {process}
-    while more := {child for child, one in parent.items() if one in below} - below:
-        below |= more
-    return sorted(child for child in below if "RayTrainWorker" in name.get(child, ""))
+    children = psutil.Process(process).children(recursive=True)
+    return sorted(child.pid for child in children if "RayTrainWorker" in " ".join(child.cmdline()))
 
 
 def kill_a_worker(log, after):

@@ -16,10 +16,10 @@ from tests.support.paths import REPO
 from tests.support.trainer_world import open_view
 from tests.support.training import FULL, fitted, load, settings_for, settings_with_dropout
 from trainer.evaluation.evaluate import evaluate, means
-from trainer.evaluation.validation import measure
-from trainer.model.checkpoint import blend, put_weights, weights
+from trainer.evaluation.validation import Measurement, measure
+from trainer.model.checkpoint import blend_weights, put_weights, weights
 from trainer.model_settings import LoraSettings, ModelSettings
-from trainer.run.fit import train, validation_of
+from trainer.run.fit import open_validation, train
 from trainer.run.logs import LogRow, Logs, read_rows
 from trainer.run.monitor import Callbacks
 from trainer.settings import EvaluateSettings, RetentionSettings, ValidationSettings
@@ -53,7 +53,7 @@ def test_numbers_are_those_of_the_weights_and_held_out_topics_are_never_read(ber
     monkeypatch.setattr(TrainingView, "read", guarded)
     told = []
     settings = settings_for(bert, validation=ValidationSettings(steps=4))
-    trained = train(settings, view, tmp_path, told=Callbacks(on_measured=told.append))
+    trained = train(settings, view, tmp_path, callbacks=Callbacks(on_measured=told.append))
     found = {one["step"]: one["means"] for one in trained.facts["validations"]}
     dev = view.read_all("dev")
     assert list(found) == [one.step for one in told] == [0, 4, 6]
@@ -89,7 +89,7 @@ def test_the_best_step_is_published_and_kept_beside_the_newest(bert, view, tmp_p
     def look(one):
         kept.append([path.name for path in (tmp_path / "checkpoints").glob("dev-*/step-*/")])
 
-    trained = train(settings, view, tmp_path, told=Callbacks(on_measured=look))
+    trained = train(settings, view, tmp_path, callbacks=Callbacks(on_measured=look))
     scores = {one["step"]: one["means"]["should_fall"] for one in trained.facts["validations"]}
     best = max(scores, key=scores.get)
     assert trained.facts["step"] == best
@@ -99,27 +99,26 @@ def test_the_best_step_is_published_and_kept_beside_the_newest(bert, view, tmp_p
 
 
 def test_weights_that_lose_too_much_of_plain_retrieval_are_not_the_best(bert, view, tmp_path):
-    validation = validation_of(settings_for(bert, validation=ValidationSettings(steps=1, keep="best")), view, tmp_path)
+    validation = open_validation(
+        settings_for(bert, validation=ValidationSettings(steps=1, keep="best")), view, tmp_path
+    )
     rows = [(0, 10.0, 50.0), (1, 30.0, 49.5), (2, 40.0, 45.0), (3, 30.0, 60.0)]
-    found = [
-        type("Measured", (), {"step": step, "means": {"both_views": both, "plain_ndcg": plain}})
-        for step, both, plain in rows
-    ]
-    assert validation.best(found) == 1
-    assert validation.best(found[1:]) is None
+    found = [Measurement(step, {"both_views": both, "plain_ndcg": plain}, seconds=0.0) for step, both, plain in rows]
+    assert validation.best_step(found) == 1
+    assert validation.best_step(found[1:]) is None
 
 
 def test_the_last_step_is_measured_where_epochs_stand_for_steps(bert, view, tmp_path):
     settings = settings_for(bert)
     plan = settings.schedule.model_copy(update={"epochs": 1})
-    validation = validation_of(settings.model_copy(update={"schedule": plan}), view, tmp_path)
+    validation = open_validation(settings.model_copy(update={"schedule": plan}), view, tmp_path)
     last = len(view.partitions("train")) // plan.topics_per_batch
-    assert [step for step in range(20) if validation.due(step)] == [0, last]
+    assert [step for step in range(20) if validation.is_due(step)] == [0, last]
 
 
 def test_no_more_dev_topics_are_measured_than_asked_and_they_are_spread(bert, view, tmp_path):
     def groups(topics):
-        return validation_of(settings_for(bert, validation=ValidationSettings(topics=topics)), view, tmp_path).groups
+        return open_validation(settings_for(bert, validation=ValidationSettings(topics=topics)), view, tmp_path).groups
 
     whole = [group.topic_id for group in view.read_all("dev")]
     assert [group.topic_id for group in groups(100)] == whole
@@ -174,7 +173,7 @@ def die(row):
     if row.step == 5:
         os.kill(os.getpid(), signal.SIGKILL)
 view = open_view(Path({str(world)!r}), **SHARES)
-train(settings_with_dropout(Path({str(bert)!r})), view, Path({str(tmp_path / "killed")!r}), told=Callbacks(on_step=die))
+train(settings_with_dropout(Path({str(bert)!r})), view, Path({str(tmp_path / "killed")!r}), callbacks=Callbacks(on_step=die))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
@@ -203,7 +202,7 @@ def test_rows_come_back_as_they_were_written(tmp_path):
     for first in (0, 2):
         logs = Logs(tmp_path, first)
         for row in rows[first:]:
-            logs.step(row)
+            logs.add_step(row)
         logs.close()
         assert read_rows(tmp_path / "train.csv") == rows
     Logs(tmp_path, 0).close()
@@ -241,5 +240,5 @@ def test_an_adapters_run_is_blended_along_its_update(bert, view, tmp_path):
     start, end = weights(load(bert)), weights(load(trained.model))
     assert any(not torch.equal(value, end[name]) for name, value in start.items())
     for share in (0.0, 0.5, 1.0):
-        put_weights(mixed := load(bert), blend(start, end, share))
+        put_weights(mixed := load(bert), blend_weights(start, end, share))
         assert measure(mixed, view.read_all("dev")) == pytest.approx(curve[share], abs=1e-3)
