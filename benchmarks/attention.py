@@ -46,22 +46,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="3 rounds instead of 15")
     parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
-    told = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    ways = [AutoModel.from_pretrained(MODEL_DIR, attn_implementation=SDPA) for _ in range(2)]
-    attend_in_float32(ways[1])
-    found: dict[str, object] = {"torch": torch.__version__, "attention": [attention_of(way) for way in ways]}
+    models = [AutoModel.from_pretrained(MODEL_DIR, attn_implementation=SDPA) for _ in range(2)]
+    attend_in_float32(models[1])
+    results: dict[str, object] = {"torch": torch.__version__, "attention": list(map(attention_of, models))}
     for length in LENGTHS:
         texts = batch(length)
-        rounds = [[seconds(way, texts) for way in ways] for _ in range(1 + (3 if told.quick else 15))][1:]
+        rounds = [[seconds(model, texts) for model in models] for _ in range(1 + (3 if options.quick else 15))][1:]
         for name, part in (("forward", 0), ("training", 1)):
-            plain, ours = (statistics.median(one[way][part] for one in rounds) for way in range(2))
-            found[f"{name}_{length}_ms"] = [round(1000 * plain, 1), round(1000 * ours, 1)]
-            found[f"ratio_{name}_{length}"] = round(plain / ours, 3)
-    for name, value in found.items():
+            plain, ours = (statistics.median(timings[index][part] for timings in rounds) for index in range(2))
+            results[f"{name}_{length}_ms"] = [round(1000 * plain, 1), round(1000 * ours, 1)]
+            results[f"ratio_{name}_{length}"] = round(plain / ours, 3)
+    for name, value in results.items():
         print(f"{name:22} {value}")
-    if told.json:
-        print(json.dumps(found))
+    if options.json:
+        print(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ from datasets_out.commits.snapshot import load_snapshot
 from datasets_out.training.training_view import SplitSettings, TrainingView
 from engine.ids import canonical_json, sha256_hex
 from trainer.evaluation.evaluate import compare, evaluate
-from trainer.model.encoder import starting_encoder
+from trainer.model.encoder import load_starting_encoder
 from trainer.run.fit import fit
 from trainer.settings import (
     EncodeSettings,
@@ -101,79 +101,77 @@ def first_candidates(folder: Path) -> RerankSettings | None:
     return RerankSettings(hits=folder / "hits.json", qrels=DL19 / "qrels/qrels.dl19-passage.txt")
 
 
-def settings_of(combine: Any, blocks: Any, seed: int, told: argparse.Namespace, base: Path) -> TrainSettings:
+def settings_of(combine: Any, blocks: Any, seed: int, options: argparse.Namespace, base: Path) -> TrainSettings:
+    schedule = ScheduleSettings(
+        steps=options.steps, topics=options.topics, topics_per_batch=12, learning_rate=options.rate, warmup_steps=10,
+        seed=seed,
+    )  # fmt: skip
     return TrainSettings(
         base=base,
         encode=EncodeSettings(max_tokens=112),
         loss=LossSettings(blocks=blocks, combine=combine),
         distractors=0,
-        schedule=ScheduleSettings(
-            steps=told.steps,
-            topics=told.topics,
-            topics_per_batch=12,
-            learning_rate=told.rate,
-            warmup_steps=10,
-            seed=seed,
-        ),
+        schedule=schedule,
         retention=RetentionSettings(plain_weight=0.4),
-        checkpoint_steps=max(1, told.steps // 3),
+        checkpoint_steps=max(1, options.steps // 3),
     )
 
 
-def budget(told: argparse.Namespace, digest: str) -> str:
+def budget(options: argparse.Namespace, digest: str) -> str:
     """Rows of another budget or other topics are other rows."""
-    return sha256_hex(canonical_json([told.layers, told.steps, told.topics, told.rate, digest]))[:12]
+    return sha256_hex(canonical_json([options.layers, options.steps, options.topics, options.rate, digest]))[:12]
 
 
 def rows_in(path: Path) -> list[Row]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
-def runs(told: argparse.Namespace) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+def runs(options: argparse.Namespace) -> Iterator[tuple[int, str, tuple[str, ...]]]:
     """This part's runs, seed by seed."""
-    part, parts = map(int, told.part.split("/"))
-    grid = [(seed, *objective) for seed in range(told.seeds) for objective in OBJECTIVES]
+    part, parts = map(int, options.part.split("/"))
+    grid = [(seed, *objective) for seed in range(options.seeds) for objective in OBJECTIVES]
     return iter(grid[part::parts])
 
 
 def one_run(
-    settings: TrainSettings, view: TrainingView, measured: EvaluateSettings, base_scores: Any, place: Path
+    settings: TrainSettings, view: TrainingView, measured: EvaluateSettings, base_scores: Any, checkpoints: Path
 ) -> Row:
-    encoder, base = starting_encoder(settings), starting_encoder(settings)
+    encoder, base = load_starting_encoder(settings), load_starting_encoder(settings)
     started = time.perf_counter()
-    losses = fit(encoder, base, settings, view, place)
+    losses = fit(encoder, base, settings, view, checkpoints)
     seconds = time.perf_counter() - started
     scores = evaluate(encoder, view.read_all("heldout"), measured)
-    found = {one.measure: asdict(one) for one in compare(base_scores, scores, measured.resamples)}
-    kept = {
-        measure: {key: round(value, 2) for key, value in one.items() if key != "measure"}
-        for measure, one in found.items()
-        if measure in COLUMNS
+    measures = {
+        line.measure: {key: round(value, 2) for key, value in asdict(line).items() if key != "measure"}
+        for line in compare(base_scores, scores, measured.resamples)
+        if line.measure in COLUMNS
     }
-    return {"seconds": round(seconds), "last_loss": round(sum(losses[-10:]) / len(losses[-10:]), 4), "measures": kept}
+    last_loss = round(sum(losses[-10:]) / len(losses[-10:]), 4)
+    return {"seconds": round(seconds), "last_loss": last_loss, "measures": measures}
 
 
-def grid(told: argparse.Namespace, folder: Path) -> None:
-    view, base = topics(told.out, told.source_seeds), shortened(told.layers, folder)
-    key, done = budget(told, view.digest), {(r["key"], r["seed"], r["objective"]) for r in rows_in(told.rows)}
+def grid(options: argparse.Namespace, folder: Path) -> None:
+    view, base = topics(options.out, options.source_seeds), shortened(options.layers, folder)
+    key = budget(options, view.digest)
+    finished_runs = {(row["key"], row["seed"], row["objective"]) for row in rows_in(options.rows)}
     measured = EvaluateSettings(encode=EncodeSettings(max_tokens=160))
-    if not told.quick:
+    if not options.quick:
         measured = measured.model_copy(update={"rerank": first_candidates(folder)})
     base_scores = None
-    for seed, combine, blocks in runs(told):
+    for seed, combine, blocks in runs(options):
         name = name_of(combine, blocks)
-        if (key, seed, name) in done:
+        if (key, seed, name) in finished_runs:
             continue
-        settings = settings_of(combine, blocks, seed, told, base)
+        settings = settings_of(combine, blocks, seed, options, base)
         if base_scores is None:
-            base_scores = evaluate(starting_encoder(settings), view.read_all("heldout"), measured)
-        place = told.out / "grid" / f"{key}-{seed}-{name.replace(', ', '-').replace(' ', '-')}"
-        row = {"key": key, "seed": seed, "objective": name, "layers": told.layers, "steps": told.steps}
-        row |= {"topics": told.topics, "rate": told.rate, "date": datetime.now(UTC).date().isoformat()}
-        row |= one_run(settings, view, measured, base_scores, place)
-        with told.rows.open("a", encoding="utf-8") as rows:
+            base_scores = evaluate(load_starting_encoder(settings), view.read_all("heldout"), measured)
+        checkpoints = options.out / "grid" / f"{key}-{seed}-{name.replace(', ', '-').replace(' ', '-')}"
+        row = {"key": key, "seed": seed, "objective": name, "layers": options.layers, "steps": options.steps}
+        row |= {"topics": options.topics, "rate": options.rate, "date": datetime.now(UTC).date().isoformat()}
+        row |= one_run(settings, view, measured, base_scores, checkpoints)
+        with options.rows.open("a", encoding="utf-8") as rows:
             rows.write(json.dumps(row) + "\n")
-        print(json.dumps(row) if told.json else summary(row), flush=True)
+        print(json.dumps(row) if options.json else summary(row), flush=True)
 
 
 def summary(row: Row) -> str:
@@ -181,10 +179,10 @@ def summary(row: Row) -> str:
     return f"seed {row['seed']}  {row['objective']:16} {row['seconds']} s  {gains}"
 
 
-def report(told: argparse.Namespace) -> str:
+def report(options: argparse.Namespace) -> str:
     """Two tables: of each objective the mean gain over its seeds and the means of the bounds of its intervals; and of
     each set of blocks what one denominator gained over a sum, seed by seed."""
-    rows = rows_in(told.rows)
+    rows = rows_in(options.rows)
     newest = [row for row in rows if row["key"] == rows[-1]["key"]]
     last, present = newest[-1], [name for name in COLUMNS if name in newest[-1]["measures"]]
     told_budget = (
@@ -205,10 +203,10 @@ def report(told: argparse.Namespace) -> str:
         "| base | | " + " | ".join(f"{last['measures'][name]['base']:.1f}" for name in present) + " |",
     ]
     for combine, blocks in OBJECTIVES:
-        mine = [row["measures"] for row in newest if row["objective"] == name_of(combine, blocks)]
-        if mine:
-            cells = [" ".join(_gain([one[name] for one in mine])) for name in present]
-            lines.append(f"| {name_of(combine, blocks)} | {len(mine)} | " + " | ".join(cells) + " |")
+        objective_measures = [row["measures"] for row in newest if row["objective"] == name_of(combine, blocks)]
+        if objective_measures:
+            cells = [" ".join(_gain([run_measures[name] for run_measures in objective_measures])) for name in present]
+            lines.append(f"| {name_of(combine, blocks)} | {len(objective_measures)} | " + " | ".join(cells) + " |")
     cells = [f"{_spread(newest, name):.1f}" for name in present]
     lines += ["| standard deviation between seeds | | " + " | ".join(cells) + " |", "", *_versus(newest, present)]
     return "\n".join(lines) + "\n"
@@ -221,8 +219,8 @@ def _gains(rows: Sequence[Row], objective: str, measure: str) -> dict[int, float
 
 def _spread(rows: Sequence[Row], measure: str) -> float:
     """Of one objective's gains around their mean, over all objectives that have several seeds."""
-    found = [list(_gains(rows, name_of(*one), measure).values()) for one in OBJECTIVES]
-    variances = [statistics.variance(gains) for gains in found if len(gains) > 1]
+    gains_of = [list(_gains(rows, name_of(*objective), measure).values()) for objective in OBJECTIVES]
+    variances = [statistics.variance(gains) for gains in gains_of if len(gains) > 1]
     return math.sqrt(statistics.mean(variances)) if variances else math.nan
 
 
@@ -234,17 +232,17 @@ def _versus(rows: Sequence[Row], present: Sequence[str]) -> Iterator[str]:
             continue
         cells, pairs = [], 0
         for name in present:
-            one, other = (_gains(rows, name_of(way, blocks), name) for way in (combine, "sum"))
-            found = [one[seed] - other[seed] for seed in sorted(one.keys() & other.keys())]
-            pairs = len(found)
+            own_gains, sum_gains = (_gains(rows, name_of(way, blocks), name) for way in (combine, "sum"))
+            gains = [own_gains[seed] - sum_gains[seed] for seed in sorted(own_gains.keys() & sum_gains.keys())]
+            pairs = len(gains)
             cells.append(
-                f"{statistics.mean(found):+.1f} ({', '.join(f'{gain:+.1f}' for gain in found)})" if found else ""
+                f"{statistics.mean(gains):+.1f} ({', '.join(f'{gain:+.1f}' for gain in gains)})" if gains else ""
             )
         yield f"| {', '.join(blocks)} | {pairs} | " + " | ".join(cells) + " |"
 
 
-def _gain(found: Sequence[Row]) -> tuple[str, str]:
-    gain, low, high = (sum(one[key] for one in found) / len(found) for key in ("difference", "low", "high"))
+def _gain(rows: Sequence[Row]) -> tuple[str, str]:
+    gain, low, high = (sum(row[key] for row in rows) / len(rows) for key in ("difference", "low", "high"))
     return f"{gain:+.1f}", f"[{low:+.1f}, {high:+.1f}]"
 
 
@@ -267,19 +265,19 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    told = arguments()
-    torch.set_num_threads(told.threads)
-    if told.report:
-        told.report.write_text(report(told), encoding="utf-8")
+    options = arguments()
+    torch.set_num_threads(options.threads)
+    if options.report:
+        options.report.write_text(report(options), encoding="utf-8")
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        if told.quick:
-            told.seeds, told.steps, told.topics, told.source_seeds = 1, 2, 24, 300
-            told.rows, told.out = folder / "rows.jsonl", folder / "topics"
-        grid(told, folder)
-        if told.quick and not told.json:
-            print(report(told))
+        if options.quick:
+            options.seeds, options.steps, options.topics, options.source_seeds = 1, 2, 24, 300
+            options.rows, options.out = folder / "rows.jsonl", folder / "topics"
+        grid(options, folder)
+        if options.quick and not options.json:
+            print(report(options))
 
 
 if __name__ == "__main__":

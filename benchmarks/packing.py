@@ -58,7 +58,7 @@ def naive(model: LlamaModel, texts: list[list[int]]) -> Tensor:
 
 
 def packed(model: LlamaModel, texts: list[list[int]], groups: list[int]) -> Tensor:
-    return encode_packed(model, pack(texts, groups, strip_tokens=BATCH_TOKENS, batch_tokens=BATCH_TOKENS))
+    return encode_packed(model, pack(texts, groups, sequence_tokens=BATCH_TOKENS, batch_tokens=BATCH_TOKENS))
 
 
 def train(encode: Callable[[], Tensor]) -> None:
@@ -75,8 +75,8 @@ def compare(ways: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, 
     """The median CPU seconds of each way, over rounds in which they take turns."""
     for work in ways.values():
         work()
-    taken = [{name: seconds(work) for name, work in ways.items()} for _ in range(rounds)]
-    return {name: statistics.median(one[name] for one in taken) for name in ways}
+    timings = [{name: seconds(work) for name, work in ways.items()} for _ in range(rounds)]
+    return {name: statistics.median(timing[name] for timing in timings) for name in ways}
 
 
 def main() -> None:
@@ -87,22 +87,22 @@ def main() -> None:
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--quick", action="store_true", help="3 rounds instead of 7")
     parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
-    told = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    model = decoder(told.hidden, told.layers)
-    texts, groups = pairs(told.instructions, told.queries)
+    model = decoder(options.hidden, options.layers)
+    texts, groups = pairs(options.instructions, options.queries)
     ways: dict[str, Callable[[], Tensor]] = {
         "naive": lambda: naive(model, texts),
         "packed": lambda: packed(model, texts, groups),
     }
-    rounds = 3 if told.quick else 7
+    rounds = 3 if options.quick else 7
     with torch.no_grad():
         difference = float((ways["naive"]() - ways["packed"]()).abs().max())
         forward = compare(ways, rounds)
     training = compare({name: partial(train, way) for name, way in ways.items()}, rounds)
-    batches = pack(texts, groups, strip_tokens=BATCH_TOKENS, batch_tokens=BATCH_TOKENS)
+    batches = pack(texts, groups, sequence_tokens=BATCH_TOKENS, batch_tokens=BATCH_TOKENS)
     tokens = {"naive": sum(map(len, texts)), "packed": sum(batch.ids.numel() for batch in batches)}
-    found = {
+    results = {
         "texts": len(texts),
         "tokens": tokens,
         "forward_s": forward,
@@ -112,10 +112,10 @@ def main() -> None:
         "ratio_forward": forward["naive"] / forward["packed"],
         "ratio_training": training["naive"] / training["packed"],
     }
-    for name, value in found.items():
+    for name, value in results.items():
         print(f"{name:20} {value}")
-    if told.json:
-        print(json.dumps(found))
+    if options.json:
+        print(json.dumps(results))
 
 
 if __name__ == "__main__":

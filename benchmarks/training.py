@@ -45,8 +45,8 @@ from transformers import AutoTokenizer, BertConfig, BertModel, LlamaConfig, Llam
 
 from datasets_out.commits.snapshot import load_snapshot
 from datasets_out.training.training_view import SplitSettings, TopicGroup, TrainingView
-from trainer.data.collate import collate, trim
-from trainer.loss.batch_loss import step
+from trainer.data.collate import collate, trim_group
+from trainer.loss.batch_loss import add_gradients
 from trainer.model.encoder import Encoder, load_encoder
 from trainer.model_settings import ModelSettings
 from trainer.run.fit import make_optimiser, optimise
@@ -79,21 +79,21 @@ def topics(recipe: str, seeds: int, out: Path) -> list[TopicGroup]:
         path.write_text(job)
         subprocess.run([sys.executable, "-m", "cluster", "run", str(path)], check=True, capture_output=True, cwd=REPO)
     view = TrainingView(load_snapshot(out, None), SplitSettings(heldout_share=0, dev_share=0))
-    return [trim(group, 0, other_queries=recipe == "infir") for group in view.read_all("train")]
+    return [trim_group(group, 0, other_queries=recipe == "infir") for group in view.read_all("train")]
 
 
 def rows_of(groups: Sequence[TopicGroup]) -> list[tuple[str, ...]]:
     """(anchor, positive, negatives...): a row for every relevant cell, with as many of the topic's passages that this
     intent does not want as the richest row has; a poorer one repeats its own, or takes the next topic's."""
-    found = []
-    for group, after in zip(groups, (*groups[1:], groups[0]), strict=True):
-        bodies = [TEMPLATE.body(*passage) for passage in group.passages]
+    rows = []
+    for group, next_group in zip(groups, (*groups[1:], groups[0]), strict=True):
+        bodies = [TEMPLATE.format_passage(*passage) for passage in group.passages]
         for intent, passage in np.argwhere(group.relevance > 0).tolist():
             negatives = [bodies[other] for other in np.flatnonzero(group.relevance[intent] < 0)]
-            spare = TEMPLATE.body(*after.passages[0])
-            found.append((TEMPLATE.fuse(*group.intents[intent]), bodies[passage], negatives or [spare]))
-    most = max(len(negatives) for *_, negatives in found)
-    return [(anchor, positive, *islice(cycle(negatives), most)) for anchor, positive, negatives in found]
+            spare_passage = TEMPLATE.format_passage(*next_group.passages[0])
+            rows.append((TEMPLATE.format_pair(*group.intents[intent]), bodies[passage], negatives or [spare_passage]))
+    most = max(len(negatives) for *_, negatives in rows)
+    return [(anchor, positive, *islice(cycle(negatives), most)) for anchor, positive, negatives in rows]
 
 
 def model_directory(kind: str, folder: Path) -> Path:
@@ -128,25 +128,25 @@ def foil_step(
     encoder = load_encoder(path, TEMPLATE, settings.encode, ModelSettings()).train()
     optimiser = make_optimiser(encoder, ScheduleSettings())
 
-    def one() -> None:
+    def run_step() -> None:
         optimiser.zero_grad()
-        step(encoder, encoder, collate(groups, TEMPLATE), settings)
+        add_gradients(encoder, encoder, collate(groups, TEMPLATE), settings)
         optimise(encoder, optimiser, 1e-5, 1.0)
 
-    return encoder, one
+    return encoder, run_step
 
 
 def st_step(path: Path, groups: Sequence[TopicGroup], tokens: int, *, cached: bool) -> Callable[[], Any]:
     model = load_encoder(path, TEMPLATE, EncodeSettings(), ModelSettings()).model.train()
-    kind = CachedMultipleNegativesRankingLoss if cached else MultipleNegativesRankingLoss
-    loss = kind(model, scale=1 / TEMPERATURE)
+    loss_class = CachedMultipleNegativesRankingLoss if cached else MultipleNegativesRankingLoss
+    loss = loss_class(model, scale=1 / TEMPERATURE)
     optimiser = make_optimiser(model, ScheduleSettings())
 
     def features(texts: Sequence[str]) -> dict[str, torch.Tensor]:
-        found = model.tokenizer(list(texts), padding=True, truncation=True, max_length=tokens, return_tensors="pt")
-        return {name: values.to(model.device) for name, values in found.items()}
+        batch = model.tokenizer(list(texts), padding=True, truncation=True, max_length=tokens, return_tensors="pt")
+        return {name: values.to(model.device) for name, values in batch.items()}
 
-    def one() -> None:
+    def run_step() -> None:
         optimiser.zero_grad()
         columns = [features(column) for column in zip(*rows_of(groups), strict=True)]
         with torch.autocast(model.device.type, dtype=torch.bfloat16):
@@ -154,7 +154,7 @@ def st_step(path: Path, groups: Sequence[TopicGroup], tokens: int, *, cached: bo
         value.backward()
         optimise(model, optimiser, 1e-5, 1.0)
 
-    return one
+    return run_step
 
 
 def peak_memory() -> int:
@@ -163,7 +163,7 @@ def peak_memory() -> int:
     return process_peak()
 
 
-def finish() -> None:
+def synchronise() -> None:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
@@ -172,14 +172,14 @@ def seconds(work: Callable[[], Any], times: int) -> float:
     """The median of some runs, after one to warm up; with none, that of a cold one."""
     if times:
         work()
-        finish()
-    taken = []
+        synchronise()
+    durations = []
     for _ in range(max(1, times)):
         started = time.perf_counter()
         work()
-        finish()
-        taken.append(time.perf_counter() - started)
-    return statistics.median(taken)
+        synchronise()
+        durations.append(time.perf_counter() - started)
+    return statistics.median(durations)
 
 
 def product_rate() -> float:
@@ -196,7 +196,7 @@ def outside_products(work: Callable[[], Any]) -> float:
         activities = [torch.profiler.ProfilerActivity.CUDA]
     with torch.profiler.profile(activities=activities) as profile:
         work()
-        finish()
+        synchronise()
     gpu = torch.cuda.is_available()
     spent = {e.key: e.self_device_time_total if gpu else e.self_cpu_time_total for e in profile.key_averages()}
     words = ("gemm", "cutlass", "attention", "flash", "fmha") if gpu else PRODUCTS
@@ -204,36 +204,37 @@ def outside_products(work: Callable[[], Any]) -> float:
     return 1 - inside / sum(spent.values())
 
 
-def one_case(case: dict[str, Any]) -> dict[str, Any]:
+def measure_case(case: dict[str, Any]) -> dict[str, Any]:
     groups = topics(case["recipe"], case["seeds"], Path(case["out"]))[: case["batch"]]
     path, cached = Path(case["model"]), case["system"].endswith("cached")
-    encoder, ours = foil_step(path, groups, case["tokens"], cached=cached)
+    encoder, foil_run = foil_step(path, groups, case["tokens"], cached=cached)
     batch = collate(groups, TEMPLATE)
     work: Any = encoder.micro_batches(batch.passages, batch.pairs)
-    real = sum(int(one.features["attention_mask"].sum()) for one in work)
+    token_count = sum(int(batch_part.features["attention_mask"].sum()) for batch_part in work)
     weights = sum(p.numel() for name, p in encoder.named_parameters() if "embeddings" not in name and p.ndim == 2)
     if case["system"].startswith("st"):
-        del encoder, ours
+        del encoder, foil_run
         run = st_step(path, groups, case["tokens"], cached=cached)
     else:
-        run = ours
-    taken = seconds(run, case["steps"])
+        run = foil_run
+    step_seconds = seconds(run, case["steps"])
     peak = peak_memory()
-    found = {"seconds": taken, "topics_per_s": len(groups) / taken, "peak_gib": peak / 2**30, "topics": len(groups)}
-    found["operations_per_s"] = 6 * weights * real / taken
+    row = {"seconds": step_seconds, "topics_per_s": len(groups) / step_seconds, "topics": len(groups)}
+    row |= {"peak_gib": peak / 2**30, "operations_per_s": 6 * weights * token_count / step_seconds}
     if case["profile"]:
-        found["outside"] = outside_products(run)
-    return found
+        row["outside"] = outside_products(run)
+    return row
 
 
-def refused(case: dict[str, Any], rows: Sequence[dict[str, Any]], told: argparse.Namespace) -> str:
+def reason_to_skip(case: dict[str, Any], rows: Sequence[dict[str, Any]], options: argparse.Namespace) -> str:
     """Why a case is left out, or nothing: by the padded tokens of its rows, and by the pace of smaller batches."""
     texts = {"st": 12, "foil": 5}.get(case["system"], 0)
-    if case["batch"] * texts * told.tokens * BYTES_A_TOKEN[told.model] > told.memory_gib * 2**30:
-        return f"would need more than {told.memory_gib:g} GiB"
-    alike = [r for r in rows if (r["recipe"], r["system"]) == (case["recipe"], case["system"]) and "seconds" in r]
-    if alike and case["batch"] / alike[-1]["topics_per_s"] > told.seconds:
-        return f"would take more than {told.seconds:g} s a step"
+    if case["batch"] * texts * options.tokens * BYTES_A_TOKEN[options.model] > options.memory_gib * 2**30:
+        return f"would need more than {options.memory_gib:g} GiB"
+    same_kind = {"recipe": case["recipe"], "system": case["system"]}.items()
+    smaller = [row for row in rows if same_kind <= row.items() and "seconds" in row]
+    if smaller and case["batch"] / smaller[-1]["topics_per_s"] > options.seconds:
+        return f"would take more than {options.seconds:g} s a step"
     return ""
 
 
@@ -252,9 +253,9 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
     left, right = figure.subplots(1, 2)
     for system in SYSTEMS:
         first = [row for row in rows if row["recipe"] == rows[0]["recipe"] and "seconds" in row]
-        mine = [row for row in first if row["system"] == system]
-        left.plot([r["topics"] for r in mine], [r["seconds"] for r in mine], marker="o", label=system)
-        right.plot([r["topics"] for r in mine], [r["peak_gib"] for r in mine], marker="o", label=system)
+        system_rows = [row for row in first if row["system"] == system]
+        left.plot([r["topics"] for r in system_rows], [r["seconds"] for r in system_rows], marker="o", label=system)
+        right.plot([r["topics"] for r in system_rows], [r["peak_gib"] for r in system_rows], marker="o", label=system)
     for axes, name in ((left, "seconds a step"), (right, "peak memory, GiB")):
         axes.set(xlabel="topics a batch", ylabel=name)
         axes.set_xscale("log", base=2)
@@ -283,12 +284,12 @@ def report(rows: Sequence[dict[str, Any]], rate: float) -> None:
 
 def ratios(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
     speed = {(r["recipe"], r["batch"], r["system"]): r["topics_per_s"] for r in rows if "seconds" in r}
-    found = {}
+    ratio_of = {}
     for (recipe, batch, system), value in speed.items():
         for ours, theirs in (("foil", "st"), ("foil_cached", "st_cached")):
             if system == ours and (recipe, batch, theirs) in speed:
-                found[f"ratio_{recipe}_{batch}_{ours}"] = value / speed[recipe, batch, theirs]
-    return found
+                ratio_of[f"ratio_{recipe}_{batch}_{ours}"] = value / speed[recipe, batch, theirs]
+    return ratio_of
 
 
 def arguments() -> argparse.Namespace:
@@ -305,43 +306,43 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="8 topics a batch, one step")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--case", help=argparse.SUPPRESS)
-    told = parser.parse_args()
-    if told.quick:
-        told.batches, told.steps = "8", 1
-    return told
+    options = parser.parse_args()
+    if options.quick:
+        options.batches, options.steps = "8", 1
+    return options
 
 
 def main() -> None:
-    told = arguments()
-    if told.case:
-        print(json.dumps(one_case(json.loads(told.case))))
+    options = arguments()
+    if options.case:
+        print(json.dumps(measure_case(json.loads(options.case))))
         return
-    batches = [int(batch) for batch in told.batches.split(",")]
+    batches = [int(batch) for batch in options.batches.split(",")]
     seeds = 2 * max(batches) + 50
     with tempfile.TemporaryDirectory() as name:
         folder, rows = Path(name), list[dict[str, Any]]()
-        path = model_directory(told.model, folder)
-        for recipe in told.recipes.split(","):
+        path = model_directory(options.model, folder)
+        for recipe in options.recipes.split(","):
             out = folder / recipe
             topics(recipe, seeds, out)
             for batch in batches:
-                for system in told.systems.split(","):
+                for system in options.systems.split(","):
                     case = {"recipe": recipe, "batch": batch, "system": system, "model": str(path), "out": str(out)}
-                    case |= {"seeds": seeds, "tokens": told.tokens, "profile": batch == batches[0]}
-                    case["steps"] = told.steps if batch <= 200 else 0
-                    why = refused(case, rows, told)
-                    rows.append({**case, "failed": why} if why else run_case(case))
+                    case |= {"seeds": seeds, "tokens": options.tokens, "profile": batch == batches[0]}
+                    case["steps"] = options.steps if batch <= 200 else 0
+                    reason = reason_to_skip(case, rows, options)
+                    rows.append({**case, "failed": reason} if reason else run_case(case))
                     print(json.dumps(rows[-1]), file=sys.stderr)
         rate = product_rate()
-    if told.json:
+    if options.json:
         print(json.dumps({"rows": rows, "product_rate": rate, **ratios(rows)}))
     else:
         report(rows, rate)
         print(f"bf16 matrix products: {rate / 1e9:.0f} GFLOP/s on {'cuda' if torch.cuda.is_available() else 'cpu'}")
         for name, value in ratios(rows).items():
             print(f"{name} {value:.2f}")
-    if told.plot:
-        draw(rows, told.plot)
+    if options.plot:
+        draw(rows, options.plot)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from cluster.job import OPTIONAL, REQUIRED
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.settings import Settings
 from prompts.recipes.catalog import RECIPES
-from trainer.mining.mining import MineSettings
+from trainer.mining.settings import MineSettings
 from trainer.settings import EvaluateSettings, TrainSettings
 from validators.catalog import DEFAULT_VALIDATORS, VALIDATORS
 

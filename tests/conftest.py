@@ -8,7 +8,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,8 +16,6 @@ from tests.support.paths import REPO
 
 os.environ["PYTHONPATH"] = str(REPO)  # for the programs that tests start
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several tests run at a time
-if TYPE_CHECKING:
-    from datasets_out.training.training_view import TrainingView
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
@@ -31,15 +28,6 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"private data folder {folder} is absent; set FOIL_SHARED_DATA to run this test")
     return folder
-
-
-@pytest.fixture(scope="module")
-def view(tmp_path_factory: pytest.TempPathFactory) -> TrainingView:
-    """Sixty small committed topics as a trainer has them."""
-    from tests.support.trainer_world import commit, open_view, topic
-
-    out = commit(tmp_path_factory.mktemp("world"), [topic(number) for number in range(60)])
-    return open_view(out, heldout_share=0.2, dev_share=0.2)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""How a base model is loaded and what of it learns. Nothing heavy is imported, so a job file is checked at once."""
+"""How a base model is loaded and which weights learn. Nothing heavy is imported, so a job file is checked at once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from engine.settings import Settings
+
+AttentionDirection = Literal["instruction_queries", "query_queries"]
 
 
 class LoraSettings(Settings):
@@ -27,7 +29,7 @@ class LoraSettings(Settings):
 class AttentionSettings(Settings):
     """InF-Embed's cross-attention between instruction and query, encoded apart; see `trainer.model.cross_attention`."""
 
-    direction: Literal["instruction_queries", "query_queries"] = Field(
+    direction: AttentionDirection = Field(
         default="instruction_queries", description="whose tokens ask, and are pooled over; the first is eq. 4"
     )
     residual: bool = Field(default=True, description="the query's own vector is added")

@@ -1,13 +1,13 @@
-"""What the published systems trained with, as settings that hold where a job says nothing else.
+"""The settings of the published systems, as defaults for a job that names a preset.
 
     inf_embed          InF-Embed's recommended objective, passages and instructions in one denominator, corrected
     inf_embed_literal  the same as printed: no temperature, duplicates kept, the positive counted in each block
     promptriever       RepLLaMA's choices: LoRA, one positive and 15 others, instruction negatives first
     dual_view          both views of a pair in one batch, 30 hard negatives
 
-Pooling is left open: the last token for a decoder, the mean for an encoder, what a saved model says else; LoRA takes a
-decoder's seven projections, and all linear modules of an encoder. Every preset keeps what the base model knows by plain
-rows, and can be told to pull towards the base or to blend with it (`train.retention`).
+Pooling is that of the saved model; for bare weights it is the last token of a decoder, the mean of an encoder. LoRA
+takes a decoder's seven projections, and all linear modules of an encoder. Every preset trains on plain rows to retain
+the base model's abilities; `train.retention` can add a regulariser towards the base, or blend with it.
 
 Not published, and chosen here: InF-Embed's temperature (0.01, since at 1 a cosine cannot rank in a big batch),
 Dual-View's temperature, rate and epochs (0.02 is Arctic-Embed's default), all warm-ups but Promptriever's. Sources:
@@ -58,17 +58,17 @@ PRESETS: dict[Preset, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def under(said: Mapping[str, Any], preset: Mapping[str, Any]) -> dict[str, Any]:
-    """The preset with what was said over it, section by section.
+def merge_settings(overrides: Mapping[str, Any], preset: Mapping[str, Any]) -> dict[str, Any]:
+    """The preset with the overrides applied, section by section.
 
-    >>> under({"a": {"x": 1}}, {"a": {"x": 0, "y": 2}, "b": 3})
+    >>> merge_settings({"a": {"x": 1}}, {"a": {"x": 0, "y": 2}, "b": 3})
     {'a': {'x': 1, 'y': 2}, 'b': 3}
     """
     merged = dict(preset)
-    for name, value in said.items():
-        below = merged.get(name)
-        if isinstance(value, Mapping) and isinstance(below, Mapping):
-            merged[name] = under(value, below)
+    for name, value in overrides.items():
+        preset_value = merged.get(name)
+        if isinstance(value, Mapping) and isinstance(preset_value, Mapping):
+            merged[name] = merge_settings(value, preset_value)
         else:
             merged[name] = value
     return merged

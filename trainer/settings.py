@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from datasets_out.training.training_view import CACHED_PARTITIONS, SplitSettings
 from engine.settings import Settings
 from trainer.model_settings import ModelSettings
-from trainer.presets import PRESETS, Preset, under
+from trainer.presets import PRESETS, Preset, merge_settings
 
 Block = Literal["P", "I", "IQ", "Q"]
 Measure = Literal["both_views", "net", "should_fall", "instructed_ndcg"]
@@ -80,11 +80,11 @@ class ScheduleSettings(Settings):
     seed: int = Field(default=0, ge=0, description="of the order of topics")
     window_partitions: int = Field(default=32, ge=1, le=CACHED_PARTITIONS, description="partitions shuffled together")
 
-    def over(self, topics: int) -> ScheduleSettings:
-        """The same with the number of steps that its epochs take over so many topics."""
+    def with_steps_for(self, topic_count: int) -> ScheduleSettings:
+        """The same schedule with its epochs over `topic_count` topics turned into steps."""
         if self.epochs is None:
             return self
-        used = min(topics, self.topics or topics)
+        used = min(topic_count, self.topics or topic_count)
         return self.model_copy(update={"steps": max(1, self.epochs * (used // self.topics_per_batch)), "epochs": None})
 
 
@@ -130,7 +130,7 @@ class ValidationSettings(Settings):
 
 
 class TrainSettings(Settings):
-    """One training run; what a preset says holds where nothing else is said."""
+    """One training run; a preset gives the defaults."""
 
     preset: Preset | None = Field(default=None, description="a published system's choices; see docs/trainers.md")
     base: Path | str | None = Field(
@@ -157,10 +157,10 @@ class TrainSettings(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_from_preset(cls, said: Any) -> Any:
-        if not isinstance(said, dict) or said.get("preset") not in PRESETS:
-            return said
-        return under(said, PRESETS[said["preset"]])
+    def _fill_from_preset(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or values.get("preset") not in PRESETS:
+            return values
+        return merge_settings(values, PRESETS[values["preset"]])
 
 
 class RerankSettings(Settings):

@@ -1,7 +1,7 @@
-"""How an instruction and a query become one text, and a title and a body another: one named template object.
+"""A named template joins instruction and query into one text, and title and body into another.
 
-Whoever encodes (trainer, evaluator, exporter) takes the template from the checkpoint, so that a model is never asked
-in another order than it learnt: InF-IR puts the instruction first, Promptriever and MTEB put it last.
+Training, evaluation and export take the template that the model was trained with, so the order of the parts never
+changes: InF-IR puts the instruction first, Promptriever and MTEB put it last.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.errors import UsageError
+
+QueryPair = tuple[str, str]
+"""(instruction, query), with "" for no instruction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +23,14 @@ class TextTemplate:
     passage: str = "{title} {text}"
 
     @property
-    def leading(self) -> int:
-        """What a fused pair begins with: 0 the instruction, 1 the query."""
+    def first_part(self) -> int:
+        """The part that a formatted pair begins with: 0 the instruction, 1 the query."""
         return int(self.pair.index("{query}") < self.pair.index("{instruction}"))
 
-    def fuse(self, instruction: str, query: str) -> str:
+    def format_pair(self, instruction: str, query: str) -> str:
         return self.pair.format(instruction=instruction, query=query).strip()
 
-    def body(self, title: str, text: str) -> str:
+    def format_passage(self, title: str, text: str) -> str:
         return self.passage.format(title=title, text=text).strip()
 
 

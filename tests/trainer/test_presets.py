@@ -5,7 +5,7 @@ import doctest
 import pytest
 import torch
 
-from tests.support.models.tiny_backbones import tiny
+from tests.support.models.tiny_backbones import save_backbone
 from trainer import presets
 from trainer.presets import PRESETS
 from trainer.run.fit import train
@@ -14,12 +14,12 @@ from trainer.settings import ScheduleSettings, TrainSettings
 
 def test_what_a_job_says_wins_over_its_preset():
     assert doctest.testmod(presets).failed == 0
-    said = TrainSettings.model_validate({"preset": "promptriever", "loss": {"temperature": 0.05}})
-    assert (said.loss.temperature, said.loss.blocks, said.distractors) == (0.05, ("P",), 15)
-    assert said.model.lora
-    assert said.model.lora.rank == 32
-    again = TrainSettings.model_validate(said.model_dump(mode="json"))
-    assert again == said
+    settings = TrainSettings.model_validate({"preset": "promptriever", "loss": {"temperature": 0.05}})
+    assert (settings.loss.temperature, settings.loss.blocks, settings.distractors) == (0.05, ("P",), 15)
+    assert settings.model.lora
+    assert settings.model.lora.rank == 32
+    again = TrainSettings.model_validate(settings.model_dump(mode="json"))
+    assert again == settings
     with pytest.raises(ValueError, match="preset"):
         TrainSettings.model_validate({"preset": "nobody"})
 
@@ -33,20 +33,21 @@ def test_the_literal_preset_is_the_printed_loss():
 
 def test_epochs_become_steps_over_the_topics_there_are():
     plan = ScheduleSettings(epochs=2, topics_per_batch=8)
-    assert plan.over(41).steps == 10
-    assert plan.over(3).steps == 1
-    assert plan.model_copy(update={"topics": 16}).over(41).steps == 4
-    assert ScheduleSettings(steps=7).over(41).steps == 7
+    assert plan.with_steps_for(41).steps == 10
+    assert plan.with_steps_for(3).steps == 1
+    assert plan.model_copy(update={"topics": 16}).with_steps_for(41).steps == 4
+    assert ScheduleSettings(steps=7).with_steps_for(41).steps == 7
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("family", ["bert", "qwen3"])
 def test_every_preset_trains_an_encoder_and_a_decoder(preset, family, view, tmp_path):
     torch.manual_seed(0)
-    said = {
-        "preset": preset, "base": tiny(tmp_path, family, max_position_embeddings=256), "validation": {"topics": 0},
+    base = save_backbone(tmp_path, family, max_position_embeddings=256)
+    chosen = {
+        "preset": preset, "base": base, "validation": {"topics": 0},
         "encode": {"max_tokens": 64, "query_tokens": 64}, "schedule": {"epochs": 1, "topics_per_batch": 16},
     }  # fmt: skip
-    trained = train(TrainSettings.model_validate(said), view, tmp_path / "run")
+    trained = train(TrainSettings.model_validate(chosen), view, tmp_path / "run")
     assert len(trained.facts["losses"]) == len(view.partitions("train")) // 16
     assert all(loss > 0 for loss in trained.facts["losses"])

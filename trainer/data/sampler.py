@@ -1,13 +1,11 @@
-"""Which topics make which batch: a pure function of (seed, epoch, step), so that resuming needs no state but the step.
+"""The topics of each batch: a pure function of (seed, epoch, step), so that resuming needs no state but the step.
 
-A topic is never split, and a batch is never short (the last few topics of an epoch wait for another epoch's order).
-Topics are shuffled within windows of a few partitions, and windows among each other, so that a batch touches few
-files however large the set; with one window the shuffle is complete. Price: 8 bytes a topic for the order of an epoch.
+A topic is never split, and a batch is never short: the last few topics of an epoch are left out of it. Topics are
+shuffled within windows of a few partitions, and windows among each other, so that a batch reads few files however large
+the set; with one window the shuffle is complete. Price: 8 bytes a topic for the order of an epoch.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +13,6 @@ from numpy.typing import NDArray
 from engine.errors import UsageError
 
 Indices = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a step stands: `epoch` and `offset`, both from 0."""
-
-    epoch: int
-    offset: int
 
 
 class Sampler:
@@ -40,21 +30,18 @@ class Sampler:
 
     def batch(self, step: int) -> Indices:
         """The topics of a step counted over all epochs, [topics_per_batch]."""
-        place = Place(*divmod(step, self.steps_per_epoch))
-        if place.epoch != self._epoch:
-            self._order, self._epoch = (
-                epoch_order(self._partition_of, self._seed, place.epoch, self._window),
-                place.epoch,
-            )
-        return self._order[place.offset * self._size : (place.offset + 1) * self._size]
+        epoch, offset = divmod(step, self.steps_per_epoch)
+        if epoch != self._epoch:
+            self._order, self._epoch = epoch_order(self._partition_of, self._seed, epoch, self._window), epoch
+        return self._order[offset * self._size : (offset + 1) * self._size]
 
 
 def epoch_order(partition_of: NDArray[np.int32], seed: int, epoch: int, window: int) -> Indices:
     """A permutation of the topics: partitions shuffled, cut into windows of `window`, topics shuffled in each."""
-    draw = np.random.default_rng([seed, epoch])
+    generator = np.random.default_rng([seed, epoch])
     partitions, position = np.unique(partition_of, return_inverse=True)
-    window_of = (draw.permutation(len(partitions)) // window)[position]
-    order: Indices = np.lexsort((draw.random(len(partition_of)), window_of)).astype(np.int64)
+    window_of = (generator.permutation(len(partitions)) // window)[position]
+    order: Indices = np.lexsort((generator.random(len(partition_of)), window_of)).astype(np.int64)
     return order
 
 

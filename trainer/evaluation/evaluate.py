@@ -1,8 +1,8 @@
-"""How well a retriever follows instructions, and what it paid for that: every number with its parts, query by query.
+"""How well a retriever follows instructions, and what plain retrieval lost: every measure, query by query.
 
-    both_views        under I the one passage wins and under I' the other (ties fail), of all such pairs of a topic
+    both_views        under I one passage wins and under I' the other (ties fail), of all such pairs of a topic
     should_fall       p-MRR of passages that the instruction makes irrelevant, over the pool, against the bare query
-    should_stay       the same for passages that stay relevant: what a model earns that merely ranks worse
+    should_stay       the same for passages that stay relevant: it also rises for a model that merely ranks worse
     net               should_fall - should_stay
     instructed_ndcg   nDCG of instructed intents over the pool
     plain_ndcg/_rr    nDCG and reciprocal rank of bare queries over the pool
@@ -31,10 +31,10 @@ from engine.errors import UsageError
 from trainer.data.collate import key_of
 from trainer.evaluation.metrics_instruction import both_views, rank_change
 from trainer.evaluation.metrics_ranking import evaluate_run, ndcg, read_qrels
-from trainer.model.encoder import Encoder, Pair
+from trainer.model.encoder import Encoder
 from trainer.model.packing import evaluating
 from trainer.settings import EvaluateSettings, RerankSettings
-from trainer.text_templates import TextTemplate
+from trainer.text_templates import QueryPair, TextTemplate
 
 Floats = NDArray[np.float32]
 Scores = dict[str, dict[str, float]]
@@ -42,7 +42,7 @@ Scores = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class MeasureDifference:
     """One line of the comparison, in points (x 100); `low` and `high` bound the difference with 95 % confidence."""
 
     measure: str
@@ -75,19 +75,19 @@ def evaluate(encoder: Encoder, groups: Sequence[TopicGroup], settings: EvaluateS
 def rerank(encoder: Encoder, lists: RerankSettings, cutoff: int) -> dict[str, float]:
     """nDCG of every judged query after sorting its candidates by cosine."""
     queries, candidates = read_hits(lists.hits)
-    texts = [text for found in candidates.values() for text in found.values()]
+    texts = [text for documents in candidates.values() for text in documents.values()]
     vectors = _Vectors(encoder, texts, [("", query) for query in queries.values()])
     run = {
-        qid: dict(zip(found, _cosines(vectors, list(found.values()), queries[qid]), strict=True))
-        for qid, found in candidates.items()
+        qid: dict(zip(documents, _cosines(vectors, list(documents.values()), queries[qid]), strict=True))
+        for qid, documents in candidates.items()
     }
     qrels = {qid: judged for qid, judged in read_qrels(lists.qrels).items() if qid in run}
-    return {qid: found["ndcg"] for qid, found in evaluate_run(qrels, run, cutoff).items()}
+    return {qid: documents["ndcg"] for qid, documents in evaluate_run(qrels, run, cutoff).items()}
 
 
 def _cosines(vectors: _Vectors, texts: Sequence[str], query: str) -> list[float]:
-    found: list[float] = (vectors.of_passages(texts) @ vectors.of_pairs([("", query)])[0]).tolist()
-    return found
+    cosines: list[float] = (vectors.of_passages(texts) @ vectors.of_pairs([("", query)])[0]).tolist()
+    return cosines
 
 
 def read_hits(path: Path) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
@@ -109,29 +109,29 @@ def read_hits(path: Path) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
 
 def means(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """Each measure's mean over its queries, in points (x 100)."""
-    return {measure: 100 * float(np.mean(list(found.values()))) for measure, found in scores.items() if found}
+    return {measure: 100 * float(np.mean(list(values.values()))) for measure, values in scores.items() if values}
 
 
-def compare(base: Scores, trained: Scores, resamples: int, seed: int = 0) -> list[Difference]:
+def compare(base: Scores, trained: Scores, resamples: int, seed: int = 0) -> list[MeasureDifference]:
     """Base against trained, query by query, with paired bootstrap intervals of the difference."""
     return [_difference(m, base[m], trained[m], resamples, seed) for m in base if base[m]]
 
 
 def _difference(
     measure: str, base: Mapping[str, float], trained: Mapping[str, float], resamples: int, seed: int
-) -> Difference:
+) -> MeasureDifference:
     before = 100 * np.array(list(base.values()))
     gained = 100 * np.array([trained[query] for query in base]) - before
     draw = np.random.default_rng(seed).integers(len(gained), size=(resamples, len(gained)))
     low, high = np.percentile(gained[draw].mean(1), [2.5, 97.5]).tolist()
     start, gain = float(before.mean()), float(gained.mean())
-    return Difference(measure, len(gained), start, start + gain, gain, low, high)
+    return MeasureDifference(measure, len(gained), start, start + gain, gain, low, high)
 
 
 class _Vectors:
     """The vectors of passages and pairs, each unique one encoded once."""
 
-    def __init__(self, encoder: Encoder, passages: Sequence[str], pairs: Sequence[Pair]) -> None:
+    def __init__(self, encoder: Encoder, passages: Sequence[str], pairs: Sequence[QueryPair]) -> None:
         self._passage = {text: row for row, text in enumerate(dict.fromkeys(passages))}
         self._pair = {pair: row for row, pair in enumerate(dict.fromkeys(pairs), len(self._passage))}
         with torch.inference_mode(), evaluating(encoder):
@@ -140,12 +140,12 @@ class _Vectors:
     def of_passages(self, texts: Sequence[str]) -> Floats:
         return self._vectors[[self._passage[text] for text in texts]]
 
-    def of_pairs(self, pairs: Sequence[Pair]) -> Floats:
+    def of_pairs(self, pairs: Sequence[QueryPair]) -> Floats:
         return self._vectors[[self._pair[pair] for pair in pairs]]
 
 
 def _bodies(group: TopicGroup, template: TextTemplate) -> Iterator[str]:
-    return (template.body(*passage) for passage in group.passages)
+    return (template.format_passage(*passage) for passage in group.passages)
 
 
 def _ranks(matrix: Floats, own: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -156,31 +156,31 @@ def _ranks(matrix: Floats, own: NDArray[np.int64]) -> NDArray[np.int64]:
     return 1 + np.asarray(ahead.sum(2))
 
 
-def _score_topic(group: TopicGroup, scores: Floats, ranks: NDArray[np.int64], cutoff: int, into: Scores) -> None:
+def _score_topic(group: TopicGroup, scores: Floats, ranks: NDArray[np.int64], cutoff: int, results: Scores) -> None:
     """Adds one topic's values; `scores` and `ranks` are [intents, its passages]."""
-    passed = [both_views(scores[np.ix_(*where)]) for where in opposite_views(group)]
+    passed = [both_views(scores[np.ix_(*cells)]) for cells in opposite_views(group)]
     changes = rank_changes(group, ranks)
-    _add(into, "both_views", group.topic_id, passed)
-    _add(into, "should_fall", group.topic_id, changes[-1])
-    _add(into, "should_stay", group.topic_id, changes[1])
+    _add_mean(results, "both_views", group.topic_id, passed)
+    _add_mean(results, "should_fall", group.topic_id, changes[-1])
+    _add_mean(results, "should_stay", group.topic_id, changes[1])
     if changes[-1] and changes[1]:
-        into["net"][group.topic_id] = float(np.mean(changes[-1]) - np.mean(changes[1]))
+        results["net"][group.topic_id] = float(np.mean(changes[-1]) - np.mean(changes[1]))
     for row, (instruction, _) in enumerate(group.intents):
         gains = np.maximum(group.relevance[row], 0)
         if gains.any():
             ranked = np.zeros(cutoff)
-            near = (gains > 0) & (ranks[row] <= cutoff)
-            ranked[ranks[row][near] - 1] = gains[near]
+            is_near = (gains > 0) & (ranks[row] <= cutoff)
+            ranked[ranks[row][is_near] - 1] = gains[is_near]
             kind = "instructed" if instruction else "plain"
             name = f"{group.topic_id}/{row}"
-            into[f"{kind}_ndcg"][name] = ndcg(ranked, gains.astype(float), cutoff)
+            results[f"{kind}_ndcg"][name] = ndcg(ranked, gains.astype(float), cutoff)
             if not instruction:
-                into["plain_rr"][name] = 1.0 / int(ranks[row][gains > 0].min())
+                results["plain_rr"][name] = 1.0 / int(ranks[row][gains > 0].min())
 
 
-def _add(into: Scores, measure: str, topic: str, values: Sequence[Any]) -> None:
+def _add_mean(results: Scores, measure: str, topic: str, values: Sequence[Any]) -> None:
     if values:
-        into[measure][topic] = float(np.mean(values))
+        results[measure][topic] = float(np.mean(values))
 
 
 def opposite_views(group: TopicGroup) -> list[tuple[tuple[int, int], tuple[int, int]]]:
@@ -188,24 +188,24 @@ def opposite_views(group: TopicGroup) -> list[tuple[tuple[int, int], tuple[int, 
 
     ((a, b), (x, y)): a wants x and not y, b wants y and not x.
     """
-    found = []
-    for a, b in combinations(range(len(group.intents)), 2):
-        (first, query), (second, other) = group.intents[a], group.intents[b]
-        if first and second and query == other:
-            wants_a = (group.relevance[a] > 0) & (group.relevance[b] < 0)
-            wants_b = (group.relevance[a] < 0) & (group.relevance[b] > 0)
-            sides = product(np.flatnonzero(wants_a).tolist(), np.flatnonzero(wants_b).tolist())
-            found += [((a, b), side) for side in sides]
-    return found
+    opposites = []
+    for first, second in combinations(range(len(group.intents)), 2):
+        (first_instruction, query), (second_instruction, other_query) = group.intents[first], group.intents[second]
+        if first_instruction and second_instruction and query == other_query:
+            first_wants = (group.relevance[first] > 0) & (group.relevance[second] < 0)
+            second_wants = (group.relevance[first] < 0) & (group.relevance[second] > 0)
+            passage_pairs = product(np.flatnonzero(first_wants).tolist(), np.flatnonzero(second_wants).tolist())
+            opposites += [((first, second), passages) for passages in passage_pairs]
+    return opposites
 
 
 def rank_changes(group: TopicGroup, ranks: NDArray[np.int64]) -> dict[int, list[float]]:
     """How far passages relevant to a bare query move when it gets an instruction, by their relevance under that."""
     changes: dict[int, list[float]] = {-1: [], 1: []}
-    for bare, new in product(range(len(group.intents)), repeat=2):
-        (none, query), (instruction, other) = group.intents[bare], group.intents[new]
-        if not none and instruction and query == other:
-            for passage in np.flatnonzero((group.relevance[bare] > 0) & (group.relevance[new] != 0)).tolist():
-                change = rank_change(int(ranks[bare, passage]), int(ranks[new, passage]))
-                changes[int(group.relevance[new, passage])].append(change)
+    for bare, instructed in product(range(len(group.intents)), repeat=2):
+        (bare_instruction, query), (instruction, other_query) = group.intents[bare], group.intents[instructed]
+        if not bare_instruction and instruction and query == other_query:
+            for passage in np.flatnonzero((group.relevance[bare] > 0) & (group.relevance[instructed] != 0)).tolist():
+                change = rank_change(int(ranks[bare, passage]), int(ranks[instructed, passage]))
+                changes[int(group.relevance[instructed, passage])].append(change)
     return changes

@@ -27,11 +27,11 @@ def order(scores: Floats, docids: Sequence[str]) -> NDArray[np.intp]:
     >>> order(np.array([1.0, 1.0, 2.0]), ["a", "b", "c"]).tolist()
     [2, 1, 0]
     """
-    single = np.asarray(scores, dtype=np.float32)
-    if np.isnan(single).any():
-        raise UsageError(f"the score of {docids[int(np.isnan(single).argmax())]!r} is NaN; such a run has no order")
+    rounded = np.asarray(scores, dtype=np.float32)
+    if np.isnan(rounded).any():
+        raise UsageError(f"the score of {docids[int(np.isnan(rounded).argmax())]!r} is NaN; such a run has no order")
     last_first = np.argsort(np.asarray(docids, dtype=object), kind="stable")[::-1]
-    return last_first[np.argsort(-single[last_first], kind="stable")]
+    return last_first[np.argsort(-rounded[last_first], kind="stable")]
 
 
 def ndcg(gains: Floats, ideal: Floats, k: int) -> float:

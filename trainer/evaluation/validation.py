@@ -1,10 +1,10 @@
-"""What the weights of a step are worth on dev topics, and of which step they are the best.
+"""Measures the weights of some steps on dev topics, and says which step has the best ones.
 
     weights of a step -> measured in this process ---------------------> step-00000100.json -> the best so far
                       -> step-00000100/ -> measured by another process -^
 
-Held-out topics are never read here: a run may choose on dev topics alone. The numbers and their weights stay together
-on disk, so that a resumed run measures nothing twice, and a measurement that was lost is made up for at the end.
+Held-out topics are never read here. Measurements stay on disk beside the weights, so a resumed run measures no step
+twice, and a measurement that another process lost is repeated at the end.
 Price: one encoding of the dev topics each time, and the weights of the best step on disk.
 """
 
@@ -25,13 +25,13 @@ from engine.errors import UsageError
 from trainer.evaluation.blend import best_allowed
 from trainer.evaluation.evaluate import evaluate, means
 from trainer.model.checkpoint import load_weights, publish, save_weights
-from trainer.model.encoder import Encoder, starting_encoder
+from trainer.model.encoder import Encoder, load_starting_encoder
 from trainer.settings import EvaluateSettings, TrainSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """The means of all measures on the dev topics after so many steps, in points; 0 is the model at the beginning."""
+class Measurement:
+    """The means of all measures on the dev topics after `step` steps, in points; step 0 is the base model."""
 
     step: int
     means: dict[str, float]
@@ -39,19 +39,19 @@ class Measured:
 
 
 class Validation:
-    """The measurements of one run, in a folder of its own; several processes may share it. `last` is its last step.
+    """The measurements of one run, in a folder that several processes may share. `last_step` is the run's last one.
 
     Raises UsageError if the settings ask for a choice and there are no dev topics to make it on.
     """
 
     def __init__(self, folder: Path, settings: TrainSettings, view: TrainingView) -> None:
         self._folder, self._settings, self._view = folder, settings, view
-        self.last = settings.schedule.over(len(view.partitions("train"))).steps
-        there = len(view.partitions("dev"))
-        most = settings.validation.topics
-        self._topics = np.linspace(0, there, min(there, most), endpoint=False).astype(int).tolist()
-        asked = settings.validation.steps or settings.validation.keep == "best"
-        if asked and most and not there:
+        self.last_step = settings.schedule.with_steps_for(len(view.partitions("train"))).steps
+        dev_count = len(view.partitions("dev"))
+        topic_count = settings.validation.topics
+        self._topics = np.linspace(0, dev_count, min(dev_count, topic_count), endpoint=False).astype(int).tolist()
+        needs_dev = settings.validation.steps or settings.validation.keep == "best"
+        if needs_dev and topic_count and not dev_count:
             raise UsageError(
                 "there are no dev topics to measure on; raise `split.dev_share`, or leave `validation` out"
             )
@@ -61,84 +61,84 @@ class Validation:
         """The dev topics that are measured on: all, or `validation.topics` of them, evenly spread."""
         return self._view.read("dev", self._topics)
 
-    def due(self, step: int) -> bool:
+    def is_due(self, step: int) -> bool:
         """Whether the weights after this step are measured: the same answer for every worker."""
-        every = self._settings.validation.steps
-        return bool(self._topics) and (step in (0, self.last) or (every > 0 and step % every == 0))
+        interval = self._settings.validation.steps
+        return bool(self._topics) and (step in (0, self.last_step) or (interval > 0 and step % interval == 0))
 
-    def done(self, step: int) -> bool:
-        """Whether the numbers of a step are there."""
-        return self._numbers(step).exists()
+    def is_measured(self, step: int) -> bool:
+        """Whether a step has its measurement."""
+        return self._results_path(step).exists()
 
-    def measure(self, step: int, encoder: Encoder) -> Measured:
-        """Measures weights, and keeps them if they are the best so far. Not done twice for a step."""
-        if not self.done(step):
+    def measure(self, step: int, encoder: Encoder) -> Measurement:
+        """Measures weights once, and keeps them if they are the best so far."""
+        if not self.is_measured(step):
             started = time.perf_counter()
-            found = Measured(step, measure(encoder, self.groups), time.perf_counter() - started)
-            self._check(found)
-            if self.best([*self.results(), found]) == step:
+            measurement = Measurement(step, measure(encoder, self.groups), time.perf_counter() - started)
+            self._check(measurement)
+            if self.best_step([*self.results(), measurement]) == step:
                 self.store(step, encoder)
-            put_json(self._numbers(step), asdict(found))
-        self._tidy()
-        return self._measured(step)
+            put_json(self._results_path(step), asdict(measurement))
+        self._remove_worse_weights()
+        return self._read(step)
 
     def store(self, step: int, encoder: Encoder) -> None:
-        """Lays the weights of a step down, for another process to measure."""
-        publish(self._weights(step), lambda draft: save_weights(encoder, draft))
+        """Stores the weights of a step, for another process to measure."""
+        publish(self._weights_path(step), lambda draft: save_weights(encoder, draft))
 
-    def measure_stored(self, step: int) -> Measured:
-        """Measures weights that were stored; meant for another process than the one that trains."""
-        if self.done(step):
-            return self._measured(step)
-        encoder = starting_encoder(self._settings)
+    def measure_stored(self, step: int) -> Measurement:
+        """Measures stored weights, in another process than the one that trains."""
+        if self.is_measured(step):
+            return self._read(step)
+        encoder = load_starting_encoder(self._settings)
         self.load(step, encoder)
         return self.measure(step, encoder)
 
-    def settle(self) -> None:
-        """Measures all that was stored and is not measured yet."""
-        for place in sorted(self._folder.glob("step-*/")):
-            self.measure_stored(int(place.name[5:]))
-        self._tidy()
+    def measure_remaining(self) -> None:
+        """Measures all weights that were stored and are not measured yet."""
+        for folder in sorted(self._folder.glob("step-*/")):
+            self.measure_stored(int(folder.name[5:]))
+        self._remove_worse_weights()
 
     def load(self, step: int, encoder: Encoder) -> None:
         """Puts stored weights into an encoder."""
-        load_weights(self._weights(step), encoder)
+        load_weights(self._weights_path(step), encoder)
 
-    def results(self) -> list[Measured]:
-        """All that was measured, by step."""
-        return [self._measured(int(path.stem[5:])) for path in sorted(self._folder.glob("step-*.json"))]
+    def results(self) -> list[Measurement]:
+        """All measurements, by step."""
+        return [self._read(int(path.stem[5:])) for path in sorted(self._folder.glob("step-*.json"))]
 
-    def best(self, results: Sequence[Measured]) -> int | None:
-        """The step with the best weights among these; None while the beginning's numbers are missing."""
-        wanted = self._settings.validation.measure
-        if not results or results[0].step or any(wanted not in one.means for one in results):
+    def best_step(self, results: Sequence[Measurement]) -> int | None:
+        """The step with the best weights among these; None without the measurement of step 0."""
+        measure_name = self._settings.validation.measure
+        if not results or results[0].step or any(measure_name not in result.means for result in results):
             return None
-        allowed = self._settings.retention.plain_loss_allowed
-        return results[best_allowed([one.means for one in results], allowed, wanted)].step
+        loss_allowed = self._settings.retention.plain_loss_allowed
+        return results[best_allowed([result.means for result in results], loss_allowed, measure_name)].step
 
-    def _check(self, found: Measured) -> None:
+    def _check(self, measurement: Measurement) -> None:
         plan = self._settings.validation
-        if plan.keep == "best" and plan.measure not in found.means:
+        if plan.keep == "best" and plan.measure not in measurement.means:
             raise UsageError(
                 f"dev topics show no {plan.measure}, by which the best step is chosen; set `validation.measure` to one "
-                f"that they show ({', '.join(found.means)}), or `validation.keep` to last"
+                f"that they show ({', '.join(measurement.means)}), or `validation.keep` to last"
             )
 
-    def _tidy(self) -> None:
-        """Removes measured weights other than the best, once that can be told."""
+    def _remove_worse_weights(self) -> None:
+        """Removes measured weights other than the best, once step 0 is measured."""
         results = self.results()
-        best = self.best(results)
-        for one in results:
-            if not results[0].step and one.step != best:
-                shutil.rmtree(self._weights(one.step), ignore_errors=True)
+        best = self.best_step(results)
+        for result in results:
+            if not results[0].step and result.step != best:
+                shutil.rmtree(self._weights_path(result.step), ignore_errors=True)
 
-    def _measured(self, step: int) -> Measured:
-        return Measured(**read_json(self._numbers(step)))
+    def _read(self, step: int) -> Measurement:
+        return Measurement(**read_json(self._results_path(step)))
 
-    def _weights(self, step: int) -> Path:
+    def _weights_path(self, step: int) -> Path:
         return self._folder / f"step-{step:08d}"
 
-    def _numbers(self, step: int) -> Path:
+    def _results_path(self, step: int) -> Path:
         return self._folder / f"step-{step:08d}.json"
 
 

@@ -1,8 +1,8 @@
-"""What workers tell each other in a step: vectors (with gradients), keys, and at the end the sum of the gradients.
+"""What workers exchange in a step: vectors (with gradients), keys, and at the end the sum of the gradients.
 
-Each worker scores its own anchors against the columns of all; the backward pass of the gather returns to every worker
-the gradients that all of them have for its vectors. Summed over workers this is exactly the gradient of one process.
-Keys and counts lie on the CPU, vectors and gradients where the model is: with GPUs the process group must carry both
+Each worker scores its own anchors against the columns of all. The backward pass of the gather returns to every worker
+the sum of all workers' gradients for its vectors, so the sum over workers is exactly the gradient of one process.
+Keys and counts are on the CPU, vectors and gradients on the model's device: with GPUs the process group needs both
 (backend `cpu:gloo,cuda:nccl`). Without a process group every function is the identity.
 """
 
@@ -33,7 +33,7 @@ def gather_rows(rows: Tensor) -> Tensor:
 
 
 def gather_keys(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-    """The rows of integer keys of all workers, in the order of their ranks, and where this worker's begin."""
+    """The integer keys of all workers, in the order of their ranks, and the position of this worker's first."""
     rank, workers = rank_and_workers()
     if workers == 1:
         return keys, 0
@@ -41,7 +41,7 @@ def gather_keys(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
 
 
 def sum_gradients(parameters: Iterable[Tensor]) -> None:
-    """Adds up the gradients of all workers, in one exchange; what no worker has a gradient for keeps none."""
+    """Adds up the gradients of all workers, in one exchange; a parameter without any gradient keeps none."""
     if rank_and_workers()[1] == 1:
         return
     targets = [parameter for parameter in parameters if parameter.requires_grad]
@@ -63,7 +63,7 @@ def sum_scalar(value: float) -> float:
 
 
 def barrier() -> None:
-    """Waits until every worker is here; over the CPU, so that no GPU has to be named."""
+    """Waits until every worker calls it; over the CPU, so that no GPU has to be named."""
     sum_scalar(0.0)
 
 

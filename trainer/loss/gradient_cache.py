@@ -17,22 +17,22 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from trainer.model.encoder import Encoder, Work, in_order
+from trainer.model.encoder import Encoder, MicroBatch, restore_order
 
 LossOf = Callable[[Tensor], Tensor]
 """From the table of vectors, [texts, D], to a scalar."""
 
 
 def backward(
-    encoder: Encoder, batches: Sequence[Work], loss_of: LossOf, *, cached: bool, seeds: Sequence[int]
+    encoder: Encoder, batches: Sequence[MicroBatch], loss_of: LossOf, *, cached: bool, seeds: Sequence[int]
 ) -> float:
     """Adds the gradient of `loss_of(vectors)` to the encoder's parameters, and returns the loss.
 
-    `seeds`, one a micro-batch, are where dropout's random numbers start.
+    `seeds` seed dropout's random numbers, one for each micro-batch.
     """
     with torch.set_grad_enabled(not cached):
-        found = [_encode(encoder, *one) for one in zip(batches, seeds, strict=True)]
-        vectors = in_order(batches, found) if batches else encoder.encode([], [])
+        batch_vectors = [_encode(encoder, batch, seed) for batch, seed in zip(batches, seeds, strict=True)]
+        vectors = restore_order(batches, batch_vectors) if batches else encoder.encode([], [])
     if cached or not batches:
         vectors.requires_grad_()
     loss = loss_of(vectors)
@@ -40,12 +40,12 @@ def backward(
     if cached:
         assert vectors.grad is not None
         for batch, seed in zip(batches, seeds, strict=True):
-            wanted = vectors.grad[batch.rows.to(vectors.device)]
-            torch.autograd.backward(_encode(encoder, batch, seed), wanted)
+            vector_gradients = vectors.grad[batch.rows.to(vectors.device)]
+            torch.autograd.backward(_encode(encoder, batch, seed), vector_gradients)
     return loss.item()
 
 
-def _encode(encoder: Encoder, batch: Work, seed: int) -> Tensor:
+def _encode(encoder: Encoder, batch: MicroBatch, seed: int) -> Tensor:
     with _random_numbers(encoder, seed):
         vectors: Tensor = encoder(batch)
     return vectors
@@ -53,7 +53,7 @@ def _encode(encoder: Encoder, batch: Work, seed: int) -> Tensor:
 
 @contextmanager
 def _random_numbers(encoder: Encoder, seed: int) -> Iterator[None]:
-    """Random numbers that start at `seed`; those outside go on as if nothing had been drawn."""
+    """Seeds the random numbers inside; those outside continue as if none had been drawn."""
     device = encoder.device
     with torch.random.fork_rng([device] if device.type == "cuda" else [], enabled=encoder.training):
         if encoder.training:

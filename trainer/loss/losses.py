@@ -6,8 +6,8 @@ For an anchor row i = (passage P, instruction I, query Q) with P relevant to (I,
     block IQ  other (instruction, query) pairs         s(p_i ; iq_kk)
     block Q   other queries with the instruction kept  s(p_i ; iq_ik)   (third term of eq. 6 as printed)
 `sum` adds one softmax loss per block (eqs. 6, 8-14); `multivariate` puts all blocks into one denominator (eqs. 7,
-15-21). Which cells of a block are negatives is decided by `collate.cells`, from the keys of the texts, so a duplicate
-of the positive is never pushed away and equal negatives count once.
+15-21). Which cells of a block are negatives is decided by `find_negatives`, from the keys of the texts, so a duplicate
+of the positive is never a negative and equal negatives count once.
 
 Reference: Zhuang et al., InF-IR, arXiv 2505.21439, section 5.2 and appendix C. The printed equations count the
 positive once in every block, which leaves a floor of log(blocks) under the multivariate loss: `each_block`

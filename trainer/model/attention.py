@@ -1,4 +1,4 @@
-"""Which attention a backbone computes, and one more for CPUs: that of torch, with its products in float32.
+"""The attention of a backbone, and one more kind for CPUs: torch's own, with its products in float32.
 
 Under bfloat16 autocast torch 2.13 computes the backward pass of scaled dot products on a CPU in bfloat16, 2 to 7 times
 slower than in float32 (the less, the longer the texts); forward they take the same time. See docs/benchmarks.md.
@@ -24,7 +24,7 @@ def attention_of(backbone: PreTrainedModel) -> str:
 
 
 def attend_in_float32(backbone: PreTrainedModel) -> None:
-    """Lets a backbone that attends by torch's scaled dot products do so in float32; others stay as they are."""
+    """Makes a backbone that uses torch's scaled dot products compute them in float32; others do not change."""
     if attention_of(backbone) == SDPA:
         backbone.set_attn_implementation(SDPA_FLOAT32)
 

@@ -1,8 +1,8 @@
-"""What training leaves on disk: states to resume from, and the model. Safetensors and JSON only; nothing is unpickled.
+"""What training writes: checkpoints to resume from, and the model. Safetensors and JSON only; nothing is unpickled.
 
     out/checkpoints/step-00000100/       weights, AdamW's moments, state.json
-    out/checkpoints/dev-*/               numbers of the steps that were measured, and the weights of the best
-    out/model/                           what SentenceTransformer(path) loads, foil.json, README.md; then the above goes
+    out/checkpoints/dev-*/               measurements of some steps, and the weights of the best
+    out/model/                           what SentenceTransformer(path) loads, foil.json, README.md
 
 A directory is written beside its place, synced, and renamed into it, so one that bears its name is complete.
 """
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from engine.atomic_files import publish_folder
 from engine.errors import CorruptDataError, UsageError
 
-KEPT = 2
+KEPT_CHECKPOINTS = 2
 """Checkpoints that stay; older ones are removed once a newer one is complete."""
 
 
@@ -31,8 +31,8 @@ WEIGHTS = "weights.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """Where a run stands: `step` batches are done; `losses` has one number for each."""
+class TrainingState:
+    """The progress of a run: `step` batches are done; `losses` has one number for each."""
 
     step: int
     fingerprint: str
@@ -46,7 +46,7 @@ def publish(folder: Path, write: Callable[[Path], None]) -> None:
     publish_folder(folder, write)
 
 
-def save_state(folder: Path, state: State, model: nn.Module, optimiser: torch.optim.AdamW) -> None:
+def save_state(folder: Path, state: TrainingState, model: nn.Module, optimiser: torch.optim.AdamW) -> None:
     """Publishes the checkpoint of this step, then removes all but the newest KEPT."""
     moments = {
         f"{name}/{key}": value.contiguous()
@@ -61,37 +61,37 @@ def save_state(folder: Path, state: State, model: nn.Module, optimiser: torch.op
         (draft / "state.json").write_text(json.dumps(facts), encoding="utf-8")
 
     publish(folder / f"step-{state.step:08d}", write)
-    for old in sorted(folder.glob("step-*"))[:-KEPT]:
+    for old in sorted(folder.glob("step-*"))[:-KEPT_CHECKPOINTS]:
         shutil.rmtree(old)
 
 
-def load_state(folder: Path, fingerprint: str, model: nn.Module, optimiser: torch.optim.AdamW) -> State:
+def load_state(folder: Path, fingerprint: str, model: nn.Module, optimiser: torch.optim.AdamW) -> TrainingState:
     """Puts the newest checkpoint into model and optimiser; a fresh State where there is none.
 
     Raises UsageError if the checkpoint is of other settings or data, CorruptDataError if it does not read.
     """
-    found = sorted(folder.glob("step-*"))
-    if not found:
-        return State(0, fingerprint, [])
+    newest = max(folder.glob("step-*"), default=None)
+    if newest is None:
+        return TrainingState(0, fingerprint, [])
     try:
-        state = State(**json.loads((found[-1] / "state.json").read_text(encoding="utf-8")))
-        stored = load_file(found[-1] / WEIGHTS)
-        moments = load_file(found[-1] / "moments.safetensors")
+        state = TrainingState(**json.loads((newest / "state.json").read_text(encoding="utf-8")))
+        stored = load_file(newest / WEIGHTS)
+        moments = load_file(newest / "moments.safetensors")
     except (OSError, ValueError, TypeError, SafetensorError) as error:
-        raise CorruptDataError(f"checkpoint {found[-1]} does not read ({error}); remove that directory") from error
+        raise CorruptDataError(f"checkpoint {newest} does not read ({error}); remove that directory") from error
     if state.fingerprint != fingerprint:
         raise UsageError(f"{folder} holds checkpoints of other settings or data; remove it or choose another folder")
     put_weights(model, stored)
     parameters = dict(model.named_parameters())
     for key, value in moments.items():
         name, _, moment = key.rpartition("/")
-        place = parameters[name].device if value.ndim else value.device
-        optimiser.state[parameters[name]][moment] = value.to(place)
+        device = parameters[name].device if value.ndim else value.device
+        optimiser.state[parameters[name]][moment] = value.to(device)
     return state
 
 
 def save_weights(model: nn.Module, folder: Path) -> None:
-    """Writes the parameters of a model into a folder that is there."""
+    """Writes the parameters of a model into an existing folder."""
     save_file({name: value.contiguous() for name, value in weights(model).items()}, folder / WEIGHTS)
 
 
@@ -116,6 +116,6 @@ def put_weights(model: nn.Module, values: Mapping[str, Tensor]) -> None:
         parameter.copy_(values[name])
 
 
-def blend(base: Mapping[str, Tensor], trained: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:
+def blend_weights(base: Mapping[str, Tensor], trained: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:
     """Weights on the straight line between two models: 0 is the base, 1 the trained one (WiSE-FT)."""
     return {name: torch.lerp(base[name], trained[name], share) for name in base}

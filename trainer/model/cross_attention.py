@@ -1,15 +1,15 @@
-"""InF-Embed's cross-attention between an instruction and a query that were encoded apart: eq. 4, read over tokens.
+"""InF-Embed's cross-attention between an instruction and a query that were encoded separately: eq. 4 over tokens.
 
     instruction_queries   softmax(H_I W_i (H_Q W_q1)^T / sqrt(D)) H_Q W_q2   pooled over the instruction; eq. 4
     query_queries         softmax(H_Q W_q1 (H_I W_i)^T / sqrt(D)) H_I W_q2   pooled over the query
 
-H_I and H_Q are the last hidden states of all tokens. Over pooled vectors, as the equation is printed, there is one key,
-its weight is 1 whatever the instruction says, and the result is the query's alone; over the rows of a batch a vector
-would depend on its neighbours. In the paper's direction an instruction acts through the weights only, and values carry
-the query; in the other one values carry the instruction, so that a residual is needed to keep the query.
+H_I and H_Q are the last hidden states of all tokens. As printed, the equation is over pooled vectors: then there is one
+key, its weight is always 1, and the instruction has no effect. Over the rows of a batch, a vector would depend on the
+other rows. In the paper's direction the instruction acts through the attention weights only, and the values are the
+query's. In the other direction the values are the instruction's, so a residual is needed to keep the query.
 
-All pairs of B instructions and B queries cost 2B encodings and B x B of these. The matrices begin as identities, since
-random ones lose what the encoder knows. Reference: Zhuang et al., InF-IR, arXiv 2505.21439, section 5.1.
+All pairs of B instructions and B queries cost 2B encodings and B x B attentions. The matrices begin as identities,
+since random ones lose what the encoder has learnt. Reference: Zhuang et al., InF-IR, arXiv 2505.21439, section 5.1.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from torch.nn.functional import normalize, scaled_dot_product_attention
 
 from engine.atomic_files import read_json, write_json
 from engine.errors import CorruptDataError
+from trainer.model_settings import AttentionDirection
 
-Direction = Literal["instruction_queries", "query_queries"]
 PoolingMode = Literal["mean", "last"]
 
 
@@ -35,15 +35,15 @@ class CrossAttention(nn.Module):
 
     Args:
         dim: D, the width of the hidden states.
-        direction: whose tokens ask, and are pooled over.
+        direction: whose tokens are the attention queries, and are pooled over.
         residual: whether the query's own pooled states are added.
-        pooling: over the tokens that ask, and for the query's own states: mean, or the last one (decoders).
+        pooling: over these tokens, and over the query's own states: mean, or the last one (decoders).
     """
 
     def __init__(
         self,
         dim: int,
-        direction: Direction = "instruction_queries",
+        direction: AttentionDirection = "instruction_queries",
         residual: bool = False,
         pooling: PoolingMode = "mean",
     ) -> None:
@@ -64,19 +64,19 @@ class CrossAttention(nn.Module):
             query_mask: as above, [B, L_Q]; every row has a token.
         """
         instruction_mask, query_mask = instruction_mask.bool(), query_mask.bool()
-        own = self._pool(queries, query_mask)
+        pooled_query = self._pool(queries, query_mask)
         if not instructions.shape[1]:
-            return normalize(own.float(), dim=1)
-        given = instruction_mask.any(1, keepdim=True)
-        instruction_mask = instruction_mask | ~given
-        asking, seen = (instructions, instruction_mask), (queries, query_mask)
+            return normalize(pooled_query.float(), dim=1)
+        has_instruction = instruction_mask.any(1, keepdim=True)
+        instruction_mask = instruction_mask | ~has_instruction
+        attending, attended = (instructions, instruction_mask), (queries, query_mask)
         keys, questions = self.w_q1(queries), self.w_i(instructions)
         if self.direction == "query_queries":
-            asking, seen, keys, questions = seen, asking, questions, keys
-        mixed = scaled_dot_product_attention(questions, keys, self.w_q2(seen[0]), attn_mask=seen[1][:, None])
-        pooled = self._pool(mixed, asking[1])
-        pooled = pooled + own if self.residual else pooled
-        return normalize(torch.where(given, pooled, own).float(), dim=1)
+            attending, attended, keys, questions = attended, attending, questions, keys
+        mixed = scaled_dot_product_attention(questions, keys, self.w_q2(attended[0]), attn_mask=attended[1][:, None])
+        pooled = self._pool(mixed, attending[1])
+        pooled = pooled + pooled_query if self.residual else pooled
+        return normalize(torch.where(has_instruction, pooled, pooled_query).float(), dim=1)
 
     def save(self, folder: Path) -> None:
         """Writes config.json and model.safetensors into a directory, which is made."""

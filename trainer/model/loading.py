@@ -4,8 +4,8 @@
     bare transformers weights                    Transformer -> Pooling(cls | mean | last) -> Normalize
     an adapter of peft                           its base, with the adapter merged in
 
-A name that is no directory here is asked of the Hugging Face hub. Code that a repository brings along is never run.
-Weights are held in float32 whatever the checkpoint has, since AdamW's small steps vanish in less; the precision of the
+A name that is no local directory is looked up on the Hugging Face hub. Code from a repository is never run. Weights are
+held in float32 whatever the checkpoint has, since AdamW's small steps vanish in lower precision; the precision of the
 computation is another setting.
 """
 
@@ -28,7 +28,7 @@ from transformers.utils import logging as transformers_logging
 from engine.errors import UsageError
 from trainer.model.attention import attend_in_float32
 from trainer.model.packing import is_causal
-from trainer.model.two_encoders import sides
+from trainer.model.two_encoders import split_encoders
 from trainer.model_settings import LoraSettings, ModelSettings
 
 POOLING_MODES = {"cls": "cls", "mean": "mean", "last": "lasttoken"}
@@ -41,23 +41,23 @@ def load_model(name: str | Path, settings: ModelSettings) -> SentenceTransformer
     """The model in a local directory or of that hub name, ready to train, in evaluation mode.
 
     `.train()` turns gradient checkpointing on, and dropout where the settings say so. The new weights of LoRA are the
-    same at every call. A prompt that the model would put before every text is dropped: templates do that here.
-    Raises UsageError where there is no such model, or where it cannot be as the settings ask.
+    same at every call. The model's own default prompt is dropped: templates replace it.
+    Raises UsageError where there is no such model, or where it does not allow what the settings ask.
     """
     device = _device(settings)
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         model = _load(str(name), settings)
     except (ImportError, OSError, ValueError) as error:
-        raise UsageError(_reason(str(name), error)) from error
+        raise UsageError(_load_error(str(name), error)) from error
     model.default_prompt_name = None
-    for side in dict.fromkeys(sides(model)):
-        _prepare(side, settings)
+    for encoder in dict.fromkeys(split_encoders(model)):
+        _prepare(encoder, settings)
         if device == "cpu":
-            attend_in_float32(backbone_of(side))
-    most = model.get_embedding_dimension() or 0
-    if settings.matryoshka and max(settings.matryoshka) > most:
-        raise UsageError(f"matryoshka asks for {max(settings.matryoshka)} dimensions, and {name} has {most}")
+            attend_in_float32(backbone_of(encoder))
+    dimensions = model.get_embedding_dimension() or 0
+    if settings.matryoshka and max(settings.matryoshka) > dimensions:
+        raise UsageError(f"matryoshka asks for {max(settings.matryoshka)} dimensions, and {name} has {dimensions}")
     if not settings.dropout:
         switch_dropout_off(model)
     return model.to(device).eval()
@@ -69,11 +69,6 @@ def save_model(model: SentenceTransformer, path: Path) -> None:
         model = copy.deepcopy(model)
         merge_adapters(model)
     model.save(str(path), create_model_card=False)
-
-
-def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
-    """What learns, by name: all parameters, or LoRA's alone."""
-    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
 def backbone_of(model: SentenceTransformer) -> PreTrainedModel:
@@ -107,23 +102,25 @@ def switch_dropout_off(model: nn.Module) -> None:
 
 
 def _device(settings: ModelSettings) -> str:
-    there = torch.cuda.is_available()
-    if settings.device == "cuda" and not there:
+    has_cuda = torch.cuda.is_available()
+    if settings.device == "cuda" and not has_cuda:
         raise UsageError("device is cuda, and torch sees no such device; set device: cpu, or auto")
-    return "cuda" if there and settings.device != "cpu" else "cpu"
+    return "cuda" if has_cuda and settings.device != "cpu" else "cpu"
 
 
 def _load(name: str, settings: ModelSettings) -> SentenceTransformer:
-    kwargs = {"dtype": torch.float32} | ({"attn_implementation": settings.attention} if settings.attention else {})
-    local = Path(name).is_dir()
-    if load_file_path(name, "modules.json", local_files_only=local):
-        return SentenceTransformer(name, device="cpu", model_kwargs=kwargs, local_files_only=local)
-    refuse = {"trust_remote_code": False, "local_files_only": local}
+    weight_options = {"dtype": torch.float32} | (
+        {"attn_implementation": settings.attention} if settings.attention else {}
+    )
+    is_local = Path(name).is_dir()
+    if load_file_path(name, "modules.json", local_files_only=is_local):
+        return SentenceTransformer(name, device="cpu", model_kwargs=weight_options, local_files_only=is_local)
+    safe_options = {"trust_remote_code": False, "local_files_only": is_local}
     encoder = Transformer(
         name,
-        model_kwargs=kwargs | refuse,
-        processor_kwargs=dict(refuse),
-        config_kwargs=dict(refuse),
+        model_kwargs=weight_options | safe_options,
+        processor_kwargs=dict(safe_options),
+        config_kwargs=dict(safe_options),
         modality_config=TEXT_ONLY,
         module_output_name="token_embeddings",
     )
@@ -132,14 +129,14 @@ def _load(name: str, settings: ModelSettings) -> SentenceTransformer:
     return SentenceTransformer(modules=modules, device="cpu")
 
 
-def _reason(name: str, error: Exception) -> str:
+def _load_error(name: str, error: Exception) -> str:
     if "trust_remote_code" in str(error):
         return (
             f"{name} needs code of its own from its repository, which is never run here; "
             "take a model whose architecture is part of transformers"
         )
-    here = "" if Path(name).is_dir() else f"{name} is no directory here; "
-    return f"{here}{name} does not load: {error}"
+    missing_folder = "" if Path(name).is_dir() else f"{name} is no directory here; "
+    return f"{missing_folder}{name} does not load: {error}"
 
 
 def _prepare(model: SentenceTransformer, settings: ModelSettings) -> None:
@@ -149,7 +146,7 @@ def _prepare(model: SentenceTransformer, settings: ModelSettings) -> None:
         backbone.delete_adapter(list(backbone.peft_config))
         backbone.requires_grad_(True)
         vars(backbone).pop("_weight_conversions", None)  # the adapter's names of weights; saving would write them
-    ends_last = _pool(model, settings)
+    ends_last = _set_pooling(model, settings)
     _complete_tokenizer(model.tokenizer, settings, ends_last=ends_last)
     if settings.lora:
         add_lora(model, settings.lora)
@@ -159,25 +156,25 @@ def _prepare(model: SentenceTransformer, settings: ModelSettings) -> None:
         backbone.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 
 
-def _pool(model: SentenceTransformer, settings: ModelSettings) -> bool:
-    """Replaces the pooling if another is asked for; whether it takes the last token then."""
-    found = [module for module in model if isinstance(module, Pooling)]
-    if settings.pooling and not found:
+def _set_pooling(model: SentenceTransformer, settings: ModelSettings) -> bool:
+    """Replaces the pooling if another is asked for; returns whether it takes the last token."""
+    poolings = [pooling for pooling in model if isinstance(pooling, Pooling)]
+    if settings.pooling and not poolings:
         raise UsageError(f"pooling is {settings.pooling}, and the model has no pooling to replace; leave it out")
-    for module in found:
+    for pooling in poolings:
         if settings.pooling:
-            module.pooling_mode = POOLING_MODES[settings.pooling]
-            module.pooling_output_dimension = module.embedding_dimension
-    return any(module.pooling_mode == "lasttoken" for module in found)
+            pooling.pooling_mode = POOLING_MODES[settings.pooling]
+            pooling.pooling_output_dimension = pooling.embedding_dimension
+    return any(pooling.pooling_mode == "lasttoken" for pooling in poolings)
 
 
 def _complete_tokenizer(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings, *, ends_last: bool) -> None:
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
-    wanted = settings.append_eos
-    if wanted is None:
-        wanted = ends_last and _ids(tokenizer)[-1] == _ids(tokenizer, add_special_tokens=False)[-1]
-    if wanted and _ids(tokenizer)[-1] != tokenizer.eos_token_id:
+    append = settings.append_eos
+    if append is None:
+        append = ends_last and _sample_ids(tokenizer)[-1] == _sample_ids(tokenizer, add_special_tokens=False)[-1]
+    if append and _sample_ids(tokenizer)[-1] != tokenizer.eos_token_id:
         append_eos(tokenizer)
 
 
@@ -189,29 +186,29 @@ def append_eos(tokenizer: PreTrainedTokenizerBase) -> None:
     ending = processors.TemplateProcessing(
         single=f"$A {eos}", pair=f"$A $B:1 {eos}:1", special_tokens=[(eos, tokenizer.eos_token_id)]
     )
-    before = backend.post_processor
-    backend.post_processor = processors.Sequence([before, ending]) if before else ending
+    previous_processor = backend.post_processor
+    backend.post_processor = processors.Sequence([previous_processor, ending]) if previous_processor else ending
 
 
 def add_lora(model: SentenceTransformer, settings: LoraSettings) -> None:
-    """Puts low-rank updates beside the targets, which change nothing yet; all else stops learning.
+    """Adds low-rank updates, which begin at zero, to the target modules; all other weights are frozen.
 
-    Not beside a pooler, which the vectors do not pass.
+    A pooler gets none, since no vector passes through it.
     """
     backbone = backbone_of(model)
-    linear = [name for name, module in backbone.named_modules() if isinstance(module, nn.Linear)]
-    ends = {_end(name) for name in linear}
-    if missing := set(settings.targets) - ends:
+    linear_names = [name for name, module in backbone.named_modules() if isinstance(module, nn.Linear)]
+    last_names = {_last_name(name) for name in linear_names}
+    if missing := set(settings.targets) - last_names:
         raise UsageError(
             f"no linear module of {type(backbone).__name__} is called {', '.join(sorted(missing))}; "
-            f"there are {', '.join(sorted(ends))}"
+            f"there are {', '.join(sorted(last_names))}"
         )
-    wanted = set(settings.targets) or (set(PROJECTIONS) if ends.issuperset(PROJECTIONS) else ends)
+    targets = set(settings.targets) or (set(PROJECTIONS) if last_names.issuperset(PROJECTIONS) else last_names)
     config = LoraConfig(
         r=settings.rank,
         lora_alpha=settings.alpha,
         lora_dropout=settings.dropout,
-        target_modules=[name for name in linear if _end(name) in wanted and "pooler" not in name],
+        target_modules=[name for name in linear_names if _last_name(name) in targets and "pooler" not in name],
     )
     model.requires_grad_(False)
     with torch.random.fork_rng([]):
@@ -219,10 +216,10 @@ def add_lora(model: SentenceTransformer, settings: LoraSettings) -> None:
         inject_adapter_in_model(config, backbone)
 
 
-def _end(name: str) -> str:
+def _last_name(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def _ids(tokenizer: PreTrainedTokenizerBase, **options: bool) -> list[int]:
-    found: list[int] = tokenizer("a text", **options)["input_ids"]
-    return found
+def _sample_ids(tokenizer: PreTrainedTokenizerBase, **options: bool) -> list[int]:
+    ids: list[int] = tokenizer("a text", **options)["input_ids"]
+    return ids

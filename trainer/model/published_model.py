@@ -1,4 +1,4 @@
-"""A finished run as it lies on disk. Nothing heavy is imported, so that it can be told at once whether it is there."""
+"""A finished run on disk. Nothing heavy is imported, so a command can look for it quickly."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from trainer.settings import TrainSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
-    """A finished run: the model's directory, and what foil.json in it says."""
+class PublishedModel:
+    """A finished run: the model's directory, and the contents of its foil.json."""
 
     model: Path
     facts: dict[str, Any]
@@ -28,9 +28,9 @@ def fingerprint_of(settings: TrainSettings, digest: str) -> str:
     return sha256_hex(canonical_json([choices, digest]))
 
 
-def read_trained(out: Path, fingerprint: str) -> Trained:
+def read_published_model(out: Path, fingerprint: str) -> PublishedModel:
     """The finished run in `out`; UsageError if it was made with other settings or data."""
     facts = read_json(out / "model" / "foil.json")
     if facts["fingerprint"] != fingerprint:
         raise UsageError(f"{out / 'model'} was trained with other settings or data; choose another `out` or remove it")
-    return Trained(out / "model", facts)
+    return PublishedModel(out / "model", facts)

@@ -1,9 +1,9 @@
 """Separate encoders for queries and documents in one model: sentence-transformers' Router with two routes.
 
-    join(query, document)     one SentenceTransformer, whose encode_query and encode_document are the two models' encode
-    sides(model)              the two again, on the same weights, so that each side is trained and tokenised by its own
+    join_encoders(query, document)   one SentenceTransformer: encode_query and encode_document call each
+    split_encoders(model)            the two encoders again, on the same weights, each with its own tokenizer
 
-The joined model has no default route: a plain `encode` would silently take one side, and is refused instead.
+The joined model has no default route: a plain `encode` would silently use one encoder, so it is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from engine.errors import UsageError
 ROUTES = ("query", "document")
 
 
-def join(query: SentenceTransformer, document: SentenceTransformer) -> SentenceTransformer:
+def join_encoders(query: SentenceTransformer, document: SentenceTransformer) -> SentenceTransformer:
     """The model of both, on their weights; UsageError where their vectors have different lengths."""
     dimensions = [model.get_embedding_dimension() for model in (query, document)]
     if dimensions[0] != dimensions[1]:
@@ -31,8 +31,8 @@ def join(query: SentenceTransformer, document: SentenceTransformer) -> SentenceT
     return SentenceTransformer(modules=[router], device=str(query.device))
 
 
-def sides(model: SentenceTransformer) -> tuple[SentenceTransformer, SentenceTransformer]:
-    """The query and the document encoder, on the model's own weights; twice the model itself where it is but one."""
+def split_encoders(model: SentenceTransformer) -> tuple[SentenceTransformer, SentenceTransformer]:
+    """The query and the document encoder, on the model's own weights; twice the model itself if it has only one."""
     first, *rest = model.children()
     if not isinstance(first, Router):
         return model, model

@@ -1,11 +1,11 @@
 """The training loop: batch = f(seed, epoch, step), one loss, one AdamW step; the same code for one worker and for many.
 
-    sampler -> view.read -> collate -> step_loss -> sum of the workers' gradients -> AdamW, to the last step
+    sampler -> view.read -> collate -> add_gradients -> sum of the workers' gradients -> AdamW, to the last step
     (weights of some steps -> dev topics; all steps -> logs)
-    -> the last step's weights or the best one's -> finish -> out/model
+    -> the last step's weights or the best one's -> publish_result -> out/model
 
-Promise: on CPU a run that was stopped and resumed ends with the very weights of one that was not, and N workers end
-with those of one (to rounding). Price: without the gradient cache, the activations of a whole batch at once.
+Promise: on CPU a resumed run ends with exactly the weights of an uninterrupted one, and N workers end with those of one
+(to rounding). Price: without the gradient cache, the activations of a whole batch are held at once.
 """
 
 from __future__ import annotations
@@ -23,55 +23,60 @@ from numpy.typing import NDArray
 from torch import nn
 
 from datasets_out.training.training_view import TopicGroup, TrainingView
-from trainer.data.collate import Batch, collate, made_pairs, plain, trim
+from trainer.data.collate import Batch, collate, make_contrast_pairs, reduce_to_plain, trim_group
 from trainer.data.sampler import Sampler, share_of
 from trainer.evaluation.validation import Validation
-from trainer.loss.batch_loss import step as add_gradients
+from trainer.loss.batch_loss import add_gradients
 from trainer.loss.distributed import barrier, rank_and_workers, sum_gradients, sum_scalar
-from trainer.model.checkpoint import State, load_state, save_state
-from trainer.model.encoder import Encoder, starting_encoder
-from trainer.model.published_model import Trained, fingerprint_of, read_trained
+from trainer.model.checkpoint import TrainingState, load_state, save_state
+from trainer.model.encoder import Encoder, load_starting_encoder
+from trainer.model.published_model import PublishedModel, fingerprint_of, read_published_model
 from trainer.run.logs import LogRow
-from trainer.run.monitor import NOBODY, Callbacks, HandOver, Monitor
-from trainer.run.publish import TrainingResult, finish
+from trainer.run.monitor import NO_CALLBACKS, Callbacks, Monitor, ValidationDelegate
+from trainer.run.publish import TrainingResult, publish_result
 from trainer.settings import RetentionSettings, ScheduleSettings, TrainSettings
 from trainer.text_templates import template_named
 
 
 def train(
-    settings: TrainSettings, view: TrainingView, out: Path, command: str = "", told: Callbacks = NOBODY
-) -> Trained:
+    settings: TrainSettings, view: TrainingView, out: Path, command: str = "", callbacks: Callbacks = NO_CALLBACKS
+) -> PublishedModel:
     """Trains (or resumes, or finds done) and publishes `out/model`. Every worker calls it; the first one writes.
 
     Raises UsageError if `out` holds another run, or if there are fewer topics than a batch takes.
     """
     fingerprint = fingerprint_of(settings, view.digest)
     if not (out / "model").exists():
-        learnt = learn(settings, view, out, told)
+        result = fit_and_validate(settings, view, out, callbacks)
         if rank_and_workers()[0] == 0:
-            finish(learnt, settings, view, out, command)
+            publish_result(result, settings, view, out, command)
     barrier()
     if rank_and_workers()[0] == 0:
         shutil.rmtree(out / "checkpoints", ignore_errors=True)
-    return read_trained(out, fingerprint)
+    return read_published_model(out, fingerprint)
 
 
-def learn(
-    settings: TrainSettings, view: TrainingView, out: Path, told: Callbacks = NOBODY, hand_over: HandOver | None = None
+def fit_and_validate(
+    settings: TrainSettings,
+    view: TrainingView,
+    out: Path,
+    callbacks: Callbacks = NO_CALLBACKS,
+    delegate: ValidationDelegate | None = None,
 ) -> TrainingResult:
-    """All steps, and what is measured on the way; then all that is needed lies in `out/checkpoints`.
+    """All steps with their measurements; all that publishing needs is then in `out/checkpoints`.
 
-    Every worker calls it. With `hand_over` another process measures.
+    Every worker calls it. With `delegate` another process measures.
     """
-    base, encoder = starting_encoder(settings, adapters=False), starting_encoder(settings)
-    validation = validation_of(settings, view, out)
-    watch = Monitor(validation, out / "logs", told, settings.checkpoint_steps, hand_over)
-    losses = fit(encoder, base, settings, view, out / "checkpoints", on_step=watch.row, on_weights=watch.weights)
-    return TrainingResult(encoder, base, losses, validation, watch)
+    base, encoder = load_starting_encoder(settings, adapters=False), load_starting_encoder(settings)
+    validation = open_validation(settings, view, out)
+    monitor = Monitor(validation, out / "logs", callbacks, settings.checkpoint_steps, delegate)
+    checkpoints = out / "checkpoints"
+    losses = fit(encoder, base, settings, view, checkpoints, on_step=monitor.on_step, on_weights=monitor.on_weights)
+    return TrainingResult(encoder, base, losses, validation, monitor)
 
 
-def validation_of(settings: TrainSettings, view: TrainingView, out: Path) -> Validation:
-    """The measurements of this run, beside its checkpoints; those of other settings or data are not seen."""
+def open_validation(settings: TrainSettings, view: TrainingView, out: Path) -> Validation:
+    """The measurements of this run, beside its checkpoints; those of other settings or data are ignored."""
     return Validation(out / "checkpoints" / f"dev-{fingerprint_of(settings, view.digest)[:12]}", settings, view)
 
 
@@ -85,34 +90,34 @@ def fit(
     on_step: Callable[[LogRow], None] = lambda _: None,
     on_weights: Callable[[int, Encoder], None] = lambda _step, _encoder: None,
 ) -> list[float]:
-    """Trains `encoder` in place, from its newest checkpoint on; `base` stays as it is. The losses of all steps.
+    """Trains `encoder` in place, from its newest checkpoint on; returns the losses of all steps.
 
-    `on_weights` is called where it begins or resumes, and like `on_step` after each step, before its checkpoint.
+    `on_weights` is called at the start or resume; both hooks are called after each step, before its checkpoint.
     """
-    plan = settings.schedule.over(len(view.partitions("train")))
+    schedule = settings.schedule.with_steps_for(len(view.partitions("train")))
     freeze(encoder.train(), settings.retention)
-    optimiser = make_optimiser(encoder, plan)
+    optimiser = make_optimiser(encoder, schedule)
     state = load_state(checkpoints, fingerprint_of(settings, view.digest), encoder, optimiser)
-    batches = Batches(view, settings)
+    batches = BatchReader(view, settings)
     rank = rank_and_workers()[0]
     on_weights(state.step, encoder)
-    for step in range(state.step, plan.steps):
-        clock = _Clock(encoder)
-        batch = batches.own(step)
+    for step in range(state.step, schedule.steps):
+        timer = _StepTimer(encoder)
+        batch = batches.read(step)
         optimiser.zero_grad()
-        loss = sum_scalar(add_gradients(encoder, base, batch, settings, seed=_seed(plan.seed, step, rank)))
-        rate = learning_rate(step, plan)
-        norm = optimise(encoder, optimiser, rate, plan.clip_norm)
-        state = State(step + 1, state.fingerprint, [*state.losses, loss])
-        speeds = clock.speeds(plan.topics_per_batch)
-        on_step(LogRow(state.step, batches.epoch(step), loss, rate, norm, *speeds))
+        loss = sum_scalar(add_gradients(encoder, base, batch, settings, seed=_seed(schedule.seed, step, rank)))
+        rate = learning_rate(step, schedule)
+        gradient_norm = optimise(encoder, optimiser, rate, schedule.clip_norm)
+        state = TrainingState(step + 1, state.fingerprint, [*state.losses, loss])
+        speeds = timer.speeds(schedule.topics_per_batch)
+        on_step(LogRow(state.step, batches.epoch(step), loss, rate, gradient_norm, *speeds))
         on_weights(state.step, encoder)
-        if rank == 0 and (state.step % settings.checkpoint_steps == 0 or state.step == plan.steps):
+        if rank == 0 and (state.step % settings.checkpoint_steps == 0 or state.step == schedule.steps):
             save_state(checkpoints, state, encoder, optimiser)
     return state.losses
 
 
-class _Clock:
+class _StepTimer:
     """The time of one step and what was done in it, over all workers."""
 
     def __init__(self, encoder: Encoder) -> None:
@@ -125,72 +130,76 @@ class _Clock:
         return seconds, topics / seconds, tokens / seconds
 
 
-class Batches:
-    """This worker's share of every step's batch: its topics, and what further topics bring of plain retrieval."""
+class BatchReader:
+    """This worker's share of every step's batch: its topics, and the bare queries of further topics."""
 
     def __init__(self, view: TrainingView, settings: TrainSettings) -> None:
-        plan, partition_of = settings.schedule, view.partitions("train")
-        self._view, self._settings, self._plain = view, settings, settings.retention.plain_topics
-        self._topics = Sampler(partition_of[: plan.topics], plan.topics_per_batch, plan.seed, plan.window_partitions)
-        if self._plain:
-            self._others = Sampler(partition_of, self._plain, _seed(plan.seed, 1), plan.window_partitions)
+        schedule, partition_of = settings.schedule, view.partitions("train")
+        seed, window = schedule.seed, schedule.window_partitions
+        self._view, self._settings, self._plain_topics = view, settings, settings.retention.plain_topics
+        self._sampler = Sampler(partition_of[: schedule.topics], schedule.topics_per_batch, seed, window)
+        if self._plain_topics:
+            self._plain_sampler = Sampler(partition_of, self._plain_topics, _seed(seed, 1), window)
 
     def epoch(self, step: int) -> int:
         """The epoch of a step, from 0."""
-        return step // self._topics.steps_per_epoch
+        return step // self._sampler.steps_per_epoch
 
-    def own(self, step: int) -> Batch:
-        """The batch of a step; where blocks reach beyond topics, those of all workers are read."""
+    def read(self, step: int) -> Batch:
+        """The batch of a step; if instructions of other topics are contrasted, the topics of all workers are read."""
         rank, workers = rank_and_workers()
-        topics = self._topics.batch(step)
-        own, known = self._whole(share_of(topics, rank, workers)), []
-        if self._plain:
-            others = self._others.batch(step)
-            others = others[~np.isin(others, topics)]
-            known = self._read(share_of(others, rank, workers))
-            own += map(plain, known)
-        everyone = own
+        topics = self._sampler.batch(step)
+        own, plain_groups = self._read_trimmed(share_of(topics, rank, workers)), []
+        if self._plain_topics:
+            plain_topics = self._plain_sampler.batch(step)
+            plain_topics = plain_topics[~np.isin(plain_topics, topics)]
+            plain_groups = self._read(share_of(plain_topics, rank, workers))
+            own += map(reduce_to_plain, plain_groups)
+        all_groups = own
         if self._settings.loss.instructions == "batch" and workers > 1:
-            everyone = [*self._whole(topics), *(map(plain, self._read(others)) if self._plain else ())]
-        made = made_pairs(own, everyone, self._settings.loss, step)
-        return collate(own, template_named(self._settings.template), made, known)
+            plain_parts = map(reduce_to_plain, self._read(plain_topics)) if self._plain_topics else ()
+            all_groups = [*self._read_trimmed(topics), *plain_parts]
+        contrast_pairs = make_contrast_pairs(own, all_groups, self._settings.loss, step)
+        return collate(own, template_named(self._settings.template), contrast_pairs, plain_groups)
 
     def _read(self, topics: NDArray[np.int64]) -> list[TopicGroup]:
         return self._view.read("train", topics.tolist())
 
-    def _whole(self, topics: NDArray[np.int64]) -> list[TopicGroup]:
-        own = self._settings
-        return [trim(group, own.distractors, own.other_queries) for group in self._read(topics)]
+    def _read_trimmed(self, topics: NDArray[np.int64]) -> list[TopicGroup]:
+        settings = self._settings
+        return [trim_group(group, settings.distractors, settings.other_queries) for group in self._read(topics)]
 
 
 def _seed(*parts: int) -> int:
     return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> 1)
 
 
-def freeze(model: nn.Module, keep: RetentionSettings) -> None:
+def freeze(model: nn.Module, retention: RetentionSettings) -> None:
     """Stops gradients of the embeddings and of the first layers, as the settings ask."""
     for name, parameter in model.named_parameters():
         layer = re.search(r"\.layers?\.(\d+)\.", name)
-        if int(layer[1]) < keep.frozen_layers if layer else keep.frozen_embeddings and "embeddings." in name:
+        if int(layer[1]) < retention.frozen_layers if layer else retention.frozen_embeddings and "embeddings." in name:
             parameter.requires_grad_(False)
 
 
-def make_optimiser(model: nn.Module, plan: ScheduleSettings) -> torch.optim.AdamW:
+def make_optimiser(model: nn.Module, schedule: ScheduleSettings) -> torch.optim.AdamW:
     """AdamW over what is not frozen; weight decay on matrices only."""
-    learnt = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [
-        {"params": [p for p in learnt if p.ndim >= 2], "weight_decay": plan.weight_decay},
-        {"params": [p for p in learnt if p.ndim < 2], "weight_decay": 0.0},
+        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": schedule.weight_decay},
+        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=plan.learning_rate, foreach=True)
+    return torch.optim.AdamW(groups, lr=schedule.learning_rate, foreach=True)
 
 
-def learning_rate(step: int, plan: ScheduleSettings) -> float:
+def learning_rate(step: int, schedule: ScheduleSettings) -> float:
     """The rate of step `step`, from 0: a linear rise over the warm-up, then the decay to zero at the end."""
-    if step < plan.warmup_steps:
-        return plan.learning_rate * (step + 1) / plan.warmup_steps
-    done = (step - plan.warmup_steps) / max(1, plan.steps - plan.warmup_steps)
-    return plan.learning_rate * (1 - done if plan.decay == "linear" else (1 + math.cos(math.pi * done)) / 2)
+    if step < schedule.warmup_steps:
+        return schedule.learning_rate * (step + 1) / schedule.warmup_steps
+    share_done = (step - schedule.warmup_steps) / max(1, schedule.steps - schedule.warmup_steps)
+    return schedule.learning_rate * (
+        1 - share_done if schedule.decay == "linear" else (1 + math.cos(math.pi * share_done)) / 2
+    )
 
 
 def optimise(model: nn.Module, optimiser: torch.optim.AdamW, rate: float, clip_norm: float) -> float:

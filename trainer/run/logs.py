@@ -1,11 +1,11 @@
-"""What a run leaves to be looked at: rows of numbers, TensorBoard's events, and a drawing of both.
+"""The logs of a run: rows of numbers, TensorBoard's events, and a drawing of both.
 
     out/logs/train.csv         a row a step: loss, learning rate, gradient norm, speed
     out/logs/validation.csv    a row a measurement on dev topics, by step
     out/logs/events.out.*      the same for TensorBoard
 
-A resumed run takes back what was written after its checkpoint, events too, so that each step stands once. Price: the
-events of the steps before are written again at a resume.
+A resumed run removes the rows and events after its checkpoint, so that each step has one row. Price: it writes the
+events of the steps before once more.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 from tensorboardX import SummaryWriter
 
 from engine.atomic_files import put_text
-from trainer.evaluation.validation import Measured
+from trainer.evaluation.validation import Measurement
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,47 +42,47 @@ class LogRow:
 
 
 class Logs:
-    """The files of one run in `folder`, from `step` on: what stands there of later steps goes. One process writes."""
+    """The files of one run in `folder`, from `step` on; rows of later steps are removed. One process writes."""
 
     def __init__(self, folder: Path, step: int) -> None:
-        place = folder / "train.csv"
-        kept = [row for row in read_rows(place) if row.step <= step]
-        put_text(place, _table([field.name for field in fields(LogRow)], map(astuple, kept)))
-        for old in folder.glob("events.out.*"):
-            old.unlink()
+        path = folder / "train.csv"
+        kept = [row for row in read_rows(path) if row.step <= step]
+        put_text(path, _table([field.name for field in fields(LogRow)], map(astuple, kept)))
+        for events_file in folder.glob("events.out.*"):
+            events_file.unlink()
         self._folder = folder
-        self._file = place.open("a", encoding="utf-8", newline="")
+        self._file = path.open("a", encoding="utf-8", newline="")
         self._events = SummaryWriter(str(folder))
         self._measured: set[int] = set()
         for row in kept:
-            self._tell("train", asdict(row))
+            self._add_scalars("train", asdict(row))
 
-    def step(self, row: LogRow) -> None:
+    def add_step(self, row: LogRow) -> None:
         """Adds a row."""
         self._file.write(_table(astuple(row), []))
         self._file.flush()
-        self._tell("train", asdict(row))
+        self._add_scalars("train", asdict(row))
 
-    def measured(self, results: Sequence[Measured]) -> None:
-        """Takes all measurements so far."""
-        names = list(dict.fromkeys(name for one in results for name in one.means))
-        rows = [[one.step, *(one.means.get(name, "") for name in names), one.seconds] for one in results]
+    def write_measurements(self, results: Sequence[Measurement]) -> None:
+        """Writes all measurements so far."""
+        names = list(dict.fromkeys(name for result in results for name in result.means))
+        rows = [[result.step, *(result.means.get(name, "") for name in names), result.seconds] for result in results]
         put_text(self._folder / "validation.csv", _table(["step", *names, "seconds"], rows))
-        for one in results:
-            if one.step not in self._measured:
-                self._tell("dev", {"step": one.step, **one.means})
-        self._measured = {one.step for one in results}
+        for result in results:
+            if result.step not in self._measured:
+                self._add_scalars("dev", {"step": result.step, **result.means})
+        self._measured = {result.step for result in results}
 
     def sync(self) -> None:
         """Waits until the rows are on disk."""
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Ends the files; TensorBoard shows all of them then."""
+        """Closes the files; then TensorBoard shows all events."""
         self._events.close()
         self._file.close()
 
-    def _tell(self, kind: str, values: Mapping[str, float]) -> None:
+    def _add_scalars(self, kind: str, values: Mapping[str, float]) -> None:
         for name, value in values.items():
             if name != "step":
                 self._events.add_scalar(f"{kind}/{name}", value, values["step"])
@@ -97,8 +97,8 @@ def read_rows(path: Path) -> list[LogRow]:
     return [LogRow(int(step), int(epoch), *map(float, others)) for step, epoch, *others in whole]
 
 
-def draw_training(rows: Sequence[LogRow], results: Sequence[Measured], kept: int, path: Path) -> None:
-    """Loss with its running mean, and what was measured on dev topics, over the steps, as a PNG; `kept` is marked."""
+def draw_training(rows: Sequence[LogRow], results: Sequence[Measurement], published_step: int, path: Path) -> None:
+    """A PNG of the loss with its running mean, and of the dev measurements, over the steps."""
     figure = Figure(figsize=(8, 8 if results else 3), layout="constrained")
     panels = figure.subplots(3 if results else 1, 1, sharex=True, squeeze=False)[:, 0]
     steps, losses = [row.step for row in rows], [row.loss for row in rows]
@@ -107,11 +107,11 @@ def draw_training(rows: Sequence[LogRow], results: Sequence[Measured], kept: int
     panels[0].plot(steps, running_mean(losses, width), color="tab:blue", label=f"mean of {width} steps")
     panels[0].set_ylabel("loss")
     if results:
-        _lines(panels[1], results, {"both_views": "both-views pairs", "should_fall": "p-MRR, should fall"})
-        _lines(panels[1], results, {"should_stay": "p-MRR, should stay", "net": "p-MRR, net"})
-        _lines(panels[2], results, {"instructed_ndcg": "nDCG@10, instructed", "plain_ndcg": "nDCG@10, plain"})
+        _plot_measures(panels[1], results, {"both_views": "both-views pairs", "should_fall": "p-MRR, should fall"})
+        _plot_measures(panels[1], results, {"should_stay": "p-MRR, should stay", "net": "p-MRR, net"})
+        _plot_measures(panels[2], results, {"instructed_ndcg": "nDCG@10, instructed", "plain_ndcg": "nDCG@10, plain"})
     for panel in panels:
-        panel.axvline(kept, color="0.6", linestyle=":", label="published step")
+        panel.axvline(published_step, color="0.6", linestyle=":", label="published step")
         panel.grid(alpha=0.3)
         panel.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
     panels[-1].set_xlabel("step")
@@ -127,11 +127,11 @@ def running_mean(values: Sequence[float], width: int) -> list[float]:
     return [float(np.mean(values[max(0, end - width) : end])) for end in range(1, len(values) + 1)]
 
 
-def _lines(panel: Axes, results: Sequence[Measured], names: Mapping[str, str]) -> None:
-    for name, words in names.items():
-        shown = [(one.step, one.means[name]) for one in results if name in one.means]
-        if shown:
-            panel.plot(*zip(*shown, strict=True), marker=".", label=words)
+def _plot_measures(panel: Axes, results: Sequence[Measurement], names: Mapping[str, str]) -> None:
+    for name, label in names.items():
+        points = [(result.step, result.means[name]) for result in results if name in result.means]
+        if points:
+            panel.plot(*zip(*points, strict=True), marker=".", label=label)
     panel.set_ylabel("points, dev topics")
 
 

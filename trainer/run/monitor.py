@@ -1,9 +1,9 @@
-"""What is told of a run while it goes on: each step to the logs, each measurement to the logs and to who waits.
+"""Follows a run: writes each step and each measurement to the logs, and calls the callbacks.
 
-    weights of a step that is due -> validation, here or handed over -> logs
-    row of a step -------------------------------------------------> logs
+    weights of a step that is due -> validation, in this process or delegated -> logs, callbacks
+    row of a step ----------------------------------------------------------> logs, callbacks
 
-The first worker writes; the others come along where all must meet.
+The first worker writes; the others take part where all workers must.
 """
 
 from __future__ import annotations
@@ -12,32 +12,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.evaluation.validation import Measured, Validation
+from trainer.evaluation.validation import Measurement, Validation
 from trainer.loss.distributed import rank_and_workers
 from trainer.model.encoder import Encoder
 from trainer.run.logs import LogRow, Logs
 
-HandOver = Callable[[int, bool], None]
-"""(step, wanted), called by all workers at a step that is due; the first one has laid its weights down if `wanted`."""
-
-
-def _nothing(_: object) -> None:
-    pass
+ValidationDelegate = Callable[[int, bool], None]
+"""(step, is_needed), called by all workers at a step that is due; the first stores the weights if `is_needed`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """Who waits for steps and for measurements; called in the first worker alone."""
+    """Called after each step and each measurement, in the first worker alone."""
 
-    on_step: Callable[[LogRow], None] = _nothing
-    on_measured: Callable[[Measured], None] = _nothing
+    on_step: Callable[[LogRow], None] = lambda _: None
+    on_measured: Callable[[Measurement], None] = lambda _: None
 
 
-NOBODY = Callbacks()
+NO_CALLBACKS = Callbacks()
 
 
 class Monitor:
-    """Follows a run: `weights` where it begins or resumes and after each step, `row` between them, `close` at the end.
+    """`on_weights` follows the start or resume and each step, `on_step` comes between them, `close` at the end.
 
     Rows are on disk before the checkpoint of their step, that is every `sync_steps` and at the last.
     """
@@ -46,52 +42,52 @@ class Monitor:
         self,
         validation: Validation,
         logs: Path,
-        told: Callbacks,
+        callbacks: Callbacks,
         sync_steps: int = 1,
-        hand_over: HandOver | None = None,
+        delegate: ValidationDelegate | None = None,
     ) -> None:
-        self._validation, self._folder, self._told = validation, logs, told
-        self._sync_steps, self._hand_over = sync_steps, hand_over
+        self._validation, self._folder, self._callbacks = validation, logs, callbacks
+        self._sync_steps, self._delegate = sync_steps, delegate
         self._first = rank_and_workers()[0] == 0
         self._logs: Logs | None = None
-        self._seen = {one.step for one in validation.results()}
+        self._seen = {result.step for result in validation.results()}
 
-    def weights(self, step: int, encoder: Encoder) -> None:
+    def on_weights(self, step: int, encoder: Encoder) -> None:
         """Measures the weights after `step`, or has them measured, if that is due."""
         if self._first and self._logs is None:
             self._logs = Logs(self._folder, step)
-        if not self._validation.due(step):
+        if not self._validation.is_due(step):
             return
-        if self._hand_over:
-            wanted = self._first and not self._validation.done(step)
-            if wanted:
+        if self._delegate:
+            is_needed = self._first and not self._validation.is_measured(step)
+            if is_needed:
                 self._validation.store(step, encoder)
-            self._hand_over(step, wanted)
+            self._delegate(step, is_needed)
         elif self._first:
             self._validation.measure(step, encoder)
-        self._tell()
+        self._report()
 
-    def row(self, row: LogRow) -> None:
+    def on_step(self, row: LogRow) -> None:
         """Logs a step."""
         if self._logs is not None:
-            self._logs.step(row)
-            if row.step % self._sync_steps == 0 or row.step == self._validation.last:
+            self._logs.add_step(row)
+            if row.step % self._sync_steps == 0 or row.step == self._validation.last_step:
                 self._logs.sync()
-            self._told.on_step(row)
+            self._callbacks.on_step(row)
 
-    def close(self) -> list[Measured]:
-        """Makes up for measurements that were lost, and ends the logs; all that was measured, by step."""
-        self._validation.settle()
-        self._tell()
+    def close(self) -> list[Measurement]:
+        """Repeats measurements that were lost, and closes the logs; returns all measurements, by step."""
+        self._validation.measure_remaining()
+        self._report()
         if self._logs is not None:
             self._logs.close()
         return self._validation.results()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         if self._logs is not None:
             results = self._validation.results()
-            self._logs.measured(results)
-            for one in results:
-                if one.step not in self._seen:
-                    self._told.on_measured(one)
-            self._seen |= {one.step for one in results}
+            self._logs.write_measurements(results)
+            for result in results:
+                if result.step not in self._seen:
+                    self._callbacks.on_measured(result)
+            self._seen |= {result.step for result in results}

@@ -1,10 +1,9 @@
-"""What becomes of the weights once the last step is done: which of them, mixed with the base in which share, with which
-numbers and drawings, as `out/model`.
+"""Chooses the weights of a finished run, and publishes them as `out/model`.
 
     the last step's weights, or the best one's -> blends with the base, on dev topics -> one share
     -> model files, foil.json, README.md, training.png, curve.png
 
-Price: one encoding of the dev topics a share that was not measured before.
+Price: one encoding of the dev topics for each share that was not measured before.
 """
 
 from __future__ import annotations
@@ -18,11 +17,12 @@ from typing import Any
 from datasets_out.training.training_view import TrainingView
 from engine.atomic_files import write_json
 from engine.errors import UsageError
-from trainer.evaluation.blend import Point, beginning, choose, draw, measure_blends
-from trainer.evaluation.validation import Measured, Validation, measure
-from trainer.model.checkpoint import blend, publish, put_weights, weights
+from trainer.evaluation.blend import BlendPoint, base_weights, choose_share, draw_curve, measure_blends
+from trainer.evaluation.validation import Measurement, Validation, measure
+from trainer.model.checkpoint import blend_weights, publish, put_weights, weights
 from trainer.model.encoder import Encoder, save_encoder
 from trainer.model.published_model import fingerprint_of
+from trainer.model.two_encoders import ROUTES
 from trainer.run.card import DRAWINGS, model_card
 from trainer.run.logs import draw_training, read_rows
 from trainer.run.monitor import Monitor
@@ -32,24 +32,28 @@ from trainer.text_templates import template_named
 
 @dataclass(frozen=True, slots=True)
 class TrainingResult:
-    """A run whose steps are all done: the encoder has the last one's weights, the base those of the beginning."""
+    """A run whose steps are all done: the encoder has the last step's weights, the base those of step 0."""
 
     encoder: Encoder
     base: Encoder
     losses: list[float]
     validation: Validation
-    watch: Monitor
+    monitor: Monitor
 
 
-def finish(learnt: TrainingResult, settings: TrainSettings, view: TrainingView, out: Path, command: str) -> None:
+def publish_result(
+    result: TrainingResult, settings: TrainSettings, view: TrainingView, out: Path, command: str
+) -> None:
     """Chooses and publishes `out/model`; the encoder is left with its weights."""
-    results = learnt.watch.close()
-    step = len(learnt.losses)
+    results = result.monitor.close()
+    step = len(result.losses)
     if settings.validation.keep == "best":
-        step = learnt.validation.best(results) or 0
-        learnt.validation.load(step, learnt.encoder)
-    curve, share = _choose(learnt, settings, {one.step: one for one in results}, step)
-    put_weights(learnt.encoder, blend(beginning(learnt.base, learnt.encoder), weights(learnt.encoder), share))
+        step = result.validation.best_step(results) or 0
+        result.validation.load(step, result.encoder)
+    curve, share = _choose_share(result, settings, {measurement.step: measurement for measurement in results}, step)
+    put_weights(
+        result.encoder, blend_weights(base_weights(result.base, result.encoder), weights(result.encoder), share)
+    )
     facts = {
         "fingerprint": fingerprint_of(settings, view.digest),
         "snapshot": view.digest,
@@ -58,43 +62,47 @@ def finish(learnt: TrainingResult, settings: TrainSettings, view: TrainingView, 
         "step": step,
         "blend": share,
         "curve": [asdict(point) for point in curve],
-        "validations": [asdict(one) for one in results],
+        "validations": [asdict(measurement) for measurement in results],
         "data": view.facts,
         "licences": view.licences(),
-        "losses": learnt.losses,
+        "losses": result.losses,
         "settings": settings.model_dump(mode="json"),
     }
-    _publish(learnt.encoder, facts, curve, results, out)
+    _publish(result.encoder, facts, curve, results, out)
 
 
-def _choose(
-    learnt: TrainingResult, settings: TrainSettings, results: dict[int, Measured], step: int
-) -> tuple[list[Point], float]:
-    """The dev curve, and the share chosen on it; a single blend is taken unchosen, and other shares are only drawn."""
-    keep, groups = settings.retention, learnt.validation.groups
-    single = len(keep.blends) == 1
-    if single and not (groups and keep.drawn_shares):
-        return [], keep.blends[0]
+def _choose_share(
+    result: TrainingResult, settings: TrainSettings, results: dict[int, Measurement], step: int
+) -> tuple[list[BlendPoint], float]:
+    """The dev curve, and the share chosen on it. With one blend there is no choice; other shares are only drawn."""
+    retention, groups = settings.retention, result.validation.groups
+    single = len(retention.blends) == 1
+    if single and not (groups and retention.drawn_shares):
+        return [], retention.blends[0]
     if not groups:
         raise UsageError(
             "there are no dev topics to choose a blend on; raise `dev_share` and `validation.topics`, or give one blend"
         )
-    known = {share: results[at].means for share, at in ((0.0, 0), (1.0, step)) if at in results}
-    shares = (*keep.blends, *(keep.drawn_shares if single else ()))
-    curve = measure_blends(learnt.encoder, learnt.base, shares, partial(measure, groups=groups), known)
-    return curve, keep.blends[0] if single else choose(curve, keep)
+    known_means = {
+        share: results[measured_step].means
+        for share, measured_step in ((0.0, 0), (1.0, step))
+        if measured_step in results
+    }
+    shares = (*retention.blends, *(retention.drawn_shares if single else ()))
+    curve = measure_blends(result.encoder, result.base, shares, partial(measure, groups=groups), known_means)
+    return curve, retention.blends[0] if single else choose_share(curve, retention)
 
 
 def _publish(
-    encoder: Encoder, facts: dict[str, Any], curve: Sequence[Point], results: Sequence[Measured], out: Path
+    encoder: Encoder, facts: dict[str, Any], curve: Sequence[BlendPoint], results: Sequence[Measurement], out: Path
 ) -> None:
     def write(draft: Path) -> None:
-        encoder.model.prompts = dict.fromkeys(("query", "document"), "")
+        encoder.model.prompts = dict.fromkeys(ROUTES, "")
         save_encoder(encoder, draft)
         write_json(draft / "foil.json", facts)
         draw_training(read_rows(out / "logs" / "train.csv"), results, facts["step"], draft / "training.png")
         if curve and all({"plain_ndcg", "both_views"} <= set(point.means) for point in curve):
-            draw(curve, facts["blend"], draft / "curve.png")
+            draw_curve(curve, facts["blend"], draft / "curve.png")
         drawings = [name for name in DRAWINGS if (draft / name).exists()]
         (draft / "README.md").write_text(model_card(facts, drawings), encoding="utf-8")
 

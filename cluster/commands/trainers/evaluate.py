@@ -10,7 +10,7 @@ from cluster.commands.arguments import JobArgument, JsonOption, OutOption, SetOp
 from cluster.terminal import show
 
 if TYPE_CHECKING:
-    from trainer.evaluation.evaluate import Difference
+    from trainer.evaluation.evaluate import MeasureDifference
 
 _MEASURES = {
     "both_views": "both-views pair accuracy",
@@ -57,6 +57,6 @@ def evaluate(
         print(json.dumps({row.measure: asdict(row) for row in differences}))
 
 
-def _row(row: Difference) -> tuple[str, ...]:
+def _row(row: MeasureDifference) -> tuple[str, ...]:
     measure, interval = _MEASURES.get(row.measure, row.measure), f"[{row.low:+.1f}, {row.high:+.1f}]"
     return (measure, str(row.queries), f"{row.base:.1f}", f"{row.trained:.1f}", f"{row.difference:+.1f}", interval)

@@ -15,8 +15,8 @@ from cluster.terminal import say
 if TYPE_CHECKING:
     from cluster.job import Job
     from datasets_out.training.training_view import TrainingView
-    from trainer.evaluation.validation import Measured
-    from trainer.model.published_model import Trained
+    from trainer.evaluation.validation import Measurement
+    from trainer.model.published_model import PublishedModel
     from trainer.run.logs import LogRow
     from trainer.settings import TrainSettings
 
@@ -48,19 +48,19 @@ def train(
     say(f"the model is in {trained.model}; load it with sentence_transformers.SentenceTransformer")
 
 
-def _find_trained(job: Job, settings: TrainSettings) -> Trained | None:
+def _find_trained(job: Job, settings: TrainSettings) -> PublishedModel | None:
     """The model of these settings and data, if it is there; nothing is read but its facts."""
     from datasets_out.commits.snapshot import load_snapshot
-    from trainer.model.published_model import fingerprint_of, read_trained
+    from trainer.model.published_model import fingerprint_of, read_published_model
 
     if not (job.out / "model").exists():
         return None
-    trained = read_trained(job.out, fingerprint_of(settings, load_snapshot(job.out, None).digest))
+    trained = read_published_model(job.out, fingerprint_of(settings, load_snapshot(job.out, None).digest))
     say("trained already, with these settings on these data")
     return trained
 
 
-def _train(job: Job, settings: TrainSettings, command: str) -> Trained:
+def _train(job: Job, settings: TrainSettings, command: str) -> PublishedModel:
     from cluster.extras import need
     from cluster.training import pin_topics
     from trainer.run.monitor import Callbacks
@@ -69,7 +69,7 @@ def _train(job: Job, settings: TrainSettings, command: str) -> Trained:
         need("ray", extra="ray")
     view = pin_topics(job, settings)
     _print_view(view)
-    steps = settings.schedule.over(len(view.partitions("train"))).steps
+    steps = settings.schedule.with_steps_for(len(view.partitions("train"))).steps
     callbacks = Callbacks(partial(_print_step, steps=steps), _print_measured)
     if settings.workers:
         from trainer.run.fit_ray import train_on_ray
@@ -97,8 +97,8 @@ def _print_step(row: LogRow, *, steps: int) -> None:
         say(f"step {row.step}/{steps}  loss {row.loss:.3f}  {speed}")
 
 
-def _print_measured(measured: Measured) -> None:
+def _print_measured(measurement: Measurement) -> None:
     means = ", ".join(
-        f"{words} {measured.means[name]:.1f}" for name, words in _MEASURES.items() if name in measured.means
+        f"{words} {measurement.means[name]:.1f}" for name, words in _MEASURES.items() if name in measurement.means
     )
-    say(f"dev topics after step {measured.step}: {means} ({measured.seconds:.1f} s)")
+    say(f"dev topics after step {measurement.step}: {means} ({measurement.seconds:.1f} s)")

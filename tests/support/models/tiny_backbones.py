@@ -78,7 +78,7 @@ def tokenizer_of(family):
     return PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="</s>", **pad)
 
 
-def tiny(folder, family, **more):
+def save_backbone(folder, family, **more):
     """The directory of one family's model in `folder`, as `save_pretrained` of transformers leaves it."""
     model, config, own = (ENCODERS | DECODERS)[family]
     sizes = ENCODER if family in ENCODERS else DECODER | {"vocab_size": 400}

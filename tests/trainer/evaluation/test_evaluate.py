@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from datasets_out.training.training_view import TopicGroup
 from engine.errors import UsageError
 from trainer.evaluation import blend
-from trainer.evaluation.blend import Point, choose, draw
+from trainer.evaluation.blend import BlendPoint, choose_share, draw_curve
 from trainer.evaluation.evaluate import _ranks, _score_topic, compare, means, opposite_views, rank_changes, read_hits
 from trainer.evaluation.metrics_ranking import evaluate_run, order, read_qrels
 from trainer.settings import RetentionSettings
@@ -78,10 +78,10 @@ def test_a_comparison_is_paired_and_in_points():
 
 
 def test_an_interval_holds_the_true_difference_about_as_often_as_it_says():
-    draw = np.random.default_rng(0)
+    draw_curve = np.random.default_rng(0)
     inside = 0
     for seed in range(200):
-        gains = draw.normal(0.05, 0.2, size=60)
+        gains = draw_curve.normal(0.05, 0.2, size=60)
         base = {str(query): 0.0 for query in range(60)}
         rows = compare({"m": base}, {"m": dict(zip(base, gains, strict=True))}, resamples=400, seed=seed)
         inside += rows[0].low <= 5 <= rows[0].high
@@ -114,12 +114,12 @@ def test_bm25_scores_of_dl19_have_their_published_ndcg(shared_data):
 def test_the_example_of_the_choice_holds_and_the_base_is_kept_where_nothing_else_may_be():
     assert doctest.testmod(blend).failed == 0
     line = [(0.0, 10.0, 50.0), (0.5, 40.0, 48.0), (1.0, 60.0, 45.0)]
-    points = [Point(share, {"both_views": both, "plain_ndcg": plain}) for share, both, plain in line]
-    assert choose(points, RetentionSettings(plain_loss_allowed=1)) == 0
-    assert choose(points, RetentionSettings(plain_loss_allowed=9)) == 1
+    points = [BlendPoint(share, {"both_views": both, "plain_ndcg": plain}) for share, both, plain in line]
+    assert choose_share(points, RetentionSettings(plain_loss_allowed=1)) == 0
+    assert choose_share(points, RetentionSettings(plain_loss_allowed=9)) == 1
 
 
 def test_the_curve_is_drawn_as_png(tmp_path):
     line = [(0.0, 10.0, 50.0), (1.0, 60.0, 45.0)]
-    draw([Point(s, {"both_views": b, "plain_ndcg": p}) for s, b, p in line], 1.0, tmp_path / "curve.png")
+    draw_curve([BlendPoint(s, {"both_views": b, "plain_ndcg": p}) for s, b, p in line], 1.0, tmp_path / "curve.png")
     assert (tmp_path / "curve.png").read_bytes()[:4] == b"\x89PNG"

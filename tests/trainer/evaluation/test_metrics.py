@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.errors import SeedFormatError, UsageError
 from trainer.evaluation import metrics_instruction, metrics_ranking
-from trainer.evaluation.metrics_instruction import both_views, missing_rank, p_mrr, rank_change
+from trainer.evaluation.metrics_instruction import both_views, rank_change
 from trainer.evaluation.metrics_ranking import average_precision, evaluate_run, ndcg, order, read_qrels, reciprocal_rank
 
 MEASURES = {"ndcg_cut.10", "recip_rank", "map"}
@@ -28,7 +28,7 @@ def oracle(qrels, run):
 @pytest.mark.parametrize("module", [metrics_ranking, metrics_instruction])
 def test_the_examples_in_the_docstrings_hold(module):
     assert doctest.testmod(module).failed == 0
-    assert doctest.testmod(module).attempted > 3
+    assert doctest.testmod(module).attempted > 1
 
 
 @given(qrels_of_one, run_of_one)
@@ -104,14 +104,6 @@ def test_rank_change_matches_the_worked_examples(before, after, expected):
 def test_rank_change_is_bounded_and_swaps_sign_with_its_ranks(before, after):
     assert -1 < rank_change(before, after) < 1
     assert rank_change(before, after) == pytest.approx(-rank_change(after, before))
-
-
-def test_p_mrr_is_a_mean_over_queries_not_over_passages():
-    changes = {"q1": [(1, 4), (4, 1)], "q2": [(2, 4)]}
-    assert p_mrr(changes) == 0.25
-    assert p_mrr(changes, polarity=-1) == -0.25
-    assert math.isnan(p_mrr({"q1": []}))
-    assert p_mrr({"q1": [(3, missing_rank(100))]}) == pytest.approx(0.970297, abs=1e-6)
 
 
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=2))

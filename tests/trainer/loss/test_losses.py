@@ -9,12 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets_out.training.training_view import TopicGroup
-from trainer.data.collate import Keys, cells, collate, key_of, made_pairs
+from tests.support.training import TEMPLATE
+from trainer.data.collate import BatchKeys, collate, find_negatives, key_of, make_contrast_pairs
 from trainer.loss.losses import block_scores, row_losses
 from trainer.settings import LossSettings
-from trainer.text_templates import template_named
-
-TEMPLATE = template_named("query_instruction")
 
 
 def at_angles(*degrees):
@@ -23,13 +21,13 @@ def at_angles(*degrees):
 
 
 def masks_of(anchors, keys, blocks=("P", "I", "IQ", "Q")):
-    return {name: found.negative for name, found in cells(anchors, keys, LossSettings(blocks=blocks)).items()}
+    return {name: found.mask for name, found in find_negatives(anchors, keys, LossSettings(blocks=blocks)).items()}
 
 
 def keys_of(passages, pairs, relevant, asked=None):
     """Keys of pairs that are all asked, or of which the first `asked` are."""
     real = np.arange(len(pairs)) < (len(pairs) if asked is None else asked)
-    return Keys(np.array(passages)[:, None], np.column_stack((np.array(pairs), real)), np.array(relevant))
+    return BatchKeys(np.array(passages)[:, None], np.column_stack((np.array(pairs), real)), np.array(relevant))
 
 
 def loss(passages, pairs, keys, anchors, **settings):
@@ -38,10 +36,10 @@ def loss(passages, pairs, keys, anchors, **settings):
     to_passages = (pairs[anchors[:, 0]] @ passages.T) / chosen.temperature
     to_pairs = (passages[anchors[:, 1]] @ pairs.T) / chosen.temperature
     blocks = {}
-    for name, found in cells(anchors, keys, chosen).items():
+    for name, found in find_negatives(anchors, keys, chosen).items():
         scores = to_passages if name == "P" else to_pairs
         scores = scores if found.columns is None else scores.gather(1, torch.from_numpy(found.columns))
-        blocks[name] = (scores, torch.from_numpy(found.negative))
+        blocks[name] = (scores, torch.from_numpy(found.mask))
     positive = to_passages[torch.arange(len(anchors)), torch.from_numpy(anchors[:, 1])]
     return row_losses(positive, blocks, chosen)
 
@@ -133,7 +131,7 @@ def test_a_perfect_model_pays_nothing_once_duplicates_are_masked():
 
 def test_kept_duplicates_leave_the_floor_that_the_paper_has():
     whole = LossSettings(blocks=("P", "I", "IQ"), instructions="batch")
-    batch = collate([record()], TEMPLATE, made_pairs([record()], [record()], whole, 0))
+    batch = collate([record()], TEMPLATE, make_contrast_pairs([record()], [record()], whole, 0))
     assert batch.pairs == (("i+", "q+"), ("i-", "q+"), ("i+", "q-"), ("i-", "q-"))
     passages = torch.eye(3, dtype=torch.float64)
     pairs = torch.cat((passages, torch.zeros(1, 3, dtype=torch.float64)))
@@ -158,23 +156,26 @@ def test_literal_columns_without_every_pair_are_refused():
 def test_instructions_of_the_batch_are_put_to_every_own_query():
     groups = [dual("one", 0), dual("two", 1, bare=False)]
     asked = LossSettings(blocks=("P", "I"), instructions="batch")
-    made = made_pairs(groups[1:], groups, asked, 0)
+    made = make_contrast_pairs(groups[1:], groups, asked, 0)
     assert sorted(made) == [("", "two"), ("keep", "two"), ("turn", "two")]
-    assert made_pairs(groups, groups, LossSettings(), 0) == []
-    few = [made_pairs(groups, groups, asked.model_copy(update={"instruction_samples": 1}), step) for step in range(9)]
+    assert make_contrast_pairs(groups, groups, LossSettings(), 0) == []
+    few = [
+        make_contrast_pairs(groups, groups, asked.model_copy(update={"instruction_samples": 1}), step)
+        for step in range(9)
+    ]
     assert {len(found) for found in few} == {2}
     assert len({tuple(found) for found in few}) > 1
-    queries = made_pairs(groups[:1], groups, LossSettings(blocks=("Q",), instructions="batch"), 0)
+    queries = make_contrast_pairs(groups[:1], groups, LossSettings(blocks=("Q",), instructions="batch"), 0)
     assert set(queries) == {(i, q) for i in ("keep", "turn", "") for q in ("one", "two")}
 
 
 def test_a_made_pair_is_a_column_of_its_instruction_block_only():
     groups = [record(), dual("q+", 5)]
     asked = LossSettings(blocks=("P", "I", "IQ"), instructions="batch")
-    batch = collate(groups, TEMPLATE, made_pairs(groups, groups, asked, 0))
+    batch = collate(groups, TEMPLATE, make_contrast_pairs(groups, groups, asked, 0))
     made = batch.keys.pairs[:, 2] == 0
     assert made.any()
-    found = {name: one.negative for name, one in cells(batch.anchors, batch.keys, asked).items()}
+    found = {name: one.mask for name, one in find_negatives(batch.anchors, batch.keys, asked).items()}
     assert not found["IQ"][:, made].any()
     assert found["I"][:, made].any()
 
@@ -212,7 +213,7 @@ def test_texts_that_occur_twice_are_encoded_once_and_pushed_away_once():
     assert batch.passages == ("a0", "b0")
     assert batch.pairs == (("keep", "q"), ("turn", "q"), ("", "q"))
     assert len(batch.anchors) == 4
-    twice = Keys(
+    twice = BatchKeys(
         *(np.concatenate((part, part)) for part in (batch.keys.passages, batch.keys.pairs, batch.keys.relevant))
     )
     masks, doubled = masks_of(batch.anchors, batch.keys), masks_of(batch.anchors, twice)

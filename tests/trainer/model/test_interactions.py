@@ -5,13 +5,11 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from tests.support.models.tiny_backbones import tiny as tiny_backbone
-from tests.support.trainer_world import YEAR, tiny_bert
-from tests.trainer.loss.test_gradient_cache import groups
-from tests.trainer.loss.test_losses import TEMPLATE
-from tests.trainer.run.test_fit import FULL, load, settings_for
+from tests.support.models.tiny_backbones import save_backbone
+from tests.support.trainer_world import YEAR
+from tests.support.training import FULL, TEMPLATE, gradients_of, groups, load, settings_for
 from trainer.data.collate import collate
-from trainer.loss.batch_loss import step
+from trainer.loss.batch_loss import add_gradients
 from trainer.model.packing import PackedBatch
 from trainer.model_settings import AttentionSettings, LoraSettings, ModelSettings
 from trainer.run.fit import train
@@ -28,13 +26,8 @@ WAYS = {
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    return tiny_bert(tmp_path_factory.mktemp("bert"))
-
-
-@pytest.fixture(scope="module")
 def llama(tmp_path_factory):
-    return tiny_backbone(tmp_path_factory.mktemp("llama"), "llama", max_position_embeddings=256)
+    return save_backbone(tmp_path_factory.mktemp("llama"), "llama", max_position_embeddings=256)
 
 
 def vectors(encoder):
@@ -43,40 +36,40 @@ def vectors(encoder):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_model_of_every_kind_learns_and_loads_again(tiny, view, tmp_path, way):
-    settings = settings_for(tiny, steps=8, model=WAYS[way])
+def test_a_model_of_every_kind_learns_and_loads_again(bert, view, tmp_path, way):
+    settings = settings_for(bert, steps=8, model=WAYS[way])
     trained = train(settings, view, tmp_path)
     assert np.mean(trained.facts["losses"][-2:]) < np.mean(trained.facts["losses"][:2])
-    again, start = load(trained.model), load(tiny, model=WAYS[way])
+    again, start = load(trained.model), load(bert, model=WAYS[way])
     assert (again.attention is not None) == (WAYS[way].cross_attention is not None)
     assert not torch.allclose(vectors(again), vectors(start), atol=1e-3)
     library = SentenceTransformer(str(trained.model), device="cpu")
     assert np.allclose(library.encode_document(PASSAGES), vectors(again)[: len(PASSAGES)], atol=1e-6)
     if not again.attention:
-        fused = [TEMPLATE.fuse(*pair) for pair in PAIRS]
+        fused = [TEMPLATE.format_pair(*pair) for pair in PAIRS]
         assert np.allclose(library.encode_query(fused), vectors(again)[len(PASSAGES) :], atol=1e-6)
 
 
-def test_attention_reads_instructions_and_batch_mates_change_nothing(tiny):
-    encoder = load(tiny, model=WAYS["attention"])
+def test_attention_reads_instructions_and_batch_mates_change_nothing(bert):
+    encoder = load(bert, model=WAYS["attention"])
     with torch.no_grad():
         together = encoder.encode([], PAIRS)
         alone = torch.cat([encoder.encode([], [pair]) for pair in PAIRS])
     assert torch.allclose(together, alone, atol=1e-6)
     assert not torch.allclose(together[0], together[1], atol=1e-3)
-    plain = load(tiny)
+    plain = load(bert)
     with torch.no_grad():
         assert torch.allclose(together[0], plain.encode([], [PAIRS[0]])[0], atol=1e-6)
 
 
 @pytest.mark.parametrize("way", ["separate", "attention"])
-def test_the_gradient_cache_knows_every_kind(tiny, way):
+def test_the_gradient_cache_knows_every_kind(bert, way):
     batch = collate(list(groups(5)), TEMPLATE)
     found = []
     for cached in (False, True):
-        encoder = load(tiny, FULL.model_copy(update={"micro_batch_tokens": 64}), WAYS[way]).train()
-        step(encoder, load(tiny), batch, TrainSettings(encode=FULL, gradient_cache=cached))
-        found.append(torch.cat([p.grad.reshape(-1) for p in encoder.parameters() if p.grad is not None]))
+        encoder = load(bert, FULL.model_copy(update={"micro_batch_tokens": 64}), WAYS[way]).train()
+        add_gradients(encoder, load(bert), batch, TrainSettings(encode=FULL, gradient_cache=cached))
+        found.append(gradients_of(encoder))
     assert (found[0] - found[1]).norm() <= 1e-6 * found[0].norm()
 
 
@@ -87,7 +80,7 @@ def test_a_decoder_packs_pairs_and_gives_the_library_s_vectors(llama):
     unpacked = load(llama, FULL.model_copy(update={"shared_prefix": False}))
     assert not any(isinstance(one, PackedBatch) for one in unpacked.micro_batches(PASSAGES, PAIRS))
     assert torch.allclose(vectors(encoder), vectors(unpacked), atol=1e-5)
-    fused = [TEMPLATE.fuse(*pair) for pair in PAIRS]
+    fused = [TEMPLATE.format_pair(*pair) for pair in PAIRS]
     assert np.allclose(vectors(encoder), encoder.model.encode(PASSAGES + fused), atol=1e-5)
 
 

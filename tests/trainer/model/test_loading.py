@@ -13,9 +13,10 @@ from sentence_transformers.sentence_transformer.modules import Normalize, Poolin
 from transformers import AutoModel
 
 from engine.errors import UsageError
-from tests.support.models.tiny_backbones import DECODERS, FAMILIES, TEXTS, tiny, tokenizer_of
+from tests.support.models.tiny_backbones import DECODERS, FAMILIES, TEXTS, save_backbone, tokenizer_of
+from tests.support.training import trainable
 from trainer.model.attention import attention_of
-from trainer.model.loading import add_lora, backbone_of, load_model, save_model, trainable
+from trainer.model.loading import add_lora, backbone_of, load_model, save_model
 from trainer.model_settings import LoraSettings, ModelSettings
 
 ENDS = {"bert": 102, "modernbert": 102} | dict.fromkeys(FAMILIES[2:], 1)
@@ -26,7 +27,7 @@ SEVEN = {"q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj", "gate_p
 def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("models")
     for family in FAMILIES:
-        tiny(place, family)
+        save_backbone(place, family)
     return place
 
 
@@ -110,7 +111,7 @@ def test_the_end_of_text_is_appended_where_it_is_missing_and_asked_for(folder):
 
 
 def test_a_tokenizer_whose_flags_say_no_end_of_text_has_it_after_saving(folder, tmp_path):
-    place = tiny(tmp_path, "qwen2")
+    place = save_backbone(tmp_path, "qwen2")
     config = json.loads((place / "tokenizer_config.json").read_text())
     config |= {"add_bos_token": False, "add_eos_token": False, "tokenizer_class": "Qwen2Tokenizer"}
     (place / "tokenizer_config.json").write_text(json.dumps(config))
@@ -119,7 +120,7 @@ def test_a_tokenizer_whose_flags_say_no_end_of_text_has_it_after_saving(folder, 
 
 
 def test_no_text_goes_through_a_chat_template(folder, tmp_path):
-    place = tiny(tmp_path, "qwen3")
+    place = save_backbone(tmp_path, "qwen3")
     tokenizer = tokenizer_of("qwen3")
     tokenizer.chat_template = "{% for message in messages %}chat: {{ message['content'] }}{% endfor %}"
     tokenizer.save_pretrained(place)
@@ -217,7 +218,7 @@ def test_gradient_checkpointing_changes_no_gradient(folder, family):
 
 
 def test_weights_are_held_in_single_precision(tmp_path):
-    place = tiny(tmp_path, "llama", dtype="bfloat16")
+    place = save_backbone(tmp_path, "llama", dtype="bfloat16")
     AutoModel.from_pretrained(place, dtype=torch.bfloat16).save_pretrained(place)
     assert AutoModel.from_pretrained(place).dtype == torch.bfloat16
     assert {parameter.dtype for parameter in load(place).parameters()} == {torch.float32}
@@ -263,7 +264,7 @@ def test_models_that_cannot_be_loaded_say_why(folder, tmp_path):
 
 
 def test_a_tokenizer_without_an_end_of_text_says_so(folder, tmp_path):
-    place = tiny(tmp_path, "qwen3")
+    place = save_backbone(tmp_path, "qwen3")
     tokenizer = tokenizer_of("qwen3")
     tokenizer.eos_token = None
     tokenizer.save_pretrained(place)

@@ -53,8 +53,8 @@ def alone(model, texts):
     return torch.cat([model(input_ids=torch.tensor([text])).last_hidden_state[:, -1] for text in texts])
 
 
-def packed(model, texts, groups, strip_tokens=40, batch_tokens=96):
-    return encode_packed(model, pack(texts, groups, strip_tokens=strip_tokens, batch_tokens=batch_tokens))
+def packed(model, texts, groups, sequence_tokens=40, batch_tokens=96):
+    return encode_packed(model, pack(texts, groups, sequence_tokens=sequence_tokens, batch_tokens=batch_tokens))
 
 
 def gradients(model, states):
@@ -84,54 +84,54 @@ def test_states_and_gradients_are_those_of_the_texts_one_by_one(name, attention,
 
 
 def test_a_prefix_stands_once_and_positions_start_again_behind_it():
-    (batch,) = pack([[7, 8, 9], [7, 8, 5, 6], [7, 8, 9]], "aaa", strip_tokens=40, batch_tokens=40)
+    (batch,) = pack([[7, 8, 9], [7, 8, 5, 6], [7, 8, 9]], "aaa", sequence_tokens=40, batch_tokens=40)
     assert batch.ids.tolist() == [[7, 8, 9, 5, 6, 9] + [0] * 10]
     assert batch.positions.tolist() == [[0, 1, 2, 2, 3, 2] + [0] * 10]
     assert batch.segments.tolist() == [[0, 0, 1, 2, 2, 3] + [-1] * 10]
-    assert (batch.rows.tolist(), batch.strip.tolist(), batch.last.tolist()) == ([0, 1, 2], [0, 0, 0], [2, 4, 5])
+    assert (batch.rows.tolist(), batch.sequence.tolist(), batch.last.tolist()) == ([0, 1, 2], [0, 0, 0], [2, 4, 5])
 
 
 def test_a_text_that_another_begins_with_keeps_a_token_of_its_own():
-    (batch,) = pack([[7, 8], [7, 8, 9]], "aa", strip_tokens=40, batch_tokens=40)
+    (batch,) = pack([[7, 8], [7, 8, 9]], "aa", sequence_tokens=40, batch_tokens=40)
     assert batch.ids[0, :4].tolist() == [7, 8, 8, 9]
     assert batch.segments[0, :4].tolist() == [0, 1, 2, 2]
 
 
 @settings(deadline=None, max_examples=40)
-@given(groups=GROUPS, strip_tokens=st.integers(1, 60), batch_tokens=st.integers(1, 200))
-def test_every_text_is_packed_once_and_budgets_hold(groups, strip_tokens, batch_tokens):
+@given(groups=GROUPS, sequence_tokens=st.integers(1, 60), batch_tokens=st.integers(1, 200))
+def test_every_text_is_packed_once_and_budgets_hold(groups, sequence_tokens, batch_tokens):
     texts, keys = spread(groups)
-    batches = pack(texts, keys, strip_tokens=strip_tokens, batch_tokens=batch_tokens)
+    batches = pack(texts, keys, sequence_tokens=sequence_tokens, batch_tokens=batch_tokens)
     assert sorted(row for batch in batches for row in batch.rows.tolist()) == list(range(len(texts)))
     for batch in batches:
         assert batch.ids.numel() <= batch_tokens or len(batch.ids) == 1
-        for strip, line in enumerate(batch.segments):
+        for sequence, line in enumerate(batch.segments):
             held = int((line >= 0).sum())
-            assert held <= strip_tokens or int((batch.strip == strip).sum()) == 1
-        ends = batch.ids[batch.strip, batch.last].tolist()
+            assert held <= sequence_tokens or int((batch.sequence == sequence).sum()) == 1
+        ends = batch.ids[batch.sequence, batch.last].tolist()
         assert ends == [texts[row][-1] for row in batch.rows.tolist()]
 
 
 def test_a_long_group_is_split_and_each_strip_has_the_prefix():
     texts = [[9, 9, 9, 9, number] for number in range(10)]
-    (batch,) = pack(texts, [0] * 10, strip_tokens=7, batch_tokens=1000)
+    (batch,) = pack(texts, [0] * 10, sequence_tokens=7, batch_tokens=1000)
     assert (batch.segments == 0).sum(1).tolist() == [4, 4, 4, 4]
     assert (batch.segments > 0).sum(1).tolist() == [3, 3, 3, 1]
 
 
 def test_what_is_shared_is_computed_once():
     texts = [[*range(20), 20 + number] for number in range(10)]
-    (batch,) = pack(texts, [0] * 10, strip_tokens=40, batch_tokens=40)
+    (batch,) = pack(texts, [0] * 10, sequence_tokens=40, batch_tokens=40)
     assert batch.ids.numel() == 32
 
 
 def test_no_texts_make_no_batches():
-    assert pack([], [], strip_tokens=8, batch_tokens=8) == []
+    assert pack([], [], sequence_tokens=8, batch_tokens=8) == []
 
 
 def test_a_text_without_tokens_is_refused():
     with pytest.raises(UsageError, match="text 1 has no tokens"):
-        pack([[1], []], "aa", strip_tokens=8, batch_tokens=8)
+        pack([[1], []], "aa", sequence_tokens=8, batch_tokens=8)
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
@@ -159,7 +159,7 @@ def test_a_sliding_window_holds_texts_that_fit_and_refuses_longer_ones():
     model = decoder("mistral", "sdpa", sliding_window=8)
     fit = [[5, 6, 7, 8, number, 9, 10, 11] for number in range(6)]
     assert (packed(model, fit, [0] * 6) - alone(model, fit)).abs().max() < 1e-5
-    batches = pack([[*text, 12] for text in fit], [0] * 6, strip_tokens=40, batch_tokens=40)
+    batches = pack([[*text, 12] for text in fit], [0] * 6, sequence_tokens=40, batch_tokens=40)
     with pytest.raises(UsageError, match=r"9 tokens is longer than the sliding window of MistralModel \(8\)"):
         last_states(model, batches[0])
 

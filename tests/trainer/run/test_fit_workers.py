@@ -1,14 +1,13 @@
 """Two workers make the same losses and the same weights as one: over plain gloo, and on a real Ray Train pool."""
 
-import contextlib
 import json
 import os
 import signal
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 import torch.distributed as dist
@@ -17,8 +16,8 @@ from safetensors.torch import load_file, save_file
 
 from engine.errors import RunFailedError
 from tests.support.paths import REPO
-from tests.support.trainer_world import commit, open_view, tiny_bert, topic
-from tests.trainer.run.test_fit import StoppedError, fitted, load, settings_for
+from tests.support.trainer_world import commit, open_view, topic
+from tests.support.training import StoppedError, fitted, load, settings_for
 from trainer.model.checkpoint import weights
 from trainer.model_settings import ModelSettings
 from trainer.run.fit import train
@@ -29,16 +28,11 @@ TOPICS = [topic(n) for n in ALONE] + [topic(n, text=f"a text of topics {n // 2 *
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    return tiny_bert(tmp_path_factory.mktemp("bert"))
-
-
-@pytest.fixture(scope="module")
 def world(tmp_path_factory):
     return commit(tmp_path_factory.mktemp("world"), TOPICS)
 
 
-def ways(tiny):
+def ways(bert):
     """Runs that reach workers differently: columns of all, pairs of all instructions, literal columns, a cache."""
     every = {"instructions": "batch"}
     for name, loss, cached in (
@@ -46,7 +40,7 @@ def ways(tiny):
         ("batch", LossSettings(blocks=("P", "I", "IQ", "Q"), **every), True),
         ("literal", LossSettings(blocks=("P", "I"), combine="sum", duplicates="kept", **every), True),
     ):
-        settings = settings_for(tiny, loss=loss, gradient_cache=cached, model=ModelSettings(matryoshka=(8,)))
+        settings = settings_for(bert, loss=loss, gradient_cache=cached, model=ModelSettings(matryoshka=(8,)))
         keep = settings.retention.model_copy(update={"plain_topics": 5})
         yield name, settings.model_copy(update={"retention": keep})
 
@@ -62,13 +56,13 @@ def stopped(settings, world, folder):
         fitted(settings, open_view(world), folder, on_step=stop)
 
 
-def fit_one(rank, workers, folder, tiny, world):
+def fit_one(rank, workers, folder, bert, world):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=workers)
-    stopped(settings_for(tiny), world, folder / "many-then-one")
-    losses, _ = fitted(settings_for(tiny), open_view(world), folder / "one-then-many")
+    stopped(settings_for(bert), world, folder / "many-then-one")
+    losses, _ = fitted(settings_for(bert), open_view(world), folder / "one-then-many")
     (folder / f"one-then-many-{rank}.json").write_text(json.dumps(losses))
-    for name, settings in ways(tiny):
+    for name, settings in ways(bert):
         losses, after = fitted(settings, open_view(world), folder / name)
         if rank == 0:
             save_file({name: value.contiguous() for name, value in after.items()}, folder / f"{name}.safetensors")
@@ -88,21 +82,21 @@ def assert_together(found, expected, start):
 
 
 @pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.long)])
-def test_gloo_workers_equal_one_worker(tiny, world, tmp_path, workers):
-    stopped(settings_for(tiny), world, tmp_path / "one-then-many")
-    mp.start_processes(fit_one, (workers, tmp_path, tiny, world), nprocs=workers, start_method="spawn")
-    for name, settings in ways(tiny):
+def test_gloo_workers_equal_one_worker(bert, world, tmp_path, workers):
+    stopped(settings_for(bert), world, tmp_path / "one-then-many")
+    mp.start_processes(fit_one, (workers, tmp_path, bert, world), nprocs=workers, start_method="spawn")
+    for name, settings in ways(bert):
         losses, after = fitted(settings, open_view(world), tmp_path / f"{name} alone")
         told = [json.loads((tmp_path / f"{name}-{rank}.json").read_text()) for rank in range(workers)]
         assert all(found == told[0] for found in told)
         assert np.allclose(told[0], losses, rtol=1e-6, atol=1e-6), name
-        assert_together(load_file(tmp_path / f"{name}.safetensors"), after, weights(load(tiny)))
+        assert_together(load_file(tmp_path / f"{name}.safetensors"), after, weights(load(bert)))
 
-    straight, after = fitted(settings_for(tiny), open_view(world), tmp_path / "straight")
-    shrunk, shrunk_after = fitted(settings_for(tiny), open_view(world), tmp_path / "many-then-one")
+    straight, after = fitted(settings_for(bert), open_view(world), tmp_path / "straight")
+    shrunk, shrunk_after = fitted(settings_for(bert), open_view(world), tmp_path / "many-then-one")
     grown = json.loads((tmp_path / "one-then-many-0.json").read_text())
     assert np.allclose([grown, shrunk], [straight, straight], rtol=1e-6, atol=1e-6)
-    assert_together(shrunk_after, after, weights(load(tiny)))
+    assert_together(shrunk_after, after, weights(load(bert)))
 
 
 @pytest.fixture
@@ -123,11 +117,11 @@ def assert_same(one, other):
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_two_ray_workers_equal_one_process_and_ray_measures_the_same(tiny, world, tmp_path, ray_cluster):
+def test_two_ray_workers_equal_one_process_and_ray_measures_the_same(bert, world, tmp_path, ray_cluster):
     from trainer.run.fit_ray import train_on_ray
 
     plan = ValidationSettings(steps=4, keep="best", measure="should_fall")
-    view, settings = open_view(world, dev_share=0.2), settings_for(tiny, validation=plan)
+    view, settings = open_view(world, dev_share=0.2), settings_for(bert, validation=plan)
     alone = train(settings, view, tmp_path / "alone")
     pool = train_on_ray(settings.model_copy(update={"workers": 2}), view, tmp_path / "pool")
     assert_same(pool, alone)
@@ -147,15 +141,8 @@ def test_two_ray_workers_equal_one_process_and_ray_measures_the_same(tiny, world
 
 def workers_of(process):
     """The training workers among the descendants of a process."""
-    parent, name = {}, {}
-    for place in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, IndexError):
-            parent[int(place.name)] = int((place / "stat").read_text().rpartition(")")[2].split()[1])
-            name[int(place.name)] = (place / "cmdline").read_text()
-    below = {process}
-    while more := {child for child, one in parent.items() if one in below} - below:
-        below |= more
-    return sorted(child for child in below if "RayTrainWorker" in name.get(child, ""))
+    children = psutil.Process(process).children(recursive=True)
+    return sorted(child.pid for child in children if "RayTrainWorker" in " ".join(child.cmdline()))
 
 
 def kill_a_worker(log, after):
@@ -174,12 +161,12 @@ def kill_a_worker(log, after):
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_a_pool_whose_worker_is_killed_restarts_as_often_as_allowed_and_ends_the_same(
-    tiny, world, tmp_path, ray_cluster
+    bert, world, tmp_path, ray_cluster
 ):
     from trainer.run.fit_ray import train_on_ray
 
     view = open_view(world)
-    settings = settings_for(tiny, steps=200).model_copy(update={"checkpoint_steps": 10, "workers": 2})
+    settings = settings_for(bert, steps=200).model_copy(update={"checkpoint_steps": 10, "workers": 2})
     log = tmp_path / "pool" / "logs" / "train.csv"
     killer = kill_a_worker(log, after=25)
     with pytest.raises(RunFailedError, match="2 Ray workers failed"):

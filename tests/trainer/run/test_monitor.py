@@ -13,37 +13,16 @@ from tensorboardX.proto.event_pb2 import Event
 from datasets_out.training.training_view import TrainingView
 from engine.errors import UsageError
 from tests.support.paths import REPO
-from tests.support.trainer_world import commit, open_view, tiny_bert, topic
-from tests.trainer.run.test_fit import FULL, fitted, load, settings_for
+from tests.support.trainer_world import open_view
+from tests.support.training import FULL, fitted, load, settings_for, settings_with_dropout
 from trainer.evaluation.evaluate import evaluate, means
-from trainer.evaluation.validation import measure
-from trainer.model.checkpoint import blend, put_weights, weights
+from trainer.evaluation.validation import Measurement, measure
+from trainer.model.checkpoint import blend_weights, put_weights, weights
 from trainer.model_settings import LoraSettings, ModelSettings
-from trainer.run.fit import train, validation_of
+from trainer.run.fit import open_validation, train
 from trainer.run.logs import LogRow, Logs, read_rows
 from trainer.run.monitor import Callbacks
 from trainer.settings import EvaluateSettings, RetentionSettings, ValidationSettings
-
-SHARES = {"heldout_share": 0.2, "dev_share": 0.2}
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    return tiny_bert(tmp_path_factory.mktemp("bert"))
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    return commit(tmp_path_factory.mktemp("world"), [topic(number) for number in range(60)])
-
-
-@pytest.fixture(scope="module")
-def view(world):
-    return open_view(world, **SHARES)
-
-
-def measured_every(steps, **more):
-    return ValidationSettings(steps=steps, **more)
 
 
 def table(path):
@@ -64,7 +43,7 @@ def events(folder):
     return found
 
 
-def test_numbers_are_those_of_the_weights_and_held_out_topics_are_never_read(tiny, view, tmp_path, monkeypatch):
+def test_numbers_are_those_of_the_weights_and_held_out_topics_are_never_read(bert, view, tmp_path, monkeypatch):
     read = TrainingView.read
 
     def guarded(self, split, indices):
@@ -73,21 +52,21 @@ def test_numbers_are_those_of_the_weights_and_held_out_topics_are_never_read(tin
 
     monkeypatch.setattr(TrainingView, "read", guarded)
     told = []
-    settings = settings_for(tiny, validation=measured_every(4))
-    trained = train(settings, view, tmp_path, told=Callbacks(on_measured=told.append))
+    settings = settings_for(bert, validation=ValidationSettings(steps=4))
+    trained = train(settings, view, tmp_path, callbacks=Callbacks(on_measured=told.append))
     found = {one["step"]: one["means"] for one in trained.facts["validations"]}
     dev = view.read_all("dev")
     assert list(found) == [one.step for one in told] == [0, 4, 6]
-    for step, model in ((0, tiny), (6, trained.model)):
+    for step, model in ((0, bert), (6, trained.model)):
         expected = means(evaluate(load(model), dev, EvaluateSettings(encode=FULL)))
         assert found[step] == pytest.approx(expected, abs=1e-4)
     assert len(dev) == 8
 
 
-def test_measuring_changes_nothing_of_the_training(tiny, view, tmp_path):
+def test_measuring_changes_nothing_of_the_training(bert, view, tmp_path):
     runs = [
-        train(dropping(tiny).model_copy(update={"validation": plan}), view, tmp_path / name)
-        for name, plan in (("alone", ValidationSettings(topics=0)), ("watched", measured_every(1)))
+        train(settings_with_dropout(bert).model_copy(update={"validation": plan}), view, tmp_path / name)
+        for name, plan in (("alone", ValidationSettings(topics=0)), ("watched", ValidationSettings(steps=1)))
     ]
     assert runs[0].facts["losses"] == runs[1].facts["losses"]
     assert [len(run.facts["validations"]) for run in runs] == [0, 7]
@@ -95,10 +74,10 @@ def test_measuring_changes_nothing_of_the_training(tiny, view, tmp_path):
     assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
 
 
-def test_the_best_step_is_published_and_kept_beside_the_newest(tiny, view, tmp_path):
+def test_the_best_step_is_published_and_kept_beside_the_newest(bert, view, tmp_path):
     keep = RetentionSettings(frozen_embeddings=False, plain_loss_allowed=100)
-    plan = measured_every(2, keep="best", measure="should_fall")
-    settings = settings_for(tiny, steps=12, validation=plan, retention=keep)
+    plan = ValidationSettings(steps=2, keep="best", measure="should_fall")
+    settings = settings_for(bert, steps=12, validation=plan, retention=keep)
     at = {}
 
     def follow(step, encoder):
@@ -108,9 +87,9 @@ def test_the_best_step_is_published_and_kept_beside_the_newest(tiny, view, tmp_p
     kept = []
 
     def look(one):
-        kept.append([path.name for path in validation_of(settings, view, tmp_path)._folder.glob("step-*/")])
+        kept.append([path.name for path in (tmp_path / "checkpoints").glob("dev-*/step-*/")])
 
-    trained = train(settings, view, tmp_path, told=Callbacks(on_measured=look))
+    trained = train(settings, view, tmp_path, callbacks=Callbacks(on_measured=look))
     scores = {one["step"]: one["means"]["should_fall"] for one in trained.facts["validations"]}
     best = max(scores, key=scores.get)
     assert trained.facts["step"] == best
@@ -119,28 +98,27 @@ def test_the_best_step_is_published_and_kept_beside_the_newest(tiny, view, tmp_p
     assert kept[-1] == [f"step-{best:08d}"]
 
 
-def test_weights_that_lose_too_much_of_plain_retrieval_are_not_the_best(tiny, view, tmp_path):
-    validation = validation_of(settings_for(tiny, validation=measured_every(1, keep="best")), view, tmp_path)
+def test_weights_that_lose_too_much_of_plain_retrieval_are_not_the_best(bert, view, tmp_path):
+    validation = open_validation(
+        settings_for(bert, validation=ValidationSettings(steps=1, keep="best")), view, tmp_path
+    )
     rows = [(0, 10.0, 50.0), (1, 30.0, 49.5), (2, 40.0, 45.0), (3, 30.0, 60.0)]
-    found = [
-        type("Measured", (), {"step": step, "means": {"both_views": both, "plain_ndcg": plain}})
-        for step, both, plain in rows
-    ]
-    assert validation.best(found) == 1
-    assert validation.best(found[1:]) is None
+    found = [Measurement(step, {"both_views": both, "plain_ndcg": plain}, seconds=0.0) for step, both, plain in rows]
+    assert validation.best_step(found) == 1
+    assert validation.best_step(found[1:]) is None
 
 
-def test_the_last_step_is_measured_where_epochs_stand_for_steps(tiny, view, tmp_path):
-    settings = settings_for(tiny)
+def test_the_last_step_is_measured_where_epochs_stand_for_steps(bert, view, tmp_path):
+    settings = settings_for(bert)
     plan = settings.schedule.model_copy(update={"epochs": 1})
-    validation = validation_of(settings.model_copy(update={"schedule": plan}), view, tmp_path)
+    validation = open_validation(settings.model_copy(update={"schedule": plan}), view, tmp_path)
     last = len(view.partitions("train")) // plan.topics_per_batch
-    assert [step for step in range(20) if validation.due(step)] == [0, last]
+    assert [step for step in range(20) if validation.is_due(step)] == [0, last]
 
 
-def test_no_more_dev_topics_are_measured_than_asked_and_they_are_spread(tiny, view, tmp_path):
+def test_no_more_dev_topics_are_measured_than_asked_and_they_are_spread(bert, view, tmp_path):
     def groups(topics):
-        return validation_of(settings_for(tiny, validation=ValidationSettings(topics=topics)), view, tmp_path).groups
+        return open_validation(settings_for(bert, validation=ValidationSettings(topics=topics)), view, tmp_path).groups
 
     whole = [group.topic_id for group in view.read_all("dev")]
     assert [group.topic_id for group in groups(100)] == whole
@@ -148,27 +126,27 @@ def test_no_more_dev_topics_are_measured_than_asked_and_they_are_spread(tiny, vi
     assert not groups(0)
 
 
-def test_a_choice_without_dev_topics_is_refused_at_once(tiny, world, tmp_path):
+def test_a_choice_without_dev_topics_is_refused_at_once(bert, world, tmp_path):
     bare = open_view(world, heldout_share=0.2, dev_share=0.0)
-    for plan in (measured_every(2), ValidationSettings(keep="best")):
+    for plan in (ValidationSettings(steps=2), ValidationSettings(keep="best")):
         with pytest.raises(UsageError, match="no dev topics to measure on"):
-            train(settings_for(tiny, validation=plan), bare, tmp_path)
-    trained = train(settings_for(tiny, steps=2), bare, tmp_path / "plain")
+            train(settings_for(bert, validation=plan), bare, tmp_path)
+    trained = train(settings_for(bert, steps=2), bare, tmp_path / "plain")
     assert (trained.facts["validations"], trained.facts["curve"]) == ([], [])
     assert "Nothing was measured" in (trained.model / "README.md").read_text()
     with pytest.raises(ValueError, match="keep: best chooses on dev topics"):
         ValidationSettings(keep="best", topics=0)
 
 
-def test_every_run_draws_its_curve_and_a_single_share_is_not_chosen(tiny, view, tmp_path):
-    trained = train(settings_for(tiny), view, tmp_path / "drawn")
+def test_every_run_draws_its_curve_and_a_single_share_is_not_chosen(bert, view, tmp_path):
+    trained = train(settings_for(bert), view, tmp_path / "drawn")
     shares = {point["share"]: point["means"] for point in trained.facts["curve"]}
     assert list(shares) == [0, 0.25, 0.5, 0.75, 1]
     assert trained.facts["blend"] == 1
     assert shares[0] == trained.facts["validations"][0]["means"]
     assert shares[1] == trained.facts["validations"][-1]["means"]
     half = load(trained.model)
-    start = weights(load(tiny))
+    start = weights(load(bert))
     with torch.no_grad():
         for name, value in half.named_parameters():
             value.copy_((value + start[name]) / 2)
@@ -178,20 +156,25 @@ def test_every_run_draws_its_curve_and_a_single_share_is_not_chosen(tiny, view, 
     assert "(curve.png)" in card
     assert "unknown, may not be passed on: 60 topics" in card
     bare = RetentionSettings(frozen_embeddings=False, drawn_shares=())
-    undrawn = train(settings_for(tiny, steps=2, retention=bare), view, tmp_path / "undrawn")
+    undrawn = train(settings_for(bert, steps=2, retention=bare), view, tmp_path / "undrawn")
     assert not (undrawn.model / "curve.png").exists()
     assert "(curve.png)" not in (undrawn.model / "README.md").read_text()
 
 
-def test_a_run_killed_between_two_checkpoints_ends_the_same_with_each_step_logged_once(tiny, world, view, tmp_path):
+def test_a_run_killed_between_two_checkpoints_ends_the_same_with_each_step_logged_once(bert, world, view, tmp_path):
     script = f"""
 import os, signal, sys; sys.path[:0] = {[str(REPO)]!r}
-from tests.trainer.run.test_monitor import *
+from pathlib import Path
+from tests.support.trainer_world import open_view
+from tests.support.training import SHARES, settings_with_dropout
+from trainer.run.fit import train
+from trainer.run.monitor import Callbacks
 def die(row):
     if row.step == 5:
         os.kill(os.getpid(), signal.SIGKILL)
-train(dropping(Path({str(tiny)!r})), open_view(Path({str(world)!r}), **SHARES), Path({str(tmp_path / "killed")!r}),
-      told=Told(on_step=die))
+view = open_view(Path({str(world)!r}), **SHARES)
+settings, out = settings_with_dropout(Path({str(bert)!r})), Path({str(tmp_path / "killed")!r})
+train(settings, view, out, callbacks=Callbacks(on_step=die))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
@@ -199,7 +182,7 @@ train(dropping(Path({str(tiny)!r})), open_view(Path({str(world)!r}), **SHARES), 
     assert [row["step"] for row in table(logs / "train.csv")] == ["1", "2", "3", "4", "5"]
     with (logs / "train.csv").open("a") as file:
         file.write("6,0,1.2")
-    resumed, straight = (train(dropping(tiny), view, tmp_path / name) for name in ("killed", "straight"))
+    resumed, straight = (train(settings_with_dropout(bert), view, tmp_path / name) for name in ("killed", "straight"))
     assert resumed.facts["losses"] == straight.facts["losses"]
     ours, theirs = (weights(load(run.model)) for run in (resumed, straight))
     assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
@@ -215,19 +198,12 @@ train(dropping(Path({str(tiny)!r})), open_view(Path({str(world)!r}), **SHARES), 
     assert ours == theirs
 
 
-def dropping(tiny):
-    """Dropout on, checkpoints after steps 4 and 6, measurements after 3 and 6."""
-    plain = settings_for(tiny)
-    model = plain.model.model_copy(update={"dropout": True})
-    return plain.model_copy(update={"model": model, "checkpoint_steps": 4, "validation": measured_every(3)})
-
-
 def test_rows_come_back_as_they_were_written(tmp_path):
     rows = [LogRow(step, 0, 1 / 3 + step, 1e-4, 0.1, 0.25, 48.0, 1e5) for step in (1, 2, 3)]
     for first in (0, 2):
         logs = Logs(tmp_path, first)
         for row in rows[first:]:
-            logs.step(row)
+            logs.add_step(row)
         logs.close()
         assert read_rows(tmp_path / "train.csv") == rows
     Logs(tmp_path, 0).close()
@@ -235,7 +211,7 @@ def test_rows_come_back_as_they_were_written(tmp_path):
     assert not events(tmp_path)
 
 
-def test_a_finished_run_is_found_without_reading_its_data(tiny, world, tmp_path, capsys):
+def test_a_finished_run_is_found_without_reading_its_data(bert, world, tmp_path, capsys):
     import shutil
 
     from cluster.commands.trainers.train import train as train_job
@@ -243,7 +219,7 @@ def test_a_finished_run_is_found_without_reading_its_data(tiny, world, tmp_path,
     out = tmp_path / "run"
     shutil.copytree(world, out)
     job = REPO / "examples" / "jobs" / "quickstart.yaml"
-    asked = [f"train.base={tiny}", "train.schedule.steps=2", "train.schedule.topics_per_batch=6"]
+    asked = [f"train.base={bert}", "train.schedule.steps=2", "train.schedule.topics_per_batch=6"]
     train_job(job, asked, out, as_json=True)
     first, told = capsys.readouterr()
     assert "dev topics after step 2" in told
@@ -258,12 +234,12 @@ def test_a_finished_run_is_found_without_reading_its_data(tiny, world, tmp_path,
         train_job(job, [*asked, "train.schedule.seed=1"], out, as_json=True)
 
 
-def test_an_adapters_run_is_blended_along_its_update(tiny, view, tmp_path):
+def test_an_adapters_run_is_blended_along_its_update(bert, view, tmp_path):
     model = ModelSettings(lora=LoraSettings(rank=4))
-    trained = train(settings_for(tiny, model=model), view, tmp_path)
+    trained = train(settings_for(bert, model=model), view, tmp_path)
     curve = {point["share"]: point["means"] for point in trained.facts["curve"]}
-    start, end = weights(load(tiny)), weights(load(trained.model))
+    start, end = weights(load(bert)), weights(load(trained.model))
     assert any(not torch.equal(value, end[name]) for name, value in start.items())
     for share in (0.0, 0.5, 1.0):
-        put_weights(mixed := load(tiny), blend(start, end, share))
+        put_weights(mixed := load(bert), blend_weights(start, end, share))
         assert measure(mixed, view.read_all("dev")) == pytest.approx(curve[share], abs=1e-3)

@@ -2,41 +2,46 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from cluster.running import start
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.job import load_job, settings_from
-from cluster.mining import mine_into, mine_run
-from cluster.run_job import run_job
+from cluster.mining import mine_run, satisfies, scorer_source
 from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import load_snapshot, read_partitions
+from datasets_out.commits.snapshot import load_snapshot
 from datasets_out.commits.verify import verify
 from datasets_out.sql.query import run_sql
 from datasets_out.training.candidate_pool import CandidatePassage, CandidatePool
-from datasets_out.training.mined_negatives import with_mined, write_mined
+from datasets_out.training.mined_negatives import read_partitions, with_mined
 from datasets_out.training.training_view import SPLITS, SplitSettings, text_key
 from engine.errors import DifferentJobError, SeedFormatError, UsageError
 from engine.seeds.bm25 import Bm25Index, words_of
 from engine.topic import Call, Intent, Judgment, Passage, Topic, Verdict, intent_id
 from prompts.constraints.constraint import Constraint, dump_constraints
-from tests.support.commands import foil, write_job
-from tests.support.trainer_world import commit, open_view, tiny_bert, topic
-from trainer.mining.mining import Bm25Scorer, Miner, MineSettings, overlap
-from trainer.mining.nearest import ModelScorer, nearest
-from validators.checks.shape import ShapeCheck, ShapeSettings
+from tests.cluster.test_cli import foil, write_job
+from tests.support.trainer_world import commit, open_view, topic
+from trainer.mining.mined_run import mine_snapshot
+from trainer.mining.miner import Miner, overlap, score_ceiling
+from trainer.mining.model_scorer import ModelScorer, nearest
+from trainer.mining.scorers import Bm25Scorer
+from trainer.mining.settings import MineSettings
+from validators.checks.shape import Shape, ShapeSettings
 
 ALL = {"heldout_share": 0.0, "dev_share": 0.0}
 THIRDS = {"heldout_share": 0.3, "dev_share": 0.3}
 
 
-def mine(out, into, job=None, **choices):
-    return mine_into(load_snapshot(out, None), into, MineSettings(**{"split": SplitSettings(**ALL), **choices}), job)
+def mine(out, into, **choices):
+    chosen = MineSettings(**{"split": SplitSettings(**ALL), **choices})
+    return mine_snapshot(load_snapshot(out, None), into, chosen, scorer_source(chosen), satisfies)
 
 
 def topics_in(out):
@@ -129,7 +134,7 @@ def test_the_old_run_has_paid_for_all(world, by_bm25):
 
 def test_a_mined_topic_is_a_sound_topic(by_bm25):
     for one in topics_in(by_bm25.snapshot.out)[:5]:
-        _, verdicts = ShapeCheck(ShapeSettings())(one)
+        _, verdicts = asyncio.run(Shape(ShapeSettings())(one, None))
         assert {verdict.outcome for verdict in verdicts} == {"pass"}
 
 
@@ -204,7 +209,7 @@ def test_a_text_that_a_held_out_topic_shares_is_mined_for_held_out_topics_alone(
     edited = Passage("an edit of a passage that is held out", "distractor", edited_from=held.passages[1].id)
     trained = replace(topic(1), passages=(*topic(1).passages, shared, edited))
     pool = CandidatePool([trained, held, topic(2)], SplitSettings(**ALL))
-    texts = {split: {one.passage.text for one in shelf.candidates} for split, shelf in pool.by_split.items()}
+    texts = {split: {one.passage.text for one in candidates.candidates} for split, candidates in pool.by_split.items()}
     assert {shared.text, edited.text} <= texts["heldout"]
     assert texts["heldout"].isdisjoint(texts["train"])
     assert {p.text for p in topic(2).passages} <= texts["train"]
@@ -295,59 +300,39 @@ def never(intent, passage):
     return False
 
 
-def bodies(shelf):
-    return [f"{one.passage.title} {one.passage.text}".strip() for one in shelf.candidates]
+def bodies(candidates):
+    return [f"{one.passage.title} {one.passage.text}".strip() for one in candidates.candidates]
 
 
-def open_bm25(shelf):
-    return Bm25Scorer(bodies(shelf), shelf.minable)
+def open_bm25(candidates):
+    return Bm25Scorer(bodies(candidates), candidates.minable)
 
 
 WORDS = ["apple", "pear", "plum", "quince", "medlar", "cherry"]
+ROLES = st.lists(st.sampled_from(["original", "instructed", "poisoned_query"]), min_size=1, max_size=3, unique=True)
 PHRASES = st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map(" ".join)
 
 
 @st.composite
 def small_topics(draw):
     """Topics over few words, so that queries, texts and judgments collide; one in four topics is held out."""
-    made = []
+    topics = []
     for number in range(draw(st.integers(2, 6))):
         texts = draw(st.lists(PHRASES, min_size=2, max_size=4, unique=True))
         passages = tuple(Passage(text, "distractor", source_id=draw(st.sampled_from(["", "a", "b"]))) for text in texts)
-        query = draw(PHRASES)
-        roles = draw(
-            st.lists(st.sampled_from(["original", "instructed", "poisoned_query"]), min_size=1, max_size=3, unique=True)
-        )
+        query, roles = draw(PHRASES), draw(ROLES)
+        queries = {role: draw(PHRASES) if role == "poisoned_query" else query for role in roles}
         intents = tuple(
-            Intent(
-                f"{number}-{role}",
-                role,
-                "ripe" if role == "instructed" else "",
-                draw(PHRASES) if "poi" in role else query,
-            )
-            for role in roles
+            Intent(f"{number}-{role}", role, "ripe" if role == "instructed" else "", queries[role]) for role in roles
         )
-        judged = draw(
-            st.lists(
-                st.tuples(st.sampled_from(intents), st.sampled_from(passages), st.sampled_from([1, 1, -1])), max_size=6
-            )
-        )
+        cells = st.tuples(st.sampled_from(intents), st.sampled_from(passages), st.sampled_from([1, 1, -1]))
+        judged = draw(st.lists(cells, max_size=6))
         judgments = {(i.id, p.id): Judgment(i.id, p.id, relevance, "seed") for i, p, relevance in judged}
         split = {"split": "heldout"} if draw(st.integers(0, 3)) == 0 else {}
-        made.append(
-            Topic(
-                f"t{number}",
-                f"s{draw(st.integers(0, 4))}",
-                "c",
-                "r",
-                query,
-                intents,
-                passages,
-                tuple(judgments.values()),
-                attributes=split,
-            )
-        )
-    return made
+        seed_id = f"s{draw(st.integers(0, 4))}"
+        judgments = tuple(judgments.values())
+        topics.append(Topic(f"t{number}", seed_id, "c", "r", query, intents, passages, judgments, attributes=split))
+    return topics
 
 
 choices_of = st.builds(
@@ -385,17 +370,17 @@ def test_whatever_the_topics_no_mined_row_is_poisoned(topics, choices):
             assert key not in {text_key("passage", p.text) for p in one.passages}
             assert home[key] == pool.split_of(one)
             assert choices.skip < m.rank <= choices.depth
-            shelf = pool.by_split[pool.split_of(one)]
-            index = Bm25Index(bodies(shelf))
+            candidates = pool.by_split[pool.split_of(one)]
+            index = Bm25Index(bodies(candidates))
             for other in one.intents:
                 wanted = {j.passage_id for j in one.judgments if j.intent_id == other.id and j.relevance > 0}
-                places = [shelf.position(p) for p in one.passages if p.id in wanted]
+                places = [candidates.position(p) for p in one.passages if p.id in wanted]
                 scores = index.scores(words_of([other.query])[0])
-                scores = np.zeros(len(shelf.candidates)) if scores is None else scores
+                scores = np.zeros(len(candidates.candidates)) if scores is None else scores
                 if not places or None in places:
                     assert other != intent
                     continue
-                score = float(scores[shelf.position(m.candidate.passage)])
+                score = float(scores[candidates.position(m.candidate.passage)])
                 lowest = min(float(scores[place]) for place in places)
                 assert score <= min(choices.max_relative * lowest, lowest - choices.min_gap)
                 assert other != intent or (m.score, m.positive) == (score, lowest)
@@ -411,10 +396,7 @@ def test_whatever_the_topics_no_mined_row_is_poisoned(topics, choices):
 
 @given(st.floats(-30, 30), st.floats(0.1, 1), st.floats(0, 5))
 def test_a_ceiling_is_never_above_the_lowest_positive(positive, relative, gap):
-    miner = Miner(
-        CandidatePool([], SplitSettings()), open_bm25, MineSettings(max_relative=relative, min_gap=gap), never
-    )
-    ceiling = miner.ceiling(positive)
+    ceiling = score_ceiling(positive, MineSettings(max_relative=relative, min_gap=gap))
     assert ceiling <= positive - gap
     assert ceiling <= relative * positive + 1e-9 or positive < 0
     assert ceiling == positive or (relative, gap) != (1.0, 0.0)
@@ -431,20 +413,15 @@ def test_the_nearest_are_those_of_the_whole_matrix_whatever_the_block(queries, v
     assert nearest(q, v, depth, block) == whole
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    return tiny_bert(tmp_path_factory.mktemp("tiny"))
-
-
-def test_a_model_mines_by_cosine_and_keeps_the_margin(world, tiny, tmp_path, capsys):
-    choices = {"miner": "model", "model": tiny, "max_overlap": 1.0, "max_relative": 0.999, "per_intent": 3}
+def test_a_model_mines_by_cosine_and_keeps_the_margin(world, bert, tmp_path, capsys):
+    choices = {"miner": "model", "model": bert, "max_overlap": 1.0, "max_relative": 0.999, "per_intent": 3}
     written = mine(world, tmp_path / "mined", **choices)
     assert verify(tmp_path / "mined") == []
     assert "encoded 117 of 117 passages" in capsys.readouterr().err
     found = all_mined(tmp_path / "mined")
     assert len(found) == written.counts["taken"] > 50
     assert {p.attributes["mined"][:6] for _, _, p, _ in found} == {"model:"}
-    vectors = _cosines(tiny, found)
+    vectors = _cosines(bert, found)
     for one, intent, passage, facts in found:
         wanted = {j.passage_id for j in one.judgments if j.intent_id == intent.id and j.relevance > 0}
         lowest = min(vectors(intent, p) for p in one.passages if p.id in wanted)
@@ -470,10 +447,10 @@ def _cosines(model, found):
     )
 
 
-def test_a_finished_mining_is_known_by_its_model_and_loads_it_no_more(world, tiny, tmp_path, monkeypatch):
-    mine(world, tmp_path / "mined", miner="model", model=tiny, per_intent=1)
+def test_a_finished_mining_is_known_by_its_model_and_loads_it_no_more(world, bert, tmp_path, monkeypatch):
+    mine(world, tmp_path / "mined", miner="model", model=bert, per_intent=1)
     monkeypatch.setattr(ModelScorer, "__init__", lambda *_: pytest.fail("the model was asked again"))
-    mine(world, tmp_path / "mined", miner="model", model=tiny, per_intent=1)
+    mine(world, tmp_path / "mined", miner="model", model=bert, per_intent=1)
     with pytest.raises(DifferentJobError, match=r"mine\.by"):
         mine(world, tmp_path / "mined", miner="model", per_intent=1)
 
@@ -510,9 +487,11 @@ def test_the_texts_of_a_file_have_one_split_each(tmp_path):
     pool = CandidatePool(topics, shares, [*theirs, *fresh])
     for one in topics:
         assert all(pool.by_split[shares.split_of(one.seed_id)].position(p) is not None for p in one.passages)
-    held = [{c.passage.text for c in shelf.candidates} for shelf in pool.by_split.values()]
+    held = [{c.passage.text for c in candidates.candidates} for candidates in pool.by_split.values()]
     assert sum(map(len, held)) == len(set.union(*held)) == 120
-    assert all(any(c.passage.text.startswith("tower") for c in shelf.candidates) for shelf in pool.by_split.values())
+    assert all(
+        any(c.passage.text.startswith("tower") for c in candidates.candidates) for candidates in pool.by_split.values()
+    )
 
 
 def test_what_a_corpus_knows_to_answer_a_query_is_refused():
@@ -565,19 +544,16 @@ def test_every_wrong_setting_is_named_at_once():
 def test_the_seeds_of_a_job_can_be_mined_with_its_splits(tmp_path, capsys):
     job = write_job(tmp_path, 30)
     job.write_text(job.read_text() + "train: {split: {heldout_share: 0, dev_share: 0}}\n")
-    assert run_job(load_job(job)).complete
+    assert start(load_job(job)).complete
     capsys.readouterr()
     mine_run(tmp_path / "out", tmp_path / "mined", ["corpus=seeds"], job, None, as_json=True)
     told = json.loads(capsys.readouterr().out)
-    corpus = {text for line in (tmp_path / "seeds.jsonl").read_text().splitlines() for text in _texts(json.loads(line))}
+    rows = map(json.loads, (tmp_path / "seeds.jsonl").read_text().splitlines())
+    corpus = {text for row in rows for text in (row["good"], *row["bad"])}
     found = all_mined(tmp_path / "mined")
     assert len(found) == told["taken"] > 20
     assert {p.text for _, _, p, _ in found} <= corpus
     assert verify(tmp_path / "mined") == []
-
-
-def _texts(row):
-    return [row["good"], *row["bad"]]
 
 
 def test_nothing_to_mine_for_is_a_run_all_the_same(tmp_path):
@@ -598,11 +574,3 @@ def test_a_run_that_is_not_finished_can_be_mined_as_far_as_it_is(tmp_path):
     assert verify(tmp_path / "mined") == []
     entries = CommitLog(tmp_path / "mined").entries()
     assert [(entry.partition, entry.facts["index"]) for entry in entries] == [(0, "d1"), (1, "d1")]
-
-
-def test_write_mined_holds_what_mining_found_nothing_for(world, tmp_path):
-    from datasets_out.training.mined_negatives import MiningResult
-
-    source = load_snapshot(world, None)
-    written = write_mined(source, tmp_path / "run", "nobody", {}, lambda _: MiningResult({}, Counter()))
-    assert written.snapshot.rows("judgments") == source.rows("judgments")
