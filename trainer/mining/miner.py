@@ -50,7 +50,7 @@ class _MiningTask:
 
 
 class Miner:
-    """Mines the negatives of a partition's topics. `open_scorer` makes a candidates's scorer, once.
+    """Mines the negatives of a partition's topics. `open_scorer` makes the scorer of a split's candidates, once.
 
     The counts: `topics` and `intents` mined for, candidates `considered`, each `refused REASON` or `taken`.
     """

@@ -28,14 +28,14 @@ class MiningQuery(Protocol):
 
 
 class Scorer(Protocol):
-    """Scores the texts of one candidates."""
+    """Scores the texts of one split's candidates."""
 
     def prepare(self, pairs: Sequence[QueryPair]) -> MiningQuery: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ScorerSource:
-    """A kind of scorer: its name in mined passages, its identity in a run's settings, and how it opens a candidates."""
+    """A kind of scorer: its name in mined passages, its identity in a run's settings, and how it opens a split's candidates."""
 
     name: str
     identity: str
@@ -43,7 +43,7 @@ class ScorerSource:
 
 
 def bm25_source(settings: MineSettings) -> ScorerSource:
-    """BM25 over the texts of a candidates."""
+    """BM25 over the texts of a split's candidates."""
 
     def open_scorer(candidates: SplitCandidates) -> Scorer:
         texts = passage_texts(candidates, template_named("query_instruction"))
@@ -53,7 +53,7 @@ def bm25_source(settings: MineSettings) -> ScorerSource:
 
 
 def passage_texts(candidates: SplitCandidates, template: TextTemplate) -> list[str]:
-    """The texts of a candidates as a scorer reads them, in the order of their positions."""
+    """The texts of a split's candidates as a scorer reads them, in the order of their positions."""
     passages = (candidate.passage for candidate in candidates.candidates)
     return [template.format_passage(passage.title, passage.text) for passage in passages]
 

@@ -51,12 +51,12 @@ def test_numbers_are_those_of_the_weights_and_held_out_topics_are_never_read(ber
         return read(self, split, indices)
 
     monkeypatch.setattr(TrainingView, "read", guarded)
-    told = []
+    measurements = []
     settings = settings_for(bert, validation=ValidationSettings(steps=4))
-    trained = train(settings, view, tmp_path, callbacks=Callbacks(on_measured=told.append))
+    trained = train(settings, view, tmp_path, callbacks=Callbacks(on_measured=measurements.append))
     found = {one["step"]: one["means"] for one in trained.facts["validations"]}
     dev = view.read_all("dev")
-    assert list(found) == [one.step for one in told] == [0, 4, 6]
+    assert list(found) == [measurement.step for measurement in measurements] == [0, 4, 6]
     for step, model in ((0, bert), (6, trained.model)):
         expected = means(evaluate(load(model), dev, EvaluateSettings(encode=FULL)))
         assert found[step] == pytest.approx(expected, abs=1e-4)
@@ -191,9 +191,9 @@ train(settings, view, out, callbacks=Callbacks(on_step=die))
         assert [int(row["step"]) for row in rows] == [1, 2, 3, 4, 5, 6]
         assert [float(row["loss"]) for row in rows] == straight.facts["losses"]
         assert [int(row["step"]) for row in measured] == [0, 3, 6]
-        told = events(tmp_path / name / "logs")
-        assert [step for tag, step in told if tag == "train/loss"] == [1, 2, 3, 4, 5, 6]
-        assert sorted(step for tag, step in told if tag == "dev/both_views") == [0, 3, 6]
+        scalars = events(tmp_path / name / "logs")
+        assert [step for tag, step in scalars if tag == "train/loss"] == [1, 2, 3, 4, 5, 6]
+        assert sorted(step for tag, step in scalars if tag == "dev/both_views") == [0, 3, 6]
     ours, theirs = ([(one["step"], one["means"]) for one in run.facts["validations"]] for run in (resumed, straight))
     assert ours == theirs
 
@@ -221,15 +221,15 @@ def test_a_finished_run_is_found_without_reading_its_data(bert, world, tmp_path,
     job = REPO / "examples" / "jobs" / "quickstart.yaml"
     asked = [f"train.base={bert}", "train.schedule.steps=2", "train.schedule.topics_per_batch=6"]
     train_job(job, asked, out, as_json=True)
-    first, told = capsys.readouterr()
-    assert "dev topics after step 2" in told
-    assert str(out / "model" / "training.png") in told
+    first, messages = capsys.readouterr()
+    assert "dev topics after step 2" in messages
+    assert str(out / "model" / "training.png") in messages
     for path in out.rglob("*.parquet"):
         path.unlink()
     train_job(job, asked, out, as_json=True)
-    second, told = capsys.readouterr()
+    second, messages = capsys.readouterr()
     assert json.loads(second) == json.loads(first)
-    assert "trained already" in told
+    assert "trained already" in messages
     with pytest.raises(UsageError, match="trained with other settings"):
         train_job(job, [*asked, "train.schedule.seed=1"], out, as_json=True)
 
