@@ -18,7 +18,7 @@ from engine.errors import CommitError, CorruptDataError
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Damage:
     """A file or document that is not as it was written. `path` is relative to the run's folder.
 
     `kind`: `missing`, `resized`, `changed`, `foreign` (of another run), `unbacked` (a snapshot of what is not
@@ -31,7 +31,7 @@ class Finding:
     harmless: bool = False
 
 
-def verify(out: Path) -> list[Finding]:
+def verify(out: Path) -> list[Damage]:
     """Everything that is not as it was committed, damage first; an empty list is a clean and complete run."""
     log = CommitLog(out)
     findings = [*_check_documents(log)]
@@ -40,76 +40,76 @@ def verify(out: Path) -> list[Finding]:
         try:
             entries.append(log.entry(partition))
         except CorruptDataError as error:
-            findings.append(Finding(entry_name(partition), "changed", str(error)))
+            findings.append(Damage(entry_name(partition), "changed", str(error)))
     for check in (_check_fingerprints, _check_files, _check_snapshots, _check_plan, _list_orphans):
         findings += check(log, entries)
     return sorted(findings, key=lambda finding: finding.harmless)
 
 
-def _check_documents(log: CommitLog) -> Iterator[Finding]:
+def _check_documents(log: CommitLog) -> Iterator[Damage]:
     for name in ("run.json", "plan.json"):
         try:
             if log.read_sealed(name) is None and name == "run.json" and log.partitions():
-                yield Finding(name, "missing", "every run has one; restore it, or run the job into this folder again")
+                yield Damage(name, "missing", "every run has one; restore it, or run the job into this folder again")
         except CorruptDataError as error:
-            yield Finding(name, "changed", str(error))
+            yield Damage(name, "changed", str(error))
 
 
-def _check_fingerprints(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Finding]:
+def _check_fingerprints(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
     try:
         fingerprint = log.run()["fingerprint"]
     except (CommitError, CorruptDataError):
         return  # reported as missing or changed
     for entry in entries:
         if entry.fingerprint != fingerprint:
-            yield Finding(entry_name(entry.partition), "foreign", f"it is of the run {entry.fingerprint}")
+            yield Damage(entry_name(entry.partition), "foreign", f"it is of the run {entry.fingerprint}")
 
 
-def _check_files(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Finding]:
+def _check_files(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
     for entry in entries:
         for file in entry.files.values():
             try:
                 fault = log.find_fault(file)
             except CorruptDataError as error:
-                yield Finding(file.path, "foreign", str(error))
+                yield Damage(file.path, "foreign", str(error))
                 continue
             if fault:
-                yield Finding(file.path, fault, f"committed with {file.bytes} bytes and sha256 {file.sha256}")
+                yield Damage(file.path, fault, f"committed with {file.bytes} bytes and sha256 {file.sha256}")
 
 
-def _check_snapshots(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Finding]:
+def _check_snapshots(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
     committed = {file for entry in entries for file in entry.files.values()}
     for name in snapshot_names(log.out):
         try:
             snapshot = load_snapshot(log.out, name)
         except CorruptDataError as error:
-            yield Finding(f"snapshots/{name}.json", "changed", str(error))
+            yield Damage(f"snapshots/{name}.json", "changed", str(error))
             continue
         lost = [file.path for files in snapshot.contents.values() for file in files if file not in committed]
         if lost:
-            yield Finding(f"snapshots/{name}.json", "unbacked", f"no entry names {lost[0]} and {len(lost) - 1} more")
+            yield Damage(f"snapshots/{name}.json", "unbacked", f"no entry names {lost[0]} and {len(lost) - 1} more")
 
 
-def _check_plan(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Finding]:
+def _check_plan(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
     try:
         plan = log.plan()
     except CorruptDataError:
         return  # reported as changed
     if plan is None:
-        yield Finding("plan.json", "unfinished", "the seeds have not all been read yet; run the job again", True)
+        yield Damage("plan.json", "unfinished", "the seeds have not all been read yet; run the job again", True)
         return
     absent = sorted(set(range(plan["partitions"])) - {entry.partition for entry in entries})
     if absent:
         first = ", ".join(map(str, absent[:5]))
         detail = f"{len(absent)} of {plan['partitions']} partitions are not committed ({first} ...); run the job again"
-        yield Finding("commits", "unfinished", detail, True)
+        yield Damage("commits", "unfinished", detail, True)
 
 
-def _list_orphans(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Finding]:
+def _list_orphans(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
     named = {file.path for entry in entries for file in entry.files.values()}
     named |= {entry_name(partition) for partition in log.partitions()}
     for folder in ("commits", "staging", "orphans", *(f"data/{table}" for table in TABLES)):
         for path in sorted((log.out / folder).glob("*")):
             name = path.relative_to(log.out).as_posix()
             if name not in named:
-                yield Finding(name, "orphan", "no entry names it; no reader sees it", True)
+                yield Damage(name, "orphan", "no entry names it; no reader sees it", True)

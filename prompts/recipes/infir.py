@@ -68,7 +68,7 @@ class Infir:
     async def __call__(self, seed: Seed, ask: Ask) -> Sequence[Topic]:
         settings = self._settings
         material = build_material(seed, passage_chars=settings.passage_chars, negatives=2 * settings.distractors + 2)
-        writer = _TopicWriter(material, self._templates, ask)
+        writer = _RowWriter(material, self._templates, ask)
         narrative = seed.attributes.get("narrative", "") if settings.narrative_as_instruction else ""
         return [_build(material, await writer.write(narrative), settings.distractors)]
 
@@ -84,7 +84,7 @@ class _Parts:
     p2: Passage
 
 
-class _TopicWriter:
+class _RowWriter:
     """Asks for the parts of one seed's topic, one after the other."""
 
     def __init__(self, material: SeedMaterial, templates: Mapping[str, PromptTemplate], ask: Ask) -> None:

@@ -18,9 +18,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -29,14 +27,13 @@ from numpy.typing import NDArray
 from datasets_out.training.training_view import TopicGroup
 from engine.errors import UsageError
 from trainer.data.collate import key_of
-from trainer.evaluation.metrics_instruction import both_views, rank_change
-from trainer.evaluation.metrics_ranking import evaluate_run, ndcg, read_qrels
+from trainer.evaluation.measures import MEASURES, Floats, TopicScores
+from trainer.evaluation.metrics_ranking import evaluate_run, read_qrels
 from trainer.model.encoder import Encoder
 from trainer.model.packing import evaluating
 from trainer.settings import EvaluateSettings, RerankSettings
 from trainer.text_templates import QueryPair, TextTemplate
 
-Floats = NDArray[np.float32]
 Scores = dict[str, dict[str, float]]
 """measure -> query or topic -> value in [-1, 1]."""
 
@@ -66,7 +63,9 @@ def evaluate(encoder: Encoder, groups: Sequence[TopicGroup], settings: EvaluateS
     for group in groups:
         own = np.array([columns[key_of(body)] for body in _bodies(group, template)])
         matrix = vectors.of_pairs(group.intents) @ passages.T
-        _score_topic(group, matrix[:, own], _ranks(matrix, own), settings.cutoff, scores)
+        topic = TopicScores(group, matrix[:, own], _ranks(matrix, own), settings.cutoff)
+        for measure, values_of in MEASURES.items():
+            scores[measure].update(values_of(topic))
     if settings.rerank:
         scores["rerank_ndcg"] = rerank(encoder, settings.rerank, settings.cutoff)
     return dict(scores)
@@ -154,58 +153,3 @@ def _ranks(matrix: Floats, own: NDArray[np.int64]) -> NDArray[np.int64]:
     before = np.arange(matrix.shape[1]) < own[:, None]
     ahead = (matrix[:, None, :] > scores) | ((matrix[:, None, :] == scores) & before)
     return 1 + np.asarray(ahead.sum(2))
-
-
-def _score_topic(group: TopicGroup, scores: Floats, ranks: NDArray[np.int64], cutoff: int, results: Scores) -> None:
-    """Adds one topic's values; `scores` and `ranks` are [intents, its passages]."""
-    passed = [both_views(scores[np.ix_(*cells)]) for cells in opposite_views(group)]
-    changes = rank_changes(group, ranks)
-    _add_mean(results, "both_views", group.topic_id, passed)
-    _add_mean(results, "should_fall", group.topic_id, changes[-1])
-    _add_mean(results, "should_stay", group.topic_id, changes[1])
-    if changes[-1] and changes[1]:
-        results["net"][group.topic_id] = float(np.mean(changes[-1]) - np.mean(changes[1]))
-    for row, (instruction, _) in enumerate(group.intents):
-        gains = np.maximum(group.relevance[row], 0)
-        if gains.any():
-            ranked = np.zeros(cutoff)
-            is_near = (gains > 0) & (ranks[row] <= cutoff)
-            ranked[ranks[row][is_near] - 1] = gains[is_near]
-            kind = "instructed" if instruction else "plain"
-            name = f"{group.topic_id}/{row}"
-            results[f"{kind}_ndcg"][name] = ndcg(ranked, gains.astype(float), cutoff)
-            if not instruction:
-                results["plain_rr"][name] = 1.0 / int(ranks[row][gains > 0].min())
-
-
-def _add_mean(results: Scores, measure: str, topic: str, values: Sequence[Any]) -> None:
-    if values:
-        results[measure][topic] = float(np.mean(values))
-
-
-def opposite_views(group: TopicGroup) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Pairs of instructed intents of one query with pairs of passages that they judge the opposite way round.
-
-    ((a, b), (x, y)): a wants x and not y, b wants y and not x.
-    """
-    opposites = []
-    for first, second in combinations(range(len(group.intents)), 2):
-        (first_instruction, query), (second_instruction, other_query) = group.intents[first], group.intents[second]
-        if first_instruction and second_instruction and query == other_query:
-            first_wants = (group.relevance[first] > 0) & (group.relevance[second] < 0)
-            second_wants = (group.relevance[first] < 0) & (group.relevance[second] > 0)
-            passage_pairs = product(np.flatnonzero(first_wants).tolist(), np.flatnonzero(second_wants).tolist())
-            opposites += [((first, second), passages) for passages in passage_pairs]
-    return opposites
-
-
-def rank_changes(group: TopicGroup, ranks: NDArray[np.int64]) -> dict[int, list[float]]:
-    """How far passages relevant to a bare query move when it gets an instruction, by their relevance under that."""
-    changes: dict[int, list[float]] = {-1: [], 1: []}
-    for bare, instructed in product(range(len(group.intents)), repeat=2):
-        (bare_instruction, query), (instruction, other_query) = group.intents[bare], group.intents[instructed]
-        if not bare_instruction and instruction and query == other_query:
-            for passage in np.flatnonzero((group.relevance[bare] > 0) & (group.relevance[instructed] != 0)).tolist():
-                change = rank_change(int(ranks[bare, passage]), int(ranks[instructed, passage]))
-                changes[int(group.relevance[instructed, passage])].append(change)
-    return changes

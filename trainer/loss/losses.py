@@ -17,7 +17,7 @@ reproduces them, `once` (the default) does not have it. Relation: P alone is Inf
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -42,9 +42,22 @@ def row_losses(positive: Tensor, blocks: Mapping[Block, tuple[Tensor, Tensor]], 
         blocks: per block its logits, [R, C], and the mask of those that are negatives, [R, C] bool.
         settings: `combine` and `positive_counted` are read here; the temperature is already in the logits.
     """
-    own = positive.unsqueeze(1)
     negatives = [blocks[name][0].masked_fill(~blocks[name][1], -torch.inf) for name in settings.blocks]
-    if settings.combine == "sum":
-        return torch.stack([torch.cat((own, block), 1).logsumexp(1) - positive for block in negatives]).sum(0)
+    return COMBINATIONS[settings.combine](positive, negatives, settings)
+
+
+def _sum_blocks(positive: Tensor, negatives: Sequence[Tensor], _: LossSettings) -> Tensor:
+    own = positive.unsqueeze(1)
+    return torch.stack([torch.cat((own, block), 1).logsumexp(1) - positive for block in negatives]).sum(0)
+
+
+def _share_denominator(positive: Tensor, negatives: Sequence[Tensor], settings: LossSettings) -> Tensor:
     bonus = math.log(len(negatives)) if settings.positive_counted == "each_block" else 0.0
-    return torch.cat((own + bonus, *negatives), 1).logsumexp(1) - positive
+    return torch.cat((positive.unsqueeze(1) + bonus, *negatives), 1).logsumexp(1) - positive
+
+
+COMBINATIONS: Mapping[str, Callable[[Tensor, Sequence[Tensor], LossSettings], Tensor]] = {
+    "sum": _sum_blocks,
+    "multivariate": _share_denominator,
+}
+"""`combine` -> how (positive [R], logits of each block's negatives [R, C]) become row losses [R]."""

@@ -35,7 +35,7 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ScorerSource:
-    """A kind of scorer: its name in mined passages, its identity in a run's settings, and how it opens a split's candidates."""
+    """A kind of scorer: its name in mined passages, its identity in a run's settings, and how it opens candidates."""
 
     name: str
     identity: str

@@ -31,7 +31,7 @@ class JudgePolaritySettings(PanelSettings):
     both_answer: bool = Field(default=False, description="whether both passages must also answer the bare query")
 
 
-class View(NamedTuple):
+class PolarityView(NamedTuple):
     """An intent, the passage that is relevant under it, and the one that is not."""
 
     intent: Intent
@@ -65,7 +65,7 @@ class JudgePolarity:
         return topic, [*verdicts, *await panel.ask_canaries(panel.compare_pair, self._monitor, 2)]
 
 
-async def _judge_views(panel: JudgePanel, views: Sequence[View]) -> list[Verdict]:
+async def _judge_views(panel: JudgePanel, views: Sequence[PolarityView]) -> list[Verdict]:
     """A verdict for each view; the first that fails is the last."""
     verdicts: list[Verdict] = []
     for intent, relevant, other in views:
@@ -76,7 +76,7 @@ async def _judge_views(panel: JudgePanel, views: Sequence[View]) -> list[Verdict
     return verdicts
 
 
-async def _judge_answers(panel: JudgePanel, bare_intent: Intent, view: View) -> list[Verdict]:
+async def _judge_answers(panel: JudgePanel, bare_intent: Intent, view: PolarityView) -> list[Verdict]:
     """Whether both passages answer the query alone; the first that does not is the last."""
     verdicts: list[Verdict] = []
     for passage in (view.relevant, view.other):
@@ -96,18 +96,18 @@ def _bare_intent(topic: Topic, intent: Intent) -> Intent:
     return Intent(intent_id(topic.id, "", intent.query), "original", "", intent.query, evidence)
 
 
-def opposite_views(topic: Topic) -> list[View]:
+def opposite_views(topic: Topic) -> list[PolarityView]:
     """Both views of the first pair that an instructed intent and a dual or reversed intent judge oppositely."""
     relevance = {(judgment.intent_id, judgment.passage_id): judgment.relevance for judgment in topic.judgments}
 
     def judges(intent: Intent, plus: Passage, minus: Passage) -> bool:
         return relevance.get((intent.id, plus.id)) == 1 and relevance.get((intent.id, minus.id)) == -1
 
-    views: dict[tuple[str, str, str], View] = {}
+    views: dict[tuple[str, str, str], PolarityView] = {}
     for first, second in product(_intents_of(topic, "instructed"), _intents_of(topic, "dual", "reversed")):
         for plus, minus in permutations(topic.passages, 2):
             if judges(first, plus, minus) and judges(second, minus, plus):
-                for view in (View(first, plus, minus), View(second, minus, plus)):
+                for view in (PolarityView(first, plus, minus), PolarityView(second, minus, plus)):
                     views.setdefault((view.intent.id, view.relevant.id, view.other.id), view)
                 break
     return list(views.values())

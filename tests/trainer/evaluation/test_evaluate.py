@@ -12,7 +12,8 @@ from datasets_out.training.training_view import TopicGroup
 from engine.errors import UsageError
 from trainer.evaluation import blend
 from trainer.evaluation.blend import BlendPoint, choose_share, draw_curve
-from trainer.evaluation.evaluate import _ranks, _score_topic, compare, means, opposite_views, rank_changes, read_hits
+from trainer.evaluation.evaluate import _ranks, compare, means, read_hits
+from trainer.evaluation.measures import opposite_views, rank_changes
 from trainer.evaluation.metrics_ranking import evaluate_run, order, read_qrels
 from trainer.settings import RetentionSettings
 
@@ -54,10 +55,8 @@ def test_ranks_are_those_of_the_full_order(scores, data):
 def test_a_topic_scores_as_worked_by_hand():
     scores = np.array([[0.9, 0.8, 0.1], [0.9, 0.2, 0.1], [0.6, 0.5, 0.1], [0.1, 0.2, 0.9]], dtype=np.float32)
     ranks = np.array([[1, 2, 9], [1, 4, 9], [2, 3, 9], [9, 8, 1]])
-    from collections import defaultdict
-
-    found = defaultdict(dict)
-    _score_topic(VERIFIABLE, scores, ranks, 10, found)
+    topic = TopicScores(VERIFIABLE, scores, ranks, 10)
+    found = {measure: dict(values_of(topic)) for measure, values_of in MEASURES.items()}
     assert found["both_views"] == {"t": 0.0}
     assert found["should_fall"]["t"] == pytest.approx((0.5 + 0.5) / 2)
     assert found["should_stay"]["t"] == pytest.approx((0.0 + 1 / 3) / 2)
