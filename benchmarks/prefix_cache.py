@@ -31,7 +31,7 @@ from prompts.recipes.infir import Infir, InfirSettings
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.support.models.tiny_vllm_model import make_tiny_model
-from tests.support.sample_seeds import RuleAsk
+from tests.support.topics.sample_seeds import RuleAsk
 
 SUBJECTS = (
     "tide tables", "rye bread", "bicycle chains", "barn owls", "paper mills", "harbour cranes", "winter barley",

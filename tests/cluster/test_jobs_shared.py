@@ -11,8 +11,8 @@ from cluster.run_job import run_job
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import load_snapshot, read_accepted
 from engine.flow.progress import status
-from tests.support.matrices import TABLES, matrix
-from tests.support.sample_seeds import CORPORA
+from tests.support.topics.matrices import TABLES, matrix
+from tests.support.topics.sample_seeds import CORPORA
 
 KNOWN_REASONS = {"one_block", "no_contrast", "near_duplicate", "duplicate", "same_passage", "other_answers", "leak"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from prompts.render import TEMPLATES
-from tests.support.golden_prompts import CASES, PROMPTS, recorded
+from tests.support.topics.golden_prompts import CASES, PROMPTS, recorded
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -11,8 +11,8 @@ from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import load_snapshot, read_accepted
 from datasets_out.training.row_mixes import write_mixes
 from engine.errors import UsageError
-from tests.support.matrices import made, matrix
-from tests.support.sample_seeds import SEEDS
+from tests.support.topics.matrices import made, matrix
+from tests.support.topics.sample_seeds import SEEDS
 from tests.support.trainer_world import open_view
 from validators.checks.shape import ShapeCheck, ShapeSettings
 

@@ -18,8 +18,8 @@ from engine.flow.plan import sample_seeds, stages, trace_calls
 from engine.model_traits import ModelTraits
 from prompts.parse import parse_reply
 from prompts.rule_writer.model import RuleWriter
-from tests.support.judged_topics import DUAL, INF_IR, N1, N2, promptriever, unproven
 from tests.support.small_parts import Echo, Numbers, billed, build, opened, run_parts, seed, topics
+from tests.support.topics.judged_topics import DUAL, INF_IR, N1, N2, promptriever, unproven
 from validators.judges.polarity import JudgePolarity, JudgePolaritySettings
 from validators.judges.relevance import JudgeRelevance, JudgeRelevanceSettings
 from validators.judges.scenarios import JudgeScenarios, JudgeScenariosSettings

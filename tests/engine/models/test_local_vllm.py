@@ -39,8 +39,8 @@ from prompts.recipes.catalog import RECIPES
 from prompts.rule_writer.model import RuleWriter
 from tests.support.models.tiny_vllm_model import make_tiny_model
 from tests.support.paths import REPO
-from tests.support.sample_seeds import SEEDS
 from tests.support.small_parts import opened, run_parts, topics
+from tests.support.topics.sample_seeds import SEEDS
 from validators.catalog import VALIDATORS, validators_of
 
 HAS_VLLM = importlib.util.find_spec("vllm") is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from prompts.constraints.constraint import Constraint
-from tests.support.sample_seeds import passage
+from tests.support.topics.sample_seeds import passage
 
 
 def test_recursion_is_a_call_within_the_function_itself():

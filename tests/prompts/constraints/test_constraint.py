@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from engine.errors import UsageError
 from engine.topic import Intent, Passage
 from prompts.constraints.constraint import Constraint, all_hold, constraints_of, dump_constraints
-from tests.support.sample_seeds import passage
+from tests.support.topics.sample_seeds import passage
 
 
 def test_the_title_counts_as_text():

@@ -14,7 +14,7 @@ from prompts.constraints.constraint import Constraint
 from prompts.constraints.families import FAMILIES, NAMES_BY_KIND, TEXT, Family, index_families
 from prompts.constraints.wordings import Wording
 from prompts.passages.blocks import join, segment
-from tests.support.sample_seeds import passage
+from tests.support.topics.sample_seeds import passage
 
 PROSE = """The black rhino lives in southern Africa, for example in Namibia and Kenya. It weighs about 1,400 kg and was
 discovered, as far as anyone knows, in 1758. According to a study, 60 % of the calves survive their first 3

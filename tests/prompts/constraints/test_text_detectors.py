@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from prompts.constraints.constraint import Constraint
-from tests.support.sample_seeds import passage
+from tests.support.topics.sample_seeds import passage
 
 
 def test_a_mention_is_a_whole_word_in_any_case_across_lines_bare_or_plural():

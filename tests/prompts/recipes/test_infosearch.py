@@ -39,7 +39,7 @@ from prompts.parse import parse_reply
 from prompts.passages.answer_evidence import answers, evidence_of
 from prompts.passages.reply_types import AskedInstruction, Condition, Keywords, Rewritten
 from prompts.recipes.infosearch import InfoSearch, InfoSearchSettings
-from tests.support.sample_seeds import CORPORA, SEEDS, RuleAsk, passage
+from tests.support.topics.sample_seeds import CORPORA, SEEDS, RuleAsk, passage
 from validators.catalog import VALIDATORS
 
 ENGLISH = "The ferry to Lower Saltmarsh takes 35 minutes. It runs twice an hour from the northern pier in all weathers."

@@ -20,8 +20,8 @@ from prompts.passages.answer_evidence import answers, evidence_of
 from prompts.passages.reply_types import Demand
 from prompts.recipes.dual_view import seed_of
 from prompts.render import TEMPLATES, load
-from tests.support.matrices import SETTINGS, TABLES, build, made, matrix
-from tests.support.sample_seeds import SEEDS, RuleAsk, passage
+from tests.support.topics.matrices import SETTINGS, TABLES, build, made, matrix
+from tests.support.topics.sample_seeds import SEEDS, RuleAsk, passage
 
 CASES = [(recipe, corpus) for recipe in SETTINGS for corpus in SEEDS]
 

@@ -27,8 +27,8 @@ from prompts.passages.reply_types import TopicAnswer
 from prompts.recipes.catalog import RECIPES
 from prompts.recipes.verifiable import Verifiable, VerifiableSettings
 from prompts.rule_writer.model import RuleWriter
-from tests.support.sample_seeds import RuleAsk
-from tests.support.zoo import HIPPO, OTHER_RHINO, RHINO, ZEBRA, passage, seed, topic_of
+from tests.support.topics.sample_seeds import RuleAsk
+from tests.support.topics.zoo import HIPPO, OTHER_RHINO, RHINO, ZEBRA, passage, seed, topic_of
 
 
 def topics_of(seeds) -> tuple[list[Topic], Counter]:

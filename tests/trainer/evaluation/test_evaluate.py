@@ -13,7 +13,7 @@ from engine.errors import UsageError
 from trainer.evaluation import blend
 from trainer.evaluation.blend import BlendPoint, choose_share, draw_curve
 from trainer.evaluation.evaluate import _ranks, compare, means, read_hits
-from trainer.evaluation.measures import opposite_views, rank_changes
+from trainer.evaluation.measures import MEASURES, TopicScores, opposite_views, rank_changes
 from trainer.evaluation.metrics_ranking import evaluate_run, order, read_qrels
 from trainer.settings import RetentionSettings
 

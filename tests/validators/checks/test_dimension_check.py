@@ -11,7 +11,7 @@ import pytest
 from engine.topic import Topic
 from prompts.constraints.dimensions import EXACT_DIMENSIONS
 from prompts.recipes.infosearch import InfoSearch, InfoSearchSettings
-from tests.support.sample_seeds import SEEDS, RuleAsk
+from tests.support.topics.sample_seeds import SEEDS, RuleAsk
 from validators.checks.dimension_check import DimensionCheck, DimensionCheckSettings
 
 CASES = [("msmarco", "length"), ("msmarco", "keyword"), ("python_docs", "format"), ("leetcode", "format")]

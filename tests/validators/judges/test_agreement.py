@@ -16,10 +16,10 @@ from sklearn.metrics import cohen_kappa_score
 
 from cluster.commands.curators.agreement import agreements
 from engine.errors import UsageError
-from tests.support.judged_topics import finish
 from tests.support.models.corrupt_judge import Flips
 from tests.support.paths import REPO
 from tests.support.small_parts import topics
+from tests.support.topics.judged_topics import finish
 from validators.judges.agreement import compare_raters, measure_agreement, read_labels, read_votes
 
 SIGNS = st.sampled_from([1, -1])

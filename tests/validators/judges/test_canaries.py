@@ -18,7 +18,9 @@ from prompts.constraints.constraint import all_hold, constraints_of
 from prompts.passages.answer_evidence import answers, evidence_of
 from prompts.recipes.catalog import RECIPES
 from prompts.rule_writer.judge import is_relevant
-from tests.support.judged_topics import (
+from tests.support.models.corrupt_judge import First, Flips, Honest
+from tests.support.small_parts import topics
+from tests.support.topics.judged_topics import (
     N1,
     N2,
     OFF_TOPIC,
@@ -31,10 +33,8 @@ from tests.support.judged_topics import (
     promptriever,
     unproven,
 )
-from tests.support.models.corrupt_judge import First, Flips, Honest
-from tests.support.sample_seeds import RuleAsk
-from tests.support.small_parts import topics
-from tests.support.zoo import topic_of
+from tests.support.topics.sample_seeds import RuleAsk
+from tests.support.topics.zoo import topic_of
 from validators.judges.canaries import FALSE_ALARM, CanaryMonitor, CanarySettings, is_significantly_worse, make_canary
 from validators.judges.polarity import JudgePolarity, JudgePolaritySettings
 from validators.judges.relevance import JudgeRelevance, JudgeRelevanceSettings

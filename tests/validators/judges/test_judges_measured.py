@@ -16,7 +16,6 @@ from engine.flow.ask import SeedAsk
 from prompts.parse import parse_reply
 from prompts.recipes.catalog import RECIPES
 from prompts.rule_writer.model import RuleWriter
-from tests.support.judged_topics import animal_seeds
 from tests.support.models.corrupt_judge import (
     FAULTS,
     First,
@@ -32,7 +31,8 @@ from tests.support.models.corrupt_judge import (
     without_fences,
 )
 from tests.support.paths import REPO
-from tests.support.zoo import topic_of
+from tests.support.topics.judged_topics import animal_seeds
+from tests.support.topics.zoo import topic_of
 from validators.judges.agreement import measure_agreement
 from validators.judges.panel import JudgePanel
 from validators.judges.polarity import JudgePolarity, JudgePolaritySettings

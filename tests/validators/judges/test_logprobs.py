@@ -7,7 +7,7 @@ import math
 import pytest
 
 from engine.errors import RefusedRequestError
-from tests.support.judged_topics import ONE, YES, Script, judged, reasons, relevance
+from tests.support.topics.judged_topics import ONE, YES, Script, judged, reasons, relevance
 from validators.judges.logprobs import probability_of_true
 
 

@@ -13,7 +13,8 @@ import pytest
 from engine.errors import BudgetSpentError, ModelOutageError, RefusedRequestError
 from prompts.judge_answers import LABELS, MostRelevant, Relevance, Relevant
 from prompts.render import load
-from tests.support.judged_topics import (
+from tests.support.models.corrupt_judge import COMMAND, First, Flips, Gullible, Honest, asker
+from tests.support.topics.judged_topics import (
     ASKED,
     BARE,
     DUAL,
@@ -39,8 +40,7 @@ from tests.support.judged_topics import (
     sound,
     topic,
 )
-from tests.support.models.corrupt_judge import COMMAND, First, Flips, Gullible, Honest, asker
-from tests.support.zoo import HIPPO, OTHER_RHINO, RHINO, ZEBRA, seed, topic_of
+from tests.support.topics.zoo import HIPPO, OTHER_RHINO, RHINO, ZEBRA, seed, topic_of
 from validators.judges.panel import shuffle_passages
 
 

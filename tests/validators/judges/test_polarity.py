@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.support.judged_topics import (
+from tests.support.models.corrupt_judge import First
+from tests.support.topics.judged_topics import (
     ASKED,
     BARE,
     DUAL,
@@ -19,7 +20,6 @@ from tests.support.judged_topics import (
     reasons,
     topic,
 )
-from tests.support.models.corrupt_judge import First
 
 
 def test_both_views_must_find_their_own_passage(tmp_path):

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from engine.topic import Passage
-from tests.support.judged_topics import (
+from tests.support.topics.judged_topics import (
     ANSWER,
     ASKED,
     BARE,

@@ -10,7 +10,7 @@ import pytest
 from engine.topic import Passage
 from prompts.constraints.constraint import Constraint, dump_constraints
 from prompts.judge_answers import LABELS
-from tests.support.judged_topics import (
+from tests.support.topics.judged_topics import (
     ANSWER,
     ASKED,
     BARE,

@@ -28,7 +28,7 @@ from prompts.recipes.custom.settings import CustomSettings
 from prompts.recipes.custom.specs import AnswerField, Stage
 from prompts.rule_writer.custom import RULES
 from tests.support.paths import REPO
-from tests.support.sample_seeds import SEEDS, RuleAsk
+from tests.support.topics.sample_seeds import SEEDS, RuleAsk
 from validators.catalog import VALIDATORS
 
 EXAMPLE = REPO / "examples" / "jobs" / "custom.yaml"

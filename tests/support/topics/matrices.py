@@ -6,7 +6,7 @@ import asyncio
 
 from engine.topic import Seed
 from prompts.recipes.catalog import RECIPES
-from tests.support.sample_seeds import RuleAsk
+from tests.support.topics.sample_seeds import RuleAsk
 
 SETTINGS = {
     "infir": {},

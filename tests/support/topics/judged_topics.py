@@ -19,7 +19,7 @@ from prompts.recipes.verifiable import Verifiable, VerifiableSettings
 from prompts.rule_writer.model import RuleWriter
 from tests.support.models.corrupt_judge import Honest, asker
 from tests.support.small_parts import opened, run_parts
-from tests.support.zoo import HIPPO, ZEBRA, seed
+from tests.support.topics.zoo import HIPPO, ZEBRA, seed
 from validators.checks.shape import ShapeCheck, ShapeSettings
 from validators.judges.polarity import JudgePolarity, JudgePolaritySettings
 from validators.judges.relevance import JudgeRelevance, JudgeRelevanceSettings

@@ -1,6 +1,6 @@
 """The golden prompts: every template once, over every kind of text, byte for byte.
 
-`python -m tests.support.golden_prompts` writes them anew; read the diff.
+`python -m tests.support.topics.golden_prompts` writes them anew; read the diff.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engine.topic import Seed
 from prompts.constraints.dimensions import DIMENSIONS
 from prompts.recipes.catalog import RECIPES
 from tests.support.paths import GOLDEN
-from tests.support.sample_seeds import SEEDS, RuleAsk
+from tests.support.topics.sample_seeds import SEEDS, RuleAsk
 from validators.catalog import VALIDATORS
 
 PROMPTS = GOLDEN / "prompts"

@@ -6,7 +6,7 @@ import asyncio
 
 from engine.topic import Passage, Seed, Topic
 from prompts.recipes.verifiable import Verifiable, VerifiableSettings
-from tests.support.sample_seeds import RuleAsk
+from tests.support.topics.sample_seeds import RuleAsk
 
 RHINO = (
     "The black rhino is a large animal of southern Africa. It weighs about 1,400 kilograms. The scientist Carl "
