@@ -26,7 +26,7 @@ from engine.errors import DifferentJobError, SeedFormatError, UsageError
 from engine.seeds.bm25 import Bm25Index, words_of
 from engine.topic import Call, Intent, Judgment, Passage, Topic, Verdict, intent_id
 from prompts.constraints.constraint import Constraint, dump_constraints
-from tests.cluster.test_cli import foil, write_job
+from tests.support.commands import foil, write_job
 from tests.support.trainer_world import commit, open_view, topic
 from trainer.mining.mined_run import mine_snapshot
 from trainer.mining.miner import Miner, overlap, score_ceiling

@@ -1,0 +1,213 @@
+"""docs/architecture.md: what it names exists, and its table of additions names exactly the files that each one takes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import REPO
+from tests.test_layers import ALLOWED
+
+PAGE = (REPO / "docs" / "architecture.md").read_text(encoding="utf-8")
+NEW = "new"  # an edit that writes a new file has no anchor
+
+ADDITIONS: dict[str, dict[str, list[tuple[str, str]]]] = {
+    "seed corpus": {
+        "engine/seeds/tiny.py": [(NEW, '''
+from typing import Literal
+from engine.settings import Settings
+from engine.topic import Passage, Seed
+
+class TinySettings(Settings):
+    kind: Literal["tiny"] = "tiny"
+
+class TinyReader:
+    skipped = 0
+    def __init__(self, settings): pass
+    def __iter__(self):
+        yield Seed("s1", "tiny", "a query", (Passage("a text", "seed_positive"),))
+''')],
+        "engine/seeds/catalog.py": [
+            ("\nREADERS:", "from engine.seeds.tiny import TinyReader, TinySettings\n\nREADERS:"),
+            ('    "table": (', '    "tiny": (TinySettings, TinyReader),\n    "table": ('),
+        ],
+    },
+    "recipe": {
+        "prompts/recipes/tiny.py": [(NEW, '''
+from typing import Literal
+from engine.settings import Settings
+from engine.topic import Topic, topic_id
+from prompts.render import load
+
+class TinyRecipeSettings(Settings):
+    kind: Literal["tiny"] = "tiny"
+
+class Tiny:
+    name = "tiny"
+    def __init__(self, settings): self.fingerprint = load("tiny/ask").digest
+    async def __call__(self, seed, ask):
+        return [Topic(topic_id("tiny", seed), seed.id, seed.corpus, "tiny", seed.query)]
+''')],
+        "prompts/templates/tiny/ask.j2": [(NEW, "=== user ===\nSay something about {{ query }}.\n")],
+        "prompts/recipes/catalog.py": [
+            ("\nRECIPES:", "from prompts.recipes.tiny import Tiny, TinyRecipeSettings\n\nRECIPES:"),
+            ('    "infir": (', '    "tiny": (TinyRecipeSettings, Tiny),\n    "infir": ('),
+        ],
+    },
+    "constraint family": {
+        "prompts/constraints/text_detectors.py": [(NEW, '\nSINGING = by_pattern(r"\\bsings?\\b", "sing")\n')],
+        "prompts/constraints/families.py": [
+            ('    _family("mentions"', '    _family("singing", text.SINGING, 1.0, TEXT),\n    _family("mentions"'),
+        ],
+        "prompts/constraints/wordings.yaml": [(NEW, "\nsinging:\n  affirm: speak of singing\n  deny: be silent on singing\n")],
+    },
+    "check": {
+        "validators/checks/tiny.py": [(NEW, '''
+from typing import Literal
+from engine.settings import Settings
+from validators.checks.topic_check import TopicCheck
+from validators.verdicts import pass_verdicts
+
+class TinyCheckSettings(Settings):
+    kind: Literal["tiny"] = "tiny"
+
+class TinyCheck(TopicCheck[TinyCheckSettings]):
+    name = "tiny"
+    def __call__(self, topic): return topic, pass_verdicts(self.name)
+''')],
+        "validators/catalog.py": [
+            ("\nVALIDATORS:", "from validators.checks.tiny import TinyCheck, TinyCheckSettings\n\nVALIDATORS:"),
+            ('    "leak": (', '    "tiny": (TinyCheckSettings, TinyCheck),\n    "leak": ('),
+        ],
+    },
+    "judge": {
+        "validators/judges/tiny.py": [(NEW, '''
+from typing import Literal
+from engine.protocols import Cost
+from validators.judges.panel import PanelSettings, panel_fingerprint
+from validators.verdicts import pass_verdicts
+
+class JudgeTinySettings(PanelSettings):
+    kind: Literal["judge_tiny"] = "judge_tiny"
+
+class JudgeTiny:
+    name, cost = "judge_tiny", Cost.MODEL
+    def __init__(self, settings): self.fingerprint = panel_fingerprint(settings, "judges/tiny", version=1)
+    async def __call__(self, topic, ask): return topic, pass_verdicts(self.name)
+''')],
+        "prompts/templates/judges/tiny.j2": [(NEW, "=== user ===\nIs {{ query }} answered?\n")],
+        "validators/catalog.py": [
+            ("\nVALIDATORS:", "from validators.judges.tiny import JudgeTiny, JudgeTinySettings\n\nVALIDATORS:"),
+            ('    "pii": (', '    "judge_tiny": (JudgeTinySettings, JudgeTiny),\n    "pii": ('),
+        ],
+    },
+    "model": {
+        "engine/models/tiny.py": [(NEW, '''
+from typing import Literal
+from engine.model_traits import ModelTraits
+from engine.protocols import Model
+from engine.requests import Reply
+from engine.settings import Settings
+
+class TinyModelSettings(Settings):
+    kind: Literal["tiny"] = "tiny"
+
+class TinyModel(Model):
+    name, traits = "tiny", ModelTraits(free=True)
+    async def complete(self, request): return Reply(request.id, "{}", self.name)
+''')],
+        "cluster/catalog.py": [
+            ("\nFactory = ", "from engine.models.tiny import TinyModel, TinyModelSettings\n\nFactory = "),
+            ('    "hosted": (', '    "tiny": (TinyModelSettings, lambda _settings, _context: TinyModel()),\n    "hosted": ('),
+        ],
+    },
+    "loss": {
+        "trainer/loss/losses.py": [
+            ("\nCOMBINATIONS:", "def _tiny(positive, negatives, _):\n    return -positive\n\n\nCOMBINATIONS:"),
+            ('    "sum": ', '    "tiny": _tiny,\n    "sum": '),
+        ],
+        "trainer/settings.py": [('Literal["multivariate", "sum"]', 'Literal["multivariate", "sum", "tiny"]')],
+    },
+    "metric": {
+        "trainer/evaluation/measures.py": [
+            ("\nMEASURES:", "def _tiny(topic):\n    yield topic.group.topic_id, 1.0\n\n\nMEASURES:"),
+            ('    "net": ', '    "tiny": _tiny,\n    "net": '),
+        ],
+    },
+}  # fmt: skip
+
+PROOF = """
+import asyncio, sys, torch, yaml
+from pathlib import Path
+from cluster.job import load_job
+from cluster.run_job import run_job
+from prompts.constraints.families import FAMILIES, NAMES_BY_KIND
+from trainer.evaluation.measures import MEASURES
+from trainer.loss.losses import row_losses
+from trainer.settings import LossSettings
+
+folder = Path(sys.argv[1])
+job = {"seeds": {"kind": "tiny"}, "recipe": {"kind": "tiny"}, "out": str(folder / "out"),
+       "models": {"writer": {"kind": "tiny"}, "judge": {"kind": "tiny"}},
+       "validators": [{"kind": "tiny"}, {"kind": "judge_tiny"}]}
+(folder / "job.yaml").write_text(yaml.safe_dump(job))
+summary = run_job(load_job(folder / "job.yaml"))
+assert summary.counts.plain()["validators"] == {"tiny pass": 1, "judge_tiny pass": 1}, summary
+assert FAMILIES["singing"].find("She sings.", {}, "") == 4 and "singing" in NAMES_BY_KIND["text"]
+block = torch.zeros(2, 3), torch.ones(2, 3, dtype=bool)
+settings = LossSettings(combine="tiny", blocks=("P",))
+assert row_losses(torch.ones(2), {"P": block}, settings).tolist() == [-1, -1]
+assert "tiny" in MEASURES
+"""
+
+
+def table_after(heading: str) -> list[list[str]]:
+    """The cells of the table under a heading, its head aside."""
+    section = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in row] for row in rows[2:]]
+
+
+def test_each_addition_takes_exactly_the_files_that_the_table_names():
+    named = {row[0]: set(re.findall(r"`([^`]+)`", row[1])) for row in table_after("To add something")}
+    taken = {kind: {re.sub(r"\btiny\b", "NAME", file) for file in edits} for kind, edits in ADDITIONS.items()}
+    assert named == taken
+    assert not [file for files in named.values() for file in files if "NAME" not in file and not (REPO / file).exists()]
+
+
+def test_what_is_added_so_is_found_by_its_catalog(tmp_path):
+    for package in ALLOWED:
+        shutil.copytree(REPO / package, tmp_path / package, ignore=shutil.ignore_patterns("data", "__pycache__"))
+    for edits in ADDITIONS.values():
+        for file, changes in edits.items():
+            path = tmp_path / file
+            for anchor, text in changes:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                before = path.read_text(encoding="utf-8") if path.exists() else ""
+                assert anchor == NEW or anchor in before, (file, anchor)
+                path.write_text(before + text if anchor == NEW else before.replace(anchor, text, 1), encoding="utf-8")
+    command = [sys.executable, "-c", PROOF, str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("heading", ["The life of a seed", "The life of a training batch"])
+def test_each_step_names_a_function_of_its_file(heading):
+    rows = table_after(heading)
+    assert len(rows) > 8
+    for _, functions, file in rows:
+        source = (REPO / file.strip("`")).read_text(encoding="utf-8")
+        for function in re.findall(r"`([^`]+)`", functions):
+            name = function.rpartition(".")[2]
+            assert re.search(rf"(?:def|class) {name}\b", source), f"{file} has no {function}"
+
+
+def test_every_path_that_the_page_names_exists():
+    paths = [Path(path) for path in re.findall(r"`((?:\w+/)+[\w.]*)`", PAGE)]
+    assert len(paths) > 40
+    assert not [path for path in paths if "NAME" not in str(path) and not (REPO / path).exists()]
