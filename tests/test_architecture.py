@@ -1,4 +1,4 @@
-"""docs/architecture.md: what it names exists, and its table of additions names exactly the files that each one takes."""
+"""docs/architecture.md: what it names exists; its table of additions names exactly the files that each one takes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ class Tiny:
         "prompts/constraints/families.py": [
             ('    _family("mentions"', '    _family("singing", text.SINGING, 1.0, TEXT),\n    _family("mentions"'),
         ],
-        "prompts/constraints/wordings.yaml": [(NEW, "\nsinging:\n  affirm: speak of singing\n  deny: be silent on singing\n")],
+        "prompts/constraints/wordings.yaml": [
+            (NEW, "\nsinging:\n  affirm: speak of singing\n  deny: be silent on singing\n"),
+        ],
     },
     "check": {
         "validators/checks/tiny.py": [(NEW, '''
@@ -123,7 +125,7 @@ class TinyModel(Model):
 ''')],
         "cluster/catalog.py": [
             ("\nFactory = ", "from engine.models.tiny import TinyModel, TinyModelSettings\n\nFactory = "),
-            ('    "hosted": (', '    "tiny": (TinyModelSettings, lambda _settings, _context: TinyModel()),\n    "hosted": ('),
+            ('    "hosted": (', '    "tiny": (TinyModelSettings, lambda *_: TinyModel()),\n    "hosted": ('),
         ],
     },
     "loss": {
@@ -192,7 +194,8 @@ def test_what_is_added_so_is_found_by_its_catalog(tmp_path):
                 assert anchor == NEW or anchor in before, (file, anchor)
                 path.write_text(before + text if anchor == NEW else before.replace(anchor, text, 1), encoding="utf-8")
     command = [sys.executable, "-c", PROOF, str(tmp_path)]
-    done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
+    environment = {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

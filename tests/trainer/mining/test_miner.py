@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cluster.running import start
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.job import load_job, settings_from
 from cluster.mining import mine_run, satisfies, scorer_source
+from cluster.run_job import run_job
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import load_snapshot
 from datasets_out.commits.verify import verify
@@ -544,7 +544,7 @@ def test_every_wrong_setting_is_named_at_once():
 def test_the_seeds_of_a_job_can_be_mined_with_its_splits(tmp_path, capsys):
     job = write_job(tmp_path, 30)
     job.write_text(job.read_text() + "train: {split: {heldout_share: 0, dev_share: 0}}\n")
-    assert start(load_job(job)).complete
+    assert run_job(load_job(job)).complete
     capsys.readouterr()
     mine_run(tmp_path / "out", tmp_path / "mined", ["corpus=seeds"], job, None, as_json=True)
     told = json.loads(capsys.readouterr().out)
