@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import Counter
 from dataclasses import replace
@@ -16,11 +15,11 @@ from cluster.job import load_job, settings_from
 from cluster.mining import mine_run, satisfies, scorer_source
 from cluster.run_job import run_job
 from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import load_snapshot
+from datasets_out.commits.snapshot import load_snapshot, read_partitions
 from datasets_out.commits.verify import verify
 from datasets_out.sql.query import run_sql
 from datasets_out.training.candidate_pool import CandidatePassage, CandidatePool
-from datasets_out.training.mined_negatives import read_partitions, with_mined
+from datasets_out.training.mined_negatives import with_mined
 from datasets_out.training.training_view import SPLITS, SplitSettings, text_key
 from engine.errors import DifferentJobError, SeedFormatError, UsageError
 from engine.seeds.bm25 import Bm25Index, words_of
@@ -33,7 +32,7 @@ from trainer.mining.miner import Miner, overlap, score_ceiling
 from trainer.mining.model_scorer import ModelScorer, nearest
 from trainer.mining.scorers import Bm25Scorer
 from trainer.mining.settings import MineSettings
-from validators.checks.shape import Shape, ShapeSettings
+from validators.checks.shape import ShapeCheck, ShapeSettings
 
 ALL = {"heldout_share": 0.0, "dev_share": 0.0}
 THIRDS = {"heldout_share": 0.3, "dev_share": 0.3}
@@ -134,7 +133,7 @@ def test_the_old_run_has_paid_for_all(world, by_bm25):
 
 def test_a_mined_topic_is_a_sound_topic(by_bm25):
     for one in topics_in(by_bm25.snapshot.out)[:5]:
-        _, verdicts = asyncio.run(Shape(ShapeSettings())(one, None))
+        _, verdicts = ShapeCheck(ShapeSettings())(one)
         assert {verdict.outcome for verdict in verdicts} == {"pass"}
 
 
