@@ -1,7 +1,5 @@
 """What tests share: where private real data lies, if it is here at all."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

@@ -1,7 +1,5 @@
 """docs/architecture.md: what it names exists; its table of additions names exactly the files that each one takes."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

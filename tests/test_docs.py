@@ -1,7 +1,5 @@
 """The pages say what the code does."""
 
-from __future__ import annotations
-
 import re
 import runpy
 

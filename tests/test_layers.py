@@ -1,7 +1,5 @@
 """The arrows between our folders, and the fences around heavy libraries, read from the imports themselves."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every recipe and judge against an endpoint in character that is sometimes wrong: the funnel names each fault."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """`foil` as its users type it: real processes, real files, exit codes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """What works with the base install alone, what a command says where an extra is missing, and what `doctor` shows."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

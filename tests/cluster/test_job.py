@@ -1,7 +1,5 @@
 """The job file: what is accepted, and what every mistake says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

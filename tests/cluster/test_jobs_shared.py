@@ -1,7 +1,5 @@
 """The same job over private real corpora, from a job file to counted rows: what `foil run` does with every seed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

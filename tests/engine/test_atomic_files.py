@@ -1,7 +1,5 @@
 """Files and folders appear whole or not at all; the commit drills kill and fail the same calls one by one."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Prompts and reply schemas stay as they are: both are part of every request id."""
 
-from __future__ import annotations
-
 import pytest
 
 from prompts.render import TEMPLATES

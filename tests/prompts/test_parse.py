@@ -1,7 +1,5 @@
 """Replies: the object is found wherever a model puts it, and what does not fit is said."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

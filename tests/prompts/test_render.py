@@ -1,7 +1,5 @@
 """Templates: corpus text is inert, attacks are refused when a template is loaded, and nothing can run away."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

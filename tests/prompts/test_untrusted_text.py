@@ -1,7 +1,5 @@
 """No text of strangers can put a special token or a fence together."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

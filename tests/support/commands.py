@@ -1,7 +1,5 @@
 """`foil` as its users type it: real processes over a small job with real files."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

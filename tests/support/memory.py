@@ -1,7 +1,5 @@
 """How much memory a process has held, for tests and benchmarks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

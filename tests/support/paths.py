@@ -1,7 +1,5 @@
 """Where things lie: this repository, the golden files of the tests, and private real corpora."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parent.parent.parent

@@ -1,7 +1,5 @@
 """A small committed run, made by hand, that the tests of SQL and lineage read: five topics in two partitions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

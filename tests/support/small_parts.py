@@ -1,7 +1,5 @@
 """Small real parts for the tests of the machine: a reader, a recipe, validators, a model that keeps its own bill."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

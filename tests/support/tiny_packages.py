@@ -1,7 +1,5 @@
 """Two small Python packages for the readers of documentation, which fail if they are run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 TINY_PACKAGES = ("tinyarrays", "tinytensors")

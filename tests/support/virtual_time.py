@@ -3,8 +3,6 @@
 The code under test is the real one; only `loop.time()` and the selector's patience are replaced.
 """
 
-from __future__ import annotations
-
 import asyncio
 import selectors
 from collections.abc import Coroutine

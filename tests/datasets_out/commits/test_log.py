@@ -1,7 +1,5 @@
 """The commit log: what it promises when nothing fails, when any one call to the disk fails, and when it is full."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

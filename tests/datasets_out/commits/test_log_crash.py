@@ -1,7 +1,5 @@
 """Crash drills of the commit log: kill -9 at random moments and at every named point, and races of writers."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

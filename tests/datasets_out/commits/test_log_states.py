@@ -1,7 +1,5 @@
 """Hypothesis looks for an order of commits, deaths, faults, races and rot that breaks a promise of the commit log."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The schema: a golden file, and topics that come back as they went."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import string

@@ -1,7 +1,5 @@
 """Snapshots: what a training run is pinned to."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

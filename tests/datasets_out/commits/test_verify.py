@@ -1,7 +1,5 @@
 """Whatever changes on disk after the commit, `verify` says so, and says it of the right file."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Lineage: what a record's tree holds, by which names it is found, and what is said where it is not."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The curator's SQL: what its views hold, what its errors say, and how its answers leave."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Queries that try to write, to read elsewhere, or to never end: each is refused or stopped, and no byte changes."""
 
-from __future__ import annotations
-
 import http.server
 import json
 import os

@@ -1,7 +1,5 @@
 """Dual-View's mixes: equal in size, different in rows alone, and runs like any other."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """`ask`: sent once, durable before it is read, corrected if unreadable, never beyond the budget."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from dataclasses import replace

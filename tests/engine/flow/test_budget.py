@@ -1,7 +1,5 @@
 """The budget: never overspent, shared fairly, and told what a dead worker may have spent."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

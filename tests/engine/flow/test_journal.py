@@ -1,7 +1,5 @@
 """The journal: what was put is there after a crash, what was torn is not, and what may be paid twice is counted."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import tempfile

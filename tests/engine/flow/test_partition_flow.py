@@ -1,7 +1,5 @@
 """One partition: nothing is dropped, everything is marked, one bad seed never touches another, order is the seeds'."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """`foil plan` and `--reuse`: what is foretold is what is then asked, and what is paid once is not paid again."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """Counts: every seed and topic has one end, and what each validator made of them adds up."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """The hosted model against a real loopback server: what each answer means, which endpoint is asked, what is kept."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

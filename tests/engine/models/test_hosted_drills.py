@@ -1,7 +1,5 @@
 """Whole runs against the fault server: 30 % mixed faults, kills, the batch API, a canary key."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -3,8 +3,6 @@
 Where vLLM cannot be imported (the usual .venv) only what needs none runs; `make test-vllm` runs all.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import importlib.util

@@ -1,7 +1,5 @@
 """Partitions: cut by position, with every id once."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.errors import UsageError

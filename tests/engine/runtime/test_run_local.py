@@ -1,7 +1,5 @@
 """The run on one machine: resume, limits, signals, crashes at every named point, workers that die, poison rows."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

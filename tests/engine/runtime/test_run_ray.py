@@ -1,7 +1,5 @@
 """The same flow over real Ray actors: equal bytes, a killed actor, poison rows, one budget."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

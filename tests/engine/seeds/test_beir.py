@@ -1,7 +1,5 @@
 """BEIR folders: ids as text, splits, missing parts, Parquet and compressed forms."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The neighbours that BM25 finds: right, in a fixed order, never an excluded one."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

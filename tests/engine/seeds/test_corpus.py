@@ -1,7 +1,5 @@
 """Negatives by BM25: never what answers the query, the same in every run, from an even sample of bounded size."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

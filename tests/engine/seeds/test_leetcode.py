@@ -1,7 +1,5 @@
 """Programming problems: solutions by language and approach, joined by id, negatives from other problems."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Mathematics: what counts as a right solution, what the answer is, and whose solutions may be negatives."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """MS MARCO's forms: v2.1 rows, Tevatron rows, graded rows, the tab-separated collection."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Broken corpora of every kind: a reader raises what it declares, or reads on; and a long one needs little memory."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Real corpora, where they are: how many seeds each gives, and that they can be told apart and come out the same."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Any table: columns are mapped, cells may nest, wrong mappings are named."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """TREC collections: both topic styles, documents in either case, Cranfield's and CACM's traps, missing documents."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import tarfile

@@ -1,7 +1,5 @@
 """Detectors of code: recursion, parameters, languages."""
 
-from __future__ import annotations
-
 from prompts.constraints.constraint import Constraint
 from tests.support.topics.sample_seeds import passage
 

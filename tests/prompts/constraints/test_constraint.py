@@ -1,7 +1,5 @@
 """Constraints as JSON, of titled passages, and their refusals."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

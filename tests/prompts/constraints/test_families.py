@@ -1,7 +1,5 @@
 """Every family: what a text offers of it holds, its negation does not, and its finder is linear in the text."""
 
-from __future__ import annotations
-
 import re
 import time
 

@@ -1,7 +1,5 @@
 """Detectors of text: whole words, whole numbers, written calculations."""
 
-from __future__ import annotations
-
 from prompts.constraints.constraint import Constraint
 from tests.support.topics.sample_seeds import passage
 

@@ -1,7 +1,5 @@
 """Wordings: enough phrases for every family, phrases that can be inflected, and the errors of the data file."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The recipe `infosearch`: its matrix, its six dimensions, and what it refuses."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

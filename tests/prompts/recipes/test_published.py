@@ -1,7 +1,5 @@
 """The recipes of InF-IR, Promptriever and Dual-View: their matrices, what they refuse, and what they ask."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

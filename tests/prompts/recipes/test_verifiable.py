@@ -1,7 +1,5 @@
 """The recipe `verifiable`: topics whose judgments a program can check, from every kind of text that Foil reads."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

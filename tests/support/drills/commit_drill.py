@@ -5,8 +5,6 @@
 It imports only what a writer needs and forks its writers, so that a kill costs milliseconds.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """Checks after every crash drill whether the dataset is what the guarantees say, given what the drill did."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field

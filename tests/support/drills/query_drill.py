@@ -4,8 +4,6 @@ Each goes to the locked connection twice: after the check of statements, as user
 show that DuckDB's own locks suffice. The kernel's write ban is left out here, for the same reason.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

@@ -1,7 +1,5 @@
 """Sessions that the drills of every runner repeat: killed workers, poison rows, a hosted model."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -10,8 +10,6 @@ words. It writes passages by taking sentences of the material and adding its own
 Promise: the answer and the fault follow from the request alone. On a correction turn every second task is done right.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence

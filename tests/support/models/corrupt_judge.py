@@ -4,8 +4,6 @@ The judges are the rule judge, corrupted at known rates. `Gullible` obeys every 
 does not stand between tags with the call's code. For the tests and the benchmark.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

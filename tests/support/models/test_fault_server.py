@@ -1,7 +1,5 @@
 """The fault server really produces what the drills believe it produces: each fault once, through plain aiohttp."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

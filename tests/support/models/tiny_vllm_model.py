@@ -1,7 +1,5 @@
 """A model that vLLM can load and that knows nothing: a Qwen2 of two layers with random weights, and a tokenizer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

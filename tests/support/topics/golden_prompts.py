@@ -3,8 +3,6 @@
 `python -m tests.support.topics.golden_prompts` writes them anew; read the diff.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Mapping

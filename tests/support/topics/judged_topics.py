@@ -1,7 +1,5 @@
 """Topics that every label of is known, a scripted judge, and a run of judged topics; for the tests of the judges."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Topics of the published recipes, and the matrix of judgments that each method prescribes."""
 
-from __future__ import annotations
-
 import asyncio
 
 from engine.topic import Seed

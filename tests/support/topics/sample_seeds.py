@@ -1,7 +1,5 @@
 """Seeds of our own, one in the manner of each corpus that recipes read; and an `ask` that the rule writer answers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """A small corpus about animals, and topics that the recipe `verifiable` makes of it."""
 
-from __future__ import annotations
-
 import asyncio
 
 from engine.topic import Passage, Seed, Topic

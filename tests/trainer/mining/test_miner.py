@@ -1,7 +1,5 @@
 """Mined negatives: hard, never known or likely to be relevant, never across a split, in a run like any other."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import replace

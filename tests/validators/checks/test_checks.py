@@ -1,7 +1,5 @@
 """The checks that look at one topic alone, and the catalog that orders them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The validator `dimension_check`: the labels of InfoSearch's four exact dimensions, held against the texts."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from dataclasses import replace

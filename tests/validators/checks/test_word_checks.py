@@ -1,7 +1,5 @@
 """The checks that only look at words: language, refusals, personal data, injections."""
 
-from __future__ import annotations
-
 import json
 import time
 from itertools import islice

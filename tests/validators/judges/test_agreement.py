@@ -1,7 +1,5 @@
 """Kappa against an independent implementation, label files and their mistakes, and `foil agreement` over a run."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess

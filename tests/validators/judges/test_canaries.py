@@ -1,7 +1,5 @@
 """Canaries: known answers among the real questions, and a judge that fails them ends the run without changing a row."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

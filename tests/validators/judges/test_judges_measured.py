@@ -1,7 +1,5 @@
 """Judges measured against truth, in small: votes, shuffle, swap and fences do what benchmarks/judges.py says."""
 
-from __future__ import annotations
-
 import asyncio
 import runpy
 from collections import Counter

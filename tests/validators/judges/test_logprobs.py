@@ -1,7 +1,5 @@
 """P(true), read from logprobs, and what a threshold makes of it."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """How votes decide, what a judge is shown, and that no passage can speak to it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """Dual-View's check: each view must find its own passage, in either order."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from tests.support.models.corrupt_judge import First

@@ -1,7 +1,5 @@
 """Promptriever's check: what it drops, replaces and rejects, and whose the labels are then."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

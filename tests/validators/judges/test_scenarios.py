@@ -1,7 +1,5 @@
 """InF-IR's check: a topic stands when every scenario names its passage."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The contamination index against the naive matcher, on real sets, and as validator and screen."""
 
-from __future__ import annotations
-
 import json
 import time
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """MinHash against exact Jaccard similarity, and the screen that lets the same seed in once."""
 
-from __future__ import annotations
-
 import json
 import time
 from itertools import combinations

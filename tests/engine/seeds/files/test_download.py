@@ -1,7 +1,5 @@
 """Fetching, against a real HTTP server on this machine: whole, resumed, checked, and clear where it fails."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

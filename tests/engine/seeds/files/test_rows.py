@@ -1,7 +1,5 @@
 """Rows of every format: decoded, counted, bounded, and refused with their place."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

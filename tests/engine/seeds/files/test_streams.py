@@ -1,7 +1,5 @@
 """Bytes of a corpus: compression by content, trees, archives, long lines, damage."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import tarfile

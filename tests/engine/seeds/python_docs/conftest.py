@@ -1,7 +1,5 @@
 """The small packages, importable by name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

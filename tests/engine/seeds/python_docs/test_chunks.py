@@ -1,7 +1,5 @@
 """Sections are packed into chunks of bounded length without losing a line."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """Docstrings of every style lose their markup and keep their sections."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Objects have their public names, documentation and source, and no package is run."""
 
-from __future__ import annotations
-
 import sys
 
 from engine.seeds.python_docs.objects import read_objects

@@ -1,7 +1,5 @@
 """Questions made from summary lines sound natural, or are not made."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.seeds.python_docs.questions import base_verb, question_of

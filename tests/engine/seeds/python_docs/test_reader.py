@@ -1,7 +1,5 @@
 """Seeds from the documentation of installed libraries: on two small packages, and on the real ones."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

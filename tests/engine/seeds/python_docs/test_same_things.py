@@ -1,7 +1,5 @@
 """Only objects that do the same count as the same thing."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.seeds.python_docs.same_things import DocumentedObject, is_same_thing

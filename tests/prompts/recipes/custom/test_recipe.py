@@ -1,7 +1,5 @@
 """The recipe `custom`: stages of a user's own, what they yield, and every mistake refused when the job is read."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil
