@@ -62,6 +62,7 @@ class Tiny:
         "prompts/constraints/families.py": [
             ('    _family("mentions"', '    _family("singing", text.SINGING, 1.0, TEXT),\n    _family("mentions"'),
         ],
+        "prompts/recipes/verifiable.py": [('VERSION = "2"', 'VERSION = "3"')],
         "prompts/constraints/wordings.yaml": [
             (NEW, "\nsinging:\n  affirm: speak of singing\n  deny: be silent on singing\n"),
         ],

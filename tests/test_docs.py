@@ -2,7 +2,10 @@
 
 import re
 import runpy
+from pathlib import Path
 
+from cluster.catalog import open_seeds
+from cluster.job import load_job
 from tests.support.paths import REPO
 
 
@@ -31,3 +34,13 @@ def test_every_foil_command_in_the_pages_exists():
     }
     assert used
     assert used <= {*COMMANDS, "seeds"}
+
+
+def test_the_job_of_the_readme_is_accepted(tmp_path, monkeypatch):
+    [job] = re.findall(r"```yaml\n(.*?)```", (REPO / "README.md").read_text(), re.DOTALL)
+    (tmp_path / "job.yaml").write_text(job)
+    (tmp_path / "questions.jsonl").write_text('{"question": "why", "answers": ["because", "so"]}\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EXAMPLE_API_KEY", "not-a-key")
+    [seed] = open_seeds(load_job(Path("job.yaml")).seeds)
+    assert [passage.text for passage in seed.positives] == ["because", "so"]

@@ -13,17 +13,18 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from engine.errors import RefusedRequestError, Rejected
+from engine.ids import canonical_json, sha256_hex
 from engine.requests import Request
 from engine.topic import Topic
 from prompts.constraints.constraint import all_hold, constraints_of
 from prompts.constraints.detectors import fold_text
-from prompts.constraints.families import FAMILIES
+from prompts.constraints.families import FAMILIES, WEIGHTS
 from prompts.constraints.instructions import LENGTHS, STYLES
 from prompts.parse import parse_reply
 from prompts.passages.blocks import join, segment
 from prompts.passages.reply_types import TopicAnswer
 from prompts.recipes.catalog import RECIPES
-from prompts.recipes.verifiable import Verifiable, VerifiableSettings
+from prompts.recipes.verifiable import VERSION, Verifiable, VerifiableSettings
 from prompts.rule_writer.model import RuleWriter
 from tests.support.topics.sample_seeds import RuleAsk
 from tests.support.topics.zoo import HIPPO, OTHER_RHINO, RHINO, ZEBRA, passage, seed, topic_of
@@ -381,3 +382,11 @@ def test_worked_solutions_make_topics(shared_data):
     rows = lines(shared_data / "gsm8k" / "train.jsonl", 200)
     seeds = [seed(str(i), (r["answer"],), (rows[i - 1]["answer"],), query=r["question"]) for i, r in enumerate(rows)]
     assert accepted_share(seeds, 200) >= 0.8
+
+
+def test_other_families_need_another_version():
+    """Every family draws one number a seed: a new one changes all draws after it, and so the topics."""
+    drawn = sha256_hex(canonical_json(list(WEIGHTS.items())))[:12]
+    assert (VERSION, drawn) == ("2", "442144c5b283"), (
+        "families or weights changed: raise VERSION, then note the new hash here"
+    )
