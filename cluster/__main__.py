@@ -1,7 +1,5 @@
 """The program `foil`: runs one command, and turns every known error into a message and an exit code."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

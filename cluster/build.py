@@ -1,7 +1,5 @@
 """The only constructor: turns a checked job into the concrete parts that the flow runs on."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path

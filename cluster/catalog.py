@@ -1,7 +1,5 @@
 """The models and seeds that a job can name. Recipes and validators have their catalogs in their own folders."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The libraries that foil-ir needs, by the extra that installs them (`base`: always there)."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from collections import defaultdict

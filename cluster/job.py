@@ -5,8 +5,6 @@
 One error lists all mistakes, each with its line, its value and what to write instead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`foil mine`: mines a run into a new one, and prints what was taken and refused."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from functools import partial

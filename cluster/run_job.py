@@ -3,8 +3,6 @@
 Job -> build_run -> run.json opened -> the runner of runtime.kind -> Summary
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

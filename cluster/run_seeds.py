@@ -7,8 +7,6 @@ A seed keeps the id of the seed behind the topic, so a held-out seed stays held 
 is in memory.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """How `foil` prints: notes to stderr, tables and data to stdout."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any

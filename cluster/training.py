@@ -1,7 +1,5 @@
 """What `foil train` and `foil evaluate` share: the job's `train` section, and its committed topics, pinned."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from cluster.job import Job

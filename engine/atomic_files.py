@@ -8,8 +8,6 @@ The order is always the same: write under a name that nobody else has, sync, giv
 Nothing heavy is imported.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -5,8 +5,6 @@ runs, so a drill that passes at every point shows that resuming needs nothing bu
 comparison.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 

@@ -1,7 +1,5 @@
 """Names that follow from content: the same thing has the same id on every machine, in every run."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any

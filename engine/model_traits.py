@@ -1,7 +1,5 @@
 """What the engine must know of a model besides its answers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

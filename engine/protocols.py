@@ -5,8 +5,6 @@
 A recipe or validator gets a callable, `ask`; it never sees a client, a retry, a rate limit, a journal or Ray.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum

@@ -3,8 +3,6 @@
 Promise: equal content is one request with one id, whoever asks it. Price: one hash a request.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal

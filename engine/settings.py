@@ -1,7 +1,5 @@
 """The base of every settings class: frozen, and an unknown key is an error."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict

@@ -8,8 +8,6 @@ modes): only the roles differ. All nouns are immutable values; a change makes a 
 Mappings are plain dicts of strings by convention never mutated after construction.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal

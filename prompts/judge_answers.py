@@ -1,7 +1,5 @@
 """The reply types of judges: each is a choice from a closed list."""
 
-from __future__ import annotations
-
 from typing import Literal, get_args
 
 from prompts.parse import StructuredReply

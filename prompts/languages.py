@@ -6,8 +6,6 @@ The first call reads the model (about half a second, 100 MB); later calls take s
 and very short texts get a low probability, so a caller sets the probability that it needs.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier

@@ -4,8 +4,6 @@ Models put JSON into prose, into code fences, or behind their reasoning. The par
 fenced blocks, then every object in the text, the last one first, since an answer follows its reasoning.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -8,8 +8,6 @@ macro, no import. An inner loop runs over a field of the outer loop's variable, 
 missing input is an error, and so is one that the template does not use. About 50 microseconds.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

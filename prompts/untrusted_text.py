@@ -8,8 +8,6 @@ looks like a fence, no invisible character and no control character is left. Wor
 *say* anything, and the prompt says that it is data.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

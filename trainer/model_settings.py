@@ -1,7 +1,5 @@
 """How a base model is loaded and which weights learn. Nothing heavy is imported, so a job file is checked at once."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

@@ -14,8 +14,6 @@ Dual-View's temperature, rate and epochs (0.02 is Arctic-Embed's default), all w
 InF-IR (arXiv 2505.21439) section 5 and its appendix; Promptriever appendix E; Dual-View, experimental setup.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 

@@ -4,8 +4,6 @@ Training, evaluation and export take the template that the model was trained wit
 changes: InF-IR puts the instruction first, Promptriever and MTEB put it last.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from engine.errors import UsageError

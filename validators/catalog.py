@@ -1,7 +1,5 @@
 """The validators that a job can name, and how they become a chain, cheap to dear."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ A finding is a verdict with a reason code that passes: a curator can query for i
 the setting `reject: true` it rejects the topic.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

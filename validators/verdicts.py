@@ -1,7 +1,5 @@
 """How validators write verdicts: evidence of bounded length, and one spelling of a validator's settings."""
 
-from __future__ import annotations
-
 from engine.ids import canonical_json
 from engine.settings import Settings
 from engine.topic import Verdict

@@ -4,8 +4,6 @@ Each command has a file of its own, in the folder of its users: operators, curat
 calls other rooms and prints the result. Heavy libraries load only inside the command that needs them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated
 

@@ -3,8 +3,6 @@
 Promise: equal tables give equal bytes. Price: a file is built in memory (one partition's compressed table, a few MB).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

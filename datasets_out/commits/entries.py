@@ -4,8 +4,6 @@ Promise: every path in an entry that was read has the one shape that a commit wr
 the state of a run without opening a data file.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

@@ -17,8 +17,6 @@ puts its own file under a name that carries the sha256. Once an entry stands, no
 named, and what it does not name is moved to `orphans/`.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

@@ -8,8 +8,6 @@ Promise: `from_tables(to_tables(topics, p)) == topics`, order kept, and equal to
 a column raises SCHEMA_VERSION (a test compares with a golden file).
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence

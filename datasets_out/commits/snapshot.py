@@ -4,8 +4,6 @@ Promise: a snapshot never changes. Its digest follows from the content alone: th
 every machine.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass

@@ -4,8 +4,6 @@ Promise: what is committed is either as it was written or listed here. Price: ea
 1 GB/s a core). What a crash left behind is listed apart, as harmless: no entry names it, so no reader sees it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 Promise: nothing in a CSV runs as a spreadsheet formula, and no file is ever replaced.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -17,8 +17,6 @@ Pages are checked against their checksums, which DuckDB's own Parquet reader doe
 `views.views_script` writes the same views for the plain `duckdb` command, without these protections.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

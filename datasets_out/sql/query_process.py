@@ -3,8 +3,6 @@
 request on stdin -> writes banned -> datasets registered, DuckDB locked -> Arrow stream on stdout
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

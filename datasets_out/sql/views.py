@@ -6,8 +6,6 @@ Promise: only files that a commit entry names are read, and each page is checked
 reads all entries, some 0.1 ms each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

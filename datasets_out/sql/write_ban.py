@@ -5,8 +5,6 @@ any file, whoever it runs as. Descriptors already open stay usable, so a pipe st
 5.13 or newer (Landlock); elsewhere the size limit alone holds.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import resource

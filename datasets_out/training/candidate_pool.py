@@ -8,8 +8,6 @@ Promise: a passage lies in the most protected split of the topics that share its
 its own split moves no text between splits. Price: the passages are held in memory, about 2 kB each.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ the intents that it was mined for, and for no other. Topics keep their ids, and 
 goes on after its last partition. Price: one partition of topics in memory.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -8,8 +8,6 @@ on like any other. Its topics keep their ids, and so their split. A passage that
 negative of every row. Price: all topics are held in memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

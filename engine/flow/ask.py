@@ -10,8 +10,6 @@ equal requests of one partition are sent once, however many seeds ask at the sam
 Price: hashing the request, one journal record; 0.1 ms of CPU or so.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Callable, Mapping

@@ -11,8 +11,6 @@ while it is being made. The segments of committed partitions are not read again.
 What can be paid twice is only what was asked and not answered when a process died: `possibly_paid_twice` counts it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """How far a run goes, and where it runs: the job file's `limits` and `runtime`."""
 
-from __future__ import annotations
-
 from typing import Literal, Self
 
 from pydantic import Field, model_validator

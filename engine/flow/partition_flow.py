@@ -9,8 +9,6 @@ Price: one task a seed. `window` seeds are in flight, over the end of one partit
 partition's topics are in memory until it is committed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import secrets

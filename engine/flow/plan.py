@@ -9,8 +9,6 @@ prompts are the real ones. For seeds that are sampled it really asks, and the ru
 Promise: nothing is sent unless a sample is wanted. Price: the seed stream is read once, the sample rendered.
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 import os

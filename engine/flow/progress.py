@@ -6,8 +6,6 @@ additions a seed; `status` opens commit entries, session files and the last reco
     out/sessions/STARTED-TOKEN.json     one call of `foil run`: seconds, exit code, and its last progress, each second
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

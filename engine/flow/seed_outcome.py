@@ -4,8 +4,6 @@ Promise: equal causes give equal rows (no memory address, no machine path in a d
 hold is replaced by one that can. Price: nothing where nothing goes wrong.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence

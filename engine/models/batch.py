@@ -11,8 +11,6 @@ was killed finds every batch again and pays for none twice. What failed or expir
 Price: one small file a step; of a batch's results, an offset each in memory.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -11,8 +11,6 @@ refusing (vLLM) shows in the latency: with a median over twice its floor, no pro
 Promise: never below FLOOR, never above `most`. Price: two additions an end, one median an epoch.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from math import sqrt
 from typing import Literal

@@ -1,7 +1,5 @@
 """Where a hosted model is, and how it is to be used: the `models` section of a job."""
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 from contextlib import suppress

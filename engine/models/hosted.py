@@ -13,8 +13,6 @@ probe of a broken endpoint, which is counted); the key is in no message, reply o
 request, most of it the openai client's: its low-level `post` over aiohttp, with a raw response, is its cheapest way.
 """
 
-from __future__ import annotations
-
 import asyncio
 import email.utils
 import json

@@ -8,8 +8,6 @@ are not used. JSON that a schema asks for comes without blanks between its parts
 Price: seconds to minutes until the first reply. vLLM is imported by the first request (`pip install 'foil-ir[vllm]'`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import logging

@@ -8,8 +8,6 @@
 It is a script of its own, since a killed process can tidy up nothing. Price: 15 MB, and two looks a second.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """What a job says of how a model is to answer, of what it costs, and of where its key is."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Annotated, Any

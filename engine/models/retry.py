@@ -9,8 +9,6 @@ Promise: while a request waits it holds no place among those in flight; no retry
 `deadline_s` after the first failure, by the monotonic clock. Price: 25 us of CPU a request.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from dataclasses import replace

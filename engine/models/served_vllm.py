@@ -4,8 +4,6 @@ ServedVllm    the model: its first request starts a server, its requests go ther
 VllmServer    the server: started on loopback, watched, started again where it dies, ended with this process
 """
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import json

@@ -7,8 +7,6 @@ committed in order, so that every concurrency stops after the same one. Price: t
 one partition is read ahead of the workers, in a thread of its own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -7,8 +7,6 @@ Promise: when the other process is gone, every call that waits raises WorkerDied
 call.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import queue

@@ -1,7 +1,5 @@
 """A worker elsewhere, and the budget seen from there: the same methods, carried by `call(method, *args)`."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any

@@ -6,8 +6,6 @@ with its parent.
 Price of a worker: one interpreter with its own parts, a second or so to start.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import multiprocessing

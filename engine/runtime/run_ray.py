@@ -5,8 +5,6 @@ that had ended would run it twice. Head death ends the driver without a word: re
 Price: an actor is a process with its own parts; `out` must be a folder that every node sees.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import secrets

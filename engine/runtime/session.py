@@ -6,8 +6,6 @@ Promise: a run whose plan is complete reads no seed; a session always ends in a 
 ends with. Price: every commit entry is read once at the start; a small file is written twice a second.
 """
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import threading

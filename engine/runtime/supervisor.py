@@ -11,8 +11,6 @@ run (a signal, a spent budget, a full disk) lets seeds in flight finish and comp
 Price: a few messages a partition; an extra worker only while suspects are tried.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

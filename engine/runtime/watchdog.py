@@ -5,8 +5,6 @@ never lets go of the interpreter) writes where it stands to stderr and exits; me
 of the seed that wanted it. Price: one timer a second.
 """
 
-from __future__ import annotations
-
 import asyncio
 import faulthandler
 import gc

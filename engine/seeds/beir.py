@@ -4,8 +4,6 @@ Foil compares ids as text, because some data sets write them as numbers in one f
 The `metadata` of a query become attributes of its seed. Price: see `engine.seeds.judged`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal

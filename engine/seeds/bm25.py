@@ -6,8 +6,6 @@ Price: the index holds one float and one integer for each distinct word of each 
 A query costs one pass over the postings of its words and one over the scores of all texts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 import bm25s

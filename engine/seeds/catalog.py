@@ -1,7 +1,5 @@
 """Every kind of seed corpus that a job can name. A new kind needs one file, and one line in this table."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

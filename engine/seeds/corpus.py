@@ -9,8 +9,6 @@ Price: 100 bytes a seed for the ids. Mining holds the sample and its index in me
 60 words) and reads the corpus twice.
 """
 
-from __future__ import annotations
-
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping

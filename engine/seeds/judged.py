@@ -7,8 +7,6 @@ recipe rejects it by name. A document without text is not a passage.
 Price: memory holds the qrels, the needed documents and the sample that BM25 searches, never the whole collection.
 """
 
-from __future__ import annotations
-
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping

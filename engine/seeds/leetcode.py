@@ -9,8 +9,6 @@ Mined negatives are solutions of the problems with the nearest statements by BM2
 Price: memory holds all rows without a statement and one problem at a time; the files are read twice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal

@@ -12,8 +12,6 @@ Mined negatives are solutions of similarly worded questions, never of a question
 Rows without an id are named by file and line, so ids hold for one version of the files. Memory holds one row at a time.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -11,8 +11,6 @@ judged them one by one, so some may be relevant.
 Price: memory holds a few rows; for the collection see `engine.seeds.judged`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby

@@ -6,8 +6,6 @@ A passage is the text of a document with its headline as title; `max_words` cuts
 Price: see `engine.seeds.judged`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

@@ -7,8 +7,6 @@ and optionally `title` and `id`. Without an `id` column a seed is named by file 
 version of the files. Memory holds one row at a time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal

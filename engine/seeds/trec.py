@@ -7,8 +7,6 @@ Each line is read as UTF-8 if it decodes as such, else as Latin-1. A line break 
 paragraphs stay apart.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Iterator

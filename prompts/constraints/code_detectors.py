@@ -1,7 +1,5 @@
 """Detectors for program code and its documentation: parameters, errors, calls, sections, approaches, recursion."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 

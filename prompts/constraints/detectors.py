@@ -4,8 +4,6 @@ A detector is a pair. Its finder takes (text, attributes, value) and returns the
 offerer lists the values that a text makes true. Finders are linear in the text: no pattern nests a repetition.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache

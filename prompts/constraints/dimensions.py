@@ -17,8 +17,6 @@ writer exactly what the program checks:
 At most one condition of Length, Language or Format holds of a text. Each Chinese or Japanese character is a word.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from typing import Literal, get_args

@@ -4,8 +4,6 @@
 phrases in `wordings.yaml`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args

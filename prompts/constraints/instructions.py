@@ -5,8 +5,6 @@ instruction, so that an encoder that cuts its input still sees it. Longer format
 is not wanted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random

@@ -4,8 +4,6 @@ A run of words between function words, common verbs and punctuation is taken for
 rapid automatic keyword extraction). About 30 microseconds for 100 words; results are cached for the last texts.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import lru_cache

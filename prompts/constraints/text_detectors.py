@@ -1,7 +1,5 @@
 """Detectors of what prose and mathematics say: phrases, numbers, and patterns of English."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache

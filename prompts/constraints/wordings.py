@@ -5,8 +5,6 @@
 A phrase is a verb phrase in its base form, so that it fits after "must" and after "a passage that".
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -7,8 +7,6 @@ The rule writer's intents carry it: a seed's positives are cut into blocks, and 
 Case, punctuation and layout do not count, so a passage set as a list still answers.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Sequence

@@ -5,8 +5,6 @@ piece of code. Two views of one passage share its answering blocks and differ in
 words.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

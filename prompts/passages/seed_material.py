@@ -4,8 +4,6 @@ It is the same for every writer. A hosted model sees the texts. The rule writer 
 it makes its instructions and passages from the blocks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Building a topic: intents x passages, judged pair by pair, each part once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import islice
 

@@ -4,8 +4,6 @@ A view lists what it keeps or borrows, sets as a list, or which figure it change
 edit passages in this one way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

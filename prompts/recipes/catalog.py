@@ -1,7 +1,5 @@
 """The recipes that a job file can name. To add one: write its file, and add its line here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -10,8 +10,6 @@ rows (`kind: msmarco`). For any other corpus `base` names the recipe that makes 
 intent, the bare query, both passages are relevant.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 

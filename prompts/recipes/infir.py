@@ -13,8 +13,6 @@ language and approach, and the language stays the same. For a worked solution it
 narrative may be the instruction; the rule writer, which reads no prose, rejects it as `foreign_instruction`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal

@@ -13,8 +13,6 @@ rewritten. If a seed meets fewer than two conditions of a dimension, the recipe 
 by construction. Three conditions take about ten requests, one after the other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random

@@ -11,8 +11,6 @@ validator `judge_relevance` decides which generated passages stay, and whether t
 seed's. Section 5's ablations put an instruction that says nothing in the place of I. A seed takes two requests.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Literal
 

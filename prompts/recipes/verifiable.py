@@ -8,8 +8,6 @@ checks every constraint of a reply (`Constraint.holds`) and rejects a reply whos
 With the rule writer a topic takes up to two milliseconds on passages of 100 words.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, Literal

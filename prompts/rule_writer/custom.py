@@ -6,8 +6,6 @@ A template can ask anything, and no program can guess what. So a stage names the
 answer. All rules read the seed's first positive. A stage without rules is refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

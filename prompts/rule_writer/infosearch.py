@@ -8,8 +8,6 @@ Every rewritten passage keeps the answering blocks to the word, so the seed's ev
 refuses what needs understanding (Audience, Source, a translation) with `no_condition`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any

@@ -8,8 +8,6 @@ judges runs that have no model. It refuses what it cannot decide. Only in a plan
 topic claims (`claimed`), so that the plan counts every question of a run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

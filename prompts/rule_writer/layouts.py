@@ -5,8 +5,6 @@
 Every layout keeps the answering blocks to the word, so the seed's evidence stays valid.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from prompts.constraints.code_detectors import count_code_lines

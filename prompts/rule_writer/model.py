@@ -5,8 +5,6 @@ hold of one and fail of the other. It words them in English and finds a negative
 from the rendered `variation`, so equal prompts have equal answers. About a millisecond for passages of 100 words.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random

@@ -3,8 +3,6 @@
 Only titles, known queries and distinctive phrases become queries: no rule here interprets prose.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random

@@ -7,8 +7,6 @@ All that varies follows from the seed, so every request of a seed is answered fr
 milliseconds a seed, once.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -9,8 +9,6 @@ contrasted too (`LossSettings.instructions`). Then every own query is paired wit
 whichever worker holds it, and a block is the same for any number of workers.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

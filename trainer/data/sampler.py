@@ -5,8 +5,6 @@ shuffled within windows of a few partitions, and windows among each other, so th
 the set; with one window the shuffle is complete. Price: 8 bytes a topic for the order of an epoch.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

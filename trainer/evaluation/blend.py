@@ -5,8 +5,6 @@ those whose plain retrieval lost no more than allowed. Price: one encoding of th
 Reference: Wortsman et al., Robust fine-tuning of zero-shot models (WiSE-FT), arXiv 2109.01903.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

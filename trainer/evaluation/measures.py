@@ -1,7 +1,5 @@
 """The measures of one topic, by name: what a retriever's scores say of its intents and passages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

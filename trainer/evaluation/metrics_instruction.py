@@ -4,8 +4,6 @@ p-MRR is how far a passage moves between two rankings of the same query. It also
 worse, so it is read beside the p-MRR of the passages that should stay, and their difference.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

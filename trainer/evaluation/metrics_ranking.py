@@ -6,8 +6,6 @@ relevance 1 on; average precision is divided by all relevant documents. A query 
 Price: no C dependency, and about the time of the C tool (the sort dominates).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -8,8 +8,6 @@ twice, and a measurement that another process lost is repeated at the end.
 Price: one encoding of the dev topics each time, and the weights of the best step on disk.
 """
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Sequence

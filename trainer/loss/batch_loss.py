@@ -7,8 +7,6 @@ Every worker computes its part. The parts add up to the loss of the same batch i
 (`distributed.sum_gradients`). A text or an anchor that two workers hold counts once, at the first of them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -6,8 +6,6 @@ Keys and counts are on the CPU, vectors and gradients on the model's device: wit
 (backend `cpu:gloo,cuda:nccl`). Without a process group every function is the identity.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -9,8 +9,6 @@ by the order of float additions alone. The cache costs one more forward pass. Re
 Contrastive Learning Batch Size under Memory Limited Setup, arXiv 2101.06983.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 

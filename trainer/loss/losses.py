@@ -14,8 +14,6 @@ positive once in every block, which leaves a floor of log(blocks) under the mult
 reproduces them, `once` (the default) does not have it. Relation: P alone is InfoNCE; P and IQ is its symmetric form.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 

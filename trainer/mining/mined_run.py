@@ -5,8 +5,6 @@
 The caller passes in what `trainer` may not import: the check of constraints, and the seeds of a job.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 

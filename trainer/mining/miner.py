@@ -13,8 +13,6 @@ Intents of poisoned rows are never mined for. The relative margin is that of NV-
 arXiv 2407.15831, section 3.2). Price: a topic's intents are scored twice, against all candidates and against the best.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ At most QUERIES x PASSAGES scores are held at a time; equal scores are ordered b
 are held in memory, 4 D bytes each (1.5 GB for a million of 384 numbers); a query costs 2 D operations a passage.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path

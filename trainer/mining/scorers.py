@@ -1,7 +1,5 @@
 """What ranks passages for a miner: the protocol of a scorer, and BM25. The scorer of a model is `model_scorer`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol

@@ -4,8 +4,6 @@ Under bfloat16 autocast torch 2.13 computes the backward pass of scaled dot prod
 slower than in float32 (the less, the longer the texts); forward they take the same time. See docs/benchmarks.md.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -7,8 +7,6 @@
 A directory is written beside its place, synced, and renamed into it, so one that bears its name is complete.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Mapping

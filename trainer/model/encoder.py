@@ -7,8 +7,6 @@ With a causal decoder's last token, pairs that share a prefix are packed behind 
 instruction and its query are encoded separately, and attention combines their tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -9,8 +9,6 @@ held in float32 whatever the checkpoint has, since AdamW's small steps vanish in
 computation is another setting.
 """
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 

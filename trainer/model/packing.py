@@ -9,8 +9,6 @@ the gradients are those of the texts one by one. A model whose tokens attend to 
 Price: attention over a sequence is masked, not skipped, so it grows with the square of `sequence_tokens`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A finished run on disk. Nothing heavy is imported, so a command can look for it quickly."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@
 The joined model has no default route: a plain `encode` would silently use one encoder, so it is refused.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from sentence_transformers import SentenceTransformer

@@ -1,7 +1,5 @@
 """The model card: where a trained model comes from, how to ask it, what it may be used for."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -8,8 +8,6 @@ Promise: on CPU a resumed run ends with exactly the weights of an uninterrupted 
 (to rounding). Price: without the gradient cache, the activations of a whole batch are held at once.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import shutil

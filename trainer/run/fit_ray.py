@@ -10,8 +10,6 @@ Price: every worker holds the whole model and the index of the view. A measureme
 for a GPU of its own, at the latest until the workers are done.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

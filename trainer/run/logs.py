@@ -8,8 +8,6 @@ A resumed run removes the rows and events after its checkpoint, so that each ste
 events of the steps before once more.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import os

@@ -6,8 +6,6 @@
 The first worker writes; the others take part where all workers must.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

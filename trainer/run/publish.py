@@ -6,8 +6,6 @@
 Price: one encoding of the dev topics for each share that was not measured before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial

@@ -7,8 +7,6 @@ least one. A -1 by construction or by the seed (a passage that does not answer t
 Promise: each untrue judgment is a verdict that names constraint and passage.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Literal
 

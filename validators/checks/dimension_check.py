@@ -7,8 +7,6 @@ Source, which a judge must decide.
 Promise: each untrue judgment is a verdict that names condition and passage. Price: about 0.3 ms.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Literal
 

@@ -4,8 +4,6 @@ It never rejects: a text about prompts may quote such words. Judges do not depen
 prompts.untrusted_text fences every text that they are shown. Linear in the text.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Literal

@@ -16,8 +16,6 @@ by chance.
 Promise: each leak is a verdict with the words that leak and the passage.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 

@@ -7,8 +7,6 @@ Promise: the new texts get new ids, and every judgment follows them. Only genera
 query, nor a passage of the corpus.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ public. Examples (example.org, 192.0.2.1, 555-0100) do not count. Promise: the e
 found. Linear in the text, about 10 MB/s.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from ipaddress import IPv6Network, ip_address

@@ -8,8 +8,6 @@ Looks only at generated texts: a passage of the corpus may quote a chatbot. Refu
 the beginning alone; an instruction may well say "I cannot use passages that ...".
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import Literal

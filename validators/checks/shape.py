@@ -3,8 +3,6 @@
 Promise: each fault is a verdict of its own that names the part and shows the value.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

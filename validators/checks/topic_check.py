@@ -1,7 +1,5 @@
 """What the checks share that look at one topic alone: settings, cost and fingerprint."""
 
-from __future__ import annotations
-
 from typing import Final, Generic, TypeVar
 
 from engine.protocols import Cost

@@ -9,8 +9,6 @@ of the four outcomes, which is the same and costs nothing.
 Promise: the same labels give the same numbers. A line of a label file that has no usable label is an error naming it.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 from collections import Counter, defaultdict

@@ -13,8 +13,6 @@ threshold is stopped with a probability of at most FALSE_ALARM in a run of any l
 the counts change no row.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence

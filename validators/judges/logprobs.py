@@ -1,7 +1,5 @@
 """Reads P(true) from the logprobs of a reply, in the form of OpenAI's chat completions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

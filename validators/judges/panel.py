@@ -11,8 +11,6 @@ Promise: the same topic has the same questions, and only the replies decide. Pas
 prompts.untrusted_text. Price: at most `votes` calls a judge and question, half of that where the first votes agree.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace

@@ -6,8 +6,6 @@ If swapping the passages changes the answer, or it names both or neither, the vo
 that fails ends the topic. Price: two calls a judge, view and vote, fewer where it fails.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import permutations, product
 from typing import Final, Literal, NamedTuple

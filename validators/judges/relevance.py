@@ -16,8 +16,6 @@ Promise: ids and judgments of the topic fit each other whatever is dropped, and 
 Price: one to `votes` calls a judge and label.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial

@@ -8,8 +8,6 @@ Promise: a topic passes only if every scenario does. A scenario that fails ends 
 Price: one to `votes` calls a judge and scenario.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final, Literal
 

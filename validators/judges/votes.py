@@ -1,7 +1,5 @@
 """Votes of judges over one question, and what they decide: the choice of more than half of all slots, or nothing."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass

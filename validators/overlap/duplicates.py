@@ -7,8 +7,6 @@ Promise: exact repeats are always found. Near repeats are found by estimate, wit
 (`minhash`). Price: about 0.1 ms a seed of 100 words, and about 220 bytes plus its id for each seed kept.
 """
 
-from __future__ import annotations
-
 from array import array
 from typing import Literal
 

@@ -10,8 +10,6 @@ Promise: deterministic for a given random seed and order; equal word sequences a
 words, and 104 bytes of sketch and 13 table slots of 4 bytes, at most 70 % full, for each text kept.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -10,8 +10,6 @@ What counts as a word: text in NFKC, case-folded; a word is a run of letters and
 without spaces form one word between two marks of punctuation: there, equality is seen and overlap is not.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 import unicodedata

@@ -1,7 +1,5 @@
 """`foil mix`: writes the four training mixes of the Dual-View paper."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`foil snapshot`: pins what is committed now under a name."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated
 

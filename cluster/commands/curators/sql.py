@@ -1,7 +1,5 @@
 """`foil sql`: one read-only query over what a run committed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

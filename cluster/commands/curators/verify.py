@@ -1,7 +1,5 @@
 """`foil verify`: reads every committed byte again."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 

@@ -1,7 +1,5 @@
 """`foil why`: where one record comes from."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated
 

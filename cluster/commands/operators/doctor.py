@@ -1,7 +1,5 @@
 """`foil doctor`: the libraries, hardware and disk of this machine, and whether its file system can hold commits."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

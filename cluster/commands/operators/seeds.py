@@ -1,7 +1,5 @@
 """`foil seeds`: shows the seeds of a job, and fetches public corpora."""
 
-from __future__ import annotations
-
 from itertools import islice
 from pathlib import Path
 from typing import Annotated

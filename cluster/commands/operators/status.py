@@ -1,7 +1,5 @@
 """`foil status`: where a run stands, from its commit entries alone."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

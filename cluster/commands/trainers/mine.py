@@ -1,7 +1,5 @@
 """`foil mine`: adds mined hard negatives to a run, as a new run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -8,8 +8,6 @@ Foil does not fetch what may not be redistributed; such a corpus says in `by_han
 Price: Foil reads each file once more after the download, for its checksum.
 """
 
-from __future__ import annotations
-
 import hashlib
 import http.client
 import json

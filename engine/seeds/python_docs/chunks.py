@@ -3,8 +3,6 @@
 Docstring.sections -> pack_sections -> chunks, in the order of the sections
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

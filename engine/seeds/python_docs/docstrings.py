@@ -7,8 +7,6 @@ citations, "see also" lists, comments and empty sections are dropped. A hard-wra
 keeps its lines. Nothing is executed. Price: a few regular expressions for each line, about 8 000 docstrings a second.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterable, Iterator

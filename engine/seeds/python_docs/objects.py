@@ -8,8 +8,6 @@ standard library, numpy and pyarrow (`COMPILED_MODULES`), which Foil has loaded 
 Order: by name. Price: about 6 MB of source a second and core.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 from collections.abc import Iterator, Mapping

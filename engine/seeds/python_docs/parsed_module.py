@@ -5,8 +5,6 @@
 No file is imported or run, so that even torch costs nothing but the reading.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import inspect

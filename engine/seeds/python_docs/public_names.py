@@ -7,8 +7,6 @@ is then the shortest such path. The members of a private base class, and of a na
 belong to the public class that has them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Set
 
 from engine.seeds.python_docs.parsed_module import ParsedModule

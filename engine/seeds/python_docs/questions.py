@@ -6,8 +6,6 @@ A summary is either an order (`Compute ...`, `Returns ...`) or a noun phrase (`L
 kind has its wordings; a hash of the object's name selects one. The question never contains the name.
 """
 
-from __future__ import annotations
-
 import re
 
 from engine.ids import fraction_of

@@ -15,8 +15,6 @@ Order: by a hash of the object's name, so that the first N seeds are a fair samp
 Price: the default libraries take about 25 s on one core, 15 of them before the first seed, and 300 MB.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Iterator, Sequence

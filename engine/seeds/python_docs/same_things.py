@@ -14,8 +14,6 @@ has the same simple name. It is also neither owner nor member of the object, and
 Price: only objects of one simple name are compared, and only texts that BM25 found.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

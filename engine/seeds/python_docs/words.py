@@ -1,7 +1,5 @@
 """Words of names and summaries: which of them carry meaning, and how much two sets of words share."""
 
-from __future__ import annotations
-
 import re
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*|\d+")

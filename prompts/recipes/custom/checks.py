@@ -7,8 +7,6 @@ A stage may only name what stands before it, so there can be no cycle. Reference
 first request.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -11,8 +11,6 @@ A topic passes through the validators like any other. A plain row is a topic wit
 attribute `row` holds its columns as JSON.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
