@@ -6,8 +6,6 @@ float32, for texts of N tokens, medians of rounds in which the two take turns; t
     .venv/bin/python benchmarks/attention.py [--quick] [--json]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

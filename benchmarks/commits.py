@@ -6,8 +6,6 @@ process; a commit's wall time is mostly fsync. `ratio_budget` is what conversion
     python benchmarks/commits.py [--topics 5000] [--quick] [--json]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

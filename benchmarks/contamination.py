@@ -14,8 +14,6 @@ normalising included. Times are CPU seconds, so that what else runs on the machi
     python benchmarks/contamination.py [--quick] [--json] [--strings N] [--megabytes M] [--datatrove PYTHON]
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import json

@@ -11,8 +11,6 @@ on the model itself. Nothing is sent.
 `--path` names MS MARCO rows; without it the seeds are python_docs. Prices are US dollars a million tokens.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

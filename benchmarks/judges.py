@@ -8,8 +8,6 @@ known rates (tests/support/models/corrupt_judge.py). With GSM8K's labelled model
     python benchmarks/judges.py [--quick] [--json] [--topics N] [--gsm8k FILE]
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -6,8 +6,6 @@ replies are synced; each into a store that keeps nothing and into real commits; 
     python benchmarks/machine.py [--topics 100000] [--quick] [--json]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

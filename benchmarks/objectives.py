@@ -14,8 +14,6 @@ its second. --report writes the table of the rows that there are.
         [--quick] [--json]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

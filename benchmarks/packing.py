@@ -8,8 +8,6 @@ once; same random decoder, same micro-batch tokens, one thread. `ratio_tokens` i
         [--quick] [--json]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

@@ -8,8 +8,6 @@ random weights is made here: hits do not depend on what a model answers.
     .venv-vllm/bin/python benchmarks/prefix_cache.py [--seeds 20] [--quick] [--json]
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import importlib.util

@@ -7,8 +7,6 @@ by the product's own code. `ratio_budget` is the slowest GROUP BY, its process i
 take (under 1 is good); `ratio_walls` is what all of them take against DuckDB's own Parquet reader without protection.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

@@ -7,8 +7,6 @@ GROUP BY queries over the views.
     python benchmarks/scale.py [--topics 1000000] [--workers 2] [--out DIR] [--quick] [--json]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import resource

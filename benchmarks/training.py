@@ -19,8 +19,6 @@ which one step would pass --seconds by the pace of the smaller batch.
 weights. On a machine with CUDA everything runs there.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import statistics

@@ -3,8 +3,6 @@
 git ls-files -z | xargs -0 python scripts/check_files.py
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

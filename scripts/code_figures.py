@@ -3,8 +3,6 @@
 python scripts/code_figures.py            # a Markdown table, timings included
 """
 
-from __future__ import annotations
-
 import ast
 import statistics
 import subprocess

@@ -4,8 +4,6 @@ python scripts/jobs_page.py            # writes it
 python scripts/jobs_page.py --print    # shows it
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path
