@@ -30,7 +30,7 @@ def modules(*folders: str) -> list[Path]:
         p
         for f in folders
         for p in sorted((REPO / f).rglob("*.py"))
-        if p.name != "__init__.py" and "data" not in p.parts
+        if p.name != "__init__.py" and "datasets_out/data" not in p.as_posix()
     ]
 
 
