@@ -17,6 +17,8 @@ Pages are checked against their checksums, which DuckDB's own Parquet reader doe
 `views.views_script` writes the same views for the plain `duckdb` command, without these protections.
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os
@@ -25,11 +27,12 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO
-
-import pyarrow as pa
+from typing import IO, TYPE_CHECKING
 
 from engine.errors import CommitError, CorruptDataError, FoilError, QueryStoppedError, SqlRefusedError, UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 TIMEOUT_S = 60.0
 MEMORY_BYTES = 4 << 30
@@ -118,6 +121,8 @@ def _check_request(sql: str, timeout_s: float, memory_bytes: int) -> None:
 
 def _receive_table(stream: IO[bytes], memory_bytes: int) -> pa.Table | None:
     """The streamed table, or None if the stream breaks off; the child then says why."""
+    import pyarrow as pa  # while the child starts
+
     batches, size = [], 0
     with contextlib.suppress(pa.ArrowInvalid, OSError), pa.ipc.open_stream(stream) as reader:
         for batch in reader:

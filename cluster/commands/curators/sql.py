@@ -26,10 +26,11 @@ def sql(
 
         print(views_script(out, snapshot))
         return
-    from datasets_out.sql import output_formats
     from datasets_out.sql.query import run_sql
 
     table = run_sql(out, query, timeout_s=timeout_s, memory_bytes=memory_mb << 20, snapshot=snapshot)
+    from datasets_out.sql import output_formats
+
     if parquet:
         output_formats.write_parquet(table, parquet)
         say(f"{table.num_rows:,} rows are in {parquet}")
