@@ -149,9 +149,6 @@ async def injection_table(topics: Sequence[Topic]) -> list[dict[str, Any]]:
     return rows
 
 
-# --- GSM8K ---
-
-
 def solutions(path: Path, count: int | None) -> Iterator[tuple[Intent, Passage, int]]:
     """A question with what answers it, a model's solution, and whether it is labelled right."""
     with path.open(encoding="utf-8") as lines:
@@ -194,9 +191,6 @@ async def rated(
             count = await panel.collect_votes(panel.rate_passage, intent, [passage])
             labels.append((1 if count.decision == passage.id else -1, label))
     return labels
-
-
-# --- the page ---
 
 
 def show(title: str, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.paths import REPO
-from tests.test_layers import ALLOWED
+from tests.support.paths import PACKAGES, REPO
 
 PAGE = (REPO / "docs" / "architecture.md").read_text(encoding="utf-8")
 NEW = "new"  # an edit that writes a new file has no anchor
@@ -182,7 +181,7 @@ def test_each_addition_takes_exactly_the_files_that_the_table_names():
 
 
 def test_what_is_added_so_is_found_by_its_catalog(tmp_path):
-    for package in ALLOWED:
+    for package in PACKAGES:
         shutil.copytree(REPO / package, tmp_path / package, ignore=shutil.ignore_patterns("part-*", "__pycache__"))
     for edits in ADDITIONS.values():
         for file, changes in edits.items():

@@ -1,6 +1,8 @@
 """The arrows between our folders, and the fences around heavy libraries, read from the imports themselves."""
 
 import ast
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -111,3 +113,30 @@ def test_a_cycle_between_two_rooms_is_seen():
 
 def test_every_init_file_is_empty():
     assert not [str(p) for p in sources() if p.name == "__init__.py" and p.read_text()]
+
+
+def test_no_two_classes_share_a_name():
+    names = Counter(
+        node.name
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    )
+    assert not [name for name, count in names.items() if count > 1]
+
+
+def test_no_folder_holds_more_than_twelve_modules():
+    modules_of = Counter(
+        path.parent for path in [*sources(), *(REPO / "tests").rglob("*.py")] if path.stem != "__init__"
+    )
+    assert not [str(folder) for folder, count in modules_of.items() if count > 12]
+
+
+def test_no_test_imports_another():
+    imported = [
+        f"{path.relative_to(REPO)} imports {name}"
+        for path in (REPO / "tests").rglob("test_*.py")
+        for name in imports_of(path)
+        if re.fullmatch(r"tests\.[\w.]*\btest_\w+", name)
+    ]
+    assert not imported

@@ -87,9 +87,6 @@ def refusal_of(reason: str) -> Rejected:
     return Rejected(code if _REASON_CODE.fullmatch(code) else "writer_refused", f"the writer refused: {reason}")
 
 
-# --- verifiable ---
-
-
 class Instruction(StructuredReply):
     """An instruction and the constraints behind it."""
 
@@ -118,9 +115,6 @@ class TopicAnswer(StructuredReply):
     reverse: Instruction | None = None
     poison: Instruction | None = None
     other: OtherQuery | None = None
-
-
-# --- infir, promptriever, dual_view ---
 
 
 class WrittenInstruction(StructuredReply):
@@ -189,9 +183,6 @@ class WrittenPassages(StructuredReply):
 
     positive: WrittenPassage | None = None
     negatives: tuple[WrittenNegative, ...] = Field(min_length=1, max_length=8)
-
-
-# --- infosearch ---
 
 
 def _on_one_line(text: str) -> str:

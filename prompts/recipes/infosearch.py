@@ -164,8 +164,6 @@ class _DimensionWriter:
             condition=row.condition,
         )
 
-    # --- conditions and their passages ---
-
     async def _conditions(self) -> Sequence[str]:
         if self._dimension == "language":
             return self._settings.languages
@@ -229,8 +227,6 @@ class _DimensionWriter:
 
     def _labels(self, condition: str) -> dict[str, str]:
         return {"dimension": self._dimension, "condition": condition}
-
-    # --- instructions and the query negative ---
 
     async def _row(self, condition: str, passage: Passage) -> _ConditionRow:
         wanted = describe(self._dimension, condition)

@@ -34,8 +34,6 @@ _VIEW_CHARS = 1500
 _TITLE_WORDS = 25
 """A longer query is not repeated in the instruction."""
 
-# --- Keyword ---
-
 
 def _write_keywords(inputs: Mapping[str, Any]) -> Keywords:
     word_set = list(_keyword_views(inputs["material"]))[: inputs["most"]]
@@ -119,9 +117,6 @@ def _text_of(block: Block) -> str:
     return f"{block.header}\n{block.text}"
 
 
-# --- rewriting ---
-
-
 def _write_passage(inputs: Mapping[str, Any]) -> Rewritten:
     """The first positive that some layout of its blocks makes meet the condition."""
     material, dimension, condition = inputs["material"], inputs["dimension"], inputs["condition"]
@@ -135,8 +130,6 @@ def _write_passage(inputs: Mapping[str, Any]) -> Rewritten:
             return Rewritten(text=text, source=source.passage.id)
     return Rewritten(refusal=_REFUSAL)
 
-
-# --- wordings ---
 
 _CONDITION_PHRASES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "sentence": (

@@ -135,9 +135,6 @@ def _code_constraints(passage: Passage, kind: Kind) -> Sequence[tuple[Constraint
     return [(*language, *approach), language] if approach else [language]
 
 
-# --- what the prompts ask for ---
-
-
 def _instruction(inputs: Mapping[str, Any], constraints: Sequence[Constraint], purpose: str) -> WrittenInstruction:
     material: SeedMaterial = inputs["material"]
     rng = Random(material.number(purpose))
@@ -204,9 +201,6 @@ def _fields_of(passage: Passage) -> dict[str, str]:
     return {"text": passage.text, "title": passage.title, "source": passage.edited_from or passage.id}
 
 
-# --- Promptriever's passages ---
-
-
 def _passages(inputs: Mapping[str, Any]) -> WrittenPassages:
     """Other passages that answer the query, sorted by whether they meet the demand."""
     choice, material = _choice(inputs), inputs["material"]
@@ -241,9 +235,6 @@ def _negative(passage: Passage, choice: RuleChoice, material: SeedMaterial) -> W
         category = "different_interpretation"
     reason = f"the passage does not {broken.render()}"[:1000]
     return WrittenNegative(category=category, reason=reason, **_fields_of(passage))
-
-
-# --- Dual-View's other instruction ---
 
 
 def _dual_instruction(inputs: Mapping[str, Any]) -> WrittenInstruction:

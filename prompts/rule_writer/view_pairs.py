@@ -76,8 +76,6 @@ class ViewPairFinder:
         """The items in an order that follows from the variation."""
         return sorted(items, key=lambda _: self._rng.random())
 
-    # --- views ---
-
     def pairs(self) -> Iterator[ViewPair]:
         """Pairs to try, the best kind first."""
         others_first = len(self._positives) > 1 and self._rng.random() < 0.5
@@ -191,8 +189,6 @@ class ViewPairFinder:
         same_kind = [n for n in self._negatives if n.kind == source.kind and n.kind not in NO_BORROWING]
         blocks = [b for n in self.shuffled(same_kind)[:3] for b in self.shuffled(n.blocks)[:1]]
         return [b for b in blocks if len(b.text) < _LONGEST_BORROWED]
-
-    # --- what tells them apart ---
 
     def contrasts(self, pair: ViewPair, count: int) -> list[Constraint]:
         """Up to `count` constraints that hold of d+, visibly early, and not of d-; at most one a family."""

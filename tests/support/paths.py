@@ -4,3 +4,4 @@ from pathlib import Path
 
 REPO = Path(__file__).resolve().parent.parent.parent
 GOLDEN = REPO / "tests" / "golden"
+PACKAGES = ("engine", "prompts", "validators", "datasets_out", "trainer", "cluster")

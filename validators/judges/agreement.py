@@ -84,9 +84,6 @@ def _rounded(value: Any) -> float | None:
     return None if value is None or np.isnan(value) else round(float(value), 4)
 
 
-# --- the labels of judges ---
-
-
 def read_votes(rows: Iterable[tuple[str, str, str]]) -> dict[str, Labels]:
     """The labels of each judge, from (topic id, validator, evidence) of the judges' verdicts.
 
@@ -112,9 +109,6 @@ def _votes(evidence: str) -> Iterator[tuple[str, str, str, int]]:
         if choice not in (TIE, UNREADABLE):
             for passage in passages:
                 yield judge, intent, passage, 1 if choice == passage else -1
-
-
-# --- the labels of people ---
 
 
 def read_labels(path: Path) -> dict[str, Labels]:

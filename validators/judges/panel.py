@@ -76,8 +76,6 @@ class JudgePanel:
         self._claims = {(j.intent_id, j.passage_id) for j in topic.judgments if j.relevance > 0}
         self._slots = [VoteSlot(judge, n) for n in range(settings.votes) for judge in settings.judges]
 
-    # --- votes ---
-
     async def collect_votes(self, question: Question, intent: Intent, passages: Sequence[Passage]) -> VoteCount:
         """Asks slot after slot until the result is certain."""
         count = VoteCount(intent, tuple(passages), (), len(self._slots))
@@ -182,8 +180,6 @@ class JudgePanel:
             shown=[{"label": label, "text": text} for label, text in zip(LABELS, texts, strict=False)],
         )
         return replace(prompt, params={"temperature": 0.0, **params})
-
-    # --- verdicts ---
 
     def label_source(self, count: VoteCount) -> str:
         """What `Judgment.judge` holds for a label that these votes decided."""

@@ -65,8 +65,6 @@ class RecipeChecks:
         if self._spec:
             yield from self._topic(self._spec)
 
-    # --- references ---
-
     def _type_of(self, reference: str, index: int | None) -> str:
         """The type of what a reference means to stage number `index`, or (None) to the topic. Raises ValueError."""
         name, dot, field = reference.partition(".")
@@ -102,8 +100,6 @@ class RecipeChecks:
             return
         if type_name not in (wanted or ("string", "integer", "number", "boolean", "list")):
             yield place, f"is a {type_name}; wanted is a {' or '.join(wanted) or 'field'}", reference
-
-    # --- stages ---
 
     def _loop(self, place: Place, index: int, stage: Stage) -> Iterator[Mistake]:
         """`each` and `when`: what they refer to, and that it stands once, or for the same item."""
@@ -159,8 +155,6 @@ class RecipeChecks:
                 yield (*place, field), why, rule_text
             elif reference:
                 yield from self._reference((*place, field), reference, index, "string")
-
-    # --- the topic ---
 
     def _topic(self, topic: TopicSpec) -> Iterator[Mistake]:
         labels: dict[str, list[str]] = {"intents": [], "passages": []}

@@ -93,9 +93,6 @@ def check_rules(topic: Topic) -> None:
             assert [all_hold(constraints, p) for p in wanted] == [obeys(intent, p) for p in wanted]
 
 
-# --- topics of the rule writer ---
-
-
 @pytest.mark.parametrize(
     ("corpus", "dimension", "conditions"),
     [
@@ -205,9 +202,6 @@ def test_the_validators_pass_every_topic_and_find_what_is_changed_in_one():
                 assert [v.outcome for v in verdicts] == ["pass"], verdicts
 
 
-# --- other writers ---
-
-
 class Scripted:
     """A hosted writer in small: it sees the messages alone and answers each task from a table, `changes` over it."""
 
@@ -300,9 +294,6 @@ def test_a_hosted_model_is_not_shown_what_only_the_rule_writer_fills():
     assert set(schema_of(Condition)["properties"]) == {"condition"}
     assert set(schema_of(Rewritten)["properties"]) == {"text", "refusal"}
     assert set(schema_of(Keywords)["properties"]) == {"keywords", "refusal"}
-
-
-# --- dimensions ---
 
 
 @pytest.mark.parametrize(
@@ -404,8 +395,6 @@ def test_hostile_texts_take_no_time():
         assert classify_format(text) in {"", "code_snippet", "manual"}
     assert time.process_time() - start < 10
 
-
-# --- real corpora ---
 
 LEAST = {
     "msmarco": {"keyword": 0.9, "length": 0.95},

@@ -113,9 +113,6 @@ def test_a_held_out_seed_makes_a_held_out_topic():
     assert made("infir", replace(SEEDS["msmarco"], attributes={"split": "heldout"})).attributes["split"] == "heldout"
 
 
-# --- Promptriever's grid and ablations ---
-
-
 class Stop(RuleAsk):
     """Notes the cell that is asked for."""
 
@@ -174,9 +171,6 @@ def test_an_ablation_has_an_instruction_that_parts_nothing(ablation, asked):
     assert not any(p.role == "instruction_negative" for p in topic.passages)
     if asked:
         assert ask.prompts[0].inputs["query"] == "what does the harbour museum show"
-
-
-# --- what is refused ---
 
 
 class Altered(RuleAsk):
@@ -274,9 +268,6 @@ def test_seeds_that_lack_something_are_rejected(recipe):
         assert refused.value.reason == reason
 
 
-# --- where Dual-View's seeds come from ---
-
-
 def test_dual_view_reads_promptrievers_published_rows(tmp_path):
     ferry = SEEDS["msmarco"]
 
@@ -321,9 +312,6 @@ def test_the_topics_of_a_run_are_seeds_and_keep_their_side_of_the_split(tmp_path
         both = made("dual_view", seed, base=None)
         assert both.intents[1].instruction == topic.intents[1].instruction
         assert set(matrix(both)) == {"original", "instructed", "dual"}
-
-
-# --- templates ---
 
 
 def test_the_templates_of_a_recipe_begin_alike_so_that_a_prefix_cache_pays():

@@ -344,9 +344,6 @@ def test_hostile_passages_take_no_time():
     assert time.process_time() - start < 10
 
 
-# --- real corpora ---
-
-
 def accepted_share(seeds, at_least: int) -> float:
     made, rejected = topics_of(seeds)
     for topic in made:

@@ -123,9 +123,6 @@ def without_fences(name: str) -> PromptTemplate:
     return compile_template(name, source)
 
 
-# --- topics that are wrong in known ways ---
-
-
 def is_true(topic: Topic) -> bool:
     """Whether a program confirms every label, but for those that the corpus gives, which no judge is asked about."""
     key = topic.id, topic.judgments
@@ -185,9 +182,6 @@ def with_attack(topic: Topic) -> Topic:
     other = replace(minus, text=f"{minus.text}\n{ATTACK}", id="")
     labels = (replace(j, passage_id=other.id) if j.passage_id == minus.id else j for j in topic.judgments)
     return replace(topic, passages=tuple(other if p is minus else p for p in topic.passages), judgments=tuple(labels))
-
-
-# --- what a judge makes of them ---
 
 
 @dataclass(frozen=True, slots=True)

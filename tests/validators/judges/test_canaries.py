@@ -150,9 +150,6 @@ def test_a_topic_of_infir_has_a_canary_of_all_that_is_shown_where_no_single_word
     assert max(len(constraints_of(canary.intent)) for canary in made) > 1
 
 
-# --- the decision ---
-
-
 def test_a_judge_as_good_as_the_threshold_is_hardly_ever_stopped():
     stopped = 0
     for number in range(400):
@@ -192,9 +189,6 @@ def test_the_monitor_waits_for_enough_and_counts_each_judge_alone():
     with pytest.raises(JudgeUnreliableError, match=r"'judge' of judge_x answered 0 of 30 canaries rightly.*: no JSON"):
         monitor.record_answer("judge", right=False, problem="no JSON")
     monitor.record_answer("judge2", right=True)
-
-
-# --- a whole run ---
 
 
 def test_an_unreliable_judge_stops_the_run_with_code_5_and_changes_no_row(tmp_path):

@@ -68,9 +68,6 @@ def own(tmp_path):
     return recipe
 
 
-# --- topics ---
-
-
 @pytest.mark.parametrize("corpus", ["msmarco", "robust04"])
 def test_the_example_makes_topics_whose_judgments_hold(corpus):
     (topic,) = made(example(), SEEDS[corpus])
@@ -202,9 +199,6 @@ def test_a_broken_constraint_of_a_model_is_a_reject_and_never_a_crash(own):
         made(recipe, ask=Scripted(a={"language": "klingon", "said": "In Klingon."}))
 
 
-# --- rows ---
-
-
 def test_a_plain_row_passes_shape_as_a_row_and_a_broken_one_does_not(own):
     recipe = own({"a": "{{ query }}"}, stages=[{"name": "a", "answer": {"n": "integer", "t": "string"}}])
     recipe["rows"] = {"question": "query", "n": "a.n", "t": "a.t", "narrative": "attributes.narrative"}
@@ -223,9 +217,6 @@ def outcome(topic: Topic) -> list[str]:
     settings, build = VALIDATORS["shape"]
     _, verdicts = build(settings())(topic)
     return [v.outcome for v in verdicts]
-
-
-# --- rules ---
 
 
 @pytest.mark.parametrize("corpus", SEEDS)
@@ -256,9 +247,6 @@ def test_the_rule_writer_refuses_a_stage_without_rules(own):
     recipe = own({"a": "{{ query }}"}, stages=[{"name": "a", "answer": {"b": "string"}}], rows={"b": "a.b"})
     with pytest.raises(RefusedRequestError, match="has no `rule`"):
         made(recipe)
-
-
-# --- the type language ---
 
 
 @pytest.mark.parametrize(
@@ -315,8 +303,6 @@ def test_bounds_of_what_is_counted_are_whole(kind):
     with pytest.raises(ValidationError, match="whole"):
         AnswerField(type=kind, least=1.5)
 
-
-# --- mistakes ---
 
 STAGES = [
     {"name": "a", "answer": {"items": "list", "fits": "boolean"}},
@@ -415,9 +401,6 @@ def test_a_job_names_the_line_of_each_mistake_and_all_of_them(tmp_path):
     for mark in ("rule: {text: leave_out}", "from: aspects.words"):
         at = next(i for i, line in enumerate(lines, start=1) if mark in line)
         assert f"job.yaml:{at}: recipe." in str(refused.value)
-
-
-# --- identity, and the example as users run it ---
 
 
 def test_the_fingerprint_follows_the_templates_and_not_their_folder(tmp_path):
