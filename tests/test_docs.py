@@ -6,7 +6,9 @@ from pathlib import Path
 
 from cluster.catalog import open_seeds
 from cluster.job import load_job
+from cluster.run_job import run_job
 from tests.support.paths import REPO
+from tests.support.small_parts import topics
 
 
 def test_the_settings_page_is_what_the_settings_say():
@@ -44,3 +46,15 @@ def test_the_job_of_the_readme_is_accepted(tmp_path, monkeypatch):
     monkeypatch.setenv("EXAMPLE_API_KEY", "not-a-key")
     [seed] = open_seeds(load_job(Path("job.yaml")).seeds)
     assert [passage.text for passage in seed.positives] == ["because", "so"]
+
+
+def test_the_topic_of_the_readme_is_what_its_job_makes(tmp_path, monkeypatch):
+    monkeypatch.chdir(REPO)
+    job = load_job(Path("examples/jobs/first_topic.yaml"), out=tmp_path / "out")
+    assert run_job(job).complete
+    [kelp] = [topic for topic in topics(tmp_path / "out") if "kelp" in topic.query]
+    quoted = " ".join((REPO / "README.md").read_text().replace("\n>", "\n").split())
+    for role in ("instructed", "reversed"):
+        [instruction] = [intent.instruction for intent in kelp.intents if intent.role == role]
+        assert sum(sentence in quoted for sentence in re.findall(r"[^.]+\.", instruction)) >= 2, instruction
+    assert all(passage.text.partition(".")[0] in quoted for passage in kelp.passages[:2])
