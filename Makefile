@@ -29,8 +29,9 @@ demo: setup ## the main job on real seeds: generate, verify, query, train, evalu
 test: setup ## all tests but the long ones (WORKERS=2: so many at a time)
 	$(PYTEST) $(PARALLEL)
 
-test-long: setup ## the long crash drills and the full corpora
+test-long: setup ## the long crash drills, the full corpora, and 40 times the fuzzed inputs
 	$(PYTEST) -m long --timeout 7200
+	FOIL_FUZZ=40 $(PYTEST) $(PARALLEL) -m fuzz --timeout 7200
 
 test-vllm: setup-vllm ## the local model over real vLLM, on the CPU
 	.venv-vllm/bin/python -m pytest tests/engine/models/test_local_vllm.py
