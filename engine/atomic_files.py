@@ -8,9 +8,11 @@ The order is always the same: write under a name that nobody else has, sync, giv
 Nothing heavy is imported.
 """
 
+import errno
 import json
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -54,7 +56,19 @@ class FileSystem:
         return [entry.name for entry in path.iterdir()]
 
     def read(self, path: Path) -> bytes:
-        return path.read_bytes()
+        return read_regular(path)
+
+
+def read_regular(path: Path) -> bytes:
+    """A file's bytes. Raises OSError for what is no file (a pipe, a device, a folder), and never waits for a writer."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(fd)
 
 
 _LOCAL = FileSystem()

@@ -4,6 +4,7 @@
       UsageError                   2   what the user gave is wrong: job file, option, path, SQL
         SeedFormatError            2   a line of a corpus is not what its format says
         DifferentJobError          2   `out` holds the run of another job
+        SeedsChangedError          2   the corpus is not the one that this run began with
         SqlRefusedError            2   a query that the curator's surface does not allow
       RunFailedError               3   the run ended, yet some seeds failed
       BudgetSpentError             4   the budget is used up; raise it and run again
@@ -23,6 +24,7 @@
       UnreadableReplyError         9   a reply that does not parse, after its correction turns
         CutReplyError              9   a reply that ended at its token limit
         WithheldReplyError         9   a reply that the provider's content filter held back
+      IncompleteRunError          11   what is committed is whole, and not all that was planned
     Rejected                       -   not an error: a recipe's decision not to make a topic
 
 A message says what happened, the offending value, and what to do.
@@ -62,6 +64,20 @@ class DifferentJobError(UsageError):
     """The output folder holds the run of a different job."""
 
 
+class SeedsChangedError(UsageError):
+    """The seed stream is not the one of which rows are committed already, or replies paid."""
+
+    def __init__(self, difference: str) -> None:
+        self.difference = difference
+        super().__init__(
+            f"the seeds changed under this run: {difference}; restore the corpus as it was (BM25's negatives come from "
+            "all of it), or give this job another `out` (with `--reuse`, no reply that still fits is paid for again)"
+        )
+
+    def __reduce__(self) -> tuple[type[SeedsChangedError], tuple[str]]:
+        return type(self), (self.difference,)
+
+
 class SqlRefusedError(UsageError):
     """The query does something that the curator's surface does not allow."""
 
@@ -88,6 +104,12 @@ class CorruptDataError(FoilError):
     """Bytes on disk differ from the bytes that were committed."""
 
     exit_code = 6
+
+
+class IncompleteRunError(FoilError):
+    """Nothing is damaged, and not every planned partition is committed."""
+
+    exit_code = 11
 
 
 class QueryStoppedError(FoilError):

@@ -145,11 +145,16 @@ class Screen(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A fixed run of seeds: the unit of work, commit and resume. `screened`: rejecting verdicts by seed id."""
+    """A fixed run of seeds: the unit of work, commit and resume. `screened`: rejecting verdicts by seed id.
+
+    `digests`: 8 hex digits a seed; `stream`: a digest of all seeds of the run up to the end of this partition.
+    """
 
     index: int
     seeds: tuple[Seed, ...]
     screened: Mapping[str, Verdict] = field(default_factory=dict)
+    digests: str = ""
+    stream: str = ""
 
 
 class Store(Protocol):
@@ -158,13 +163,14 @@ class Store(Protocol):
     `committed` gives each entry, with its `counts` under the names of engine.flow.progress.Counts.
     `commit` returns True if this call's entry stands, False if an equal entry of another writer already stood.
     It raises CommitLostError if a *different* entry stood. `facts` (digests of indexes, counts) go into the entry.
-    `plan` is what is known once the seed stream has ended: {"seeds": N, "partitions": K}; None until then.
+    `plan` is what is known once the seed stream has ended: {"seeds": N, "partitions": K, "stream": digest}; None until
+    then. The digest is absent where it is not known.
     """
 
     def committed(self) -> Mapping[int, Mapping[str, Any]]: ...
     def commit(self, partition: int, topics: Sequence[Topic], facts: Mapping[str, Any]) -> bool: ...
-    def plan(self) -> Mapping[str, int] | None: ...
-    def put_plan(self, plan: Mapping[str, int]) -> None: ...
+    def plan(self) -> Mapping[str, Any] | None: ...
+    def put_plan(self, plan: Mapping[str, Any]) -> None: ...
 
 
 class PaidReplies(Protocol):

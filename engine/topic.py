@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from engine.ids import content_id
+from engine.ids import canonical_json, content_id, sha256_hex
 
 IntentRole = Literal["original", "instructed", "poisoned_instruction", "poisoned_query", "reversed", "dual"]
 PassageRole = Literal[
@@ -73,6 +73,15 @@ class Seed:
     licence: str = ""
     redistributable: bool = False
     attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+def seed_digest(seed: Seed) -> str:
+    """The sha256 of everything that a seed says, as hex."""
+    passages = [
+        [p.text, p.role, p.title, p.source_id, p.edited_from, p.attributes] for p in (*seed.positives, *seed.negatives)
+    ]
+    facts = [seed.id, seed.corpus, seed.query, passages, seed.licence, seed.redistributable, seed.attributes]
+    return sha256_hex(canonical_json(facts))
 
 
 @dataclass(frozen=True, slots=True)

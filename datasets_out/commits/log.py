@@ -59,7 +59,7 @@ class CommitLog:
     def __init__(self, out: Path, file_system: FileSystem | None = None) -> None:
         self.out = Path(out)
         self._file_system = file_system or FileSystem()
-        self._fingerprint = ""
+        self._fingerprint = ""  # of the run that lies here, once it was read
 
     def open(self, fingerprint: str, job: Mapping[str, Any]) -> None:
         """Makes `out` the run of this job, or finds that it is. The fingerprint was taken over `job`.
@@ -82,7 +82,6 @@ class CommitLog:
                 f"{self.out} holds the run of another job ({_job_difference(run, new)}); "
                 "give this job another `out`, or restore the settings"
             )
-        self._fingerprint = fingerprint
         self._sweep_all()
 
     def run(self) -> Mapping[str, Any]:
@@ -92,14 +91,19 @@ class CommitLog:
             raise CommitError(f"{self.out} holds no run (no run.json); start one there with `foil run`")
         return body
 
-    def plan(self) -> Mapping[str, int] | None:
+    def fingerprint(self) -> str:
+        """The run's fingerprint, read once."""
+        self._fingerprint = self._fingerprint or str(self.run()["fingerprint"])
+        return self._fingerprint
+
+    def plan(self) -> Mapping[str, Any] | None:
         return self.read_sealed("plan.json")
 
-    def put_plan(self, plan: Mapping[str, int]) -> None:
+    def put_plan(self, plan: Mapping[str, Any]) -> None:
         """Raises DifferentJobError if another plan stands: the seeds changed under the same job."""
         self.put_sealed("plan.json", plan)
-        standing = self.plan()
-        if standing != dict(plan):
+        standing = self.plan() or {}
+        if any(plan[key] != standing[key] for key in plan.keys() & standing.keys()):
             raise DifferentJobError(
                 f"{self.out} was planned as {standing}, and now as {dict(plan)}: the seeds changed between runs; "
                 "restore them, or give this job another `out`"
@@ -115,11 +119,21 @@ class CommitLog:
         return {partition: self.entry(partition).plain() for partition in self.partitions()}
 
     def entries(self) -> list[CommitEntry]:
-        """All entries in order of partition. Raises CorruptDataError for one that is not as it was written."""
+        """All entries in order of partition; see `entry`."""
         return [self.entry(partition) for partition in self.partitions()]
 
     def entry(self, partition: int) -> CommitEntry:
-        """The entry of a committed partition."""
+        """The entry of a committed partition. Raises CorruptDataError if it is not as written, or of another run."""
+        entry = self.read_entry(partition)
+        if entry.fingerprint != self.fingerprint():
+            raise CorruptDataError(
+                f"{self.out / entry_name(partition)} is of another run ({entry.fingerprint}, and this run is "
+                f"{self.fingerprint()}); remove it, and run the job again to make the partition anew"
+            )
+        return entry
+
+    def read_entry(self, partition: int) -> CommitEntry:
+        """The entry of a committed partition, whatever run it is of."""
         body = self.read_sealed(entry_name(partition))
         if body is None:
             raise CommitError(f"partition {partition} of {self.out} is not committed; run the job again")
@@ -184,7 +198,7 @@ class CommitLog:
         """The entry that this attempt would put, and the bytes of its files by table."""
         if not 0 <= partition <= MAX_PARTITION:
             raise CommitError(f"partition {partition} is outside 0 to {MAX_PARTITION}; make partitions larger")
-        self._fingerprint = self._fingerprint or str(self.run()["fingerprint"])
+        fingerprint = self.fingerprint()
         tables = to_tables(topics, partition)
         blobs = {table: encode(rows) for table, rows in tables.items()}
         files = {
@@ -192,7 +206,7 @@ class CommitLog:
             for table, blob in blobs.items()
         }
         as_stored = json.loads(canonical_json(facts))
-        return CommitEntry(partition, self._fingerprint, SCHEMA_VERSION, files, count_topics(topics), as_stored), blobs
+        return CommitEntry(partition, fingerprint, SCHEMA_VERSION, files, count_topics(topics), as_stored), blobs
 
     def _publish(self, attempt: CommitEntry, blobs: Mapping[str, bytes]) -> CommitEntry | None:
         """Puts the files, then the entry that names them; None if another entry was first."""

@@ -65,6 +65,8 @@ TABLES: dict[str, pa.Schema] = {
 _CHILDREN: dict[str, type[Any]] = {
     "intents": Intent, "passages": Passage, "judgments": Judgment, "verdicts": Verdict, "calls": Call,
 }  # fmt: skip
+_LATER_COLUMNS = {"reused": False}
+"""Columns that the first files of this schema lack, and what their absence means."""
 _ID_COLUMN = {"topics": "topic_id", "intents": "intent_id", "passages": "passage_id"}
 
 
@@ -137,6 +139,8 @@ def _by_topic(table: str, record_type: type[Any], rows: pa.Table) -> dict[str, l
 
 def _values(table: str, name: str, rows: pa.Table) -> list[Any]:
     column = _ID_COLUMN[table] if name == "id" else name
+    if column not in rows.column_names and column in _LATER_COLUMNS:
+        return [_LATER_COLUMNS[column]] * rows.num_rows
     kind = TABLES[table].field(column).type
     values: list[Any] = rows.column(column).to_pylist()
     if kind == _MAP:

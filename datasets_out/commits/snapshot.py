@@ -64,7 +64,8 @@ def take_snapshot(out: Path, name: str) -> Snapshot:
     now = load_snapshot(out, None)
     sync(log.out / "commits")
     contents = {table: [asdict(file) for file in files] for table, files in now.contents.items()}
-    log.put_sealed(document, {"contents": contents, "digest": now.digest, "name": name})
+    facts = {"contents": contents, "digest": now.digest, "fingerprint": log.fingerprint(), "name": name}
+    log.put_sealed(document, facts)
     standing = load_snapshot(out, name)
     if standing.digest != now.digest:
         raise UsageError(
@@ -92,7 +93,7 @@ def load_snapshot(out: Path, name: str | None, *, verify: bool = False) -> Snaps
 
 def snapshot_names(out: Path) -> list[str]:
     """The names of the snapshots taken of this run."""
-    return sorted(path.stem for path in (Path(out) / "snapshots").glob("*.json"))
+    return sorted(path.stem for path in (Path(out) / "snapshots").glob("*.json") if _NAME.fullmatch(path.stem))
 
 
 def read_partitions(snapshot: Snapshot) -> Iterator[list[Topic]]:
@@ -111,6 +112,8 @@ def _load_named(log: CommitLog, name: str) -> Snapshot:
     body = log.read_sealed(document)
     if body is None:
         raise UsageError(f"{log.out} has no snapshot {name!r}; it has {snapshot_names(log.out) or 'none'}")
+    if body.get("fingerprint", log.fingerprint()) != log.fingerprint():  # snapshots of Foil 0.1 have none
+        raise CorruptDataError(f"{log.out / document} is of another run, {body['fingerprint']}; remove it")
     contents = {table: tuple(CommittedFile(**file) for file in body["contents"][table]) for table in TABLES}
     for table, files in contents.items():
         for file in files:

@@ -1,7 +1,8 @@
-"""Finds every changed bit of a run: run.json, plan.json, entries, data files, snapshots.
+"""Finds every changed bit of a run: run.json, plan.json, entries, data files, snapshots, journal.
 
-Promise: what is committed is either as it was written or listed here. Price: each data file is read once (sha256, about
-1 GB/s a core). What a crash left behind is listed apart, as harmless: no entry names it, so no reader sees it.
+Promise: what is committed is either as it was written or listed here, and so is every journalled reply. Price: each
+file is read once (sha256, about 1 GB/s a core). What a crash left behind is listed apart, as harmless: no entry names
+it, so no reader sees it.
 """
 
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import load_snapshot, snapshot_names
 from engine.errors import CommitError, CorruptDataError
+from engine.flow.journal import damage
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,8 @@ class Damage:
     """A file or document that is not as it was written. `path` is relative to the run's folder.
 
     `kind`: `missing`, `resized`, `changed`, `foreign` (of another run), `unbacked` (a snapshot of what is not
-    committed); harmless are `orphan` (no entry names it) and `unfinished` (planned, not yet committed).
+    committed). Not damage, and so `harmless`: `orphan` (no entry names it), `torn` (a journal record that a kill cut),
+    `incomplete` (not all that was planned is committed: the run is to go on).
     """
 
     path: str
@@ -36,11 +39,12 @@ def verify(out: Path) -> list[Damage]:
     entries: list[CommitEntry] = []
     for partition in log.partitions():
         try:
-            entries.append(log.entry(partition))
-        except CorruptDataError as error:
+            entries.append(log.read_entry(partition))
+        except (CommitError, CorruptDataError) as error:
             findings.append(Damage(entry_name(partition), "changed", str(error)))
     for check in (_check_fingerprints, _check_files, _check_snapshots, _check_plan, _list_orphans):
         findings += check(log, entries)
+    findings += _check_journal(log)
     return sorted(findings, key=lambda finding: finding.harmless)
 
 
@@ -49,13 +53,13 @@ def _check_documents(log: CommitLog) -> Iterator[Damage]:
         try:
             if log.read_sealed(name) is None and name == "run.json" and log.partitions():
                 yield Damage(name, "missing", "every run has one; restore it, or run the job into this folder again")
-        except CorruptDataError as error:
+        except (CommitError, CorruptDataError) as error:
             yield Damage(name, "changed", str(error))
 
 
 def _check_fingerprints(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
     try:
-        fingerprint = log.run()["fingerprint"]
+        fingerprint = log.fingerprint()
     except (CommitError, CorruptDataError):
         return  # reported as missing or changed
     for entry in entries:
@@ -83,6 +87,8 @@ def _check_snapshots(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Dam
         except CorruptDataError as error:
             yield Damage(f"snapshots/{name}.json", "changed", str(error))
             continue
+        except CommitError:
+            return  # run.json is reported as missing
         lost = [file.path for files in snapshot.contents.values() for file in files if file not in committed]
         if lost:
             yield Damage(f"snapshots/{name}.json", "unbacked", f"no entry names {lost[0]} and {len(lost) - 1} more")
@@ -91,16 +97,18 @@ def _check_snapshots(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Dam
 def _check_plan(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
     try:
         plan = log.plan()
-    except CorruptDataError:
+    except (CommitError, CorruptDataError):
         return  # reported as changed
     if plan is None:
-        yield Damage("plan.json", "unfinished", "the seeds have not all been read yet; run the job again", True)
+        detail = f"{len(entries)} partitions are committed, and the seeds have not all been read yet; run the job again"
+        yield Damage("plan.json", "incomplete", detail, True)
         return
     absent = sorted(set(range(plan["partitions"])) - {entry.partition for entry in entries})
     if absent:
-        first = ", ".join(map(str, absent[:5]))
-        detail = f"{len(absent)} of {plan['partitions']} partitions are not committed ({first} ...); run the job again"
-        yield Damage("commits", "unfinished", detail, True)
+        first = ", ".join(map(str, absent[:5])) + (", ..." if len(absent) > 5 else "")
+        there = plan["partitions"] - len(absent)
+        detail = f"{there} of {plan['partitions']} partitions are committed, not {first}; run the job again"
+        yield Damage("commits", "incomplete", detail, True)
 
 
 def _list_orphans(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
@@ -111,3 +119,8 @@ def _list_orphans(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage
             name = path.relative_to(log.out).as_posix()
             if name not in named:
                 yield Damage(name, "orphan", "no entry names it; no reader sees it", True)
+
+
+def _check_journal(log: CommitLog) -> Iterator[Damage]:
+    for path, problem, harmless in damage(log.out / "journal"):
+        yield Damage(path.relative_to(log.out).as_posix(), "torn" if harmless else "changed", problem, harmless)

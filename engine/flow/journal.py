@@ -7,6 +7,8 @@ so it is written but not synced. A record carries a CRC32; one that does not che
 written. A segment is written by one opening and never reopened for writing.
 Price: one write a record, and one fsync shared by all replies that wait for it; a partition's replies are in memory
 while it is being made. The segments of committed partitions are not read again.
+A damaged record with more behind it is no torn tail: what it held would be paid for again, so replies are not read
+past it. `damage` finds it.
 
 What can be paid twice is only what was asked and not answered when a process died: `possibly_paid_twice` counts it.
 """
@@ -14,33 +16,39 @@ What can be paid twice is only what was asked and not answered when a process di
 import asyncio
 import json
 import os
+import re
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from engine.atomic_files import sync
 from engine.crash_points import crash_point
-from engine.errors import JournalError
+from engine.errors import CorruptDataError, JournalError
 from engine.ids import canonical_json
 from engine.requests import Reply
 
 _TAIL_BYTES = 64
 """More than the closing record of a segment is long."""
+_PARTITION = re.compile("[0-9]{8}")
+_HOLE = b"\0" * 4
 
 
 class Journal:
     """The replies of one partition: those on disk when it was opened, and those put since.
 
-    `writer` names the one segment that this object writes, made at the first record; it must be new.
+    `writer` names the one segment that this object writes, made at the first record; it must be new. `seeds` are the
+    digests of the partition's seeds, written first. Raises CorruptDataError for damage inside what is there.
     """
 
-    def __init__(self, folder: Path, partition: int, writer: str) -> None:
+    def __init__(self, folder: Path, partition: int, writer: str, seeds: str = "") -> None:
         self._folder = folder / f"{partition:08d}"
         self._path = self._folder / f"{writer}.log"
+        self._header = _line({"seeds": seeds}) if seeds else b""
         self._replies = _replies(self._folder)
         self._open_requests: Counter[str] = Counter()
         self._fd = -1
@@ -104,6 +112,7 @@ class Journal:
             if self._fd < 0:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
+                line = self._header + line
             written = os.write(self._fd, line)
         except OSError as error:
             raise self._failure(str(error)) from error
@@ -175,13 +184,13 @@ def possibly_paid_twice(folder: Path) -> int:
 
     Reads the last record of a segment that was closed, and the whole of one that was not.
     """
-    return sum(map(_count_unanswered, folder.glob("*/*.log")))
+    return sum(map(_count_unanswered, _all_segments(folder)))
 
 
 def suspects(folder: Path, partition: int) -> list[str]:
     """The seeds that were begun and not ended in segments that were never closed: what ran when a process died."""
     begun: dict[str, None] = {}
-    for path in sorted((folder / f"{partition:08d}").glob("*.log")):
+    for path in _segments(folder / f"{partition:08d}"):
         bodies = list(_records(path))
         if not bodies or "end" not in bodies[-1]:
             ended = {body["ended"] for body in bodies if "ended" in body}
@@ -191,9 +200,31 @@ def suspects(folder: Path, partition: int) -> list[str]:
 
 def paid_replies(folder: Path, committed: Collection[int]) -> Iterator[Reply]:
     """The replies journalled for partitions that are not committed: what a resumed run has spent without a row yet."""
-    for partition in sorted(folder.glob("*/")):
+    for partition in _partitions(folder):
         if int(partition.name) not in committed:
             yield from (reply for reply in _replies(partition).values() if not reply.reused)
+
+
+def seeds_paid_for(folder: Path, partition: int) -> str:
+    """The digests of the partition's seeds for which a reply is journalled; "" if there is none."""
+    for path in _segments(folder / f"{partition:08d}"):
+        seeds = [body["seeds"] for body in islice(_records(path), 1) if "seeds" in body]
+        if seeds and any("reply" in body for body in _records(path)):
+            return str(seeds[0])
+    return ""
+
+
+def damage(folder: Path) -> Iterator[tuple[Path, str, bool]]:
+    """(segment, what is wrong with it, whether that is only what a kill or a power cut leaves behind), over a journal.
+
+    Price: every segment is read once.
+    """
+    for path in _all_segments(folder):
+        for number, (line, body) in enumerate(_lines(path), start=1):
+            if body is None and _is_unfinished(line):
+                yield path, f"record {number} was cut by a kill or a power cut; nobody had read it", True
+            elif body is None:
+                yield path, f"record {number} does not match its checksum", False
 
 
 def _line(body: Mapping[str, Any]) -> bytes:
@@ -205,29 +236,61 @@ def _body(line: bytes) -> dict[str, Any] | None:
     crc, _, data = line.partition(b" ")
     if crc != b"%08x" % zlib.crc32(data):
         return None
-    body: dict[str, Any] = json.loads(data.decode("utf-8", "surrogatepass"))
-    return body
+    with suppress(ValueError):
+        body: dict[str, Any] = json.loads(data.decode("utf-8", "surrogatepass"))
+        return body
+    return None
 
 
 def _reply_offsets(folder: Path) -> Iterator[tuple[str, tuple[Path, int]]]:
-    for path in sorted(folder.glob("*/*.log")):
+    for path in _all_segments(folder):
         offset = 0
-        with path.open("rb") as file:
-            for line in file:
-                if b'"reply":' in line and line.endswith(b"\n") and (body := _body(line[:-1])) and "reply" in body:
-                    yield body["reply"]["request_id"], (path, offset)
-                offset += len(line)
+        for line, body in _lines(path):
+            if body and "reply" in body:
+                yield body["reply"]["request_id"], (path, offset)
+            offset += len(line)
 
 
-def _records(path: Path) -> Iterator[dict[str, Any]]:
+def _partitions(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("*/") if _PARTITION.fullmatch(path.name))
+
+
+def _segments(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("*.log") if path.is_file())
+
+
+def _all_segments(folder: Path) -> Iterator[Path]:
+    return chain.from_iterable(map(_segments, _partitions(folder)))
+
+
+def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
+    """Each line of a segment, and the record in it if it checks."""
     with path.open("rb") as file:
-        yield from (body for line in file if line.endswith(b"\n") and (body := _body(line[:-1])) is not None)
+        for line in file:
+            yield line, _body(line[:-1]) if line.endswith(b"\n") else None
+
+
+def _is_unfinished(line: bytes) -> bool:
+    """What was never synced: a line without its end, or with a hole of zeros, which no record holds."""
+    return not line.endswith(b"\n") or _HOLE in line
+
+
+def _records(path: Path, *, whole: bool = False) -> Iterator[dict[str, Any]]:
+    """The records that check. With `whole`, raises CorruptDataError for one that does not and was once finished."""
+    for number, (line, body) in enumerate(_lines(path), start=1):
+        if body is not None:
+            yield body
+        elif whole and not _is_unfinished(line):
+            raise CorruptDataError(
+                f"{path}: record {number} does not match its checksum, and a reply in it would be paid for again; "
+                "restore the file from a copy, or delete it to pay for all replies in it again"
+            )
 
 
 def _replies(folder: Path) -> dict[str, Reply]:
     replies: dict[str, Reply] = {}
-    for path in sorted(folder.glob("*.log")):
-        for body in _records(path):
+    for path in _segments(folder):
+        for body in _records(path, whole=True):
             if "reply" in body:
                 reply = _reply(body["reply"])
                 replies.setdefault(reply.request_id, reply)

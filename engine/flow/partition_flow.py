@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 
 from engine.crash_points import crash_point
-from engine.errors import STOPPING, CommitLostError, FoilError, Rejected, UnstorableTopicError
+from engine.errors import STOPPING, CommitLostError, FoilError, Rejected, SeedsChangedError, UnstorableTopicError
 from engine.flow.ask import ReplyService, SeedAsk
 from engine.flow.budget import BudgetClient
 from engine.flow.journal import Journal
@@ -85,7 +85,9 @@ class Flow:
         """Commits a partition that was made. Returns the counts of the entry that stands, ours or another writer's."""
         open_partition = self._open_partitions[index]
         async with self._committing:
-            counts = await asyncio.to_thread(commit_topics, self._parts, index, open_partition.topics)
+            counts = await asyncio.to_thread(
+                commit_topics, self._parts, open_partition.partition, open_partition.topics
+            )
         crash_point("flow.committed")
         self._open_partitions.pop(index).journal.close()
         return counts
@@ -110,7 +112,8 @@ class Flow:
             await model.close()
 
     def _begin(self, partition: Partition, poison_seeds: Mapping[str, SeedOutcome]) -> _OpenPartition:
-        journal = Journal(Path(self._parts.out) / "journal", partition.index, f"{os.getpid()}-{secrets.token_hex(6)}")
+        writer = f"{os.getpid()}-{secrets.token_hex(6)}"
+        journal = Journal(Path(self._parts.out) / "journal", partition.index, writer, partition.digests)
         open_partition = _OpenPartition(
             partition, poison_seeds, journal, ReplyService(journal, self._budget, self._owner, self._parts.paid)
         )
@@ -199,25 +202,37 @@ async def _run_validator(validator: Validator, topic: Topic, ask: Ask, verdicts:
     return topic
 
 
-def commit_topics(parts: Parts, index: int, topics: Sequence[Topic]) -> Counts:
-    """Commits the topics; one that no shard can hold as a failed row. Returns the counts of the entry that stands."""
-    topics = list(topics)
+def commit_topics(parts: Parts, partition: Partition, topics: Sequence[Topic]) -> Counts:
+    """Commits the topics; one that no shard can hold as a failed row. Returns the counts of the entry that stands.
+
+    Raises SeedsChangedError if another run committed this partition with other seeds.
+    """
+    topics, facts = list(topics), entry_facts(parts, partition)
     while True:
         try:
-            parts.store.commit(index, topics, entry_facts(parts))
+            parts.store.commit(partition.index, topics, facts)
         except UnstorableTopicError as error:
             position = max(i for i, topic in enumerate(topics) if topic.id == error.topic_id)
             topics[position] = unstorable_row(topics[position], error, position)
         except CommitLostError:
-            return counts_of(parts.store.committed()[index])
+            standing = parts.store.committed()[partition.index]
+            if standing["facts"].get("seeds", facts["seeds"]) != facts["seeds"]:
+                raise SeedsChangedError(
+                    f"another run committed partition {partition.index} of {parts.out} with other seeds"
+                ) from None
+            return counts_of(standing)
         else:
             return count_topics(topics)
 
 
-def entry_facts(parts: Parts) -> dict[str, object]:
-    """What a commit entry says of how its partition was made; equal in every attempt of the same job."""
+def entry_facts(parts: Parts, partition: Partition) -> dict[str, object]:
+    """What a commit entry says of how its partition was made; equal in every attempt of the same job.
+
+    `seeds`: the arguments of an engine.runtime.seed_stream.SeedRecord.
+    """
     recipe, validators = parts.recipe, parts.validators
     return {
+        "seeds": {"seeds": partition.digests, "stream": partition.stream},
         "recipe": {recipe.name: recipe.fingerprint},
         "validators": [{validator.name: validator.fingerprint} for validator in validators],
     }

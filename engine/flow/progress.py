@@ -7,6 +7,7 @@ additions a seed; `status` opens commit entries, session files and the last reco
 """
 
 import json
+import logging
 import os
 import secrets
 import time
@@ -19,12 +20,13 @@ from operator import add
 from pathlib import Path
 from typing import Any
 
-from engine.atomic_files import put_text
+from engine.atomic_files import put_text, read_regular
 from engine.errors import CorruptDataError
 from engine.flow.journal import possibly_paid_twice
 from engine.protocols import Store
 from engine.topic import Call, Topic
 
+LOG = logging.getLogger(__name__)
 _STATUSES = ("accepted", "failed", "rejected")
 OUTCOMES = ("reject", "edit", "mark", "pass")
 """What a validator made of a topic, the gravest first."""
@@ -176,16 +178,37 @@ def costs(topic: Topic) -> Iterator[tuple[str, Any]]:
 
 
 class SessionFile:
-    """The file of one session, put over itself as the run goes on; the last one stays after a kill."""
+    """The file of one session, put over itself as the run goes on; the last one stays after a kill.
+
+    It only informs, so it never ends a run: where it cannot be written, one warning says so.
+    """
 
     def __init__(self, out: Path) -> None:
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
         self._path = out / "sessions" / f"{stamp}-{secrets.token_hex(4)}.json"
+        self._warned = False
 
     def note(self, state: Progress | Summary) -> None:
-        """Writes the state; not synced, since it only informs."""
+        """Writes the state; not synced."""
         facts = {name: value.plain() if isinstance(value, Counts) else value for name, value in _fields(state)}
-        put_text(self._path, json.dumps({"pid": os.getpid(), **facts}), durable=False)
+        try:
+            put_text(self._path, json.dumps({"pid": os.getpid(), **facts}), durable=False)
+        except OSError as error:
+            if not self._warned:
+                LOG.warning("%s cannot be written (%s); the run goes on, and `foil status` lags", self._path, error)
+            self._warned = True
+
+
+def _sessions(out: Path) -> list[dict[str, Any]]:
+    """What the sessions of a run noted, in order; a file that does not read is left out, with a warning."""
+    sessions = []
+    for path in sorted((out / "sessions").glob("*.json")):
+        try:
+            session = json.loads(read_regular(path))
+            sessions.append({**session, "seconds": float(session["seconds"])})
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            LOG.warning("%s does not read (%s) and is left out; it only informs and may be deleted", path, error)
+    return sessions
 
 
 def _fields(state: Any) -> list[tuple[str, Any]]:
@@ -197,7 +220,7 @@ def status(store: Store, out: Path) -> dict[str, Any]:
     entries = store.committed()
     counts = total(map(counts_of, entries.values()))
     plan = store.plan()
-    sessions = [json.loads(path.read_text()) for path in sorted((out / "sessions").glob("*.json"))]
+    sessions = _sessions(out)
     last = sessions[-1] if sessions else {}
     return {
         "planned": plan["seeds"] if plan else last.get("planned"),

@@ -1,60 +1,49 @@
 """The partitions of a run: which is next, when each may be committed, and what stops the run.
 
-    seeds in stream order -> screens (every seed, once) -> partitions of `limits.partition_seeds` -> those not committed
+    partitions of the seed stream (engine.runtime.seed_stream) -> those not committed
 
-Promise: partitions are cut by position alone, so every run of a job cuts the same ones; under `limits.accept` they are
-committed in order, so that every concurrency stops after the same one. Price: the seed stream is read again on resume;
-one partition is read ahead of the workers, in a thread of its own.
+Promise: under `limits.accept` partitions are committed in order, so that every concurrency stops after the same one.
+Price: one partition is read ahead of the workers, in a thread of its own.
 """
 
 import asyncio
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from itertools import count, islice
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from engine.errors import UsageError
 from engine.flow.limits import Limits
 from engine.flow.progress import Counts, total
-from engine.protocols import Partition, Screen, SeedReader
-from engine.topic import Seed, Verdict
+from engine.protocols import Partition
 
 T = TypeVar("T")
 
 
-def split_into_partitions(reader: SeedReader, screens: Sequence[Screen], limits: Limits) -> Iterator[Partition]:
-    """The partitions of a corpus. Raises UsageError for two seeds of one id in a partition, and as the reader does."""
-    seeds = islice(reader, limits.seeds)
-    for index in count():
-        batch: dict[str, Seed] = {}
-        screened: dict[str, Verdict] = {}
-        for seed in islice(seeds, limits.partition_seeds):
-            if seed.id in batch:
-                raise UsageError(f"two seeds of the corpus {seed.corpus!r} have the id {seed.id!r}; ids must be unique")
-            batch[seed.id] = seed
-            rejecting = [v for v in (screen(seed) for screen in screens) if v is not None and v.outcome == "reject"]
-            if rejecting:
-                screened[seed.id] = rejecting[0]
-        if not batch:
-            return
-        yield Partition(index, tuple(batch.values()), screened)
+@dataclass(frozen=True, slots=True)
+class CommittedPartition:
+    """Of a committed partition: its accepted topics, its seeds, and the digest of the stream to its end if known."""
+
+    accepted: int
+    seeds: int
+    stream: str
 
 
 class PartitionQueue:
     """Hands out the partitions that are not committed yet, until there is a reason to stop.
 
-    `committed` gives the accepted topics and the seeds of each committed partition. `error` is what stopped the queue,
-    or None where it came to its own end. To be used within one event loop.
+    `error` is what stopped the queue, or None where it came to its own end. To be used within one event loop.
     """
 
     def __init__(
-        self, partitions: Iterator[Partition], committed: Mapping[int, tuple[int, int]], limits: Limits
+        self, partitions: Iterator[Partition], committed: Mapping[int, CommittedPartition], limits: Limits
     ) -> None:
         self._partitions, self._committed, self._limits = partitions, dict(committed), limits
         self._reading, self._changed = asyncio.Lock(), asyncio.Event()
         self._turn = self._accepted = self._before_turn = self._seeds_read = 0
         self._ended = False
+        self._stream_before_turn = self._stream_read = ""  # digests of the stream up to there
+        self._last_read = -1
         self.counts = Counts()
         self.error: BaseException | None = None
         self.over = asyncio.Event()
@@ -80,7 +69,9 @@ class PartitionQueue:
     def record_commit(self, partition: Partition, counts: Counts) -> None:
         """Notes that this partition is committed."""
         self.counts = total([self.counts, counts])
-        self._committed[partition.index] = counts.topics["accepted"], len(partition.seeds)
+        self._committed[partition.index] = CommittedPartition(
+            counts.topics["accepted"], len(partition.seeds), partition.stream
+        )
         self._advance()
         self._wake()
 
@@ -95,20 +86,20 @@ class PartitionQueue:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def plan(self) -> dict[str, int] | None:
-        """The seeds and partitions of the whole run; None until it is known where the run ends."""
+    def plan(self) -> dict[str, int | str] | None:
+        """The seeds and partitions of the whole run, and the stream's digest; None until it is known where it ends."""
         if self._enough():
-            return {"seeds": self._before_turn, "partitions": self._turn}
+            return _plan(self._before_turn, self._turn, self._stream_before_turn)
         if not self._ended:
             return None
         partitions = -(-self._seeds_read // self._limits.partition_seeds)
         if self._limits.accept is not None and self._turn < partitions:
             return None  # what is still to be committed may bring enough
-        return {"seeds": self._seeds_read, "partitions": partitions}
+        return _plan(self._seeds_read, partitions, self._stream_read)
 
     def seeds_known(self) -> int:
         """The seeds that are read or committed so far."""
-        return max(self._seeds_read, sum(seeds for _, seeds in self._committed.values()))
+        return max(self._seeds_read, sum(one.seeds for one in self._committed.values()))
 
     def committed(self) -> Collection[int]:
         """The partitions that are committed."""
@@ -119,9 +110,10 @@ class PartitionQueue:
 
     def _advance(self) -> None:
         while self._turn in self._committed and not self._enough():
-            accepted, seeds = self._committed[self._turn]
-            self._accepted += accepted
-            self._before_turn += seeds
+            partition = self._committed[self._turn]
+            self._accepted += partition.accepted
+            self._before_turn += partition.seeds
+            self._stream_before_turn = partition.stream
             self._turn += 1
         if self._enough():
             self.over.set()
@@ -139,8 +131,15 @@ class PartitionQueue:
             raise error
         partition: Partition | None = reading.result()
         self._ended = partition is None
-        self._seeds_read += len(partition.seeds) if partition else 0
+        if partition:
+            self._seeds_read += len(partition.seeds)
+            if partition.index > self._last_read:
+                self._last_read, self._stream_read = partition.index, partition.stream
         return partition
+
+
+def _plan(seeds: int, partitions: int, stream: str) -> dict[str, int | str]:
+    return {"seeds": seeds, "partitions": partitions, **({"stream": stream} if stream else {})}
 
 
 def _in_thread(work: Callable[[], T]) -> asyncio.Future[T]:

@@ -21,12 +21,13 @@ from typing import Any, Protocol
 from engine.crash_points import crash_point
 from engine.errors import FoilError, RunFailedError
 from engine.flow.budget import Budget, Spend
-from engine.flow.journal import paid_replies, possibly_paid_twice
+from engine.flow.journal import paid_replies, possibly_paid_twice, seeds_paid_for
 from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
 from engine.flow.progress import Counts, Progress, SessionFile, Summary, check_conservation, counts_of, total
 from engine.ids import canonical_json, sha256_hex
 from engine.protocols import Parts, Screen, SeedReader
-from engine.runtime.partition_queue import PartitionQueue, split_into_partitions
+from engine.runtime.partition_queue import CommittedPartition, PartitionQueue
+from engine.runtime.seed_stream import PastStream, SeedRecord, split_into_partitions
 from engine.runtime.supervisor import Supervisor, Worker
 from engine.runtime.watchdog import relaxed_gc
 
@@ -91,12 +92,17 @@ class _Session:
         self._limits = spec.worker.limits
         self._began = time.monotonic()
         self._journal = Path(parts.out) / "journal"
-        committed = {index: counts_of(entry) for index, entry in parts.store.committed().items()}
-        accepted_and_seeds = {index: (c.topics["accepted"], c.seeds.total()) for index, c in committed.items()}
-        self._earlier = total(committed.values())
-        partitions = split_into_partitions(spec.reader, spec.screens, self._limits)
-        self._queue = PartitionQueue(partitions, accepted_and_seeds, self._limits)
-        self._plan = parts.store.plan()
+        entries, self._plan = parts.store.committed(), parts.store.plan()
+        counts = {index: counts_of(entry) for index, entry in entries.items()}
+        records = {index: SeedRecord(**entry["facts"].get("seeds", {})) for index, entry in entries.items()}
+        self._earlier = total(counts.values())
+        past = PastStream(records, partial(seeds_paid_for, self._journal), self._plan, ends=self._limits.accept is None)
+        partitions = past.check(split_into_partitions(spec.reader, spec.screens, self._limits))
+        committed = {
+            index: CommittedPartition(c.topics["accepted"], c.seeds.total(), records[index].stream)
+            for index, c in counts.items()
+        }
+        self._queue = PartitionQueue(partitions, committed, self._limits)
 
     async def run(self, start_worker: StartWorkerWithin) -> Summary:
         if self._complete():
@@ -126,7 +132,7 @@ class _Session:
             crash_point("conduct.planned")
             self._parts.store.put_plan(self._plan)
             if self._complete():
-                check_conservation(self._plan["seeds"], self._counts())
+                check_conservation(int(self._plan["seeds"]), self._counts())
 
     def _complete(self) -> bool:
         return self._plan is not None and len(self._queue.committed()) >= self._plan["partitions"]

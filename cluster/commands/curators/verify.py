@@ -5,11 +5,11 @@ from dataclasses import asdict
 
 from cluster.commands.arguments import JsonOption, OutArgument
 from cluster.terminal import say
-from engine.errors import CorruptDataError
+from engine.errors import CorruptDataError, IncompleteRunError
 
 
 def verify(out: OutArgument, as_json: JsonOption = False) -> None:
-    """Check every byte that was committed; any changed bit is found. Exit code 6 if there is damage."""
+    """Check every committed byte and every journalled reply. Exit code 6 if there is damage, 11 if rows are to come."""
     from datasets_out.commits.verify import verify as find_damage
 
     findings = find_damage(out)
@@ -20,4 +20,7 @@ def verify(out: OutArgument, as_json: JsonOption = False) -> None:
         say(f"{'harmless' if finding.harmless else 'DAMAGED'}  {finding.kind}  {finding.path}: {finding.detail}")
     if damaged:
         raise CorruptDataError(f"{out} has {damaged} damaged files; restore them, or run the job into a new folder")
+    for finding in findings:
+        if finding.kind == "incomplete":
+            raise IncompleteRunError(f"{out} is incomplete: {finding.detail}")
     say(f"{out} holds what was committed, to the bit")

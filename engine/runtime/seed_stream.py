@@ -1,0 +1,149 @@
+"""The seed stream of a run: cut into partitions, and held against what earlier sessions saw of it.
+
+    reader -> screens (every seed, once) -> partitions with digests of their seeds -> held until the past agrees
+
+Promise: partitions are cut by position alone, so every run of a job cuts the same ones. A resumed run makes nothing
+until the stream agrees with every commit entry, with the plan, and with journals that hold replies: seeds that were
+edited, moved, put in front or taken away are refused, and the first that differs is named.
+Price: the stream is read again on resume. Partitions that earlier sessions left out wait in memory until the last
+committed one was read. 8 bytes a seed for its id.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count, islice
+
+import numpy as np
+import xxhash
+
+from engine.errors import SeedsChangedError, UsageError
+from engine.flow.limits import Limits
+from engine.ids import sha256_hex
+from engine.protocols import Partition, Screen, SeedReader
+from engine.topic import Seed, Verdict, seed_digest
+
+LOG = logging.getLogger(__name__)
+_RECENT_IDS = 1 << 16
+_HEX = 8
+
+
+@dataclass(frozen=True, slots=True)
+class SeedRecord:
+    """What is known of a partition's seeds: digests of each, and of the stream to its end; "" where nothing is."""
+
+    seeds: str = ""
+    stream: str = ""
+
+
+def split_into_partitions(reader: SeedReader, screens: Sequence[Screen], limits: Limits) -> Iterator[Partition]:
+    """The partitions of a corpus. Raises UsageError for two seeds of one id, and as the reader does."""
+    seeds = islice(reader, limits.seeds)
+    seen, stream = SeenIds(), ""
+    for index in count():
+        batch: list[Seed] = []
+        screened: dict[str, Verdict] = {}
+        for seed in islice(seeds, limits.partition_seeds):
+            if not seen.add(seed.id):
+                raise UsageError(
+                    f"two seeds of the corpus {seed.corpus!r} have the id {seed.id!r}, the second at position "
+                    f"{index * limits.partition_seeds + len(batch)}; ids must be unique: mend the corpus"
+                )
+            batch.append(seed)
+            rejecting = [v for v in (screen(seed) for screen in screens) if v is not None and v.outcome == "reject"]
+            if rejecting:
+                screened[seed.id] = rejecting[0]
+        if not batch:
+            return
+        digests = "".join(seed_digest(seed)[:_HEX] for seed in batch)
+        stream = sha256_hex(f"{stream}\x1f{digests}")[:32]
+        yield Partition(index, tuple(batch), screened, digests, stream)
+
+
+class SeenIds:
+    """A set of strings that only grows, by 64-bit hashes: one in 10^6 runs over 10^7 seeds sees two as one."""
+
+    def __init__(self) -> None:
+        self._old = np.empty(0, np.uint64)
+        self._recent: set[int] = set()
+
+    def add(self, name: str) -> bool:
+        """True if the name is new."""
+        key = xxhash.xxh3_64_intdigest(name.encode("utf-8", "surrogatepass"))
+        place = int(np.searchsorted(self._old, np.uint64(key)))
+        if key in self._recent or (place < len(self._old) and int(self._old[place]) == key):
+            return False
+        self._recent.add(key)
+        if len(self._recent) >= _RECENT_IDS:
+            self._old = np.sort(np.concatenate([self._old, np.fromiter(self._recent, np.uint64)]))
+            self._recent.clear()
+        return True
+
+
+class PastStream:
+    """What earlier sessions saw of the seed stream.
+
+    `committed`: the record of each committed partition, an empty one where its entry, of an earlier Foil, has none.
+    `journalled`: partition -> the digests of its seeds when replies for it were paid, "" if none were.
+    `ends`: this run takes the stream to its end, so that a plan tells its length.
+    """
+
+    def __init__(
+        self,
+        committed: Mapping[int, SeedRecord],
+        journalled: Callable[[int], str],
+        plan: Mapping[str, int | str] | None,
+        *,
+        ends: bool,
+    ) -> None:
+        self._committed, self._journalled, self._plan = committed, journalled, plan or {}
+        self._last = max(int(self._plan.get("partitions", 0)) - 1, *committed, -1)
+        self._to_end = bool(plan) and ends
+        if unknown := sum(not record.seeds for record in committed.values()):
+            LOG.warning("%d commit entries keep no digest of their seeds: a changed corpus would pass there", unknown)
+
+    def check(self, partitions: Iterator[Partition]) -> Iterator[Partition]:
+        """The partitions, those to be made only once nothing can differ any more. Raises SeedsChangedError."""
+        held: list[Partition] = []
+        index, seeds = -1, 0
+        for partition in partitions:
+            index, seeds = partition.index, seeds + len(partition.seeds)
+            self._compare(partition)
+            if index in self._committed:
+                yield partition
+            else:
+                held.append(partition)
+            if index >= self._last and not self._to_end:
+                yield from held
+                held.clear()
+        planned = self._plan.get("seeds", seeds)
+        if index < self._last or (self._to_end and seeds != planned):
+            raise SeedsChangedError(
+                f"the corpus has {seeds} seeds now and had {planned if self._to_end else 'more'} when this run began"
+            )
+        yield from held
+
+    def _compare(self, partition: Partition) -> None:
+        record = self._committed.get(partition.index)
+        before = "it was committed"
+        if record is None:
+            record, before = SeedRecord(self._journalled(partition.index)), "replies for it were paid"
+        if record.seeds and record.seeds != partition.digests:
+            raise SeedsChangedError(f"{_first_difference(record.seeds, partition)} since {before}")
+        if partition.index + 1 == self._plan.get("partitions") and (end := self._plan.get("stream")):
+            record = SeedRecord(stream=str(end))
+        if record.stream and record.stream != partition.stream:
+            raise SeedsChangedError(
+                f"a seed changed before the end of partition {partition.index}, in a partition whose commit entry is "
+                "gone"
+            )
+
+
+def _first_difference(known: str, partition: Partition) -> str:
+    """Which seed of the partition differs first from the one that was there."""
+    old, new = ([text[i : i + _HEX] for i in range(0, len(text), _HEX)] for text in (known, partition.digests))
+    place = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    if place == len(partition.seeds):
+        return f"partition {partition.index} has {len(new)} seeds, {len(old)} were there: the stream ended earlier"
+    seed = partition.seeds[place]
+    return f"the first seed that differs is number {place} of partition {partition.index}, {seed.id!r}"
