@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import foil, write_job
+from tests.support.paths import REPO
+from tests.support.tiny_packages import write_packages
 
 PARTITION = 10
 
@@ -82,6 +84,40 @@ def test_a_resume_over_changed_seeds_is_refused_and_names_the_first(world, name)
     assert "the seeds changed under this run" in refused.stderr
     assert told in refused.stderr
     assert sorted(world.glob("out/data/**/*.parquet")) == before
+
+
+def test_a_new_file_in_the_folder_of_a_corpus_is_a_changed_corpus(tmp_path):
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    job = write_job(tmp_path, 30)
+    (tmp_path / "seeds.jsonl").rename(corpus / "b.jsonl")
+    job.write_text(job.read_text().replace(str(tmp_path / "seeds.jsonl"), str(corpus)))
+    assert foil("run", job).returncode == 0
+    (tmp_path / "out" / "plan.json").unlink()
+    (tmp_path / "out" / "commits" / "00000002.json").unlink()
+    (corpus / "a.jsonl").write_text(row("new"))
+    refused = foil("run", job)
+    assert (refused.returncode, "number 0 of partition 0, 'new'" in refused.stderr) == (2, True)
+    (corpus / "a.jsonl").unlink()
+    assert foil("run", job).returncode == 0
+
+
+def test_an_upgraded_package_is_a_changed_corpus(tmp_path):
+    write_packages(tmp_path / "site")
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        "seeds: {kind: python_docs, libraries: [tinyarrays, tinytensors], questions_share: 0}\n"
+        f"out: {tmp_path / 'out'}\n"
+        "recipe: {kind: verifiable}\nmodels: {writer: {kind: rule_writer}}\nlimits: {partition_seeds: 2}\n"
+    )
+    packages = {"PYTHONPATH": f"{tmp_path / 'site'}:{REPO}"}
+    assert foil("run", job, env=packages).returncode == 0
+    (tmp_path / "out" / "plan.json").unlink()
+    max((tmp_path / "out" / "commits").iterdir()).unlink()
+    module = tmp_path / "site" / "tinyarrays" / "stars.py"
+    module.write_text(module.read_text().replace("Sentence 3 says", "Since version 2, sentence 3 says"))
+    refused = foil("run", job, env=packages)
+    assert (refused.returncode, "the seeds changed under this run" in refused.stderr) == (2, True)
 
 
 def test_rows_appended_after_what_is_committed_are_taken_in(world):

@@ -1,8 +1,10 @@
 """`foil` as its users type it: real processes over a small job with real files."""
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.paths import REPO
@@ -10,9 +12,12 @@ from tests.support.paths import REPO
 COLOURS = ["red", "blue", "green", "amber", "violet", "black", "white", "brown"]
 
 
-def foil(*arguments: object) -> subprocess.CompletedProcess[str]:
+def foil(*arguments: object, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own; `env` is added to the environment."""
     command = [sys.executable, "-m", "cluster", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=REPO, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=REPO, check=False, env={**os.environ, **(env or {})}
+    )
 
 
 def write_seeds(path: Path, count: int) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.errors import BudgetSpentError, CommitLostError, JudgeUnreliableError
+from engine.errors import BudgetSpentError, CommitLostError, JudgeUnreliableError, SeedsChangedError
 from engine.flow.budget import Budget
 from engine.flow.limits import BudgetSettings, RuntimeSettings
 from engine.flow.partition_flow import DrainedError, Flow
@@ -336,3 +336,18 @@ def test_an_ask_that_is_left_behind_takes_no_time_of_the_validators(tmp_path):
 
     [topic] = made(tmp_path, partition(1), model=Echo(delay_s=30.0), recipe=Impatient(), validators=[slow])
     assert topic.status == "accepted"
+
+
+def test_two_runs_over_different_seeds_do_not_share_a_partition(tmp_path):
+    """Both read their seeds before either committed; the second learns it at its commit."""
+
+    async def commit(digests: str) -> None:
+        flow = flowing(tmp_path)
+        work = replace(partition(2, {0: f"query {digests}"}), digests=digests, stream=digests)
+        await flow.make(work, {})
+        await flow.commit(0)
+
+    asyncio.run(commit("aaaaaaaabbbbbbbb"))
+    with pytest.raises(SeedsChangedError, match=r"another run committed partition 0 of .* with other seeds"):
+        asyncio.run(commit("aaaaaaaacccccccc"))
+    assert topics(tmp_path)[0].query == "query aaaaaaaabbbbbbbb"
