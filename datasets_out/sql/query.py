@@ -34,8 +34,13 @@ from engine.errors import CommitError, CorruptDataError, FoilError, QueryStopped
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from datasets_out.sql.result_forms import Form
+
 TIMEOUT_S = 60.0
 MEMORY_BYTES = 4 << 30
+
+FORMULA_NOTE = "may_be_formula"
+"""The note on a column of the form `text`: "1" where its text may be any text, "0" for numbers and times."""
 
 _TIMEOUTS_S = (0.1, 86_400)
 _LEAST_MEMORY_BYTES = 64 << 20
@@ -73,15 +78,17 @@ def run_sql(
     timeout_s: float = TIMEOUT_S,
     memory_bytes: int = MEMORY_BYTES,
     snapshot: str | None = None,
+    form: Form = "typed",
 ) -> pa.Table:
     """The answer to one SQL query over VIEWS, of a snapshot or of all that is committed now.
 
+    `form`: the nearest types that Arrow and Parquet have, or all as text, or as JSON documents (`result_forms`).
     `timeout_s` bounds the query's wall time in seconds; `memory_bytes` what it may use, and the size of its result.
     Columns of equal names get a number behind. Raises UsageError (syntax, unknown table or column), SqlRefusedError
     (anything but reading the views), QueryStoppedError (a limit), CorruptDataError (a file is damaged or missing).
     """
     _check_request(sql, timeout_s, memory_bytes)
-    request = {"out": str(Path(out).resolve()), "sql": sql, "snapshot": snapshot}
+    request = {"out": str(Path(out).resolve()), "sql": sql, "snapshot": snapshot, "form": form}
     limits = {"timeout_s": timeout_s, "memory_bytes": memory_bytes}
     environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
     with subprocess.Popen(

@@ -1,12 +1,17 @@
 """`foil sql`: one read-only query over what a run committed."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cluster.commands.arguments import OutArgument, SnapshotOption
 from cluster.terminal import say, show
+
+if TYPE_CHECKING:
+    from datasets_out.sql.result_forms import Form
 
 
 def sql(
@@ -21,16 +26,11 @@ def sql(
     memory_mb: Annotated[int, typer.Option(help="MiB that the query may take.")] = 4096,
 ) -> None:
     """Ask a run in SQL: topics, intents, passages, judgments, verdicts, rejects, calls, triplets, runs."""
-    if views:
-        from datasets_out.sql.views import views_script
-
-        print(views_script(out, snapshot))
-        return
+    from datasets_out.sql import output_formats
     from datasets_out.sql.query import run_sql
 
-    table = run_sql(out, query, timeout_s=timeout_s, memory_bytes=memory_mb << 20, snapshot=snapshot)
-    from datasets_out.sql import output_formats
-
+    form: Form = "typed" if parquet else "json" if as_json else "text"
+    table = run_sql(out, query, timeout_s=timeout_s, memory_bytes=memory_mb << 20, snapshot=snapshot, form=form)
     if parquet:
         output_formats.write_parquet(table, parquet)
         say(f"{table.num_rows:,} rows are in {parquet}")
