@@ -4,6 +4,7 @@
       UsageError                   2   what the user gave is wrong: job file, option, path, SQL
         SeedFormatError            2   a line of a corpus is not what its format says
         DifferentJobError          2   `out` holds the run of another job
+        NoRunError                 2   the folder that was named holds no run
         SqlRefusedError            2   a query that the curator's surface does not allow
       RunFailedError               3   the run ended, yet some seeds failed
       BudgetSpentError             4   the budget is used up; raise it and run again
@@ -60,6 +61,10 @@ class SeedFormatError(UsageError):
 
 class DifferentJobError(UsageError):
     """The output folder holds the run of a different job."""
+
+
+class NoRunError(UsageError):
+    """The folder that was named holds no run."""
 
 
 class SqlRefusedError(UsageError):

@@ -12,7 +12,7 @@ from datasets_out.commits.entries import CommitEntry, entry_name
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import load_snapshot, snapshot_names
-from engine.errors import CommitError, CorruptDataError
+from engine.errors import CorruptDataError, NoRunError
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def _check_documents(log: CommitLog) -> Iterator[Damage]:
 def _check_fingerprints(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
     try:
         fingerprint = log.run()["fingerprint"]
-    except (CommitError, CorruptDataError):
+    except (NoRunError, CorruptDataError):
         return  # reported as missing or changed
     for entry in entries:
         if entry.fingerprint != fingerprint:

@@ -29,7 +29,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from engine.errors import CommitError, CorruptDataError, FoilError, QueryStoppedError, SqlRefusedError, UsageError
+from engine.errors import (
+    CommitError,
+    CorruptDataError,
+    FoilError,
+    NoRunError,
+    QueryStoppedError,
+    SqlRefusedError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,7 +74,7 @@ _CHILD_ENVIRONMENT = {
 
 CHILD_ERRORS = {
     error.__name__: error
-    for error in (CommitError, CorruptDataError, FoilError, QueryStoppedError, SqlRefusedError, UsageError)
+    for error in (CommitError, CorruptDataError, FoilError, NoRunError, QueryStoppedError, SqlRefusedError, UsageError)
 }
 """The errors that the child may report, all made of one message; any other is reported as its nearest base here."""
 

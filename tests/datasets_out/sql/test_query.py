@@ -16,7 +16,7 @@ from datasets_out.commits.snapshot import take_snapshot
 from datasets_out.sql.output_formats import to_csv, to_json, write_parquet
 from datasets_out.sql.query import run_sql
 from datasets_out.sql.views import VIEWS, views_script
-from engine.errors import CommitError, CorruptDataError, UsageError
+from engine.errors import CorruptDataError, NoRunError, UsageError
 from engine.topic import Verdict
 from tests.support.sample_run import PLOT, SHORT, SORT, make, rejected, topics
 
@@ -128,7 +128,7 @@ def test_files_that_no_entry_names_are_never_seen(tmp_path):
 
 
 def test_a_folder_that_holds_no_run_is_said_to_hold_none(tmp_path):
-    with pytest.raises(CommitError, match="holds no run"):
+    with pytest.raises(NoRunError, match="holds no run"):
         run_sql(tmp_path, "FROM topics")
 
 
