@@ -81,8 +81,8 @@ def load_snapshot(out: Path, name: str | None, *, verify: bool = False) -> Snaps
     changed.
     """
     log = CommitLog(out)
-    log.run()  # or there is none
     if name is None:
+        log.run()  # or there is none
         entries = log.entries()
         snapshot = Snapshot(log.out, "", {table: tuple(entry.files[table] for entry in entries) for table in TABLES})
     else:
