@@ -218,16 +218,37 @@ def test_odd_terminals_and_encodings_change_no_data(sample):
     assert b"Traceback" not in done.stderr
 
 
+WORDS = [
+    "SELECT",
+    "*",
+    "FROM",
+    "topics",
+    "(",
+    ")",
+    ";",
+    "'",
+    "--",
+    "PIVOT",
+    "ON",
+    "1",
+    ",",
+    "\n",
+    "é",
+    "\x1b",
+    "\udcff",
+    "\0",
+]
+random_sql = st.lists(st.sampled_from(WORDS) | st.text(max_size=6), max_size=12).map(" ".join)
+
+
 @fuzzed(40)
-@given(
-    st.lists(
-        st.sampled_from(
-            ["SELECT", "*", "FROM", "topics", "(", ")", ";", "'", "--", "PIVOT", "1", ",", "\n", "é", "\x1b"]
-        )
-        | st.text(max_size=6),
-        max_size=12,
-    )
-)
-def test_any_text_as_sql_is_allowed_or_refused(words):
+@given(random_sql.map(lambda sql: sql.encode(errors="ignore").decode()))
+def test_any_text_as_sql_is_allowed_or_refused(sql):
     with duckdb.connect() as connection, suppress(UsageError, duckdb.Error):
-        check_statement(connection, " ".join(words))
+        check_statement(connection, sql)
+
+
+@fuzzed(4)
+@given(random_sql)
+def test_any_text_as_sql_ends_the_command_as_documented(sample, sql):
+    assert run_command(app, ["sql", str(sample), "--", sql]) in {0, 2, 7}

@@ -81,6 +81,16 @@ def hostile_topic(text: str) -> Topic:
     )
 
 
+def hostile_run(out: Path, text: str) -> Topic:
+    """Commits a topic whose every text is hostile."""
+    log, topic = CommitLog(out), hostile_topic(text)
+    log.open("f" * 64, {"recipe": {"kind": text}, "seeds": {"path": text}})
+    failed = replace(accepted("failed"), status="failed", reason=text or "reason", detail=text)
+    log.commit(0, [topic, failed], {"note": text})
+    log.put_plan({"seeds": 2, "partitions": 1})
+    return topic
+
+
 def storable(text: str) -> str:
     return text.encode(errors="ignore").decode()
 
@@ -90,15 +100,20 @@ def storable(text: str) -> str:
 @example(text=HOSTILE)
 def test_no_text_of_a_run_steers_the_terminal(tmp_path_factory, text):
     out = tmp_path_factory.mktemp("hostile") / "out"
-    log = CommitLog(out)
-    log.open("f" * 64, {"recipe": {"kind": text}, "seeds": {"path": text}})
-    topic = hostile_topic(text)
-    failed = replace(accepted("failed"), status="failed", reason=text or "reason", detail=text)
-    log.commit(0, [topic, failed], {"note": text})
-    log.put_plan({"seeds": 2, "partitions": 1})
+    topic = hostile_run(out, text)
     for command in ("status", "verify", "why"):
         shown = printed(command, out, *([topic.id] if command == "why" else []))
         assert not STEERS.search(shown)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["agreement"], ["sql", "FROM topics JOIN verdicts USING (topic_id)"], ["mine", "mined"], ["snapshot", "a"]],
+)
+def test_no_hostile_text_reaches_the_terminal_by_any_command(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    hostile_run(tmp_path / "out", HOSTILE)
+    assert not STEERS.search(printed(command[0], tmp_path / "out", *command[1:]))
 
 
 @fuzzed(30)
