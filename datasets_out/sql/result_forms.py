@@ -27,7 +27,7 @@ _CAST_TO = {
     "hugeint": "DECIMAL(38, 0)", "uhugeint": "DECIMAL(38, 0)", "timestamp_s": "TIMESTAMP", "union": "JSON",
     "variant": "JSON",
 }  # fmt: skip
-_NEVER_TEXT_OF_PEOPLE = _STORED - {"varchar", "blob", "geometry"} | {"hugeint", "uhugeint", "bignum", "timestamp_s",
+_NO_FREE_TEXT = _STORED - {"varchar", "blob", "geometry"} | {"hugeint", "uhugeint", "bignum", "timestamp_s",
     "time with time zone", "interval"}  # fmt: skip
 
 
@@ -39,7 +39,7 @@ def select_list(names: Sequence[str], types: Sequence[Any], form: Form) -> str:
 
 def may_be_formula(kind: Any) -> bool:
     """Whether the text of a DuckDB type may be any text; numbers and times are not."""
-    return kind.id not in _NEVER_TEXT_OF_PEOPLE
+    return kind.id not in _NO_FREE_TEXT
 
 
 def _expression(column: str, kind: Any, form: Form) -> str:

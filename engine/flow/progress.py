@@ -12,6 +12,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import reduce
 from itertools import chain
@@ -197,7 +198,7 @@ def status(store: Store, out: Path) -> dict[str, Any]:
     entries = store.committed()
     counts = total(map(counts_of, entries.values()))
     plan = store.plan()
-    sessions = [json.loads(path.read_text()) for path in sorted((out / "sessions").glob("*.json"))]
+    sessions = list(_sessions(out))
     last = sessions[-1] if sessions else {}
     return {
         "planned": plan["seeds"] if plan else last.get("planned"),
@@ -216,3 +217,12 @@ def status(store: Store, out: Path) -> dict[str, Any]:
         "possibly_paid_twice": possibly_paid_twice(out / "journal"),
         "last_session": last,
     }
+
+
+def _sessions(out: Path) -> Iterator[dict[str, Any]]:
+    """What the session files tell, the oldest first. They are not synced, so one that a crash tore is left out."""
+    for path in sorted((out / "sessions").glob("*.json")):
+        with suppress(OSError, ValueError):
+            session = json.loads(path.read_text(encoding="utf-8"))
+            if isinstance(session, dict) and isinstance(session.get("seconds"), int | float):
+                yield session

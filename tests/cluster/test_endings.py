@@ -83,6 +83,14 @@ def test_a_damaged_run_is_damaged_data(ended, tmp_path, command, damage):
     assert code == 6, err
 
 
+@pytest.mark.parametrize("torn", [b"", b"{", b"[]", b"{}", b"\xff", b'{"seconds": "x"}'])
+def test_a_session_file_that_a_crash_tore_does_not_stop_status(ended, tmp_path, torn):
+    sessions = make(tmp_path / "out") / "sessions"
+    sessions.mkdir()
+    (sessions / "20260101T000000-a.json").write_bytes(torn)
+    assert ended("status", tmp_path / "out")[0] == 0
+
+
 @pytest.mark.parametrize("command", OF_JOBS)
 @pytest.mark.parametrize("place", ["nothing.yaml", "empty_folder", "empty_file", "no_text", ""])
 def test_what_is_no_job_is_wrong_usage(ended, tmp_path, monkeypatch, command, place):
