@@ -1,4 +1,4 @@
-"""The program `foil`: runs one command, and turns every known error into a message and an exit code."""
+"""The program `foil`: checks that its own packages are found, and runs one command (cluster/endings.py)."""
 
 import importlib.util
 import sys
@@ -25,13 +25,11 @@ def main() -> None:
         names = ", ".join(f"{room} (found at {folder})" for room, folder in misplaced.items())
         sys.exit(f"foil: another package shadows ours: {names}; install foil-ir in an environment of its own")
     from cluster.commands.app import app
-    from engine.errors import FoilError
+    from cluster.endings import run_command
+    from cluster.terminal import prepare_streams
 
-    try:
-        app()
-    except FoilError as error:
-        print(f"foil: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+    prepare_streams()
+    sys.exit(run_command(app, sys.argv[1:]))
 
 
 if __name__ == "__main__":

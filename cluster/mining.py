@@ -1,13 +1,12 @@
 """`foil mine`: mines a run into a new one, and prints what was taken and refused."""
 
-import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from cluster.catalog import open_seeds
 from cluster.job import Job, load_job, settings_from
-from cluster.terminal import say, show
+from cluster.terminal import print_json, say, show
 from datasets_out.commits.snapshot import load_snapshot
 from engine.topic import Intent, Passage
 from prompts.constraints.constraint import all_hold, constraints_of
@@ -27,7 +26,7 @@ def mine_run(
     mined = mine_snapshot(source, into, settings, scorer_source(settings), satisfies, open_seeds=seeds)
     counts = dict(sorted(mined.counts.items()))
     if as_json:
-        print(json.dumps({"snapshot": mined.snapshot.digest, "out": str(into), **counts}))
+        print_json({"snapshot": mined.snapshot.digest, "out": str(into), **counts})
         return
     show(["of what", "how many"], [(name, f"{count:,}") for name, count in counts.items()], f"mined into {into}")
     say(f"{into} is a run of {mined.snapshot.rows('topics'):,} topics, snapshot {mined.snapshot.name}")

@@ -1,25 +1,130 @@
-"""How `foil` prints: notes to stderr, tables and data to stdout."""
+"""How `foil` prints, and the only place where it does: notes to stderr, tables and data to stdout.
 
+Promise: no text of a corpus, a model or a provider steers the terminal or is read as markup; what is not a sign of its
+own is shown as an escape (`\\x1b`). Data (`--json`, `--csv`) is exact in a file or a pipe, and UTF-8 there; on a
+terminal it is shown the same careful way. Whoever stops reading stdout ends the command quietly; stderr may be closed.
+"""
+
+import json
+import os
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from engine.visible_text import log_visibly, visible
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+READER_GONE = 141
+"""The exit code of a command whose stdout was closed by its reader: 128 + SIGPIPE, as other programs end."""
+
+_COLUMN_WIDTH = 8  # with its borders, at least: rich drops what has no room, and a terminal wraps what has too little
+
+Rows = Iterable[Sequence[Any]]
+
+
+def prepare_streams() -> None:
+    """Makes stdout and stderr take any character; one that was closed before the start takes all and keeps nothing."""
+    sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    sys.stderr = sys.stderr or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", lambda **_: None)
+        reconfigure(errors="backslashreplace", **({} if stream.isatty() else {"encoding": "utf-8"}))
+    log_visibly()
 
 
 def say(text: str) -> None:
     """One line to the user; data goes to stdout, so words go to stderr."""
-    print(text, file=sys.stderr)
+    with suppress(OSError):  # no run ends because nobody listens
+        print(visible(text), file=sys.stderr, flush=True)
 
 
-def show(
-    columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None, *, numbers: bool = False
-) -> None:
+def print_line(text: str, end: str = "\n") -> None:
+    """A line for people on stdout."""
+    _write(visible(text) + end)
+
+
+def print_data(text: str) -> None:
+    """Data for programs on stdout, exact unless stdout is a terminal."""
+    _write(visible(text) if sys.stdout.isatty() else text)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document as a line of data."""
+    print_data(json.dumps(value) + "\n")
+
+
+def show(columns: Sequence[str], rows: Rows, title: str | None = None, *, numbers: bool = False) -> None:
     """A table on stdout. `numbers`: all columns but the first are aligned to the right."""
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(title=title, title_justify="left", show_header=any(columns))
+    console = Console(color_system=None)
+    console.width = max(console.width, _COLUMN_WIDTH * len(columns) + 1)
+    with console.capture() as capture:
+        console.print(_table(columns, rows, title, numbers=numbers))
+    _write(capture.get())
+
+
+@contextmanager
+def live_table() -> Iterator[Callable[[Sequence[str], Rows, str], None] | None]:
+    """Shows a table on stderr that renews itself: call what is yielded. None where stderr is no terminal."""
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    with Live(console=console, refresh_per_second=4, transient=True) as live:
+        yield lambda columns, rows, title: live.update(_table(columns, rows, title, numbers=True))
+
+
+@contextmanager
+def byte_bars(names: Iterable[str]) -> Iterator[Callable[[str, int, int | None], None]]:
+    """A bar on stderr for each name; what is yielded takes a name, its bytes so far, and of how many."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        tasks = {name: bars.add_task(visible(name), total=None) for name in names}
+        yield lambda name, completed, total: bars.update(tasks[name], completed=completed, total=total)
+
+
+def _table(columns: Sequence[str], rows: Rows, title: str | None, *, numbers: bool) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    def text(cell: Any) -> Text:  # no markup, no emoji names, no highlighting
+        return Text("" if cell is None else visible(str(cell)))
+
+    table = Table(title=text(title) if title else None, title_justify="left", show_header=any(columns))
     for place, name in enumerate(columns):
-        table.add_column(name, overflow="fold", justify="right" if numbers and place else "left")
+        table.add_column(text(name), overflow="fold", justify="right" if numbers and place else "left")
     for row in rows:
-        table.add_row(*("" if cell is None else str(cell) for cell in row))
-    Console().print(table, markup=False)
+        table.add_row(*map(text, row))
+    return table
+
+
+def _write(text: str) -> None:
+    """All of the text, or an error: with PYTHONUNBUFFERED, Python's own write drops what a full pipe or disk left."""
+    left = memoryview(text.encode(sys.stdout.encoding, "backslashreplace"))
+    try:
+        sys.stdout.flush()
+        while left:
+            left = left[sys.stdout.buffer.write(left) :]
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_stdout()
+        raise SystemExit(READER_GONE) from None
+    except OSError:
+        _drop_stdout()
+        raise
+
+
+def _drop_stdout() -> None:
+    """Lets the interpreter's own flush at its end succeed."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

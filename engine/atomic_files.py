@@ -74,7 +74,9 @@ def read_regular(path: Path) -> bytes:
 _LOCAL = FileSystem()
 
 
-def write_new(folder: Path, name: str, data: bytes, file_system: FileSystem = _LOCAL, *, durable: bool = True) -> Path:
+def write_new(
+    folder: Path, name: str, data: bytes | memoryview, file_system: FileSystem = _LOCAL, *, durable: bool = True
+) -> Path:
     """Writes and syncs a file named `name` and a random suffix; if that fails with OSError, nothing is left behind.
 
     Such a name is never opened twice: after a link it is the final file too, and reopening it would truncate that.

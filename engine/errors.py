@@ -5,6 +5,7 @@
         SeedFormatError            2   a line of a corpus is not what its format says
         DifferentJobError          2   `out` holds the run of another job
         SeedsChangedError          2   the corpus is not the one that this run began with
+        NoRunError                 2   the folder that was named holds no run
         SqlRefusedError            2   a query that the curator's surface does not allow
       RunFailedError               3   the run ended, yet some seeds failed
       BudgetSpentError             4   the budget is used up; raise it and run again
@@ -76,6 +77,10 @@ class SeedsChangedError(UsageError):
 
     def __reduce__(self) -> tuple[type[SeedsChangedError], tuple[str]]:
         return type(self), (self.difference,)
+
+
+class NoRunError(UsageError):
+    """The folder that was named holds no run."""
 
 
 class SqlRefusedError(UsageError):

@@ -20,6 +20,7 @@ ALLOWED = {
 FENCES = {
     "ray": {"engine/runtime/run_ray.py", "trainer/run/fit_ray.py", "cluster/commands/operators/submit.py"},
     "duckdb": {"datasets_out/sql/query_process.py"},
+    "rich": {"cluster/terminal.py"},
     "openai": {"engine/models/hosted.py"},
     "vllm": {"engine/models/local_vllm.py"},
     "torch": {"trainer"},
@@ -69,6 +70,31 @@ def test_heavy_libraries_stay_behind_their_fences():
         and relative.split("/", maxsplit=1)[0] not in FENCES[top]
     ]
     assert not wrong
+
+
+PRINTERS = {
+    "cluster/terminal.py": "makes texts of others visible",
+    "datasets_out/sql/query_process.py": "writes to its parent",
+    "engine/models/orphan_reaper.py": "writes words of its own",
+}
+
+
+def test_only_one_module_prints():
+    def writes(node: ast.AST) -> bool:
+        match node:
+            case ast.Call(func=ast.Name("print")) | ast.Call(func=ast.Attribute(ast.Name("typer"), "echo" | "secho")):
+                return True
+            case ast.Attribute(ast.Attribute(ast.Name("sys"), "stdout" | "stderr"), "write" | "buffer"):
+                return True
+        return False
+
+    wrong = [
+        f"{path.relative_to(REPO)}:{node.lineno}"
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if writes(node) and str(path.relative_to(REPO)) not in PRINTERS
+    ]
+    assert not wrong, "print through cluster/terminal.py, which shows what could steer a terminal"
 
 
 def modules() -> dict[str, set[str]]:

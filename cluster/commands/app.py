@@ -24,6 +24,7 @@ from cluster.commands.operators.submit import submit
 from cluster.commands.trainers.evaluate import evaluate
 from cluster.commands.trainers.mine import mine
 from cluster.commands.trainers.train import train
+from cluster.terminal import print_line
 
 _COMMANDS: tuple[Callable[..., None], ...] = (
     run, plan, submit, status, sql, why, agreement, verify, snapshot, mix, mine, train, evaluate, doctor,
@@ -37,7 +38,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Synthesise, verify and commit training data for instruction-following retrieval, and train on it. "
     "Exit codes: 0 done, 1 error, 2 wrong usage, 3 some seeds failed, 4 budget spent, 5 judge unreliable, "
-    "6 damaged data, 7 query stopped, 8 commit failed, 9 model failed, 11 incomplete, 130/143 interrupted.",
+    "6 damaged data, 7 query stopped, 8 commit or storage failed, 9 model failed, 11 incomplete, 70 a fault of Foil, "
+    "130/143 interrupted, 141 nobody reads stdout any more.",
 )
 seeds_app = typer.Typer(no_args_is_help=True, help="Look at corpora, and fetch the public ones.")
 app.add_typer(seeds_app, name="seeds")
@@ -51,7 +53,7 @@ def print_version(requested: bool) -> None:
     if requested:
         from cluster.extras import PACKAGE, version_of
 
-        print(PACKAGE, version_of(PACKAGE) or "(not installed as a package)")
+        print_line(f"{PACKAGE} {version_of(PACKAGE) or '(not installed as a package)'}")
         raise typer.Exit
 
 

@@ -42,12 +42,21 @@ from datasets_out.commits.entries import (
 from datasets_out.commits.schema import SCHEMA_VERSION, TABLES, to_tables
 from engine.atomic_files import FileSystem, link_if_absent, replace_file, sync, write_new
 from engine.crash_points import crash_point
-from engine.errors import CommitError, CommitLostError, CommitUnknownError, CorruptDataError, DifferentJobError
+from engine.errors import (
+    CommitError,
+    CommitLostError,
+    CommitUnknownError,
+    CorruptDataError,
+    DifferentJobError,
+    NoRunError,
+)
 from engine.flow.progress import count_topics
 from engine.ids import canonical_json, sha256_hex
 from engine.topic import Topic
 
 MAX_PARTITION = 99_999_999
+
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)  # no file can be there
 
 
 class CommitLog:
@@ -85,10 +94,10 @@ class CommitLog:
         self._sweep_all()
 
     def run(self) -> Mapping[str, Any]:
-        """The run's fingerprint, job and schema version. Raises CommitError if no run was opened here."""
+        """The run's fingerprint, job and schema version. Raises NoRunError if no run was opened here."""
         body = self.read_sealed("run.json")
         if body is None:
-            raise CommitError(f"{self.out} holds no run (no run.json); start one there with `foil run`")
+            raise NoRunError(f"{self.out} holds no run (no run.json); start one there with `foil run`")
         return body
 
     def fingerprint(self) -> str:
@@ -167,7 +176,9 @@ class CommitLog:
         with _storage(path, 0):
             try:
                 raw = self._file_system.read(path)
-            except FileNotFoundError:
+            except OSError as error:
+                if error.errno not in _ABSENT:
+                    raise
                 return None
         return unseal(path, raw)
 
@@ -247,7 +258,9 @@ class CommitLog:
         with _storage(self.out / folder, 0):
             try:
                 return [f"{folder}/{name}" for name in self._file_system.listdir(self.out / folder)]
-            except FileNotFoundError:
+            except OSError as error:
+                if error.errno not in _ABSENT:
+                    raise
                 return []
 
     def _sweep(self, standing: CommitEntry, names: Iterable[str]) -> None:

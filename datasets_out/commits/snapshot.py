@@ -78,10 +78,12 @@ def take_snapshot(out: Path, name: str) -> Snapshot:
 def load_snapshot(out: Path, name: str | None, *, verify: bool = False) -> Snapshot:
     """The snapshot of that name, or of all that is committed now (None). `verify` reads every file and checks it.
 
-    Raises UsageError if there is none of that name, CorruptDataError if it or (with `verify`) a file has changed.
+    Raises NoRunError, UsageError if there is none of that name, CorruptDataError if it or (with `verify`) a file has
+    changed.
     """
     log = CommitLog(out)
     if name is None:
+        log.run()  # or there is none
         entries = log.entries()
         snapshot = Snapshot(log.out, "", {table: tuple(entry.files[table] for entry in entries) for table in TABLES})
     else:

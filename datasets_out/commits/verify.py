@@ -13,7 +13,7 @@ from datasets_out.commits.entries import CommitEntry, entry_name
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import load_snapshot, snapshot_names
-from engine.errors import CommitError, CorruptDataError
+from engine.errors import CommitError, CorruptDataError, NoRunError
 from engine.flow.journal import damage
 
 
@@ -60,7 +60,7 @@ def _check_documents(log: CommitLog) -> Iterator[Damage]:
 def _check_fingerprints(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
     try:
         fingerprint = log.fingerprint()
-    except (CommitError, CorruptDataError):
+    except (NoRunError, CommitError, CorruptDataError):
         return  # reported as missing or changed
     for entry in entries:
         if entry.fingerprint != fingerprint:
@@ -87,7 +87,7 @@ def _check_snapshots(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Dam
         except CorruptDataError as error:
             yield Damage(f"snapshots/{name}.json", "changed", str(error))
             continue
-        except CommitError:
+        except (NoRunError, CommitError):
             return  # run.json is reported as missing
         lost = [file.path for files in snapshot.contents.values() for file in files if file not in committed]
         if lost:

@@ -26,6 +26,7 @@ from datasets_out.sql.views import dataset
 from engine.errors import CorruptDataError, UsageError
 from engine.ids import canonical_json
 from engine.topic import Call, Intent, Judgment, Passage, Topic, Verdict
+from engine.visible_text import visible
 
 SHORTEST_PREFIX = 4
 TOPICS_SHOWN = 5
@@ -98,11 +99,13 @@ def _branches(node: LineageNode, indent: str = "") -> Iterable[str]:
 
 
 def _printable(line: str) -> str:
-    """The line without characters that could draw branches or control a terminal: a corpus may hold any."""
-    return "".join(char if char.isprintable() else "\ufffd" for char in line)
+    """The line as one line, whatever its texts hold: none can draw branches or steer a terminal."""
+    return visible(line).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def _resolve(out: Path, snapshot: Snapshot, name: str) -> list[_IdMatch]:
+    if any("\ud800" <= char <= "\udfff" for char in name):
+        raise UsageError(f"{name!r} is no id: it is not valid text; write it in UTF-8")
     matches = _search(snapshot, lambda column: pc.equal(column, name))
     if not matches and len(name) >= SHORTEST_PREFIX:
         matches = _search(snapshot, lambda column: pc.starts_with(column, name))

@@ -1,59 +1,94 @@
-"""A query's result as other programs take it: JSON, CSV and Parquet.
+"""A query's result as other programs take it: JSON, CSV and Parquet. docs/curators.md says how each type is written.
 
-Promise: nothing in a CSV runs as a spreadsheet formula, and no file is ever replaced.
+Promise: every value reads back as it was, nothing in a CSV runs as a spreadsheet formula, no file is ever replaced, and
+a file that could not be written whole is not there.
 """
 
-import csv
-import io
+import errno
 import json
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from datasets_out.sql.query import FORMULA_NOTE
+from engine.atomic_files import link_if_absent, write_new
 from engine.errors import UsageError
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_NEEDS_QUOTES = re.compile(r'[",\r\n]|^$|^\s|\s$')
+_STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|(?P<sign>-?)(?:(?P<nan>nan)|inf(?:inity)?)\b', re.IGNORECASE)
+_STORAGE_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 
 
 def to_json(table: pa.Table) -> str:
-    """A JSON list with one object a row. What JSON lacks (times, bytes, decimals) is written as text."""
-    return json.dumps(_to_rows(table), ensure_ascii=False, default=_to_text)
+    """A JSON list with one object a row, of a table in the form `json`. NaN and Infinity are texts: JSON has none."""
+    keys = [json.dumps(name, ensure_ascii=False) for name in table.column_names]
+    rows = (
+        ", ".join(f"{key}: {_json_cell(cell)}" for key, cell in zip(keys, row, strict=True)) for row in _rows(table)
+    )
+    return "[" + ", ".join(f"{{{row}}}" for row in rows) + "]"
 
 
 def to_csv(table: pa.Table) -> str:
-    """RFC 4180 text, with plain newlines.
+    """RFC 4180 text, with plain newlines, of a table in the form `text`. NULL is an empty cell, an empty text is "".
 
-    A text cell that a spreadsheet would run as a formula (=, +, -, @ first) gets a quote in front.
+    Text that a spreadsheet would run as a formula (=, +, -, @ first) gets a quote in front; numbers and times never do.
+    In a table of one column NULL is "" too, since most readers skip an empty line.
     """
-    sink = io.StringIO(newline="")
-    writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow(map(_escape_formula, table.column_names))
-    writer.writerows([_escape_formula(value) for value in row.values()] for row in _to_rows(table))
-    return sink.getvalue()
+    empty = '""' if table.num_columns == 1 else ""
+    guarded = [(field.metadata or {}).get(FORMULA_NOTE.encode()) != b"0" for field in table.schema]
+    head = ",".join(_csv_cell(name, empty, formulas=True) for name in table.column_names)
+    rows = (
+        ",".join(_csv_cell(cell, empty, formulas=guard) for cell, guard in zip(row, guarded, strict=True))
+        for row in _rows(table)
+    )
+    return "".join(f"{line}\n" for line in (head, *rows))
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
-    """The table as a new Parquet file. Raises UsageError rather than replace a file."""
+    """The table as a new Parquet file, there whole or not at all. Price: the file is built in memory.
+
+    Raises UsageError rather than replace a file, and OSError if the storage fails.
+    """
+    sink = pa.BufferOutputStream()
     try:
-        with Path(path).open("xb") as sink:
-            pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
+        pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    except pa.ArrowException as error:
+        raise UsageError(f"Parquet cannot hold this result: {error}; CAST that column to VARCHAR") from error
+    try:
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, "File exists")
+        linked = link_if_absent(write_new(path.parent, f".{path.name}", memoryview(sink.getvalue())), path)
     except OSError as error:
+        if error.errno in _STORAGE_FAULTS:
+            raise
         raise UsageError(f"cannot write {path}: {error.strerror or error}; give the path of a new file") from error
+    if not linked:
+        raise UsageError(f"cannot write {path}: File exists; give the path of a new file")
 
 
-def _to_rows(table: pa.Table) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = table.to_pylist(maps_as_pydicts="lossy")
-    return rows
+def _rows(table: pa.Table) -> Iterator[tuple[str | None, ...]]:
+    """The cells of each row; one batch is in memory as Python texts."""
+    for batch in table.to_batches():
+        columns: Iterable[list[str | None]] = [column.to_pylist() for column in batch.columns]
+        yield from zip(*columns, strict=True)
 
 
-def _escape_formula(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, int, float)):
-        return value
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=_to_text)
-    return "'" + text if text.startswith(_FORMULA) else text
+def _json_cell(cell: str | None) -> str:
+    return "null" if cell is None else _STRING_OR_CONSTANT.sub(_quote_constant, cell)
 
 
-def _to_text(value: Any) -> str:
-    return value.hex() if isinstance(value, bytes) else str(value)
+def _quote_constant(match: re.Match[str]) -> str:
+    if match[0].startswith('"'):
+        return match[0]
+    return '"NaN"' if match["nan"] else f'"{match["sign"]}Infinity"'
+
+
+def _csv_cell(cell: str | None, empty: str, *, formulas: bool) -> str:
+    if cell is None:
+        return empty
+    text = "'" + cell if formulas and cell.startswith(_FORMULA) else cell
+    return '"' + text.replace('"', '""') + '"' if _NEEDS_QUOTES.search(text) else text

@@ -29,13 +29,26 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from engine.errors import CommitError, CorruptDataError, FoilError, QueryStoppedError, SqlRefusedError, UsageError
+from engine.errors import (
+    CommitError,
+    CorruptDataError,
+    FoilError,
+    NoRunError,
+    QueryStoppedError,
+    SqlRefusedError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from datasets_out.sql.result_forms import Form
+
 TIMEOUT_S = 60.0
 MEMORY_BYTES = 4 << 30
+
+FORMULA_NOTE = "may_be_formula"
+"""The note on a column of the form `text`: "1" where its text may be any text, "0" for numbers and times."""
 
 _TIMEOUTS_S = (0.1, 86_400)
 _LEAST_MEMORY_BYTES = 64 << 20
@@ -61,7 +74,7 @@ _CHILD_ENVIRONMENT = {
 
 CHILD_ERRORS = {
     error.__name__: error
-    for error in (CommitError, CorruptDataError, FoilError, QueryStoppedError, SqlRefusedError, UsageError)
+    for error in (CommitError, CorruptDataError, FoilError, NoRunError, QueryStoppedError, SqlRefusedError, UsageError)
 }
 """The errors that the child may report, all made of one message; any other is reported as its nearest base here."""
 
@@ -73,15 +86,17 @@ def run_sql(
     timeout_s: float = TIMEOUT_S,
     memory_bytes: int = MEMORY_BYTES,
     snapshot: str | None = None,
+    form: Form = "typed",
 ) -> pa.Table:
     """The answer to one SQL query over VIEWS, of a snapshot or of all that is committed now.
 
+    `form`: the nearest types that Arrow and Parquet have, or all as text, or as JSON documents (`result_forms`).
     `timeout_s` bounds the query's wall time in seconds; `memory_bytes` what it may use, and the size of its result.
     Columns of equal names get a number behind. Raises UsageError (syntax, unknown table or column), SqlRefusedError
     (anything but reading the views), QueryStoppedError (a limit), CorruptDataError (a file is damaged or missing).
     """
     _check_request(sql, timeout_s, memory_bytes)
-    request = {"out": str(Path(out).resolve()), "sql": sql, "snapshot": snapshot}
+    request = {"out": str(Path(out).resolve()), "sql": sql, "snapshot": snapshot, "form": form}
     limits = {"timeout_s": timeout_s, "memory_bytes": memory_bytes}
     environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
     with subprocess.Popen(

@@ -16,7 +16,8 @@ from typing import IO, Any
 import duckdb
 import pyarrow as pa
 
-from datasets_out.sql.query import CHILD_ERRORS, too_big, too_slow
+from datasets_out.sql.query import CHILD_ERRORS, FORMULA_NOTE, too_big, too_slow
+from datasets_out.sql.result_forms import Form, may_be_formula, select_list
 from datasets_out.sql.views import DERIVED_SQL, VIEWS, sources
 from datasets_out.sql.write_ban import forbid_writes
 from engine.errors import CorruptDataError, FoilError, SqlRefusedError, UsageError
@@ -25,7 +26,8 @@ _ROWS_PER_BATCH = 8192
 _KILL_AFTER_S = 2.0
 _MESSAGE_CHARS = 8000  # less than a pipe holds, so that writing it never waits for the reader
 _ALLOWED = ("SELECT", "EXPLAIN")
-_ASK_ONE = "ask one SELECT, WITH, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN"
+_PIVOT = "MULTI"  # the kind of all that holds a PIVOT which finds its own columns: a query, but also a CREATE TABLE
+_ASK_ONE = "ask one SELECT, WITH, PIVOT, DESCRIBE, SHOW, SUMMARIZE or EXPLAIN"
 
 # The order counts. Whoever denies external access to DuckDB leaves it the folder of `temp_directory`, and, if that is
 # done in `connect()`, the names of the database's own files in the working folder, all open to COPY; and nothing can
@@ -65,10 +67,20 @@ def _stream_result(request: Mapping[str, Any], sink: IO[bytes]) -> None:
     _limit_memory(request["memory_bytes"])
     signal.setitimer(signal.ITIMER_REAL, request["timeout_s"] + _KILL_AFTER_S)
     check_statement(connection, request["sql"])
-    reader = connection.sql(request["sql"]).to_arrow_reader(_ROWS_PER_BATCH)
-    with pa.ipc.new_stream(sink, reader.schema) as writer:
+    reader, schema = read_in_form(connection.sql(request["sql"]), request["form"])
+    with pa.ipc.new_stream(sink, schema) as writer:
         for batch in reader:
             writer.write_batch(batch)
+
+
+def read_in_form(answer: duckdb.DuckDBPyRelation, form: Form) -> tuple[pa.RecordBatchReader, pa.Schema]:
+    """The answer in that form. The schema of the form `text` says of each column whether it may hold a formula."""
+    names, types = answer.columns, answer.types
+    reader = answer.project(select_list(names, types, form)).to_arrow_reader(_ROWS_PER_BATCH)
+    if form != "text":
+        return reader, reader.schema
+    notes = ({FORMULA_NOTE: str(int(may_be_formula(kind)))} for kind in types)
+    return reader, pa.schema([field.with_metadata(note) for field, note in zip(reader.schema, notes, strict=True)])
 
 
 def connect(request: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
@@ -95,13 +107,22 @@ def _limit_memory(more_bytes: int) -> None:
 
 def check_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
     """Refuses all but one reading statement, with a clear message; the protections do not depend on it."""
-    kinds = [_kind(statement) for statement in connection.extract_statements(sql)]
+    statements = connection.extract_statements(sql)
+    kinds = [_kind(statement) for statement in statements]
     if not kinds:
         raise UsageError(f"the query is empty; {_ASK_ONE}, such as 'FROM topics LIMIT 5'")
     if len(kinds) > 1:
         raise SqlRefusedError(f"{len(kinds)} statements were given ({', '.join(kinds)}); {_ASK_ONE} at a time")
-    if kinds[0] not in _ALLOWED:
+    if kinds[0] not in _ALLOWED and not (kinds[0] == _PIVOT and _is_subquery(connection, statements[0].query)):
         raise SqlRefusedError(f"a {kinds[0]} statement is not allowed here, since data is only read; {_ASK_ONE}")
+
+
+def _is_subquery(connection: duckdb.DuckDBPyConnection, sql: str) -> bool:
+    """Whether the statement can be asked from, as only a query can."""
+    try:
+        return [_kind(statement) for statement in connection.extract_statements(f"FROM ({sql}\n)")] == [_PIVOT]
+    except duckdb.ParserException:
+        return False
 
 
 def _kind(statement: duckdb.Statement) -> str:
@@ -126,4 +147,12 @@ def _explain(error: Exception, request: Mapping[str, Any]) -> FoilError:
     if text.startswith("Catalog Error: Table with name"):
         message, _, position = text.partition("\n\n")
         return UsageError(f"{message.splitlines()[0]} The views are {', '.join(VIEWS)}.\n\n{position}")
-    return UsageError(text)
+    return UsageError(_without_our_casts(text))
+
+
+def _without_our_casts(text: str) -> str:
+    """An error in the columns of `select_list` names what the user did not write; so it is said in other words."""
+    if "CAST(#" not in text:
+        return text
+    message = text.partition("\n\nLINE ")[0]
+    return f"{message}; no type of Parquet holds that value: CAST the column to VARCHAR in your query"

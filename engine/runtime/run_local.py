@@ -24,6 +24,7 @@ from engine.runtime.pipe_rpc import PipeRpc
 from engine.runtime.remote import RemoteBudget, RemoteWorker
 from engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
 from engine.runtime.watchdog import exit_on_hang, limit_memory, relaxed_gc
+from engine.visible_text import log_visibly
 
 LOG = logging.getLogger(__name__)
 _SPAWN = multiprocessing.get_context("spawn")
@@ -79,6 +80,7 @@ def _run_child(pipe: Connection, spec: WorkerSpec, owner: str) -> None:
     """Runs in the child. The parent handles signals; when the parent is gone, the child ends."""
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, signal.SIG_IGN)
+    log_visibly()
     with relaxed_gc():
         asyncio.run(_serve(pipe, spec, owner))
 

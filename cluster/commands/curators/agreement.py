@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cluster.commands.arguments import JsonOption, OutArgument
-from cluster.terminal import show
+from cluster.terminal import print_json, show
 from engine.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def agreement(
     """How far judges, labels and people agree: Cohen's kappa with its interval."""
     rows = agreements(out, labels)
     if as_json:
-        print(json.dumps([asdict(row) for row in rows]))
+        print_json([asdict(row) for row in rows])
         return
     show(_COLUMNS, [[getattr(row, name) for name in _COLUMNS] for row in rows], "kappa, 0.95 interval")
 

@@ -1,12 +1,18 @@
 """`foil sql`: one read-only query over what a run committed."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cluster.commands.arguments import OutArgument, SnapshotOption
-from cluster.terminal import say, show
+from cluster.terminal import print_data, say, show
+from engine.errors import UsageError
+
+if TYPE_CHECKING:
+    from datasets_out.sql.result_forms import Form
 
 
 def sql(
@@ -21,22 +27,26 @@ def sql(
     memory_mb: Annotated[int, typer.Option(help="MiB that the query may take.")] = 4096,
 ) -> None:
     """Ask a run in SQL: topics, intents, passages, judgments, verdicts, rejects, calls, triplets, runs."""
+    if sum(map(bool, (as_json, as_csv, parquet, views))) > 1:
+        raise UsageError("--json, --csv, --parquet and --views are different answers; give one of them")
+    if views and query:
+        raise UsageError("--views prints the views and asks nothing; leave out the query, or --views")
     if views:
         from datasets_out.sql.views import views_script
 
-        print(views_script(out, snapshot))
+        print_data(views_script(out, snapshot) + "\n")
         return
+    from datasets_out.sql import output_formats
     from datasets_out.sql.query import run_sql
 
-    table = run_sql(out, query, timeout_s=timeout_s, memory_bytes=memory_mb << 20, snapshot=snapshot)
-    from datasets_out.sql import output_formats
-
+    form: Form = "typed" if parquet else "json" if as_json else "text"
+    table = run_sql(out, query, timeout_s=timeout_s, memory_bytes=memory_mb << 20, snapshot=snapshot, form=form)
     if parquet:
         output_formats.write_parquet(table, parquet)
         say(f"{table.num_rows:,} rows are in {parquet}")
     elif as_json:
-        print(output_formats.to_json(table))
+        print_data(output_formats.to_json(table) + "\n")
     elif as_csv:
-        print(output_formats.to_csv(table), end="")
+        print_data(output_formats.to_csv(table))
     else:
         show(table.column_names, zip(*(column.to_pylist() for column in table.columns), strict=True))

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from cluster.commands.arguments import JsonOption, OutArgument
+from cluster.terminal import print_data, print_line
 
 
 def why(
@@ -17,4 +18,7 @@ def why(
     from datasets_out.sql.lineage import render, trace_lineage
 
     tree = trace_lineage(out, record)
-    print(json.dumps(tree.to_json(), ensure_ascii=False, default=str) if as_json else render(tree))
+    if as_json:
+        print_data(json.dumps(tree.to_json(), ensure_ascii=False, default=str) + "\n")
+    else:
+        print_line(render(tree))

@@ -1,6 +1,5 @@
 """`foil doctor`: the libraries, hardware and disk of this machine, and whether its file system can hold commits."""
 
-import json
 import os
 import platform
 import shutil
@@ -13,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from cluster.commands.arguments import JsonOption
-from cluster.terminal import show
+from cluster.terminal import print_json, show
 
 
 def doctor(
@@ -26,7 +25,7 @@ def doctor(
     """
     facts = _examine(next(folder for folder in (out.resolve(), *out.resolve().parents) if folder.is_dir()))
     if as_json:
-        print(json.dumps(facts))
+        print_json(facts)
     else:
         _print_facts(facts)
     if not facts["ok"]:

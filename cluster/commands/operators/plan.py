@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cluster.commands.arguments import JobArgument, JsonOption, OutOption, ReuseOption, SetOption
-from cluster.terminal import say, show
+from cluster.terminal import print_json, say, show
 
 if TYPE_CHECKING:
     from cluster.job import Job
@@ -25,8 +24,8 @@ def plan(
     overrides: SetOption = None,
     out: OutOption = None,
     reuse: ReuseOption = None,
-    look_at: Annotated[int, typer.Option("--seeds", help="Seeds whose prompts are rendered.")] = 50,
-    sample: Annotated[int, typer.Option(help="Seeds that are really asked, and paid; the run reuses them.")] = 0,
+    look_at: Annotated[int, typer.Option("--seeds", min=1, help="Seeds whose prompts are rendered.")] = 50,
+    sample: Annotated[int, typer.Option(min=0, help="Seeds that are really asked, and paid; the run reuses them.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """What a job will ask and cost before it does: calls, tokens, US dollars and hours a stage, with a range."""
@@ -47,7 +46,7 @@ def plan(
     costs = stages(traced, seeds, parts.models)
     _print_plan(job, seeds, traced, costs)
     if as_json:
-        print(json.dumps(_to_json(job, seeds, traced, costs)))
+        print_json(_to_json(job, seeds, traced, costs))
 
 
 async def _trace(parts: Parts, chosen: Sequence[tuple[int, Seed]], job: Job, sample: int) -> PlanSample:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from cluster.commands.arguments import JobArgument, JsonOption, OutOption, ReuseOption, SetOption
-from cluster.terminal import say, show
+from cluster.terminal import live_table, print_json, print_line, say, show
 
 if TYPE_CHECKING:
-    from rich.live import Live
-    from rich.table import Table
-
+    from cluster.terminal import Rows
     from engine.flow.progress import Counts, Progress, Summary
 
+_OUTCOME_COLUMNS = ("what became of the topics", "topics")
 _REASONS_SHOWN = 8
 _OUTCOMES = {"reject": "rejected", "edit": "edited", "mark": "marked", "pass": "passed"}
 _LINE_EVERY_S = 5.0
@@ -39,11 +35,11 @@ def run(
     from engine.flow.progress import status
 
     job = load_job(job_file, overrides or [], out)
-    with _progress_printer() as print_progress:
-        summary = run_job(job, reuse or [], print_progress)
+    with live_table() as update:
+        summary = run_job(job, reuse or [], _ProgressPrinter(update))
     _print_funnel(summary, job.out)
     if as_json:
-        print(json.dumps(status(CommitLog(job.out), job.out)))
+        print_json(status(CommitLog(job.out), job.out))
     if summary.exit_code:
         raise typer.Exit(summary.exit_code)
 
@@ -51,28 +47,15 @@ def run(
 class _ProgressPrinter:
     """Prints progress: one table that renews itself on a terminal, a plain line every few seconds elsewhere."""
 
-    def __init__(self, live: Live | None) -> None:
-        self._live, self._next_line_s = live, 0.0
+    def __init__(self, update: Callable[[Sequence[str], Rows, str], None] | None) -> None:
+        self._update, self._next_line_s = update, 0.0
 
     def __call__(self, progress: Progress) -> None:
-        if self._live:
-            self._live.update(_live_table(progress))
+        if self._update:
+            self._update(_OUTCOME_COLUMNS, _outcome_rows(progress.counts), _progress_line(progress))
         elif progress.seconds >= self._next_line_s:
             self._next_line_s = progress.seconds + _LINE_EVERY_S
-            print(_progress_line(progress), file=sys.stderr, flush=True)
-
-
-@contextmanager
-def _progress_printer() -> Iterator[_ProgressPrinter]:
-    from rich.console import Console
-    from rich.live import Live
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _ProgressPrinter(None)
-        return
-    with Live(console=console, refresh_per_second=4, transient=True) as live:
-        yield _ProgressPrinter(live)
+            say(_progress_line(progress))
 
 
 def _progress_line(progress: Progress) -> str:
@@ -85,16 +68,6 @@ def _progress_line(progress: Progress) -> str:
         f"{progress.topics_per_s:,.0f} topics/s, {counts.prompt_tokens + counts.completion_tokens:,} tokens, "
         f"${counts.cost_usd:.2f}{eta}"
     )
-
-
-def _live_table(progress: Progress) -> Table:
-    from rich.table import Table
-
-    table = Table("what became of the topics", title=_progress_line(progress), title_justify="left")
-    table.add_column("topics", justify="right")
-    for row in _outcome_rows(progress.counts):
-        table.add_row(*row)
-    return table
 
 
 def _outcome_rows(counts: Counts) -> list[tuple[str, str]]:
@@ -130,12 +103,12 @@ def _validator_rows(counts: Counts) -> list[tuple[str, ...]]:
 def _print_funnel(summary: Summary, out: Path) -> None:
     counts, seeds = summary.counts, summary.counts.seeds
     title = f"{out}: {summary.partitions:,} partitions in {summary.seconds:.1f} s"
-    show(["what became of the topics", "topics"], _outcome_rows(counts), title, numbers=True)
+    show(_OUTCOME_COLUMNS, _outcome_rows(counts), title, numbers=True)
     if counts.validators:
         columns = ["validator", "topics", *_OUTCOMES.values(), "US dollars"]
         show(columns, _validator_rows(counts), "what each validator made of them", numbers=True)
     rest = "" if summary.complete else f" + {summary.planned - seeds.total():,} not done"
-    print(
+    print_line(
         f"planned {summary.planned:,} seeds = {seeds['accepted']:,} accepted + {seeds['rejected']:,} rejected "
         f"+ {seeds['failed']:,} failed{rest}"
     )

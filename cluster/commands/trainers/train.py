@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Sequence
 from functools import partial
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cluster.commands.arguments import JobArgument, JsonOption, OutOption, SetOption
-from cluster.terminal import say
+from cluster.terminal import print_json, say
 
 if TYPE_CHECKING:
     from cluster.job import Job
@@ -35,14 +34,15 @@ def train(
     from cluster.extras import need
     from cluster.job import load_job
     from cluster.training import train_settings
-    from trainer.run.card import DRAWINGS
 
     need("sentence_transformers", extra="train")
     job = load_job(job_file, overrides or [], out)
     settings = train_settings(job_file, job)
     trained = _find_trained(job, settings) or _train(job, settings, _command(job_file, overrides or []))
     if as_json:
-        print(json.dumps({"model": str(trained.model), **trained.facts}))
+        print_json({"model": str(trained.model), **trained.facts})
+    from trainer.run.card import DRAWINGS
+
     drawings = [str(trained.model / name) for name in DRAWINGS if (trained.model / name).exists()]
     say(f"drawings: {', '.join(drawings)}; logs: {job.out / 'logs'}")
     say(f"the model is in {trained.model}; load it with sentence_transformers.SentenceTransformer")
@@ -63,12 +63,13 @@ def _find_trained(job: Job, settings: TrainSettings) -> PublishedModel | None:
 def _train(job: Job, settings: TrainSettings, command: str) -> PublishedModel:
     from cluster.extras import need
     from cluster.training import pin_topics
-    from trainer.run.monitor import Callbacks
 
     if settings.workers:
         need("ray", extra="ray")
     view = pin_topics(job, settings)
     _print_view(view)
+    from trainer.run.monitor import Callbacks
+
     steps = settings.schedule.with_steps_for(len(view.partitions("train"))).steps
     callbacks = Callbacks(partial(_print_step, steps=steps), _print_measured)
     if settings.workers:

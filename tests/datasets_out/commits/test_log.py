@@ -26,6 +26,7 @@ from engine.errors import (
     CommitUnknownError,
     CorruptDataError,
     DifferentJobError,
+    NoRunError,
     UnstorableTopicError,
 )
 from engine.flow.progress import count_topics, total
@@ -144,7 +145,7 @@ def test_a_plan_stands_once(tmp_path):
 
 
 def test_a_commit_needs_an_opened_run(tmp_path):
-    with pytest.raises(CommitError, match="holds no run"):
+    with pytest.raises(NoRunError, match="holds no run"):
         CommitLog(tmp_path / "none").commit(0, topics_of(0), {})
     assert CommitLog(tmp_path / "none").committed() == {}
 

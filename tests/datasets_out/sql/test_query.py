@@ -16,7 +16,7 @@ from datasets_out.commits.snapshot import take_snapshot
 from datasets_out.sql.output_formats import to_csv, to_json, write_parquet
 from datasets_out.sql.query import run_sql
 from datasets_out.sql.views import VIEWS, views_script
-from engine.errors import CommitError, CorruptDataError, UsageError
+from engine.errors import CorruptDataError, NoRunError, UsageError
 from engine.topic import Verdict
 from tests.support.sample_run import PLOT, SHORT, SORT, make, rejected, topics
 
@@ -128,7 +128,7 @@ def test_files_that_no_entry_names_are_never_seen(tmp_path):
 
 
 def test_a_folder_that_holds_no_run_is_said_to_hold_none(tmp_path):
-    with pytest.raises(CommitError, match="holds no run"):
+    with pytest.raises(NoRunError, match="holds no run"):
         run_sql(tmp_path, "FROM topics")
 
 
@@ -184,8 +184,8 @@ def test_a_missing_shard_is_noticed(tmp_path):
 def test_json_holds_every_type_as_something_readable(out):
     sql = """SELECT 1 AS n, NULL AS nothing, 1.5::DECIMAL(3, 1) AS money, DATE '2026-01-02' AS day,
                     '\\xFF'::BLOB AS raw, MAP {'a': 'b'} AS m, [1, 2] AS l, 'é "quoted"' AS t, true AS yes"""
-    assert json.loads(to_json(run_sql(out, sql))) == [
-        {"n": 1, "nothing": None, "money": "1.5", "day": "2026-01-02", "raw": "ff", "m": {"a": "b"}, "l": [1, 2],
+    assert json.loads(to_json(run_sql(out, sql, form="json"))) == [
+        {"n": 1, "nothing": None, "money": 1.5, "day": "2026-01-02", "raw": "\\xFF", "m": {"a": "b"}, "l": [1, 2],
          "t": 'é "quoted"', "yes": True}
     ]  # fmt: skip
 
@@ -193,9 +193,9 @@ def test_json_holds_every_type_as_something_readable(out):
 def test_csv_defuses_formulas_and_leaves_numbers_alone(out):
     sql = """SELECT -1 AS n, '-1' AS "=head", '@x' AS c, '+1' AS d, '\t=1' AS e, 'a=b' AS f, 'x,"y"' AS g,
                     (SELECT attributes['tag'] FROM topics WHERE seed_id = 'dict') AS h, {'a': [1]} AS i, NULL AS j"""
-    head, body = csv.reader(io.StringIO(to_csv(run_sql(out, sql))))
+    head, body = csv.reader(io.StringIO(to_csv(run_sql(out, sql, form="text"))))
     assert head == ["n", "'=head", "c", "d", "e", "f", "g", "h", "i", "j"]
-    assert body == ["-1", "'-1", "'@x", "'+1", "'\t=1", "a=b", 'x,"y"', "'=1+1", '{"a": [1]}', ""]
+    assert body == ["-1", "'-1", "'@x", "'+1", "'\t=1", "a=b", 'x,"y"', "'=1+1", '{"a":[1]}', ""]
 
 
 def test_parquet_answers_are_new_files_only(out, tmp_path):
