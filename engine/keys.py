@@ -42,8 +42,9 @@ def _check_source(text: str) -> str:
 
 def secret_in_job(problem: str) -> PydanticCustomError:
     """The error of a settings class that was given a key itself; the job loader shows it without the value."""
-    remedy = "give the endpoint's `api_key` as ${NAME} of an environment variable, or as file:PATH"
-    return PydanticCustomError("secret_in_job", f"{problem}; {remedy}")
+    return PydanticCustomError(
+        "secret_in_job", f"{problem}; write ${{NAME}} for an environment variable, or file:PATH, as `api_key`"
+    )
 
 
 SecretSource = Annotated[str, AfterValidator(_check_source)]

@@ -24,11 +24,8 @@ async def keep_results(parts: AsyncIterator[bytes], waiting: set[str], most_byte
 
     `most_bytes` bounds a line. Reads no more than that for each request, and one line more.
     """
-    left, dropped = (len(waiting) + 1) * most_bytes, 0
-    async for line in _lines(parts, most_bytes):
-        left -= len(line) + 1
-        if left < 0:
-            break
+    dropped = 0
+    async for line in _lines(_first(parts, (len(waiting) + 1) * (most_bytes + 1)), most_bytes):
         request_id, kept = _kept(line, most_bytes)
         if request_id in waiting:
             waiting.discard(request_id)
@@ -53,6 +50,14 @@ def custom_id(line: bytes) -> str:
 def mapping(value: Any) -> Mapping[str, Any]:
     """The value if it is a mapping, else an empty one."""
     return value if isinstance(value, Mapping) else {}
+
+
+async def _first(parts: AsyncIterator[bytes], most_bytes: int) -> AsyncIterator[bytes]:
+    async for part in parts:
+        yield part[:most_bytes]
+        most_bytes -= len(part)
+        if most_bytes <= 0:
+            return
 
 
 async def _lines(parts: AsyncIterator[bytes], most_bytes: int) -> AsyncIterator[bytes]:

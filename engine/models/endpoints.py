@@ -17,6 +17,7 @@ from engine.settings import Settings
 
 _LONGEST_URL = 2000
 _URL = re.compile(rf"(?=.{{1,{_LONGEST_URL}}}$)https?://[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]+", re.IGNORECASE)
+_PLACE = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
 _METADATA_NAMES = {"metadata", "metadata.google.internal", "metadata.goog", "instance-data.ec2.internal"}
 _METADATA_ADDRESSES = {"100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254"}
 _HOLD_IPV4 = tuple(map(ipaddress.IPv6Network, ("::/96", "64:ff9b::/96")))
@@ -104,20 +105,20 @@ def _checked_url(url: str) -> SplitResult:
             "expected an http(s) URL such as https://api.example.com/v1, of letters, digits and .-_~/: without blanks "
             f"or %, at most {_LONGEST_URL:,} characters"
         )
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise ValueError("the host or port of the URL cannot be read; a port is a number from 1 to 65535") from None
-    if port == 0 or not parts.hostname:
-        raise ValueError("expected an http(s) URL with a host, and a port from 1 to 65535 if any")
-    if "@" in parts.netloc:
+    if "@" in url.split("/")[2]:
         raise secret_in_job("expected a URL without a user name or password")
     if "?" in url or "#" in url:
         raise secret_in_job("expected a URL that ends with its path (usually /v1), without ? or #")
+    try:
+        parts = urlsplit(url)
+        readable = _PLACE.fullmatch(parts.netloc) and parts.hostname and parts.port != 0
+    except ValueError:
+        readable = False
+    if not readable:
+        raise ValueError("the host or port of the URL cannot be read; a port is a number from 1 to 65535")
     if looks_like_key(url):
         raise secret_in_job("the URL seems to hold a key")
-    if _keeps_credentials(parts.hostname):
+    if _keeps_credentials(parts.hostname or ""):
         raise ValueError(
             "the host is link-local or a cloud's metadata service, where machines keep credentials; use another"
         )

@@ -198,7 +198,7 @@ class EndpointClient:
                 api_key=self._read_key() or "none",
                 max_retries=0,
                 timeout=_timeout(self._settings.patience.timeout_s),
-                http_client=_BoundedClient(
+                http_client=BoundedClient(
                     self._settings.most_reply_bytes,
                     limits=limits,
                     follow_redirects=False,
@@ -280,7 +280,7 @@ class EndpointClient:
         return RefusedRequestError(text)
 
 
-class _BoundedClient(openai.DefaultAioHttpClient):
+class BoundedClient(openai.DefaultAioHttpClient):
     """An HTTP client that reads no more than `most_bytes` of an answer, decoded; of an error, its beginning.
 
     A stream is its reader's to bound.
