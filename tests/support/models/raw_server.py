@@ -12,18 +12,20 @@ Bytes = Callable[[bytes], Iterable[bytes]]
 def http(body: bytes, status: str = "200 OK", **headers: str) -> list[bytes]:
     """A whole answer; in the names of headers `_` stands for `-`."""
     lines = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
-    head = "\r\n".join([f"HTTP/1.1 {status}", "content-type: application/json", *lines])
+    head = "\r\n".join([f"HTTP/1.1 {status}", "content-type: application/json", "connection: close", *lines])
     return [f"{head}\r\ncontent-length: {len(body)}\r\n\r\n".encode("latin-1"), body]
 
 
 class _Handler(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         with suppress(OSError):
-            first, length = self.rfile.readline(), 0
+            first, headers = self.rfile.readline(), {}
             while (line := self.rfile.readline()).strip():
                 name, _, value = line.partition(b":")
-                length = int(value) if name.lower() == b"content-length" else length
-            self.rfile.read(length)
+                headers[name.lower()] = value.strip()
+            self.rfile.read(int(headers.get(b"content-length", b"0")))
+            while b"transfer-encoding" in headers and (size := int(self.rfile.readline(), 16)):
+                self.rfile.read(size + 2)
             self.server.requests += 1
             for part in self.server.answer(first):
                 self.wfile.write(part)
