@@ -148,17 +148,18 @@ def _apply_override(document: dict[str, Any], text: str) -> None:
     """Applies one `a.b=c`; the value is read as YAML."""
     dotted, equals, raw = text.partition("=")
     *parents, last = dotted.split(".")
+    shown = "models..." if text.startswith("models") else text
     if not equals or not last or not all(parents):
-        raise UsageError(f"--set {text!r} is not of the form a.b=value")
+        raise UsageError(f"--set {shown!r} is not of the form a.b=value")
     target: Any = document
     for step in parents:
         target = target.setdefault(step, {}) if isinstance(target, dict) else None
         if not isinstance(target, dict):
-            raise UsageError(f"--set {text!r}: {step!r} is not a mapping in the job file")
+            raise UsageError(f"--set {shown!r}: {step!r} is not a mapping in the job file")
     try:
         target[last] = yaml.safe_load(raw)
     except yaml.YAMLError:
-        raise UsageError(f"--set {text!r}: the value {raw!r} is not valid YAML; quote it") from None
+        raise UsageError(f"--set {shown!r}: the value is not valid YAML; quote it") from None
 
 
 class _Checker:
@@ -249,7 +250,8 @@ class _Checker:
         kind = value.get("kind") if isinstance(value, dict) else None
         if not isinstance(kind, str) or kind not in catalog:
             if value is not None:
-                self._add_mistake(key_path, f"kind {kind!r} is not known; use one of {', '.join(sorted(catalog))}")
+                shown = "this kind" if _hidden(key_path) else f"kind {kind!r}"
+                self._add_mistake(key_path, f"{shown} is not known; use one of {', '.join(sorted(catalog))}")
             return None
         return self._read_section(key_path, value, catalog[kind][0])
 
@@ -258,13 +260,15 @@ class _Checker:
 
     def _read_section(self, key_path: KeyPath, value: Any, settings: type[Section]) -> Section | None:
         if not isinstance(value, dict):
-            self._add_mistake(key_path, f"expected a mapping, found {value!r}")
+            found = "" if _hidden(key_path) else f", found {value!r}"
+            self._add_mistake(key_path, f"expected a mapping{found}")
             return None
         try:
             return settings.model_validate(value)
         except ValidationError as error:
             for mistake in error.errors():
-                self._add_mistake((*key_path, *mistake["loc"]), _describe(mistake, settings))
+                words = _describe(mistake, settings, shown=not _hidden(key_path))
+                self._add_mistake((*key_path, *mistake["loc"]), words)
             return None
 
     def _add_mistake(self, key_path: KeyPath, text: str) -> None:
@@ -273,11 +277,16 @@ class _Checker:
         self.mistakes.append(f"{self.path}:{line}: {dotted + ': ' if dotted else ''}{text}")
 
 
-def _describe(error: Any, settings: type[Settings]) -> str:
+def _hidden(key_path: KeyPath) -> bool:
+    """Whether values are never shown here: below `models`, any of them may be a key in the wrong place."""
+    return key_path[:1] == ("models",)
+
+
+def _describe(error: Any, settings: type[Settings], *, shown: bool = True) -> str:
     if error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
         return f"unknown key; {settings.__name__} has {', '.join(settings.model_fields)}"
     if error["type"] == "missing":
         return "is missing; add it"
     if error["type"] == "secret_in_job":
         return str(error["msg"])
-    return f"{error['msg']}; found {error['input']!r}"
+    return f"{error['msg']}; found {error['input']!r}" if shown else str(error["msg"])

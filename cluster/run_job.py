@@ -11,8 +11,8 @@ from cluster.extras import need
 from cluster.job import Job
 from datasets_out.commits.log import CommitLog
 from engine.flow.progress import Progress, Summary
+from engine.keys import read_key
 from engine.models.endpoints import HostedSettings
-from engine.models.params import read_secret
 from engine.runtime import run_local
 from engine.runtime.session import OnProgress
 
@@ -43,4 +43,4 @@ def _check_needs(job: Job, reuse: Sequence[Path]) -> None:
     for model in job.models.values():
         if isinstance(model, HostedSettings):
             for endpoint in model.all_endpoints():
-                read_secret(endpoint.api_key)
+                read_key(endpoint.api_key)

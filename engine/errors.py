@@ -22,6 +22,7 @@
           RateLimitedError         9   the model asks for patience (429)
         ModelOutageError           9   no endpoint of a model has answered for too long; run again when it does
         RefusedRequestError        9   the model refuses this request for good (400-class)
+        OversizeReplyError         9   a reply of more bytes than the model may send
       UnreadableReplyError         9   a reply that does not parse, after its correction turns
         CutReplyError              9   a reply that ended at its token limit
         WithheldReplyError         9   a reply that the provider's content filter held back
@@ -184,6 +185,12 @@ class ModelOutageError(ModelError):
 
 class RefusedRequestError(ModelError):
     """The model refuses this request, and would refuse it again."""
+
+
+class OversizeReplyError(ModelError):
+    """A reply of more bytes than the model may send; it was cut off, and is not asked for again."""
+
+    unsure = True
 
 
 class UnreadableReplyError(ModelError):

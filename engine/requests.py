@@ -3,6 +3,7 @@
 Promise: equal content is one request with one id, whoever asks it. Price: one hash a request.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -10,6 +11,8 @@ from typing import Any, Literal
 from engine.ids import canonical_json, sha256_hex
 
 CHARACTERS_PER_TOKEN = 4
+MOST_TOKENS = 2**31 - 1
+"""More than any reply uses. A larger number is nonsense, and no column of a shard could hold a sum of such."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,8 @@ class Reply:
     `others` are the further choices of an `n > 1` request, as (text, finish_reason). `logprobs` is the provider's own
     JSON for the first choice. `cached_tokens` of the prompt came from a prefix cache. `endpoint` and `revision` say who
     answered, as far as the provider tells. `unsure` counts sends that ended without an answer and may be billed.
-    `reused` replies were paid by another run.
+    `reused` replies were paid by another run. `guessed`: the provider told no usage, or one that cannot be, so that
+    tokens and cost follow from the characters. Raises ValueError for numbers that no reply can have.
     """
 
     request_id: str
@@ -91,3 +95,37 @@ class Reply:
     revision: str = ""
     unsure: int = 0
     reused: bool = False
+    guessed: bool = False
+
+    def __post_init__(self) -> None:
+        counts = (self.prompt_tokens, self.completion_tokens, self.cached_tokens, self.attempts, self.unsure)
+        if not (all(map(is_count, counts)) and all(map(_is_amount, (self.cost_usd, self.latency_s)))):
+            raise ValueError(
+                f"a reply to {self.request_id} has tokens, sends {counts} and dollars, seconds "
+                f"{(self.cost_usd, self.latency_s)}; expected 0 <= n <= {MOST_TOKENS:,}: mend the model"
+            )
+
+
+def is_count(value: Any) -> bool:
+    """Whether the value is an integer that a reply may count: 0 to MOST_TOKENS."""
+    return type(value) is int and 0 <= value <= MOST_TOKENS
+
+
+def _is_amount(value: Any) -> bool:
+    return type(value) in {int, float} and 0 <= value < math.inf
+
+
+def stored_reply(record: Mapping[str, Any]) -> Reply:
+    """A reply as an earlier version may have stored it: numbers that cannot be are guessed anew, at no cost."""
+    others = tuple((text, reason) for text, reason in record.get("others", ()))
+    try:
+        return Reply(**{**record, "others": others})
+    except ValueError:
+        tokens = sum(len(text) for text in (record["text"], *(text for text, _ in others))) // CHARACTERS_PER_TOKEN
+        sane = {name: value for name, value in record.items() if name not in _NUMBERS}
+        return Reply(**{**sane, "others": others, "completion_tokens": tokens, "guessed": True})
+
+
+_NUMBERS = {
+    "prompt_tokens", "completion_tokens", "cached_tokens", "attempts", "unsure", "cost_usd", "latency_s",
+}  # fmt: skip

@@ -36,6 +36,7 @@ from engine.flow.budget import BudgetClient, Spend
 from engine.flow.journal import Journal
 from engine.flow.seed_outcome import SeedClock
 from engine.ids import canonical_json
+from engine.keys import scrub_reply
 from engine.models import retry
 from engine.protocols import Answer, Model, PaidReplies, Prompt
 from engine.requests import Message, Reply, Request, estimate_tokens
@@ -64,7 +65,7 @@ class ReplyService:
         async with lock:
             try:
                 stored = self._journal.get(request.id) or await self._reuse(model, request)
-                return stored or await self._pay(model, request)
+                return scrub_reply(stored) if stored else await self._pay(model, request)
             except STOPPING as error:
                 self.stop_error = error
                 raise
@@ -73,7 +74,7 @@ class ReplyService:
         """What another run has paid for; a free model's reply costs nothing, and may follow from other facts."""
         reply = self._paid_elsewhere.get(request.id) if self._paid_elsewhere and not model.traits.free else None
         if reply:
-            await self._journal.put(reply)
+            await self._journal.put(scrub_reply(reply))
         return reply
 
     async def _pay(self, model: Model, request: Request) -> Reply:
@@ -105,6 +106,7 @@ class ReplyService:
             raise ModelError(
                 f"model {model.name!r} answered {reply.request_id!r} when asked {request.id!r}; mend the model"
             )
+        reply = scrub_reply(reply)
         await self._journal.put(reply, durable=not free)
         return reply
 

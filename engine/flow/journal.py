@@ -30,7 +30,7 @@ from engine.atomic_files import sync
 from engine.crash_points import crash_point
 from engine.errors import CorruptDataError, JournalError
 from engine.ids import canonical_json
-from engine.requests import Reply
+from engine.requests import Reply, stored_reply
 
 _TAIL_BYTES = 64
 """More than the closing record of a segment is long."""
@@ -298,7 +298,7 @@ def _replies(folder: Path) -> dict[str, Reply]:
 
 
 def _reply(body: Mapping[str, Any]) -> Reply:
-    return Reply(**{**body, "others": tuple((text, reason) for text, reason in body.get("others", ()))})
+    return stored_reply(body)
 
 
 def _count_unanswered(path: Path) -> int:

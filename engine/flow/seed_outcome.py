@@ -15,6 +15,7 @@ from engine.errors import (
     STOPPING,
     CutReplyError,
     ModelError,
+    OversizeReplyError,
     RefusedRequestError,
     Rejected,
     TransientModelError,
@@ -33,6 +34,7 @@ _REASONS: dict[type[BaseException], str] = {
     WithheldReplyError: "withheld_reply",
     UnreadableReplyError: "unreadable_reply",
     RefusedRequestError: "refused_request",
+    OversizeReplyError: "oversize_reply",
     TransientModelError: "model_unavailable",
     ModelError: "model_error",
 }

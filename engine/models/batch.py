@@ -16,9 +16,10 @@ import json
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from tenacity import (
     AsyncRetrying,
@@ -28,10 +29,12 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from engine.atomic_files import put_bytes
-from engine.errors import RETRYABLE, ModelOutageError, TransientModelError
+from engine.atomic_files import put_bytes, replace_file, sync
+from engine.errors import RETRYABLE, ModelOutageError, OversizeReplyError, TransientModelError
 from engine.ids import canonical_json
+from engine.keys import scrub
 from engine.model_traits import ModelTraits
+from engine.models.batch_results import OVERSIZE, custom_id, keep_results, mapping
 from engine.models.endpoints import HostedSettings
 from engine.models.hosted import EndpointClient, body_of
 from engine.protocols import Model
@@ -40,6 +43,9 @@ from engine.requests import Reply, Request
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 _CLOCKS_DIFFER_S = 86_400
+_MESSAGE_CHARACTERS = 500
+_LONGEST_ID = 500
+_MOST_LISTED = 10_000
 _ENDED = {"completed", "failed", "expired", "cancelled"}
 
 
@@ -50,7 +56,7 @@ class Batched(Model):
         patience = settings.patience.model_copy(update={"deadline_s": float("inf")})
         self.name = settings.model
         self.traits = ModelTraits(settings.params.plain(), patience, settings.price.of, remembers=True)
-        self._settings, self._folder = settings.batch, folder
+        self._settings, self._folder, self._most_reply_bytes = settings.batch, folder, settings.most_reply_bytes
         self._client = EndpointClient(settings.all_endpoints()[0], settings)
         self._waiting: dict[str, tuple[Request, asyncio.Future[Reply]]] = {}
         self._unsent: dict[str, bytes] = {}
@@ -158,20 +164,23 @@ class Batched(Model):
         with path.open("rb") as file:
             file.seek(offset)
             result = json.loads(file.readline())
-        response, error = result.get("response") or {}, result.get("error") or {}
-        status = int(response.get("status_code") or 0)
+        response, error = mapping(result.get("response")), mapping(result.get("error"))
+        status = response.get("status_code")
         if status == 200:
-            return self._client.reply(json.dumps(response["body"]).encode(), request, 0.0)
-        if not status:
+            return self._client.reply(json.dumps(response.get("body")).encode(), request, 0.0)
+        if error.get("code") == OVERSIZE:
+            raise OversizeReplyError(str(error.get("message")))
+        if not isinstance(status, int):
             message = f"the batch did not answer: {error.get('code')}: {error.get('message')}"
-            raise TransientModelError(self._client.scrub(message))
+            raise TransientModelError(scrub(message)[:_MESSAGE_CHARACTERS])
         raise self._client.error_of(status, json.dumps(response.get("body")), {})
 
     def _index(self, results: Path) -> None:
         offset = 0
         with results.open("rb") as file:
             for line in file:
-                self._results[str(json.loads(line)["custom_id"])] = (results, offset)
+                if request_id := custom_id(line):
+                    self._results[request_id] = (results, offset)
                 offset += len(line)
 
     def _state(self, name: str) -> dict[str, Any]:
@@ -187,36 +196,41 @@ class Batched(Model):
         if "file" in state:
             return state
         path = self._folder / f"{name}.jsonl"
-        file = await self._ask_provider(lambda client: client.files.create(file=path, purpose="batch"))
-        return self._note(name, {"file": file.id, "status": "uploaded"})
+        file_id = await self._ask_provider(partial(_send_file, path))
+        return self._note(name, {"file": file_id, "status": "uploaded"})
 
     async def _create(self, name: str, state: dict[str, Any]) -> dict[str, Any]:
         if "batch" in state:
             return state
         made_at = (self._folder / f"{name}.jsonl").stat().st_mtime
-        batch_id = await self._ask_provider(lambda client: _find_or_create(client, name, state["file"], made_at))
+        batch_id = await self._ask_provider(partial(_find_or_create, name, state["file"], made_at))
         LOG.info("batch %s is %s at the provider", name, batch_id)
         return self._note(name, {**state, "batch": batch_id, "status": "sent"})
 
     async def _await_end(self, name: str, state: dict[str, Any]) -> None:
         while True:
-            batch = await self._ask_provider(lambda client: client.batches.retrieve(state["batch"]))
+            batch = await self._ask_provider(partial(_look, state["batch"]))
             if batch.status in _ENDED:
                 break
             await asyncio.sleep(self._settings.poll_s)
         if batch.status == "failed":
-            errors = (batch.errors.data if batch.errors else None) or []
-            messages = self._client.scrub("; ".join(str(error.message) for error in errors))
             raise ModelOutageError(
-                f"batch {state['batch']} was refused: {messages}; mend the job, remove "
+                f"batch {state['batch']} was refused: {batch.problem}; mend the job, remove "
                 f"{self._folder / name}.*, run again"
             )
-        lines: list[bytes] = []
-        for file_id in filter(None, (batch.output_file_id, batch.error_file_id)):
-            file = await self._ask_provider(partial(_content, file_id))
-            lines += file.content.splitlines()
+        draft = self._folder / f"{name}.results.part"
+        waiting = set(_ids(self._folder / f"{name}.jsonl"))
+        with draft.open("wb") as file:
+            for file_id in batch.files:
+                await self._ask_provider(partial(self._download, file_id, waiting, file))
+        sync(draft)
         self._note(name, {**state, "status": batch.status})
-        put_bytes(self._folder / f"{name}.results.jsonl", b"".join(line + b"\n" for line in lines if line))
+        replace_file(draft, self._folder / f"{name}.results.jsonl")
+
+    async def _download(self, file_id: str, waiting: set[str], file: BinaryIO, client: Any) -> None:
+        """Adds a file of results to those kept; after a failure, whatever is missing is added by the next call."""
+        async with client.files.with_streaming_response.content(file_id) as response:
+            await keep_results(response.iter_bytes(), waiting, self._most_reply_bytes, file)
 
     async def _ask_provider(self, send: Callable[[Any], Awaitable[T]]) -> T:
         """What `send` brings, asked for until it works; ModelOutageError after `patience.outage_s` of failures."""
@@ -241,21 +255,46 @@ class Batched(Model):
             ) from None
 
 
-async def _find_or_create(client: Any, name: str, file_id: str, made_at: float) -> str:
+@dataclass(frozen=True, slots=True)
+class _BatchState:
+    """What a provider says of a batch. `files` are those with its results; `problem` says why it was refused."""
+
+    status: str
+    files: tuple[str, ...]
+    problem: str
+
+
+async def _send_file(path: Path, client: Any) -> str:
+    return _id_of(await client.files.create(file=path, purpose="batch"))
+
+
+async def _look(batch_id: str, client: Any) -> _BatchState:
+    batch = await client.batches.retrieve(batch_id)
+    files = tuple(str(file) for file in (batch.output_file_id, batch.error_file_id) if file)
+    errors = batch.errors.data if batch.errors else None
+    problem = scrub("; ".join(str(error.message) for error in errors or ()))[:_MESSAGE_CHARACTERS]
+    return _BatchState(str(batch.status), files, problem)
+
+
+async def _find_or_create(name: str, file_id: str, made_at: float, client: Any) -> str:
     """The provider's id of a batch; of the one that was created just before a session was killed, if there is one."""
+    looked_at = 0
     async for listed in client.batches.list(limit=100):  # newest first
+        looked_at += 1
         if (listed.metadata or {}).get("foil") == name:
-            return str(listed.id)
-        if listed.created_at < made_at - _CLOCKS_DIFFER_S:
+            return _id_of(listed)
+        if listed.created_at < made_at - _CLOCKS_DIFFER_S or looked_at == _MOST_LISTED:
             break
     batch = await client.batches.create(
         input_file_id=file_id, endpoint="/v1/chat/completions", completion_window="24h", metadata={"foil": name}
     )
-    return str(batch.id)
+    return _id_of(batch)
 
 
-async def _content(file_id: str, client: Any) -> Any:
-    return await client.files.content(file_id)
+def _id_of(made: Any) -> str:
+    if not isinstance(made.id, str) or not 0 < len(made.id) <= _LONGEST_ID:
+        raise ValueError("the provider names no id of what it made")
+    return made.id
 
 
 def _ids(path: Path) -> list[str]:

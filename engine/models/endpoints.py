@@ -1,16 +1,26 @@
 """Where a hosted model is, and how it is to be used: the `models` section of a job."""
 
 import ipaddress
+import re
 import socket
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Literal, Self
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import Field, model_validator
 
+from engine.keys import SecretSource, looks_like_key, secret_in_job
 from engine.model_traits import Patience
-from engine.models.params import Params, Price, SecretSource
+from engine.models.params import Params, Price
 from engine.settings import Settings
+
+_LONGEST_URL = 2000
+_URL = re.compile(rf"(?=.{{1,{_LONGEST_URL}}}$)https?://[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]+", re.IGNORECASE)
+_PLACE = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
+_METADATA_NAMES = {"metadata", "metadata.google.internal", "metadata.goog", "instance-data.ec2.internal"}
+_METADATA_ADDRESSES = {"100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254"}
+_HOLD_IPV4 = tuple(map(ipaddress.IPv6Network, ("::/96", "64:ff9b::/96")))
 
 Structured = Literal["json_schema", "json_object", "prompt"]
 """How an endpoint takes a reply's schema."""
@@ -26,12 +36,8 @@ class EndpointSettings(Settings):
 
     @model_validator(mode="after")
     def _safe(self) -> Self:
-        parts = urlsplit(self.url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username:
-            raise ValueError("expected an http(s) URL without a user name, such as https://api.example.com/v1")
-        if _link_local(parts.hostname):
-            raise ValueError(f"{parts.hostname} is a link-local address, where clouds keep credentials; use another")
-        if self.api_key and parts.scheme == "http" and not (_loopback(parts.hostname) or self.allow_http):
+        parts = _checked_url(self.url)
+        if self.api_key and parts.scheme == "http" and not (_loopback(parts.hostname or "") or self.allow_http):
             raise ValueError(
                 "a key over plain http to another machine can be read on the way; use https, or allow_http"
             )
@@ -65,6 +71,9 @@ class HostedSettings(Settings):
     price: Price = Price()
     rpm: float | None = Field(default=None, gt=0, description="requests a minute, for each endpoint, over all workers")
     tpm: float | None = Field(default=None, gt=0, description="tokens a minute, for each endpoint, over all workers")
+    most_reply_bytes: int = Field(
+        default=4 << 20, ge=1024, le=256 << 20, description="bytes of a reply, decoded, that are read; more fails"
+    )
     max_concurrency: int = Field(default=256, ge=2, description="most requests in flight at an endpoint, a worker")
     patience: Patience = Patience()
 
@@ -89,15 +98,54 @@ class HostedSettings(Settings):
         return (EndpointSettings(url=self.url, api_key=self.api_key, allow_http=self.allow_http),)
 
 
-def _link_local(host: str) -> bool:
+def _checked_url(url: str) -> SplitResult:
+    """The parts of an endpoint's URL. Raises an error that does not repeat it: a key may be anywhere in it."""
+    if not _URL.fullmatch(url):
+        raise ValueError(
+            "expected an http(s) URL such as https://api.example.com/v1, of letters, digits and .-_~/: without blanks "
+            f"or %, at most {_LONGEST_URL:,} characters"
+        )
+    if "@" in url.split("/")[2]:
+        raise secret_in_job("expected a URL without a user name or password")
+    if "?" in url or "#" in url:
+        raise secret_in_job("expected a URL that ends with its path (usually /v1), without ? or #")
+    try:
+        parts = urlsplit(url)
+        readable = _PLACE.fullmatch(parts.netloc) and parts.hostname and parts.port != 0
+    except ValueError:
+        readable = False
+    if not readable:
+        raise ValueError("the host or port of the URL cannot be read; a port is a number from 1 to 65535")
+    if looks_like_key(url):
+        raise secret_in_job("the URL seems to hold a key")
+    if _keeps_credentials(parts.hostname or ""):
+        raise ValueError(
+            "the host is link-local or a cloud's metadata service, where machines keep credentials; use another"
+        )
+    return parts
+
+
+def _keeps_credentials(host: str) -> bool:
     name = host.rstrip(".").lower()
     with suppress(OSError):  # 2852039166 and 0xA9FEA9FE are addresses too
         name = socket.inet_ntoa(socket.inet_aton(name))
     try:
         address = ipaddress.ip_address(name)
     except ValueError:
-        return name == "metadata.google.internal"
-    return (getattr(address, "ipv4_mapped", None) or address).is_link_local
+        return name in _METADATA_NAMES
+    return any(each.is_link_local or str(each) in _METADATA_ADDRESSES for each in _addresses(address))
+
+
+def _addresses(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
+) -> Iterator[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    """The address, and the IPv4 address that it may stand for."""
+    yield address
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.sixtofour:
+            yield address.sixtofour
+        if address.ipv4_mapped or any(address in network for network in _HOLD_IPV4):
+            yield ipaddress.IPv4Address(address.packed[-4:])
 
 
 def _loopback(host: str) -> bool:

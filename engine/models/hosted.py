@@ -7,6 +7,7 @@
       broken body, an error with 200
     401, 402, 403, 404                    ModelOutageError: the job, its key or its account is wrong, no request
     other 400s                            RefusedRequestError
+    more than `most_reply_bytes`          OversizeReplyError: not sent again, since it was paid and would be as long
 
 Promise: one call of `complete` is one send (more only where an endpoint turns out to have no response_format, or as a
 probe of a broken endpoint, which is counted); the key is in no message, reply or repr. Price: about 0.7 ms of CPU a
@@ -14,11 +15,10 @@ request, most of it the openai client's: its low-level `post` over aiohttp, with
 """
 
 import asyncio
-import email.utils
 import json
 import logging
-import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -29,24 +29,32 @@ import openai
 from engine.errors import (
     ModelError,
     ModelOutageError,
+    OversizeReplyError,
     RateLimitedError,
     RefusedRequestError,
     TransientModelError,
     UsageError,
 )
 from engine.ids import canonical_json
+from engine.keys import know_key, read_key, scrub
 from engine.model_traits import ModelTraits
 from engine.models.endpoints import EndpointSettings, HostedSettings, Structured
 from engine.models.pacing import Endpoint, EndpointPool, FewAreStuckError, RequestSlot
-from engine.models.params import read_secret
+from engine.models.reading import read_answer, retry_after
 from engine.protocols import Model
-from engine.requests import CHARACTERS_PER_TOKEN, Reply, Request, estimate_tokens
+from engine.requests import Reply, Request, estimate_tokens
 
 LOG = logging.getLogger(__name__)
-_BROKEN = (openai.APIError, httpx2.HTTPError, aiohttp.ClientError, OSError, ValueError, TimeoutError)
+_WRONG_SHAPE = (ValueError, AttributeError, LookupError, TypeError, RecursionError)
+"""What the client's own reading of an answer may end in, which trusts its shape."""
+_BROKEN = (openai.OpenAIError, httpx2.HTTPError, httpx2.InvalidURL, aiohttp.ClientError, OSError, *_WRONG_SHAPE)
 _ACCOUNT = {401: "refuses the key", 402: "wants to be paid", 403: "forbids this", 404: "knows no such model or path"}
 _NO_SCHEMA = ("response_format", "json_schema", "structured", "guided", "grammar")
 _MESSAGE_CHARACTERS = 500
+_EXCERPT_BYTES = 65_536
+_ERROR_BYTES = 65_536
+_ABOUT_BYTES = {"content-encoding", "content-length", "transfer-encoding"}
+"""Headers that say how an answer's bytes were sent; once read, they are plain bytes."""
 _CONNECT_S = 10.0
 _FITS = "Write one JSON object and nothing before or after it. It must fit this JSON schema: "
 
@@ -109,7 +117,7 @@ class Hosted(Model):
         except RateLimitedError as error:
             slot.leave("limited", 0, error.retry_after_s)
             raise
-        except (RefusedRequestError, ModelOutageError):
+        except (RefusedRequestError, ModelOutageError, OversizeReplyError):
             slot.leave("worked", 0)
             raise
         except TransientModelError:
@@ -132,7 +140,8 @@ class EndpointClient:
 
     def __init__(self, endpoint: EndpointSettings, settings: HostedSettings) -> None:
         self.url, self._settings = endpoint.url, settings
-        self._key_source, self._key = endpoint.api_key, ""
+        self._key_source, self._guessed = endpoint.api_key, False
+        know_key(endpoint.api_key)
         self._client: openai.AsyncOpenAI | None = None
         self._path = endpoint.url.rstrip("/") + "/chat/completions"
         self._options: Any = {  # all that the client would else copy or work out anew for each request
@@ -176,21 +185,21 @@ class EndpointClient:
         except TimeoutError:
             raise
         except _BROKEN as error:
-            message = self.scrub(f"{self.url}: {_root(error)}")[:_MESSAGE_CHARACTERS]
+            message = scrub(f"{self.url}: {_root(error)}")[:_MESSAGE_CHARACTERS]
             raise TransientModelError(message, unsure=not _never_connected(error)) from None
 
     def client(self) -> openai.AsyncOpenAI:
         """The client of the running event loop, made at its first use."""
         if self._client is None:
-            self._key = self._secret()
             most = self._settings.max_concurrency + 8  # None would mean aiohttp's own 100
             limits = httpx2.Limits(max_connections=most, max_keepalive_connections=most, keepalive_expiry=60)
             self._client = openai.AsyncOpenAI(
                 base_url=self.url,
-                api_key=self._key or "none",
+                api_key=self._read_key() or "none",
                 max_retries=0,
                 timeout=_timeout(self._settings.patience.timeout_s),
-                http_client=openai.DefaultAioHttpClient(
+                http_client=BoundedClient(
+                    self._settings.most_reply_bytes,
                     limits=limits,
                     follow_redirects=False,
                     trust_env=self.url.startswith(
@@ -200,9 +209,9 @@ class EndpointClient:
             )
         return self._client
 
-    def _secret(self) -> str:
+    def _read_key(self) -> str:
         try:
-            return read_secret(self._key_source)
+            return read_key(self._key_source)
         except UsageError as error:  # no seed is to blame
             raise ModelOutageError(str(error)) from None
 
@@ -213,6 +222,8 @@ class EndpointClient:
                 await self.client().get("/models", cast_to=httpx2.Response)
         except openai.APIStatusError as error:
             return error.status_code < 500
+        except OversizeReplyError:
+            return True
         except _BROKEN:
             return False
         return True
@@ -225,34 +236,39 @@ class EndpointClient:
     def reply(self, content: bytes, request: Request, latency_s: float) -> Reply:
         """The reply in the body of a 200. Raises TransientModelError for one that is none."""
         try:
-            body = json.loads(content)
-            choices = [(_text(choice["message"]), _reason(choice)) for choice in body["choices"]]
-            usage: dict[str, Any] = body.get("usage") or _guess_usage(request, choices)
-            prompt, completion = int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0)
-            cached = int((usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0)
-            text, reason = choices[0]
-        except (ValueError, LookupError, TypeError, AttributeError):
-            excerpt = self.scrub(content.decode("utf-8", "replace"))[:_MESSAGE_CHARACTERS]
+            answer = read_answer(content, request)
+        except ValueError:
+            excerpt = scrub(content[:_EXCERPT_BYTES].decode("utf-8", "replace"))[:_MESSAGE_CHARACTERS]
             raise TransientModelError(f"{self.url} answered 200 with {excerpt!r}", unsure=True) from None
+        usage = answer.usage
+        if usage.guessed and not self._guessed:
+            self._guessed = True
+            LOG.warning(
+                "%s tells no usage, or one that cannot be; tokens and cost of such replies are guessed from their "
+                "characters",
+                self.url,
+            )
+        (text, reason), *others = answer.choices
         return Reply(
             request_id=request.id,
             text=text,
-            model=str(body.get("model") or request.model),
+            model=answer.model,
             finish_reason=reason,
-            prompt_tokens=prompt,
-            completion_tokens=completion,
-            cost_usd=self._settings.price.of(prompt, completion, cached),
-            latency_s=round(latency_s, 4),
-            others=tuple(choices[1:]),
-            logprobs=body["choices"][0].get("logprobs"),
-            cached_tokens=cached,
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens,
+            cost_usd=self._settings.price.of(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens),
+            latency_s=round(max(latency_s, 0.0), 4),
+            others=tuple(others),
+            logprobs=answer.logprobs,
+            cached_tokens=usage.cached_tokens,
             endpoint=self.url,
-            revision=str(body.get("system_fingerprint") or ""),
+            revision=answer.revision,
+            guessed=usage.guessed,
         )
 
     def error_of(self, status: int, message: str, headers: Mapping[str, str]) -> ModelError:
         """The error of engine.errors that a status other than 200 means."""
-        text = f"{self.url} answered {status}: {self.scrub(message)[:_MESSAGE_CHARACTERS]}"
+        text = f"{self.url} answered {status}: {scrub(message)[:_MESSAGE_CHARACTERS]}"
         if status == 429 and "insufficient_quota" not in message:
             return RateLimitedError(text, retry_after(headers))
         if status in {408, 409} or status >= 500 or 300 <= status < 400:
@@ -263,10 +279,44 @@ class EndpointClient:
             return ModelOutageError(f"{text}; it {why}{key}: mend the job or the account, and run again")
         return RefusedRequestError(text)
 
-    def scrub(self, text: str) -> str:
-        """The text without the key, should a provider have repeated it."""
-        key = self._key or self._secret()
-        return text.replace(key, "***") if key else text
+
+class BoundedClient(openai.DefaultAioHttpClient):
+    """An HTTP client that reads no more than `most_bytes` of an answer, decoded; of an error, its beginning.
+
+    A stream is its reader's to bound.
+    """
+
+    def __init__(self, most_bytes: int, **options: Any) -> None:
+        super().__init__(**options)
+        self._most_bytes = most_bytes
+
+    async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
+        response = await super().send(request, stream=True, **options)
+        if stream and response.is_success:
+            return response
+        try:
+            content = await self._read(response)
+        finally:
+            await response.aclose()
+        headers = [(name, value) for name, value in response.headers.multi_items() if name not in _ABOUT_BYTES]
+        whole = httpx2.Response(response.status_code, headers=headers, content=content, request=request)
+        whole.encoding = "utf-8"  # a charset such as zip would be unpacked
+        return whole
+
+    async def _read(self, response: httpx2.Response) -> bytes:
+        most = self._most_bytes if response.is_success else _ERROR_BYTES
+        content = bytearray()
+        async with aclosing(response.aiter_bytes()) as parts:
+            async for part in parts:
+                content += part
+                if len(content) > most and response.is_success:
+                    raise OversizeReplyError(
+                        f"{response.url.host} answered with more than {most:,} bytes (most_reply_bytes), which was cut "
+                        "off and may be billed; raise it if replies are that long"
+                    )
+                if len(content) > most:
+                    break
+        return bytes(content[:most])
 
 
 def _timeout(seconds: float) -> httpx2.Timeout:
@@ -289,33 +339,6 @@ def body_of(request: Request, structured: Structured) -> dict[str, Any]:
     return body
 
 
-def retry_after(headers: Mapping[str, str], wall: Callable[[], float] = time.time) -> float | None:
-    """The pause that a 429 asks for, in seconds: retry-after-ms, or Retry-After in seconds or as an HTTP date."""
-    try:
-        if "retry-after-ms" in headers:
-            return max(0.0, float(headers["retry-after-ms"]) / 1000)
-        text = headers["retry-after"]
-    except (KeyError, ValueError):
-        return None
-    try:
-        return max(0.0, float(text))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - wall())
-    except ValueError:
-        return None
-
-
-def _text(message: Mapping[str, Any]) -> str:
-    return str(message.get("content") or "")
-
-
-def _reason(choice: Mapping[str, Any]) -> str:
-    """A structured refusal counts as a reply that was held back."""
-    return "content_filter" if choice["message"].get("refusal") else str(choice.get("finish_reason") or "stop")
-
-
 def _causes(error: BaseException) -> Iterator[BaseException]:
     cause: BaseException | None = error
     while cause is not None:
@@ -332,15 +355,6 @@ def _root(error: BaseException) -> str:
 def _never_connected(error: BaseException) -> bool:
     """Whether nothing can have been sent."""
     return any(isinstance(cause, aiohttp.ClientConnectorError) for cause in _causes(error))
-
-
-def _guess_usage(request: Request, choices: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """The usage of a reply that tells none, so that budgets and rates still hold."""
-    prompt_tokens = sum(len(m.content) for m in request.messages) // CHARACTERS_PER_TOKEN
-    return {
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": sum(len(t) for t, _ in choices) // CHARACTERS_PER_TOKEN,
-    }
 
 
 def _is_closed(schema: Any) -> bool:

@@ -25,7 +25,8 @@ from pydantic import Field
 
 from engine.errors import ModelError, ModelOutageError, RefusedRequestError, TransientModelError, UsageError
 from engine.model_traits import ModelTraits
-from engine.models.params import Params
+from engine.models.params import Params, PassedOn
+from engine.models.reading import read_logprobs
 from engine.protocols import Model
 from engine.requests import Reply, Request
 from engine.settings import Settings
@@ -51,7 +52,7 @@ class LocalVllmSettings(Settings):
     lora: str | None = Field(default=None, description="a folder with a LoRA adapter to answer with")
     enable_prefix_caching: bool = Field(default=True, description="keep the work for prompts that begin alike")
     enforce_eager: bool = Field(default=False, description="start sooner and run slower: no CUDA graphs, no compiling")
-    engine_args: dict[str, Any] = Field(
+    engine_args: PassedOn = Field(
         default_factory=dict, description="further engine arguments, under vLLM's names, e.g. `max_num_seqs`"
     )
     params: Params = Field(default=Params(), description="sampling parameters of every request")
@@ -198,7 +199,7 @@ class LocalVllm(Model):
             completion_tokens=sum(len(choice.token_ids) for choice in choices),
             latency_s=latency_s,
             others=tuple((choice.text, choice.finish_reason) for choice in others),
-            logprobs=_logprobs(first, request.params.get("top_logprobs") or 0),
+            logprobs=read_logprobs(_logprobs(first, request.params.get("top_logprobs") or 0)),
             cached_tokens=output.num_cached_tokens or 0,
             endpoint="local_vllm",
             revision=self._settings.revision or "",

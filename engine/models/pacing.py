@@ -24,6 +24,7 @@ import xxhash
 
 from engine.errors import ModelOutageError
 from engine.models.concurrency import Concurrency, SendOutcome
+from engine.models.reading import header_number
 from engine.models.retry import LONGEST_PAUSE_S
 
 _BURST_S = 0.5
@@ -66,7 +67,7 @@ class Bucket:
 
     def learn(self, limit: float, remaining: float, now: float) -> None:
         """Takes over what a provider says of its limit a minute; nothing if the settings name one, or it is unknown."""
-        if self._set or limit <= 0 or remaining < 0:
+        if self._set or limit < 1 or remaining < 0:
             return
         self.wait(0, now)
         self._at, self._rate = now, limit / 60
@@ -164,18 +165,12 @@ class Endpoint:
         self._limited_in_a_row = 0
 
     def learn(self, headers: Mapping[str, str], now: float) -> None:
-        """Reads x-ratelimit-limit-* and x-ratelimit-remaining-*; what is absent, unreadable or <= 0 is unknown."""
+        """Reads x-ratelimit-limit-* and x-ratelimit-remaining-*; what is absent, unreadable or 0 is unknown."""
         for bucket, unit in ((self.requests, "requests"), (self.tokens, "tokens")):
-            limit = headers.get(f"x-ratelimit-limit-{unit}")
-            if limit is not None:
-                bucket.learn(_number(limit), _number(headers.get(f"x-ratelimit-remaining-{unit}", "")), now)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return -1.0
+            limit = header_number(headers, f"x-ratelimit-limit-{unit}")
+            remaining = header_number(headers, f"x-ratelimit-remaining-{unit}")
+            if limit is not None and remaining is not None:
+                bucket.learn(limit, remaining, now)
 
 
 @dataclass(slots=True)

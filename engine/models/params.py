@@ -1,14 +1,21 @@
-"""What a job says of how a model is to answer, of what it costs, and of where its key is."""
+"""What a job says of how a model is to answer, and of what it costs."""
 
-import os
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
-from pydantic_core import PydanticCustomError
 
-from engine.errors import UsageError
+from engine.keys import find_secret, secret_in_job
 from engine.settings import Settings
+
+
+def _check_passed_on(values: dict[str, Any]) -> dict[str, Any]:
+    if name := find_secret(values):
+        raise secret_in_job(f"{name} looks like a secret, which is kept with every request and in the run's files")
+    return values
+
+
+PassedOn = Annotated[dict[str, Any], AfterValidator(_check_passed_on)]
+"""Settings that are handed on as they are: no secret may be among them."""
 
 
 class Params(Settings):
@@ -25,7 +32,7 @@ class Params(Settings):
     logprobs: bool = False
     top_logprobs: int | None = Field(default=None, ge=0)
     reasoning_effort: str | None = None
-    extra: dict[str, Any] = Field(default={}, description="further fields of the request's body, passed as they are")
+    extra: PassedOn = Field(default={}, description="further fields of the request's body, passed as they are")
 
     def plain(self) -> dict[str, Any]:
         """As a request carries them: what was not set is absent."""
@@ -36,42 +43,12 @@ class Params(Settings):
 class Price(Settings):
     """US dollars for a million tokens. `cached` prompt tokens cost as others where no price is given for them."""
 
-    prompt: float = Field(default=0.0, ge=0)
-    completion: float = Field(default=0.0, ge=0)
-    cached: float | None = Field(default=None, ge=0)
+    prompt: float = Field(default=0.0, ge=0, le=1e6)
+    completion: float = Field(default=0.0, ge=0, le=1e6)
+    cached: float | None = Field(default=None, ge=0, le=1e6)
 
     def of(self, prompt_tokens: float, completion_tokens: float, cached_tokens: float = 0) -> float:
         """What these tokens cost; `cached_tokens` are among the prompt's."""
         cached = self.prompt if self.cached is None else self.cached
         fresh = prompt_tokens - cached_tokens
         return (fresh * self.prompt + cached_tokens * cached + completion_tokens * self.completion) / 1e6
-
-
-def _check_secret_source(text: str) -> str:
-    if text and not (text.startswith("${") and text.endswith("}") and len(text) > 3) and not text.startswith("file:"):
-        raise PydanticCustomError(
-            "secret_in_job",
-            "a key does not belong in a job file; write ${NAME} for an environment variable, or file:PATH",
-        )
-    return text
-
-
-SecretSource = Annotated[str, AfterValidator(_check_secret_source)]
-"""Where a key is: `${NAME}` or `file:PATH`. The key itself is in no settings object, so that nothing can print it."""
-
-
-def read_secret(source: str) -> str:
-    """The key at this source, "" for none. Raises UsageError that names the source."""
-    if not source:
-        return ""
-    if source.startswith("file:"):
-        try:
-            return Path(source.removeprefix("file:")).expanduser().read_text().strip()
-        except OSError as error:
-            raise UsageError(
-                f"the key file {source} cannot be read: {error.strerror}; mount it on every node"
-            ) from None
-    name = source[2:-1]
-    if not os.environ.get(name):
-        raise UsageError(f"the environment variable {name} is empty on this machine; set it to the API key")
-    return os.environ[name]

@@ -1,6 +1,6 @@
 """Who asks a model again, how often, and how long it waits in between: the one owner of retries (tenacity).
 
-    429                                       waits what Retry-After says, else backs off; costs no attempt
+    429                                       waits what Retry-After says, backs off if nothing or 0; costs no attempt
     5xx, timeout, reset, broken body          backs off with jitter; at most `attempts` sends
     400-class                                 is not tried again
     no endpoint up for `outage_s`             ends the run (engine.errors.ModelOutageError); no seed fails by it
@@ -61,7 +61,7 @@ class _Tries:
         self.unsure += error.unsure
         if not isinstance(error, RateLimitedError):
             self._blamed += 1
-        elif error.retry_after_s is not None:
+        elif error.retry_after_s:
             alone = error.retry_after_s if error.retry_after_s <= LONGEST_PAUSE_S else 0.0
             return alone * random.uniform(1.0, 1.0 + _JITTER)
         return _BACKOFF(state)

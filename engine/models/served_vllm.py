@@ -41,6 +41,8 @@ _LOOK_S = 0.25
 _HEALTH_S = 5.0
 _STOP_S = 15.0
 _LAST_LINES = 30
+_MOST_REPLY_BYTES = 64 << 20
+"""The server is ours; only a runaway reply is this long."""
 
 
 class ServedVllm(Model):
@@ -97,6 +99,7 @@ class ServedVllm(Model):
                         api_key=f"file:{key}",
                         params=self._settings.params,
                         structured="json_schema",
+                        most_reply_bytes=_MOST_REPLY_BYTES,
                         patience=self.traits.patience,
                     )
                 )

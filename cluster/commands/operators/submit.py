@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
+import subprocess
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,10 +23,17 @@ if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
 
 _POLL_S = 1.0
-_EXCLUDED = (
-    ".git", ".venv*", "benchmarks", "tests", "datasets_out/data", "out", "**/__pycache__", ".mypy_cache",
-    ".pytest_cache", ".ruff_cache", ".hypothesis",
+_EXCLUDED = (".git", ".venv*", "venv", "__pycache__", ".*_cache", ".hypothesis", "node_modules", "*.egg-info")
+_EXCLUDED_HERE = ("benchmarks", "tests", "datasets_out/data", "out")
+"""Folders of the checkout that no run needs."""
+_SECRETS = (
+    ".env*", "*.env", ".envrc", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "id_rsa*",
+    "id_dsa*", "id_ecdsa*", "id_ed25519*", ".ssh", ".gnupg", ".aws", ".azure", ".gcloud", ".kube", ".docker", ".netrc",
+    "_netrc", ".pgpass", ".pypirc", ".npmrc", ".git-credentials", ".htpasswd", "*credentials*", "*secret*",
+    "*token.txt", "service-account*.json", "kubeconfig*",
 )  # fmt: skip
+"""Files and folders that usually hold keys, by their names in lower case."""
+_SOURCES = (".py", ".pyi")
 
 
 def submit(
@@ -34,7 +46,8 @@ def submit(
     """Send a job to a running Ray head through Ray Jobs; the same job again resumes.
 
     Uploads this checkout and the job file, and starts `foil run` on the cluster. The job's `out` must be a folder that
-    every node sees. No environment variable is sent, so secrets stay here.
+    every node sees. No environment variable and no file whose name speaks of keys (.env, *.pem, ...) is sent; what git
+    ignores stays too. Says what is sent and what is not.
     """
     from cluster.extras import need
     from cluster.job import load_job
@@ -65,9 +78,51 @@ def _send(client: JobSubmissionClient, command: Sequence[str], out: Path) -> str
     from engine.ids import content_id
 
     name = f"foil-{content_id('job', str(out))[:8]}-{time.strftime('%Y%m%d-%H%M%S')}"
-    environment = {"working_dir": str(Path.cwd()), "excludes": list(_EXCLUDED)}
-    client.submit_job(entrypoint=shlex.join(command), submission_id=name, runtime_env=environment)
+    files, secrets = files_to_send(Path.cwd())
+    size = sum(file.stat().st_size for file in files)
+    print(f"sending {len(files):,} files, {size:,} bytes; left out as secrets: {', '.join(secrets) or 'none'}")
+    with tempfile.TemporaryDirectory(prefix="foil-submit-") as folder:
+        for file in files:
+            target = Path(folder) / file.relative_to(Path.cwd())
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, target)
+        client.submit_job(entrypoint=shlex.join(command), submission_id=name, runtime_env={"working_dir": folder})
     return name
+
+
+def files_to_send(folder: Path) -> tuple[list[Path], list[str]]:
+    """The files of a checkout that a run needs, and the names left out because they may be secrets.
+
+    What git ignores is left out silently, and so are links, caches, environments, tests and data. Price: one walk.
+    """
+    sent, secrets = [], []
+    for path in _candidates(folder):
+        inside = path.relative_to(folder)
+        names = [part.lower() for part in inside.parts]
+        if _matches(names, _EXCLUDED) or any(inside.is_relative_to(each) for each in _EXCLUDED_HERE):
+            continue
+        if _matches(names[:-1] if path.suffix in _SOURCES else names, _SECRETS):
+            secrets.append(str(inside))
+        elif path.is_file() and not path.is_symlink():
+            sent.append(path)
+    return sorted(sent), sorted(secrets)
+
+
+def _candidates(folder: Path) -> Iterator[Path]:
+    """Every file that git knows or does not ignore; outside of a git checkout, every file."""
+    command = ["git", "-C", str(folder), "ls-files", "-coz", "--exclude-standard"]
+    try:
+        listed = subprocess.run(command, capture_output=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        for parent, folders, names in os.walk(folder):
+            folders[:] = [name for name in folders if not _matches([name.lower()], _EXCLUDED)]
+            yield from (Path(parent, name) for name in names)
+    else:
+        yield from (folder / os.fsdecode(name) for name in listed.split(b"\0") if name)
+
+
+def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
 
 def _client(address: str) -> JobSubmissionClient:

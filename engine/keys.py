@@ -1,0 +1,135 @@
+"""Keys: where they are, who may see them, and what is done with a text that repeats one.
+
+    ${NAME} or file:PATH -> read_key -> the Authorization header, and nowhere else
+    every reply, error and batch line -> scrub -> without the keys that this process knows
+
+Promise: a settings object holds the place of a key, never the key. A process knows each key that its models name from
+the moment they are built (`know_key`), so that no provider can repeat another's. Price: one search a key and text.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
+from pydantic_core import PydanticCustomError
+
+from engine.errors import UsageError
+from engine.requests import Reply
+
+SHORTEST_KEY = 8
+"""A shorter key (`none`, `EMPTY`, `test`) guards nothing, and may be a word of any reply: it is not cut out."""
+_LONGEST_KEY = 16_384
+_SECRET_NAME = re.compile(
+    r"^key$|^token$|^auth$|^bearer$|(api|access|auth|private|secret|subscription|account|session)key$"
+    r"|(api|access|auth|bearer|refresh|session|hf)token$|secret|passw|authorization|credential|cookie"
+)
+_SECRET_VALUE = re.compile(r"\b(sk|hf|gsk|ghp|xai|pk)[-_][A-Za-z0-9_-]{12,}|^bearer\s", re.IGNORECASE)
+
+_known: set[str] = set()
+
+
+def _check_source(text: str) -> str:
+    if text and not (text.startswith("${") and text.endswith("}") and len(text) > 3) and not text.startswith("file:"):
+        raise secret_in_job("a key does not belong in a job file")
+    return text
+
+
+def secret_in_job(problem: str) -> PydanticCustomError:
+    """The error of a settings class that was given a key itself; the job loader shows it without the value."""
+    return PydanticCustomError(
+        "secret_in_job", f"{problem}; write ${{NAME}} for an environment variable, or file:PATH, as `api_key`"
+    )
+
+
+SecretSource = Annotated[str, AfterValidator(_check_source)]
+"""Where a key is: `${NAME}` or `file:PATH`. The key itself is in no settings object, so that nothing can print it."""
+
+
+def read_key(source: str) -> str:
+    """The key at this source, "" for none; from now on this process knows it. Raises UsageError with the source."""
+    if not source:
+        return ""
+    key = _read_file(source) if source.startswith("file:") else _read_variable(source[2:-1])
+    if not key or len(key) > _LONGEST_KEY or not re.fullmatch(r"[!-~]+", key):
+        raise UsageError(
+            f"what {source} holds is not a key: expected printable ASCII without blanks, at most {_LONGEST_KEY:,} "
+            "characters; write the key alone there"
+        )
+    if len(key) >= SHORTEST_KEY:
+        _known.add(key)
+    return key
+
+
+def know_key(source: str) -> None:
+    """Makes the key known, if it can be read by now; who needs it reads it later, and is told if there is none."""
+    with suppress(UsageError):
+        read_key(source)
+
+
+def scrub(text: str) -> str:
+    """The text with *** for every key that this process knows."""
+    for key in sorted(_known, key=len, reverse=True):
+        text = text.replace(key, "***")
+    return text
+
+
+def scrub_reply(reply: Reply) -> Reply:
+    """The reply without keys; where one was, without logprobs, whose tokens spell it too."""
+    texts = [reply.text, reply.model, reply.finish_reason, reply.revision, *chain.from_iterable(reply.others)]
+    if reply.logprobs is not None:
+        texts.append(str(reply.logprobs))
+    if not any(key in text for key in _known for text in texts):
+        return reply
+    return replace(
+        reply,
+        text=scrub(reply.text),
+        model=scrub(reply.model),
+        finish_reason=scrub(reply.finish_reason),
+        revision=scrub(reply.revision),
+        others=tuple((scrub(text), scrub(reason)) for text, reason in reply.others),
+        logprobs=None,
+    )
+
+
+def find_secret(value: Any) -> str:
+    """The dotted name of the first value in nested settings that looks like a secret, by its name or itself, or ""."""
+    return next(_secret_names(value, ()), "")
+
+
+def _secret_names(value: Any, path: tuple[str, ...]) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for name, each in value.items():
+            if _SECRET_NAME.search(re.sub(r"[^a-z0-9]", "", str(name).lower())):
+                yield ".".join((*path, str(name)))
+            yield from _secret_names(each, (*path, str(name)))
+    elif isinstance(value, list | tuple):
+        for number, each in enumerate(value):
+            yield from _secret_names(each, (*path, str(number)))
+    elif isinstance(value, str) and looks_like_key(value):
+        yield ".".join(path)
+
+
+def looks_like_key(text: str) -> bool:
+    """Whether a text has the form of a known provider's key, or of an Authorization header."""
+    return bool(_SECRET_VALUE.search(text))
+
+
+def _read_file(source: str) -> str:
+    try:
+        with Path(source.removeprefix("file:")).expanduser().open("rb") as file:
+            return file.read(_LONGEST_KEY + 2).decode("utf-8", "replace").strip()
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: no home folder behind ~
+        problem = getattr(error, "strerror", None) or type(error).__name__
+        raise UsageError(f"the key file {source} cannot be read: {problem}; mount it on every node") from None
+
+
+def _read_variable(name: str) -> str:
+    if not os.environ.get(name):
+        raise UsageError(f"the environment variable {name} is empty on this machine; set it to the API key")
+    return os.environ[name].strip()
