@@ -80,7 +80,7 @@ def _send(client: JobSubmissionClient, command: Sequence[str], out: Path) -> str
     name = f"foil-{content_id('job', str(out))[:8]}-{time.strftime('%Y%m%d-%H%M%S')}"
     files, secrets = files_to_send(Path.cwd())
     size = sum(file.stat().st_size for file in files)
-    print(f"sending {len(files):,} files, {size:,} bytes; left out as secrets: {', '.join(secrets) or 'none'}")
+    print_line(f"sending {len(files):,} files, {size:,} bytes; left out as secrets: {', '.join(secrets) or 'none'}")
     with tempfile.TemporaryDirectory(prefix="foil-submit-") as folder:
         for file in files:
             target = Path(folder) / file.relative_to(Path.cwd())
