@@ -76,11 +76,11 @@ class CommitLog:
         Raises DifferentJobError, showing the difference, if another job's run is there. Moves aside what dead attempts
         at committed partitions left behind.
         """
-        names = ["commits", "snapshots", "staging", "orphans", *(f"data/{table}" for table in TABLES)]
+        names = ["commits", "journal", "snapshots", "staging", "orphans", *(f"data/{table}" for table in TABLES)]
         with _storage(self.out, 0):
             for name in names:
                 self._file_system.mkdir(self.out / name)
-            for folder in (self.out / "data", self.out, self.out.parent):
+            for folder in (self.out / "commits", self.out / "data", self.out, self.out.parent):
                 with suppress(PermissionError):  # a parent may be closed to us
                     sync(folder, self._file_system)
         new = {"fingerprint": fingerprint, "job": job, "schema_version": SCHEMA_VERSION}

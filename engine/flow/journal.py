@@ -205,13 +205,15 @@ def paid_replies(folder: Path, committed: Collection[int]) -> Iterator[Reply]:
             yield from (reply for reply in _replies(partition).values() if not reply.reused)
 
 
-def seeds_paid_for(folder: Path, partition: int) -> str:
-    """The digests of the partition's seeds for which a reply is journalled; "" if there is none."""
-    for path in _segments(folder / f"{partition:08d}"):
-        seeds = [body["seeds"] for body in islice(_records(path), 1) if "seeds" in body]
-        if seeds and any("reply" in body for body in _records(path)):
-            return str(seeds[0])
-    return ""
+def paid_seeds(folder: Path, committed: Collection[int]) -> dict[int, str]:
+    """The digests of the seeds of each partition that is not committed and for which a reply is journalled."""
+    found: dict[int, str] = {}
+    for partition in _partitions(folder):
+        for path in _segments(partition) if int(partition.name) not in committed else ():
+            seeds = [body["seeds"] for body in islice(_records(path), 1) if "seeds" in body]
+            if seeds and any("reply" in body for body in _records(path)):
+                found[int(partition.name)] = str(seeds[0])
+    return found
 
 
 def damage(folder: Path) -> Iterator[tuple[Path, str, bool]]:

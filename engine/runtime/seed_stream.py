@@ -3,14 +3,14 @@
     reader -> screens (every seed, once) -> partitions with digests of their seeds -> held until the past agrees
 
 Promise: partitions are cut by position alone, so every run of a job cuts the same ones. A resumed run makes nothing
-until the stream agrees with every commit entry, with the plan, and with journals that hold replies: seeds that were
-edited, moved, put in front or taken away are refused, and the first that differs is named.
-Price: the stream is read again on resume. Partitions that earlier sessions left out wait in memory until the last
-committed one was read. 8 bytes a seed for its id.
+until the stream agrees with every commit entry, with the plan, and with every journal that holds replies: seeds that
+were edited, moved, put in front or taken away are refused, and the first that differs is named.
+Price: the stream is read again on resume. Partitions that earlier sessions left out wait in memory until the last one
+that they knew was read. 8 bytes a seed for its id.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
 
@@ -84,20 +84,20 @@ class PastStream:
     """What earlier sessions saw of the seed stream.
 
     `committed`: the record of each committed partition, an empty one where its entry, of an earlier Foil, has none.
-    `journalled`: partition -> the digests of its seeds when replies for it were paid, "" if none were.
+    `paid`: of each other partition for which replies were paid, the digests of its seeds by then.
     `ends`: this run takes the stream to its end, so that a plan tells its length.
     """
 
     def __init__(
         self,
         committed: Mapping[int, SeedRecord],
-        journalled: Callable[[int], str],
+        paid: Mapping[int, str],
         plan: Mapping[str, int | str] | None,
         *,
         ends: bool,
     ) -> None:
-        self._committed, self._journalled, self._plan = committed, journalled, plan or {}
-        self._last = max(int(self._plan.get("partitions", 0)) - 1, *committed, -1)
+        self._committed, self._paid, self._plan = committed, paid, plan or {}
+        self._last = max(int(self._plan.get("partitions", 0)) - 1, *committed, *paid, -1)
         self._to_end = bool(plan) and ends
         if unknown := sum(not record.seeds for record in committed.values()):
             LOG.warning("%d commit entries keep no digest of their seeds: a changed corpus would pass there", unknown)
@@ -127,7 +127,7 @@ class PastStream:
         record = self._committed.get(partition.index)
         before = "it was committed"
         if record is None:
-            record, before = SeedRecord(self._journalled(partition.index)), "replies for it were paid"
+            record, before = SeedRecord(self._paid.get(partition.index, "")), "replies for it were paid"
         if record.seeds and record.seeds != partition.digests:
             raise SeedsChangedError(f"{_first_difference(record.seeds, partition)} since {before}")
         if partition.index + 1 == self._plan.get("partitions") and (end := self._plan.get("stream")):

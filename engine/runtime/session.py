@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from engine.crash_points import crash_point
 from engine.errors import FoilError, RunFailedError
 from engine.flow.budget import Budget, Spend
-from engine.flow.journal import paid_replies, possibly_paid_twice, seeds_paid_for
+from engine.flow.journal import paid_replies, paid_seeds, possibly_paid_twice
 from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
 from engine.flow.progress import Counts, Progress, SessionFile, Summary, check_conservation, counts_of, total
 from engine.ids import canonical_json, sha256_hex
@@ -96,7 +96,8 @@ class _Session:
         counts = {index: counts_of(entry) for index, entry in entries.items()}
         records = {index: SeedRecord(**entry["facts"].get("seeds", {})) for index, entry in entries.items()}
         self._earlier = total(counts.values())
-        past = PastStream(records, partial(seeds_paid_for, self._journal), self._plan, ends=self._limits.accept is None)
+        paid = paid_seeds(self._journal, records.keys())
+        past = PastStream(records, paid, self._plan, ends=self._limits.accept is None)
         partitions = past.check(split_into_partitions(spec.reader, spec.screens, self._limits))
         committed = {
             index: CommittedPartition(c.topics["accepted"], c.seeds.total(), records[index].stream)

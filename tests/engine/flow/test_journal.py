@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from datasets_out.commits.log import CommitLog
 from engine.errors import CorruptDataError, JournalError
 from engine.flow.journal import Journal, damage, paid_replies, possibly_paid_twice, suspects
 from engine.requests import Reply
@@ -182,3 +183,18 @@ def test_an_fsync_that_fails_reaches_everyone_who_waits(tmp_path, monkeypatch):
 
     assert [type(result) for result in asyncio.run(put_two())] == [JournalError, JournalError]
     assert journal.get("0") is None
+
+
+def test_the_folder_of_all_journals_survives_a_power_cut(tmp_path, monkeypatch):
+    """A folder is durable once its parent was synced after it was made."""
+    synced: list[tuple[str, bool]] = []
+    fsync = os.fsync
+
+    def noted(fd: int) -> None:
+        path = Path(f"/proc/self/fd/{fd}").readlink()
+        synced.append((path.name, (path / "journal").is_dir()))
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    CommitLog(tmp_path / "out").open("job", {})
+    assert ("out", True) in synced

@@ -34,6 +34,17 @@ def test_seen_ids_knows_what_is_new(numbers):
             known.add(number)
 
 
+def test_nothing_is_made_before_all_partitions_that_were_paid_for_agree():
+    limits = Limits(partition_seeds=4)
+    partitions = list(split_into_partitions([*map(seed, range(16))], (), limits))
+    other = [*map(seed, range(16))]
+    other[13] = seed(1000)
+    past = PastStream({}, {3: partitions[3].digests}, None, ends=True)
+    with pytest.raises(SeedsChangedError, match="number 1 of partition 3, 's001000' since replies for it were paid"):
+        next(past.check(split_into_partitions(other, (), limits)))
+    assert [p.index for p in past.check(iter(partitions))] == [0, 1, 2, 3]
+
+
 @given(st.integers(1, 40), st.integers(1, 9), st.sets(st.integers(0, 12)), st.booleans(), st.data())
 def test_the_past_lets_the_same_stream_through_and_stops_every_other(seeds, size, committed, planned, data):
     """Every partition that is not committed comes out once, in order; any other stream ends in a refusal first."""
@@ -41,7 +52,7 @@ def test_the_past_lets_the_same_stream_through_and_stops_every_other(seeds, size
     partitions = list(split_into_partitions([*map(seed, range(seeds))], (), limits))
     records = {p.index: SeedRecord(p.digests, p.stream) for p in partitions if p.index in committed}
     plan = {"seeds": seeds, "partitions": len(partitions), "stream": partitions[-1].stream} if planned else None
-    past = PastStream(records, lambda _: "", plan, ends=True)
+    past = PastStream(records, {}, plan, ends=True)
     made = [p.index for p in past.check(iter(partitions)) if p.index not in committed]
     assert made == [p.index for p in partitions if p.index not in committed]
     known = seeds if planned else min(seeds, (max(records, default=-1) + 1) * size)
