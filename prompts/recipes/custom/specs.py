@@ -26,6 +26,7 @@ NAME_PATTERN = r"^[a-z][a-z0-9_]*$"
 _FILE_PATTERN = r"^[a-z0-9_]+(?:/[a-z0-9_]+)*$|^$"
 _MAX_CHARACTERS = 20_000
 _MAX_ITEMS = 32
+_MOST_ITEMS = 1_000
 _MAX_INTEGER = 2**53
 """Whole numbers up to here are the same in every JSON reader."""
 
@@ -44,8 +45,8 @@ class AnswerField(Settings):
 
     type: Literal["string", "integer", "number", "boolean", "list"]
     values: tuple[str, ...] = ()
-    least: float | None = None
-    most: float | None = None
+    least: float | None = Field(None, ge=-_MAX_INTEGER, le=_MAX_INTEGER)
+    most: float | None = Field(None, ge=-_MAX_INTEGER, le=_MAX_INTEGER)
     description: str = ""
 
     @model_validator(mode="after")
@@ -54,6 +55,8 @@ class AnswerField(Settings):
             raise ValueError(f"`values` are for a string or a list, not for type {self.type}")
         if self.least is not None and self.most is not None and self.least > self.most:
             raise ValueError(f"`least` {self.least:g} is more than `most` {self.most:g}")
+        if self.type == "list" and (self.most or 0) > _MOST_ITEMS:
+            raise ValueError(f"a list has at most {_MOST_ITEMS:,} items")
         if self.type not in {"integer", "number"} and any(b is not None and b < 0 for b in (self.least, self.most)):
             raise ValueError("a number of characters or items is 0 or more")
         if self.type != "number" and any(b is not None and b != int(b) for b in (self.least, self.most)):
@@ -130,7 +133,7 @@ class PassageSpec(Settings):
     name: str = ""
     role: PassageRole
     text: str
-    most: int = Field(3, ge=1)
+    most: int = Field(3, ge=1, le=1_000)
 
     @property
     def label(self) -> str:
