@@ -29,7 +29,7 @@ Paths = Annotated[
     tuple[Path, ...], BeforeValidator(lambda value: value if isinstance(value, list | tuple) else (value,))
 ]
 """One path or several."""
-_GRADE = re.compile(r"-?\d+")
+_GRADE = re.compile(r"-?\d{1,9}")
 QREL_FORMAT = "a judgment: topic, iteration, document, grade; or query, document, grade"
 
 

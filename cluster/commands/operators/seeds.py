@@ -11,7 +11,7 @@ from cluster.terminal import say, show
 
 
 def preview(
-    job_file: JobArgument, overrides: SetOption = None, count: Annotated[int, typer.Option(help="Seeds.")] = 3
+    job_file: JobArgument, overrides: SetOption = None, count: Annotated[int, typer.Option(min=1, help="Seeds.")] = 3
 ) -> None:
     """Show the first seeds of a job's corpus as the recipe will get them."""
     from cluster.catalog import open_seeds
