@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from engine.errors import UsageError
 from engine.settings import Settings
 from engine.topic import IntentRole, PassageRole
-from prompts.render import PromptTemplate, compile_template
+from prompts.render import MAX_SOURCE, PromptTemplate, compile_template
 
 SEED_VARIABLES: Mapping[str, str] = {
     "query": "string",
@@ -166,6 +166,9 @@ def source_of(folder: Path, file: str) -> str:
     """The text of a template of a user's folder. Raises UsageError."""
     path = folder / f"{file}.j2"
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"there is no readable template {path}; write it, in UTF-8") from error
+        if path.is_file():
+            with path.open(encoding="utf-8") as template:
+                return template.read(MAX_SOURCE + 1)
+    except (OSError, UnicodeDecodeError):
+        pass
+    raise UsageError(f"there is no readable template {path}; write it, in UTF-8")
