@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from cluster.job import load_job, settings_from
 from cluster.yaml_page import read_yaml
 from engine.errors import UsageError
-from tests.support.commands import foil
+from tests.support.commands import foil, write_job
 from tests.support.fuzzing import fuzzed
 from tests.support.paths import REPO
 from trainer.mining.settings import MineSettings
@@ -193,3 +193,16 @@ def test_the_command_refuses_with_exit_code_2(tmp_path, text):
     assert ended.returncode == 2, ended.stderr
     assert "Traceback" not in ended.stderr
     assert "job.yaml" in ended.stderr
+
+
+def test_a_run_without_accepted_topics_is_no_corpus(tmp_path):
+    job = write_job(tmp_path, 2)
+    text = job.read_text().replace("{kind: shape}", "{kind: shape, max_query_chars: 1}")
+    job.write_text(text)
+    assert foil("run", job).returncode == 0
+    seeds, rest = text.split("\n", 1)
+    assert seeds.startswith("seeds:")
+    job.write_text(f"seeds: {{kind: run, out: {tmp_path / 'out'}}}\n{rest.replace('/out', '/next')}")
+    ended = foil("run", job)
+    assert ended.returncode == 2, ended.stderr
+    assert f"no seeds in {tmp_path / 'out'}" in ended.stderr.replace("\n", "")
