@@ -5,15 +5,17 @@
 One error lists all mistakes, each with its line, its value and what to write instead.
 """
 
+import errno
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import ValidationError
 
 from cluster.catalog import MODELS, SEEDS
+from cluster.yaml_page import MAX_DEPTH, KeyPath, cut, is_hidden, read_yaml, shown
 from engine.errors import UsageError
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.models.endpoints import HostedSettings
@@ -24,13 +26,12 @@ from trainer.settings import EvaluateSettings, TrainSettings
 from validators.catalog import DEFAULT_VALIDATORS, VALIDATORS
 
 MAX_BYTES = 1_000_000
-MAX_NODES = 20_000
-"""Bounds on a job file, so that an alias bomb ends in an error message."""
+MAX_MISTAKES = 50
+"""Bytes of a job file, and mistakes that one refusal lists."""
 
 REQUIRED = ("seeds", "recipe", "models", "out")
 OPTIONAL = ("validators", "limits", "runtime", "train", "evaluate")
 
-KeyPath = tuple[str | int, ...]
 Catalog = Mapping[str, tuple[type[Settings], Callable[..., Any]]]
 Section = TypeVar("Section", bound=Settings)
 
@@ -79,20 +80,28 @@ def settings_from(overrides: Sequence[str], settings: type[Section]) -> Section:
     try:
         return settings.model_validate(document)
     except ValidationError as error:
-        mistakes = [(".".join(map(str, each["loc"])), _describe(each, settings)) for each in error.errors()]
+        mistakes = [
+            (".".join(map(str, each["loc"])), _describe(each, settings, _found((), each["input"], "; ")))
+            for each in error.errors()
+        ]
         lines = [f"--set {key}: {words}" if key else words for key, words in mistakes]
-        raise UsageError("the settings were refused:\n  " + "\n  ".join(lines)) from None
+        raise _refusal("the settings were refused", lines) from None
 
 
 def _read(path: Path) -> str:
     try:
-        raw = path.read_bytes()
-    except OSError as error:
+        if not path.is_file():
+            why = "it is no file" if path.exists() else os.strerror(errno.ENOENT)
+            raise UsageError(f"job file {path} cannot be read: {why}; give the path of a YAML job file")
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
         raise UsageError(
-            f"job file {path} cannot be read: {error.strerror}; give the path of a YAML job file"
+            f"job file {cut(str(path), 300)} cannot be read: {why}; give the path of a YAML job file"
         ) from None
     if len(raw) > MAX_BYTES:
-        raise UsageError(f"job file {path} has {len(raw):,} bytes; a job is one page, at most {MAX_BYTES:,} bytes")
+        raise UsageError(f"job file {path} has over {MAX_BYTES:,} bytes; a job is one page, write a shorter one")
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -101,65 +110,25 @@ def _read(path: Path) -> str:
 
 def _parse(path: Path, text: str) -> tuple[dict[str, Any], dict[KeyPath, int]]:
     """The document, and the line of every key and item in it."""
-    lines: dict[KeyPath, int] = {}
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        document = _YamlReader(path, lines).value(root, ()) if root is not None else None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        position = f"{path}:{mark.line + 1}" if mark else str(path)
-        problem = getattr(error, "problem", None) or str(error)
-        raise UsageError(f"{position}: not valid YAML: {problem}; mend the line") from None
+    document, lines = read_yaml(text, str(path))
     if not isinstance(document, dict):
         raise UsageError(f"{path}: a job is a mapping with the keys {', '.join(REQUIRED + OPTIONAL)}")
     return document, lines
 
 
-class _YamlReader:
-    """Turns YAML nodes into plain values; refuses duplicate keys and more than MAX_NODES nodes."""
-
-    def __init__(self, path: Path, lines: dict[KeyPath, int]) -> None:
-        self.path, self.lines, self.nodes = path, lines, 0
-        self.loader = yaml.SafeLoader("")
-
-    def value(self, node: yaml.Node, key_path: KeyPath) -> Any:
-        self.nodes += 1
-        if self.nodes > MAX_NODES:
-            raise UsageError(f"{self.path}: over {MAX_NODES:,} values after aliases; write them out without aliases")
-        self.lines.setdefault(key_path, node.start_mark.line + 1)
-        if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, key_path)
-        if isinstance(node, yaml.SequenceNode):
-            return [self.value(item, (*key_path, i)) for i, item in enumerate(node.value)]
-        return self.loader.construct_object(node)
-
-    def _mapping(self, node: yaml.MappingNode, key_path: KeyPath) -> dict[str, Any]:
-        values: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            key, line = str(key_node.value), key_node.start_mark.line + 1
-            if key in values:
-                raise UsageError(f"{self.path}:{line}: the key {key!r} stands twice; keep one")
-            self.lines[(*key_path, key)] = line
-            values[key] = self.value(value_node, (*key_path, key))
-        return values
-
-
 def _apply_override(document: dict[str, Any], text: str) -> None:
-    """Applies one `a.b=c`; the value is read as YAML."""
+    """Applies one `a.b=c`; the value is read as YAML, like a value of a job file."""
     dotted, equals, raw = text.partition("=")
     *parents, last = dotted.split(".")
-    shown = "models..." if text.startswith("models") else text
-    if not equals or not last or not all(parents):
-        raise UsageError(f"--set {shown!r} is not of the form a.b=value")
+    told = shown("models..." if text.startswith("models") else text)
+    if not equals or not last or not all(parents) or len(parents) > MAX_DEPTH:
+        raise UsageError(f"--set {told} is not of the form a.b=value")
     target: Any = document
     for step in parents:
         target = target.setdefault(step, {}) if isinstance(target, dict) else None
         if not isinstance(target, dict):
-            raise UsageError(f"--set {shown!r}: {step!r} is not a mapping in the job file")
-    try:
-        target[last] = yaml.safe_load(raw)
-    except yaml.YAMLError:
-        raise UsageError(f"--set {shown!r}: the value is not valid YAML; quote it") from None
+            raise UsageError(f"--set {told}: {shown(step)} is not a mapping in the job file")
+    target[last], _ = read_yaml(raw, f"--set {cut(dotted)}", (*parents, last))
 
 
 class _Checker:
@@ -185,16 +154,18 @@ class _Checker:
             models, {("recipe",): recipe, **{("validators", i): part for i, part in enumerate(validators)}}
         )
         if self.mistakes or not (seeds and recipe and limits and runtime and out):
-            raise UsageError("the job was refused:\n  " + "\n  ".join(self.mistakes))
+            raise _refusal("the job was refused", self.mistakes)
         return Job(seeds, recipe, models, validators, out, limits, runtime, train, evaluate)
 
     def _check_keys(self, document: Mapping[str, Any]) -> None:
         for key in document:
             if key not in REQUIRED + OPTIONAL:
-                self._add_mistake((key,), f"unknown key {key!r}; a job has {', '.join(REQUIRED + OPTIONAL)}")
+                self._add_mistake((key,), f"unknown key {shown(key)}; a job has {', '.join(REQUIRED + OPTIONAL)}")
         for key in REQUIRED:
             if key not in document:
                 self._add_mistake((), f"the key {key!r} is missing; add it")
+            elif document[key] is None:
+                self._add_mistake((key,), "is empty; fill it")
 
     def _read_models(self, value: Any) -> dict[str, Settings]:
         if value is None:
@@ -209,7 +180,7 @@ class _Checker:
         if value is None:
             value = [{"kind": kind} for kind in DEFAULT_VALIDATORS]
         if not isinstance(value, list):
-            self._add_mistake(("validators",), f"expected a list such as `- kind: shape`, found {value!r}")
+            self._add_mistake(("validators",), f"expected a list such as `- kind: shape`, found {shown(value)}")
             return ()
         validators = (self._read_choice(("validators", i), item, VALIDATORS) for i, item in enumerate(value))
         return tuple(settings for settings in validators if settings is not None)
@@ -237,10 +208,15 @@ class _Checker:
     def _read_out(self, value: Any) -> Path | None:
         if not isinstance(value, str) or not value:
             if value is not None:
-                self._add_mistake(("out",), f"expected a folder's path, found {value!r}")
+                self._add_mistake(("out",), f"expected a folder's path, found {shown(value)}")
             return None
-        out = Path(value).expanduser()
-        parent = next((folder for folder in (out, *out.parents) if folder.exists()), Path())
+        try:
+            out = Path(value).expanduser()
+            parent = next((folder for folder in (out, *out.parents) if folder.exists()), Path())
+        except (OSError, RuntimeError) as error:  # too long a name, no such user
+            why = getattr(error, "strerror", None) or str(error)
+            self._add_mistake(("out",), f"expected a folder's path, found {shown(value)}: {why}")
+            return None
         if not parent.is_dir():
             self._add_mistake(("out",), f"{parent} is not a folder; give another path or remove it")
         return out
@@ -249,9 +225,10 @@ class _Checker:
         """The settings of the kind that the section names."""
         kind = value.get("kind") if isinstance(value, dict) else None
         if not isinstance(kind, str) or kind not in catalog:
-            if value is not None:
-                shown = "this kind" if _hidden(key_path) else f"kind {kind!r}"
-                self._add_mistake(key_path, f"{shown} is not known; use one of {', '.join(sorted(catalog))}")
+            if value is not None or key_path[1:]:  # an empty section of the page is told once
+                known = ", ".join(sorted(catalog))
+                this = "this kind" if is_hidden(key_path) and kind else f"kind {shown(kind)}"
+                self._add_mistake(key_path, f"{this} is not known; use one of {known}")
             return None
         return self._read_section(key_path, value, catalog[kind][0])
 
@@ -260,33 +237,37 @@ class _Checker:
 
     def _read_section(self, key_path: KeyPath, value: Any, settings: type[Section]) -> Section | None:
         if not isinstance(value, dict):
-            found = "" if _hidden(key_path) else f", found {value!r}"
-            self._add_mistake(key_path, f"expected a mapping{found}")
+            self._add_mistake(key_path, f"expected a mapping{_found(key_path, value)}")
             return None
         try:
             return settings.model_validate(value)
         except ValidationError as error:
             for mistake in error.errors():
-                words = _describe(mistake, settings, shown=not _hidden(key_path))
+                words = _describe(mistake, settings, _found(key_path, mistake["input"], "; "))
                 self._add_mistake((*key_path, *mistake["loc"]), words)
             return None
 
     def _add_mistake(self, key_path: KeyPath, text: str) -> None:
-        dotted = ".".join(str(step) for step in key_path)
+        dotted = ".".join(cut(str(step)) for step in key_path)
         line = next((self.lines[key_path[:n]] for n in range(len(key_path), -1, -1) if key_path[:n] in self.lines), 1)
         self.mistakes.append(f"{self.path}:{line}: {dotted + ': ' if dotted else ''}{text}")
 
 
-def _hidden(key_path: KeyPath) -> bool:
-    """Whether values are never shown here: below `models`, any of them may be a key in the wrong place."""
-    return key_path[:1] == ("models",)
+def _found(key_path: KeyPath, value: Any, joint: str = ", ") -> str:
+    """What stands there, where it may be shown."""
+    return "" if is_hidden(key_path) else f"{joint}found {shown(value)}"
 
 
-def _describe(error: Any, settings: type[Settings], *, shown: bool = True) -> str:
+def _describe(error: Any, settings: type[Settings], found: str) -> str:
     if error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
         return f"unknown key; {settings.__name__} has {', '.join(settings.model_fields)}"
     if error["type"] == "missing":
         return "is missing; add it"
     if error["type"] == "secret_in_job":
         return str(error["msg"])
-    return f"{error['msg']}; found {error['input']!r}" if shown else str(error["msg"])
+    return f"{error['msg']}{found}"
+
+
+def _refusal(what: str, mistakes: Sequence[str]) -> UsageError:
+    more = [f"and {len(mistakes) - MAX_MISTAKES:,} more"] if len(mistakes) > MAX_MISTAKES else []
+    return UsageError(f"{what}:\n  " + "\n  ".join([*(cut(each, 2_000) for each in mistakes[:MAX_MISTAKES]), *more]))

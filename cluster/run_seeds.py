@@ -16,6 +16,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from datasets_out.commits.snapshot import load_snapshot, read_accepted
+from engine.seeds.corpus import no_seeds_error
 from engine.settings import Settings
 from engine.topic import Seed
 from prompts.recipes.dual_view import seed_of
@@ -49,3 +50,5 @@ class RunReader:
             seed = seed_of(topic)
             topics_of[seed.id] += 1
             yield replace(seed, id=f"{seed.id}#{topics_of[seed.id]}") if topics_of[seed.id] > 1 else seed
+        if not topics_of:
+            raise no_seeds_error(self._settings, 0)

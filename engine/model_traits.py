@@ -12,13 +12,13 @@ from engine.settings import Settings
 class Patience(Settings):
     """How long a model is given."""
 
-    attempts: int = Field(default=8, ge=1, description="sends of one request that may fail, 429 aside")
-    timeout_s: float = Field(default=120.0, gt=0, description="seconds that one send may take in all")
+    attempts: int = Field(default=8, ge=1, le=1_000, description="sends of one request that may fail, 429 aside")
+    timeout_s: float = Field(default=120.0, gt=0, le=86_400, description="seconds that one send may take in all")
     deadline_s: float = Field(
-        default=900.0, gt=0, description="seconds after its first failure in which a request is sent again"
+        default=900.0, gt=0, le=604_800, description="seconds after its first failure in which a request is sent again"
     )
     outage_s: float = Field(
-        default=300.0, gt=0, description="seconds without an endpoint that answers, until the run stops"
+        default=300.0, gt=0, le=604_800, description="seconds without an endpoint that answers, until the run stops"
     )
 
 

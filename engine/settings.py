@@ -1,14 +1,38 @@
-"""The base of every settings class: frozen, and an unknown key is an error."""
+"""The base of every settings class: frozen, an unknown key is an error, and no value is read as another type."""
 
+from collections.abc import Iterator
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic_core import CoreSchema
+
+_SCALARS = frozenset({"bool", "int", "float", "str"})
+
+
+def _scalars(schema: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(schema, dict):
+        if isinstance(schema.get("type"), str) and schema["type"] in _SCALARS:
+            yield schema
+        for key, part in schema.items():
+            if key not in {"default", "metadata", "serialization"}:
+                yield from _scalars(part)
+    elif isinstance(schema, list | tuple):
+        for part in schema:
+            yield from _scalars(part)
 
 
 class Settings(BaseModel):
-    """Read from the job file; each part's own settings stand beside that part."""
+    """Read from the job file; each part's own settings stand beside that part. Every number has its bounds."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Scalars are strict (`"1"` and `true` are no numbers); a list still becomes a tuple, a text a path."""
+        schema = handler(source)
+        for scalar in _scalars(schema):
+            scalar["strict"] = True
+        return schema
 
     def identity(self) -> dict[str, Any]:
         """What decides the rows of a run, as JSON; a class whose settings do not all do so says which."""

@@ -4,12 +4,13 @@
 
 A template is a Jinja2 file with a line `=== system ===` or `=== user ===` before each message. Only a small part of the
 language is allowed (`_NODES`, `_FILTERS`, `_TESTS`): variables, their fields, `if`, `for`; no call, no arithmetic, no
-macro, no import. An inner loop runs over a field of the outer loop's variable, so rendering is linear in the inputs. A
+macro, no import. An inner loop runs over a field of the outer loop's variable. Loops, filters and comparisons count
+their steps before they are done, so that rendering ends within seconds, in a few times the memory of its inputs. A
 missing input is an error, and so is one that the template does not use. About 50 microseconds.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any, Literal, cast
 import jinja2
 from jinja2 import nodes
 from jinja2.meta import find_undeclared_variables
+from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from engine.errors import UsageError
@@ -31,17 +33,83 @@ MAX_SOURCE = 64_000
 MAX_NODES = 600
 MAX_DEPTH = 16
 MAX_RENDERED = 512_000
-"""Limits of a template: characters of source, nodes and depth of its syntax tree, characters of all its messages."""
+MAX_STEPS = 5_000_000
+"""Limits of a template: characters of source, nodes and depth of its syntax tree, characters of all its messages, and
+steps of rendering: characters that filters and comparisons read, and nodes of a loop's body at each turn."""
 
 _NODES: tuple[type[nodes.Node], ...] = (
     nodes.Template, nodes.Output, nodes.TemplateData, nodes.Name, nodes.Const, nodes.Getattr, nodes.Getitem, nodes.For,
     nodes.If, nodes.Compare, nodes.Operand, nodes.And, nodes.Or, nodes.Not, nodes.Filter, nodes.Test, nodes.CondExpr,
 )  # fmt: skip
-_FILTERS = frozenset({"join", "length", "lower", "upper", "trim", "first", "last"})
+_FILTERS = {"join": 1, "length": 0, "lower": 0, "upper": 0, "trim": 1, "first": 0, "last": 0}
+"""The filters, and how many arguments each may have."""
+_STEPS = " steps"
+"""Where the steps of a rendering are counted: a name that no template can write."""
+_LOOP, _READ = " loop", " read"
+"""The filters that count, put around what a loop runs over and what is compared."""
 _TESTS = frozenset({"defined", "none", "string", "number", "mapping"})
 _NAME = re.compile(r"[a-z0-9_]+(?:/[a-z0-9_]+)*")
 _MARKER = re.compile(r"^=== (system|user|assistant) ===\n", re.MULTILINE)
 Role = Literal["system", "user", "assistant"]
+
+
+class _Steps:
+    """Counts what one rendering does."""
+
+    def __init__(self) -> None:
+        self._left = MAX_STEPS
+
+    def spend(self, steps: int) -> None:
+        """Raises TemplateRuntimeError if these are too many."""
+        self._left -= steps
+        if self._left < 0:
+            raise jinja2.TemplateRuntimeError(f"it takes more than {MAX_STEPS:,} steps")
+
+
+def _size(value: Any) -> int:
+    """How many characters and items a value has, with all within."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Mapping):
+        return len(value) + sum(map(_size, value.values()))
+    return len(value) + sum(map(_size, value)) if isinstance(value, list | tuple) else 1
+
+
+@jinja2.pass_context
+def _count_turns(context: Context, value: Any, weight: int) -> Any:
+    """What a loop runs over, with the steps of all its turns counted."""
+    items = value if isinstance(value, str | list | tuple | Mapping | jinja2.Undefined) else list(value)
+    context[_STEPS].spend(0 if isinstance(items, jinja2.Undefined) else weight * len(items))
+    return items
+
+
+@jinja2.pass_context
+def _count_read(context: Context, value: Any) -> Any:
+    context[_STEPS].spend(_size(value))
+    return value
+
+
+@jinja2.pass_context
+def _join(context: Context, value: Any, separator: Any = "") -> str:
+    """Joins after the length of the outcome is known, since it may be the product of two lengths."""
+    context[_STEPS].spend(_size(value) + _size(separator))
+    pieces, between = [str(item) for item in value], str(separator)
+    length = sum(map(len, pieces)) + len(between) * max(0, len(pieces) - 1)
+    if length > MAX_RENDERED:
+        raise jinja2.TemplateRuntimeError(f"`join` gives {length:,} characters, more than {MAX_RENDERED:,}")
+    context[_STEPS].spend(length)
+    return between.join(pieces)
+
+
+def _counted(function: Callable[..., str]) -> Callable[..., str]:
+    """A filter of text that counts what it reads."""
+
+    @jinja2.pass_context
+    def counted(context: Context, value: Any, *arguments: Any) -> str:
+        context[_STEPS].spend(_size(value))
+        return function(value, *arguments)
+
+    return counted
 
 
 def _environment() -> ImmutableSandboxedEnvironment:
@@ -49,7 +117,9 @@ def _environment() -> ImmutableSandboxedEnvironment:
         undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True, cache_size=0
     )
     environment.globals.clear()
-    environment.filters = {name: environment.filters[name] for name in _FILTERS}
+    plain = {name: environment.filters[name] for name in _FILTERS}
+    texts = {name: _counted(plain[name]) for name in ("lower", "upper", "trim")}
+    environment.filters = {**plain, **texts, "join": _join, _LOOP: _count_turns, _READ: _count_read}
     environment.tests = {name: environment.tests[name] for name in _TESTS}
     return environment
 
@@ -74,28 +144,28 @@ class PromptTemplate:
                 f"template {self.name}: missing inputs {sorted(missing)}, unused inputs {sorted(unused)}; "
                 "give every variable that the template names, and no other"
             )
-        room = MAX_RENDERED
+        room, steps = MAX_RENDERED, _Steps()
         messages = []
         for role, part in self.parts:
-            text = self._text(part, inputs, room)
+            text = self._text(part, inputs, room, steps)
             room -= len(text)
             messages.append(Message(role, text))
         return Prompt(
             self.name.replace("/", "."), f"{self.name}@{self.digest}", tuple(messages), inputs, facts=facts or {}
         )
 
-    def _text(self, part: jinja2.Template, inputs: dict[str, Any], room: int) -> str:
+    def _text(self, part: jinja2.Template, inputs: dict[str, Any], room: int, steps: _Steps) -> str:
         pieces = []
         try:
-            for piece in part.generate(inputs):
+            for piece in part.generate({**inputs, _STEPS: steps}):
                 room -= len(piece)
                 if room < 0:
                     raise UsageError(
                         f"template {self.name} renders more than {MAX_RENDERED} characters; give it shorter inputs"
                     )
                 pieces.append(piece)
-        except jinja2.TemplateError as error:
-            raise UsageError(f"template {self.name}: {error.message}; mend the template or its inputs") from error
+        except (jinja2.TemplateError, TypeError, ValueError, RecursionError) as error:
+            raise UsageError(f"template {self.name}: {error}; mend the template or its inputs") from error
         return "".join(pieces)
 
 
@@ -125,9 +195,12 @@ def compile_template(name: str, source: str) -> PromptTemplate:
             tree = _ENVIRONMENT.parse(text)
             _check(name, tree)
             variables |= find_undeclared_variables(tree)
-            parts.append((cast("Role", role), _ENVIRONMENT.from_string(text)))
+            _count_steps(tree)
+            parts.append((cast("Role", role), _ENVIRONMENT.from_string(tree)))
         except jinja2.TemplateSyntaxError as error:
             raise _refused(name, f"line {error.lineno} of its {role} message: {error.message}") from error
+        except (RecursionError, ValueError, OverflowError) as error:
+            raise _refused(name, f"its {role} message cannot be parsed: {str(error)[:80]}") from error
     return PromptTemplate(name, sha256_hex(source)[:12], frozenset(variables), tuple(parts))
 
 
@@ -173,6 +246,8 @@ def _forbidden(node: nodes.Node, loops: tuple[nodes.For, ...]) -> str:
         why = "an index that is not a plain constant"
     elif isinstance(node, nodes.Filter) and (node.name not in _FILTERS or node.node is None):
         why = f"the filter {node.name!r}; allowed are {', '.join(sorted(_FILTERS))}"
+    elif isinstance(node, nodes.Filter) and not _has_plain_arguments(node):
+        why = f"arguments that the filter {node.name!r} does not take"
     elif isinstance(node, nodes.Test) and node.name not in _TESTS:
         why = f"the test {node.name!r}; allowed are {', '.join(sorted(_TESTS))}"
     elif isinstance(node, nodes.For):
@@ -182,6 +257,27 @@ def _forbidden(node: nodes.Node, loops: tuple[nodes.For, ...]) -> str:
 
 def _is_plain_key(key: nodes.Node) -> bool:
     return isinstance(key, nodes.Const) and not str(key.value).startswith("_")
+
+
+def _has_plain_arguments(node: nodes.Filter) -> bool:
+    named = node.kwargs or node.dyn_args or node.dyn_kwargs
+    plain = node.name == "join" or all(isinstance(argument, nodes.Const) for argument in node.args)
+    return not named and plain and len(node.args) <= _FILTERS[node.name]
+
+
+def _count_steps(tree: nodes.Template) -> None:
+    """Puts the filters that count around what loops run over and what is compared."""
+    for loop in list(tree.find_all(nodes.For)):
+        weight = sum(1 for _ in loop.find_all(nodes.Node))
+        loop.iter = _filtered(cast("nodes.Expr", loop.iter), _LOOP, nodes.Const(weight, lineno=loop.lineno))
+    for comparison in list(tree.find_all(nodes.Compare)):
+        comparison.expr = _filtered(comparison.expr, _READ)
+        for operand in comparison.ops:
+            operand.expr = _filtered(operand.expr, _READ)
+
+
+def _filtered(node: nodes.Expr, name: str, *arguments: nodes.Expr) -> nodes.Filter:
+    return nodes.Filter(node, name, list(arguments), [], None, None, lineno=node.lineno, environment=_ENVIRONMENT)
 
 
 def _forbidden_loop(loop: nodes.For, loops: tuple[nodes.For, ...]) -> str:

@@ -13,7 +13,8 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from cluster.catalog import MODELS, SEEDS
-from cluster.job import OPTIONAL, REQUIRED
+from cluster.job import MAX_BYTES, OPTIONAL, REQUIRED
+from cluster.yaml_page import MAX_DEPTH, MAX_NODES
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.settings import Settings
 from prompts.recipes.catalog import RECIPES
@@ -30,6 +31,11 @@ Written by `python scripts/jobs_page.py` from the settings classes. A job has th
 
 `models` is a mapping from the role that a recipe asks for (`writer`) to a model; `validators` is a list, by default
 {", ".join(f"`{kind}`" for kind in DEFAULT_VALIDATORS)}. Relative paths start from the folder where `foil` runs.
+
+A job is YAML 1.2: only `true` and `false` are booleans (`yes` is a text), `0o17` is octal, `1e-5` is a number,
+`1:00:00` and dates are texts. Numbers are finite, within the bounds of their setting, and never texts in quotes.
+Refused are tags, merge keys (`<<`), keys that stand twice, `010`, and files over {MAX_BYTES:,} bytes,
+{MAX_NODES:,} values or {MAX_DEPTH} levels.
 """
 
 

@@ -12,8 +12,8 @@ AttentionDirection = Literal["instruction_queries", "query_queries"]
 class LoraSettings(Settings):
     """Low-rank updates in place of full matrices; the defaults are those of Tevatron, which Promptriever used."""
 
-    rank: int = Field(default=32, ge=1, description="of an update, in columns")
-    alpha: int = Field(default=64, ge=1, description="an update is scaled by alpha / rank")
+    rank: int = Field(default=32, ge=1, le=65_536, description="of an update, in columns")
+    alpha: int = Field(default=64, ge=1, le=10**6, description="an update is scaled by alpha / rank")
     dropout: float = Field(
         default=0.1, ge=0, lt=1, description="of an update's input; acts where `model.dropout` is on"
     )
@@ -60,6 +60,6 @@ class ModelSettings(Settings):
     dropout: bool = Field(default=False, description="the base model's own and LoRA's; false = off in training too")
     lora: LoraSettings | None = Field(default=None, description="none = all weights learn")
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto = cuda where there is one")
-    matryoshka: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+    matryoshka: tuple[Annotated[int, Field(ge=1, le=65_536)], ...] = Field(
         default=(), description="also train so many first dimensions of the vectors to stand alone"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -14,21 +14,25 @@ from trainer.presets import PRESETS, Preset, merge_settings
 
 Block = Literal["P", "I", "IQ", "Q"]
 Measure = Literal["both_views", "net", "should_fall", "instructed_ndcg"]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class EncodeSettings(Settings):
     """How texts are cut and computed."""
 
-    max_tokens: int = Field(default=128, ge=2, description="longer texts lose their end")
+    max_tokens: int = Field(default=128, ge=2, le=10**6, description="longer texts lose their end")
     query_tokens: int | None = Field(
-        default=None, ge=2, description="the same for queries with instructions; none = max_tokens"
+        default=None, ge=2, le=10**6, description="the same for queries with instructions; none = max_tokens"
     )
     shared_prefix: bool = Field(
         default=True,
         description="a causal decoder that takes the last token computes what pairs share at their start once",
     )
     micro_batch_tokens: int | None = Field(
-        default=None, ge=1, description="padded tokens that go through the model at once; none = what suits the device"
+        default=None,
+        ge=1,
+        le=10**9,
+        description="padded tokens that go through the model at once; none = what suits the device",
     )
     precision: Literal["float32", "bfloat16"] = Field(
         default="bfloat16", description="of the forward pass; vectors are float32"
@@ -52,8 +56,10 @@ class LossSettings(Settings):
         default="topic",
         description="instructions that block I (queries that block Q) puts to a query: its topic's or all",
     )
-    instruction_samples: int | None = Field(default=None, ge=1, description="of those of the batch, so many a query")
-    temperature: float = Field(default=0.05, gt=0, description="cosines are divided by it")
+    instruction_samples: int | None = Field(
+        default=None, ge=1, le=10**6, description="of those of the batch, so many a query"
+    )
+    temperature: float = Field(default=0.05, gt=0, le=1_000, description="cosines are divided by it")
 
     @model_validator(mode="after")
     def _literal_blocks_need_all_pairs(self) -> LossSettings:
@@ -68,16 +74,18 @@ class LossSettings(Settings):
 class ScheduleSettings(Settings):
     """AdamW and its learning rate over the steps."""
 
-    steps: int = Field(default=60, ge=1, description="batches in all")
-    epochs: int | None = Field(default=None, ge=1, description="in place of steps: passes over the topics")
-    topics: int | None = Field(default=None, ge=1, description="train on the first so many topics; all if absent")
-    topics_per_batch: int = Field(default=24, ge=1, description="over all workers")
-    learning_rate: float = Field(default=1e-4, gt=0, description="at its peak")
-    warmup_steps: int = Field(default=6, ge=0, description="linear rise from zero")
+    steps: int = Field(default=60, ge=1, le=10**9, description="batches in all")
+    epochs: int | None = Field(default=None, ge=1, le=10**6, description="in place of steps: passes over the topics")
+    topics: int | None = Field(
+        default=None, ge=1, le=10**9, description="train on the first so many topics; all if absent"
+    )
+    topics_per_batch: int = Field(default=24, ge=1, le=10**6, description="over all workers")
+    learning_rate: float = Field(default=1e-4, gt=0, le=100, description="at its peak")
+    warmup_steps: int = Field(default=6, ge=0, le=10**9, description="linear rise from zero")
     decay: Literal["cosine", "linear"] = Field(default="cosine", description="fall to zero at the last step")
-    weight_decay: float = Field(default=0.01, ge=0, description="AdamW's, on matrices only")
-    clip_norm: float = Field(default=1.0, gt=0, description="norm to which gradients are cut")
-    seed: int = Field(default=0, ge=0, description="of the order of topics")
+    weight_decay: float = Field(default=0.01, ge=0, le=1_000, description="AdamW's, on matrices only")
+    clip_norm: float = Field(default=1.0, gt=0, le=1e9, description="norm to which gradients are cut")
+    seed: int = Field(default=0, ge=0, le=2**63 - 1, description="of the order of topics")
     window_partitions: int = Field(default=32, ge=1, le=CACHED_PARTITIONS, description="partitions shuffled together")
 
     def with_steps_for(self, topic_count: int) -> ScheduleSettings:
@@ -91,23 +99,28 @@ class ScheduleSettings(Settings):
 class RetentionSettings(Settings):
     """How the base model's abilities are kept while instructions are learnt."""
 
-    plain_weight: float = Field(default=1.0, ge=0, description="weight of anchors without an instruction, against 1")
+    plain_weight: float = Field(
+        default=1.0, ge=0, le=1e6, description="weight of anchors without an instruction, against 1"
+    )
     plain_topics: int = Field(
         default=0,
         ge=0,
+        le=10**6,
         description="further topics a batch, drawn from all, that bring their bare query and a passage alone",
     )
-    pull_queries: float = Field(default=0.0, ge=0, description="weight of 1 - cos(now, base) over bare queries")
-    pull_passages: float = Field(default=0.0, ge=0, description="weight of 1 - cos(now, base) over passages")
-    frozen_layers: int = Field(default=0, ge=0, description="transformer layers, from the input up, that stay")
+    pull_queries: float = Field(default=0.0, ge=0, le=1e6, description="weight of 1 - cos(now, base) over bare queries")
+    pull_passages: float = Field(default=0.0, ge=0, le=1e6, description="weight of 1 - cos(now, base) over passages")
+    frozen_layers: int = Field(
+        default=0, ge=0, le=10_000, description="transformer layers, from the input up, that stay"
+    )
     frozen_embeddings: bool = Field(default=True, description="token, position and type embeddings stay")
-    blends: tuple[float, ...] = Field(
+    blends: tuple[Share, ...] = Field(
         default=(1.0,), min_length=1, description="shares of trained weights to try on dev"
     )
     plain_loss_allowed: float = Field(
-        default=1.0, ge=0, description="points of dev plain nDCG that a blend, or the best step, may lose"
+        default=1.0, ge=0, le=100, description="points of dev plain nDCG that a blend, or the best step, may lose"
     )
-    drawn_shares: tuple[float, ...] = Field(
+    drawn_shares: tuple[Share, ...] = Field(
         default=(0.25, 0.5, 0.75), description="shares that are measured for the drawing alone, where `blends` is one"
     )
 
@@ -115,8 +128,12 @@ class RetentionSettings(Settings):
 class ValidationSettings(Settings):
     """What is measured on dev topics while a run goes on, and which step's weights it gives."""
 
-    steps: int = Field(default=0, ge=0, description="steps between two measurements; 0 = only the first and the last")
-    topics: int = Field(default=200, ge=0, description="dev topics at most, spread evenly; 0 = nothing is measured")
+    steps: int = Field(
+        default=0, ge=0, le=10**9, description="steps between two measurements; 0 = only the first and the last"
+    )
+    topics: int = Field(
+        default=200, ge=0, le=10**9, description="dev topics at most, spread evenly; 0 = nothing is measured"
+    )
     keep: Literal["last", "best"] = Field(default="last", description="of which step the weights are published")
     measure: Measure = Field(
         default="both_views", description="the best step has most of it, within `retention.plain_loss_allowed`"
@@ -141,26 +158,32 @@ class TrainSettings(Settings):
     split: SplitSettings = SplitSettings()
     encode: EncodeSettings = EncodeSettings()
     loss: LossSettings = LossSettings()
-    distractors: int = Field(default=1, ge=0, description="passages of a topic that none of its intents wants, at most")
+    distractors: int = Field(
+        default=1, ge=0, le=1_000, description="passages of a topic that none of its intents wants, at most"
+    )
     other_queries: bool = Field(default=False, description="also train on a topic's poisoned queries")
     schedule: ScheduleSettings = ScheduleSettings()
     retention: RetentionSettings = RetentionSettings()
     validation: ValidationSettings = ValidationSettings()
     gradient_cache: bool = Field(default=False, description="memory of one micro-batch for one more forward pass")
-    checkpoint_steps: int = Field(default=100, ge=1, description="steps between two checkpoints")
+    checkpoint_steps: int = Field(default=100, ge=1, le=10**9, description="steps between two checkpoints")
     workers: int = Field(
         default=0,
         ge=0,
+        le=1_024,
         description="Ray Train workers, 0 = in this process; of a GPU each where Ray has as many, or by `model.device`",
     )
-    max_failures: int = Field(default=2, ge=-1, description="restarts of the Ray workers; -1 = no end of them")
+    max_failures: int = Field(
+        default=2, ge=-1, le=10**6, description="restarts of the Ray workers; -1 = no end of them"
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _fill_from_preset(cls, values: Any) -> Any:
-        if not isinstance(values, dict) or values.get("preset") not in PRESETS:
+        preset = values.get("preset") if isinstance(values, dict) else None
+        if not isinstance(preset, str) or preset not in PRESETS:
             return values
-        return merge_settings(values, PRESETS[values["preset"]])
+        return merge_settings(values, PRESETS[preset])
 
 
 class RerankSettings(Settings):
@@ -174,8 +197,8 @@ class EvaluateSettings(Settings):
     """What is measured, and how finely."""
 
     encode: EncodeSettings = EncodeSettings(max_tokens=256)
-    cutoff: int = Field(default=10, ge=1, description="ranks that nDCG looks at")
+    cutoff: int = Field(default=10, ge=1, le=100_000, description="ranks that nDCG looks at")
     rerank: RerankSettings | None = Field(
         default=None, description="a collection that the training data does not reach"
     )
-    resamples: int = Field(default=2000, ge=100, description="of the paired bootstrap")
+    resamples: int = Field(default=2000, ge=100, le=10**6, description="of the paired bootstrap")

@@ -10,22 +10,22 @@ from engine.settings import Settings
 class BudgetSettings(Settings):
     """What a run may spend in all, over every resume. An amount is reserved before its request is sent."""
 
-    calls: int | None = Field(default=None, ge=1, description="requests that models answer")
-    tokens: int | None = Field(default=None, ge=1, description="prompt and completion tokens together")
-    usd: float | None = Field(default=None, gt=0, description="US dollars")
+    calls: int | None = Field(default=None, ge=1, le=10**12, description="requests that models answer")
+    tokens: int | None = Field(default=None, ge=1, le=10**15, description="prompt and completion tokens together")
+    usd: float | None = Field(default=None, gt=0, le=1e9, description="US dollars")
 
 
 class Limits(Settings):
     """How many seeds a run takes, how it cuts them, and when it stops."""
 
     seeds: int | None = Field(
-        default=None, ge=1, description="take this many seeds of the corpus; all of them if absent"
+        default=None, ge=1, le=10**9, description="take this many seeds of the corpus; all of them if absent"
     )
     partition_seeds: int = Field(
-        default=256, ge=1, description="seeds in a partition, the unit of commit and of resume"
+        default=256, ge=1, le=100_000, description="seeds in a partition, the unit of commit and of resume"
     )
     accept: int | None = Field(
-        default=None, ge=1, description="stop after the partition that brings the accepted topics here"
+        default=None, ge=1, le=10**9, description="stop after the partition that brings the accepted topics here"
     )
     budget: BudgetSettings = Field(
         default=BudgetSettings(), description="what the run may spend; without limit if absent"
@@ -38,21 +38,28 @@ class RuntimeSettings(Settings):
     kind: Literal["local", "ray"] = Field(
         default="local", description="processes of this machine, or actors of a Ray cluster"
     )
-    window: int = Field(default=16, ge=1, description="seeds in flight in each worker")
-    workers: int = Field(default=0, ge=0, description="worker processes; 0 runs in this process")
+    window: int = Field(default=16, ge=1, le=100_000, description="seeds in flight in each worker")
+    workers: int = Field(default=0, ge=0, le=1_024, description="worker processes; 0 runs in this process")
     seed_timeout_s: float = Field(
-        default=600.0, gt=0, description="seconds that one seed may take, waits for models aside; then it fails"
+        default=600.0,
+        gt=0,
+        le=604_800,
+        description="seconds that one seed may take, waits for models aside; then it fails",
     )
     drain_s: float = Field(
-        default=8.0, ge=0, description="seconds that seeds in flight may still take after SIGINT or SIGTERM"
+        default=8.0, ge=0, le=86_400, description="seconds that seeds in flight may still take after SIGINT or SIGTERM"
     )
     worker_gpus: float = Field(
         default=0.0,
         ge=0,
+        le=1_024,
         description="GPUs that a Ray worker claims; for local_vllm its tensor x pipeline parallel size",
     )
     worker_memory_mb: int = Field(
-        default=0, ge=0, description="MiB of address space a worker may add to what its parts hold; 0 sets no limit"
+        default=0,
+        ge=0,
+        le=2**24,
+        description="MiB of address space a worker may add to what its parts hold; 0 sets no limit",
     )
     ray_address: str = Field(
         "", description="a running cluster; else RAY_ADDRESS, else a Ray of our own on this machine"

@@ -31,7 +31,7 @@ class EndpointSettings(Settings):
 
     url: str = Field(description="up to and with /v1")
     api_key: SecretSource = Field(default="", description="${NAME} of an environment variable, or file:PATH")
-    weight: float = Field(default=1.0, gt=0, description="its share of the load, beside the others")
+    weight: float = Field(default=1.0, gt=0, le=1e6, description="its share of the load, beside the others")
     allow_http: bool = Field(default=False, description="send the key over plain http to another machine")
 
     @model_validator(mode="after")
@@ -47,8 +47,10 @@ class EndpointSettings(Settings):
 class BatchSettings(Settings):
     """How requests are gathered under `mode: batch`. A batch holds what is in flight: raise `runtime.window`."""
 
-    linger_s: float = Field(default=5.0, ge=0, description="seconds without a new request until a batch is sent")
-    poll_s: float = Field(default=30.0, gt=0, description="seconds between two looks at a batch")
+    linger_s: float = Field(
+        default=5.0, ge=0, le=86_400, description="seconds without a new request until a batch is sent"
+    )
+    poll_s: float = Field(default=30.0, gt=0, le=86_400, description="seconds between two looks at a batch")
     most_requests: int = Field(default=50_000, ge=1, le=50_000, description="requests in a batch")
     most_bytes: int = Field(default=190_000_000, ge=1_000, le=200_000_000, description="bytes of a batch's file")
 
@@ -69,12 +71,18 @@ class HostedSettings(Settings):
     )
     params: Params = Params()
     price: Price = Price()
-    rpm: float | None = Field(default=None, gt=0, description="requests a minute, for each endpoint, over all workers")
-    tpm: float | None = Field(default=None, gt=0, description="tokens a minute, for each endpoint, over all workers")
     most_reply_bytes: int = Field(
         default=4 << 20, ge=1024, le=256 << 20, description="bytes of a reply, decoded, that are read; more fails"
     )
-    max_concurrency: int = Field(default=256, ge=2, description="most requests in flight at an endpoint, a worker")
+    rpm: float | None = Field(
+        default=None, ge=0.001, le=1e9, description="requests a minute, for each endpoint, over all workers"
+    )
+    tpm: float | None = Field(
+        default=None, ge=1, le=1e12, description="tokens a minute, for each endpoint, over all workers"
+    )
+    max_concurrency: int = Field(
+        default=256, ge=2, le=100_000, description="most requests in flight at an endpoint, a worker"
+    )
     patience: Patience = Patience()
 
     @model_validator(mode="after")

@@ -43,11 +43,15 @@ class LocalVllmSettings(Settings):
     revision: str | None = Field(default=None, description="a commit, branch or tag of the model on the hub")
     tokenizer: str | None = Field(default=None, description="a folder or hub name, where it is not the model's own")
     serve: bool = Field(default=False, description="run vLLM's server beside this process, not the engine inside it")
-    tensor_parallel_size: int = Field(default=1, ge=1, description="GPUs that share each layer")
-    pipeline_parallel_size: int = Field(default=1, ge=1, description="stages of layers, each on GPUs of its own")
+    tensor_parallel_size: int = Field(default=1, ge=1, le=1_024, description="GPUs that share each layer")
+    pipeline_parallel_size: int = Field(
+        default=1, ge=1, le=1_024, description="stages of layers, each on GPUs of its own"
+    )
     quantization: str | None = Field(default=None, description="as vLLM names it; else what the weights say")
     dtype: str = Field(default="auto", description="number format of the weights, e.g. `bfloat16`")
-    max_model_len: int | None = Field(default=None, ge=1, description="tokens of prompt and reply; else the model's")
+    max_model_len: int | None = Field(
+        default=None, ge=1, le=10**8, description="tokens of prompt and reply; else the model's"
+    )
     gpu_memory_utilization: float = Field(default=0.9, gt=0, le=1, description="share of each GPU's memory to take")
     lora: str | None = Field(default=None, description="a folder with a LoRA adapter to answer with")
     enable_prefix_caching: bool = Field(default=True, description="keep the work for prompts that begin alike")
@@ -56,9 +60,11 @@ class LocalVllmSettings(Settings):
         default_factory=dict, description="further engine arguments, under vLLM's names, e.g. `max_num_seqs`"
     )
     params: Params = Field(default=Params(), description="sampling parameters of every request")
-    startup_s: float = Field(default=900.0, gt=0, description="seconds until the engine must answer")
-    timeout_s: float = Field(default=600.0, gt=0, description="seconds that one request may take in the engine")
-    restarts: int = Field(default=5, ge=0, description="times that a dead engine is started again, in all")
+    startup_s: float = Field(default=900.0, gt=0, le=604_800, description="seconds until the engine must answer")
+    timeout_s: float = Field(
+        default=600.0, gt=0, le=604_800, description="seconds that one request may take in the engine"
+    )
+    restarts: int = Field(default=5, ge=0, le=1_000, description="times that a dead engine is started again, in all")
 
     def identity(self) -> dict[str, Any]:
         """What decides the replies: the weights, their number format, and how they are sampled."""

@@ -21,16 +21,16 @@ PassedOn = Annotated[dict[str, Any], AfterValidator(_check_passed_on)]
 class Params(Settings):
     """Sampling parameters, in the words of the OpenAI chat API. They enter the id of every request."""
 
-    temperature: float = Field(default=0.0, ge=0)
+    temperature: float = Field(default=0.0, ge=0, le=100)
     top_p: float | None = Field(default=None, gt=0, le=1)
     max_tokens: int = Field(
-        default=1024, ge=1, description="tokens of one choice; a longer reply is cut, and corrected"
+        default=1024, ge=1, le=10**7, description="tokens of one choice; a longer reply is cut, and corrected"
     )
-    n: int = Field(default=1, ge=1, description="choices of each request")
-    seed: int | None = None
+    n: int = Field(default=1, ge=1, le=1_024, description="choices of each request")
+    seed: int | None = Field(default=None, ge=-(2**63), le=2**63 - 1)
     stop: tuple[str, ...] = ()
     logprobs: bool = False
-    top_logprobs: int | None = Field(default=None, ge=0)
+    top_logprobs: int | None = Field(default=None, ge=0, le=1_000)
     reasoning_effort: str | None = None
     extra: PassedOn = Field(default={}, description="further fields of the request's body, passed as they are")
 

@@ -64,12 +64,12 @@ class BeirReader(JudgedReader[BeirSettings]):
 
 
 def _parse_query(row: SourceRow) -> Query:
-    metadata = row.value.get("metadata")
-    return Query(row.name("_id"), row.text("text"), row.path, row.line, attributes_of(metadata or {}))
+    metadata = row.nested(row.value.get("metadata") or {}, "a mapping under 'metadata'").value
+    return Query(row.name("_id"), row.text("text"), row.path, row.line, attributes_of(metadata))
 
 
 def _parse_document(row: SourceRow) -> Passage:
-    text, title = row.value.get("text"), row.value.get("title") or ""
-    if not isinstance(text, str) or not isinstance(title, str):
-        raise row.format_error("texts under 'text' and 'title'", {"text": text, "title": title})
-    return Passage(text.strip(), "seed_positive", title=title.strip(), source_id=row.name("_id"))
+    text = row.value.get("text")
+    if not isinstance(text, str):
+        raise row.format_error("a text under 'text'", text)
+    return Passage(text.strip(), "seed_positive", title=row.title().strip(), source_id=row.name("_id"))

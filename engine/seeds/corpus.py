@@ -14,11 +14,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
 from pydantic import Field
 
-from engine.errors import SeedFormatError
+from engine.errors import SeedFormatError, UsageError
 from engine.ids import fraction_of
 from engine.seeds.bm25 import Bm25Index
 from engine.settings import Settings
@@ -40,14 +41,18 @@ class CorpusSettings(Settings):
         default="refuse", description="What happens at a bad record: the run ends, or Foil skips and counts it."
     )
     negatives: int = Field(
-        default=5, ge=0, description="Negatives that a seed has at least: those of the corpus, then BM25's nearest."
+        default=5,
+        ge=0,
+        le=1_000,
+        description="Negatives that a seed has at least: those of the corpus, then BM25's nearest.",
     )
     pool_passages: int = Field(
         default=100_000,
         ge=1,
+        le=10**8,
         description="Passages of the corpus, sampled evenly, among which BM25 looks for negatives.",
     )
-    max_row_bytes: int = Field(default=8 << 20, ge=1, description="Bytes that one decoded record may have.")
+    max_row_bytes: int = Field(default=8 << 20, ge=1, le=2**30, description="Bytes that one decoded record may have.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,14 @@ def parse_record(record: Source | SeedFormatError, parse: Callable[[Source], Par
         return record if isinstance(record, SeedFormatError) else parse(record)
     except SeedFormatError as error:
         return error
+
+
+def no_seeds_error(settings: Settings, skipped: int) -> UsageError:
+    """The error for a corpus without a single seed: it names the settings' paths."""
+    values = (value for name in type(settings).model_fields for value in [getattr(settings, name)])
+    paths = [str(p) for v in values for p in (v if isinstance(v, tuple) else (v,)) if isinstance(p, Path)]
+    bad = f", and {skipped:,} bad records were skipped" if skipped else ""
+    return UsageError(f"no seeds in {', '.join(paths)}{bad}; look at its records, or give another path in `seeds`")
 
 
 class CorpusReader(ABC, Generic[ReaderSettings]):
@@ -115,13 +128,16 @@ class CorpusReader(ABC, Generic[ReaderSettings]):
         )
 
     def __iter__(self) -> Iterator[Seed]:
-        self.skipped = 0
+        self.skipped, any_seed = 0, False
         min_negatives, pool = self._settings.negatives, None
         corpus_seeds = self.parse_records(self.corpus_seeds(), _UniqueIdCheck())
         while batch := list(islice(corpus_seeds, SEEDS_PER_BATCH)):
             if pool is None and any(len(corpus_seed.seed.negatives) < min_negatives for corpus_seed in batch):
                 pool = NegativePool(sample_candidates(self.negative_candidates(), self._settings.pool_passages))
             yield from pool.add_negatives(batch, min_negatives) if pool else [item.seed for item in batch]
+            any_seed = True
+        if not any_seed:
+            raise no_seeds_error(self._settings, self.skipped)
 
     def parse_records(
         self, records: Iterable[Source | SeedFormatError], parse: Callable[[Source], Parsed]

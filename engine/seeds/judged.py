@@ -29,7 +29,7 @@ Paths = Annotated[
     tuple[Path, ...], BeforeValidator(lambda value: value if isinstance(value, list | tuple) else (value,))
 ]
 """One path or several."""
-_GRADE = re.compile(r"-?\d+")
+_GRADE = re.compile(r"-?\d{1,9}")
 QREL_FORMAT = "a judgment: topic, iteration, document, grade; or query, document, grade"
 
 
@@ -39,11 +39,13 @@ class JudgedSettings(CorpusSettings):
     relevant_from: int = Field(
         default=1,
         ge=1,
+        le=1_000,
         description="The lowest grade that counts as relevant; documents with a lower grade above 0 are not used.",
     )
     judged: int = Field(
         default=10,
         ge=1,
+        le=10_000,
         description="Relevant documents that a seed takes at most, best grade first; also the most non-relevant ones.",
     )
 

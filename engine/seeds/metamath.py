@@ -24,7 +24,7 @@ from engine.seeds.files.rows import SourceRow, location_id, read_rows
 from engine.topic import Passage, PassageRole
 
 _CALCULATOR = re.compile(r"<<[^<>]*>>")
-_FINAL_ANSWER = re.compile(r"^\s*(?:####|The answer is:?|A:)\s*(?P<answer>.+?)\s*$", re.MULTILINE)
+_FINAL_ANSWER = re.compile(r"^[^\S\n]*(?:####|The answer is:?|A:)\s*(?P<answer>.+?)\s*$", re.MULTILINE)
 _NUMBER_PUNCTUATION = re.compile(r"[\s,$]")
 
 

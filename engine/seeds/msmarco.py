@@ -176,7 +176,7 @@ def _question_answering_items(row: SourceRow) -> list[dict[str, Any]]:
 
 def _passage(row: SourceRow, item: Any, id_key: str) -> Passage:
     record = row.nested(item, f"a passage with {id_key!r} and 'text'")
-    return Passage(record.text("text"), "seed_negative", title=item.get("title") or "", source_id=record.name(id_key))
+    return Passage(record.text("text"), "seed_negative", title=record.title(), source_id=record.name(id_key))
 
 
 def _instruction_negative(row: SourceRow, item: Any) -> Passage:

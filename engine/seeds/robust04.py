@@ -41,7 +41,7 @@ class Robust04Settings(JudgedSettings):
         description="Whether the qrels name a topic by its <num> or by its position in the file (Cranfield), from 1.",
     )
     max_words: int | None = Field(
-        default=None, ge=1, description="Words after which a passage is cut; by default none is cut."
+        default=None, ge=1, le=10**6, description="Words after which a passage is cut; by default none is cut."
     )
 
 

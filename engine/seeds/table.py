@@ -80,9 +80,9 @@ def _passages(row: SourceRow, column: str, role: PassageRole) -> list[Passage]:
     cell = _cell(row, column)
     passages = []
     for item in cell if isinstance(cell, list) else [] if cell in (None, "") else [cell]:
-        record = item if isinstance(item, Mapping) else {"text": item}
-        text, title, source_id = record.get("text"), record.get("title") or "", record.get("id") or ""
-        if not isinstance(text, str) or not text.strip() or not isinstance(title, str):
+        record = row.nested(item if isinstance(item, dict) else {"text": item}, "a record")
+        text, source_id = record.value.get("text"), record.value.get("id") or ""
+        if not isinstance(text, str) or not text.strip():
             raise row.format_error(f"texts, or records with 'text', in column {column!r}", item)
-        passages.append(Passage(text, role, title=title, source_id=str(source_id)))
+        passages.append(Passage(text, role, title=record.title(), source_id=str(source_id)))
     return passages

@@ -24,8 +24,10 @@ BODIES = ("lp", "leadpara", "text")
 NOT_TEXT = ("docno", "docid", "dochdr", "fileid", "first", "second", "author", "bib")
 ENTITIES = {"&hyph;": "-", "&blank;": " "}  # the Federal Register's own; the rest are HTML's
 
-_TAG = re.compile(r"<!--.*?-->|</?[a-zA-Z][^<>]*>", re.DOTALL)
+_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
+_COMMENT_OR_TAG = re.compile(rf"<!--.*?-->|{_TAG.pattern}", re.DOTALL)
 _DOCNO = re.compile(r"<docno>(.*?)</docno>", re.IGNORECASE | re.DOTALL)
+_DOCNO_END = re.compile(r"</docno>", re.IGNORECASE)
 _DOC_ID = re.compile(r"<doc\s[^>]*?id\s*=\s*[\"']?([^\"'\s>]+)", re.IGNORECASE)
 _PARAGRAPH = re.compile(r"<p\b[^<>]*>|</p>|<br\b[^<>]*>|\n\s*\n", re.IGNORECASE)
 _FIELD = re.compile(r"</?(num|title|desc|narr|[a-z]{3,5})>", re.IGNORECASE)
@@ -137,7 +139,8 @@ def read_documents(path: Path, max_bytes: int) -> Iterator[Passage | SeedFormatE
 
 
 def _parse_document(block: MarkupBlock) -> Passage | SeedFormatError:
-    name = _DOCNO.search(block.text) or _DOC_ID.match(block.text)
+    ends = [match.end() for match in _DOCNO_END.finditer(block.text)]  # beyond the last, each search would be in vain
+    name = _DOCNO.search(block.text, 0, ends[-1] if ends else 0) or _DOC_ID.match(block.text)
     if block.fault or name is None or not name[1].strip():
         return block.format_error(block.fault or "a document with a <DOCNO>")
     title = next((text for tag in TITLES for text in _element_texts(block.text, (tag,))), "")
@@ -147,16 +150,38 @@ def _parse_document(block: MarkupBlock) -> Passage | SeedFormatError:
 
 
 def _element_texts(text: str, tags: tuple[str, ...]) -> list[str]:
-    return [match[2] for match in _element_pattern(tags).finditer(text)]
+    return [text[start:end] for _, start, end, _ in _elements(text, tags)]
 
 
 def _remove_elements(text: str, tags: tuple[str, ...]) -> str:
-    return _element_pattern(tags).sub(" ", text)
+    kept, at = [], 0
+    for first, _, _, last in _elements(text, tags):
+        kept.append(text[at:first])
+        at = last
+    return " ".join([*kept, text[at:]])
+
+
+def _elements(text: str, tags: tuple[str, ...]) -> Iterator[tuple[int, int, int, int]]:
+    """Where each element and its content start and end, in one pass: a tag whose end is missing is looked for once."""
+    missing: set[str] = set()
+    at = 0
+    while tag := _start_pattern(tags).search(text, at):
+        at, name = tag.end(), tag[1].lower()
+        if name not in missing and (end := _end_pattern(name).search(text, at)):
+            yield tag.start(), tag.end(), end.start(), end.end()
+            at = end.end()
+        else:
+            missing.add(name)
 
 
 @cache
-def _element_pattern(tags: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile(rf"<({'|'.join(tags)})\b[^<>]*>(.*?)</\1>", re.IGNORECASE | re.DOTALL)
+def _start_pattern(tags: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(rf"<({'|'.join(tags)})\b[^<>]*>", re.IGNORECASE)
+
+
+@cache
+def _end_pattern(name: str) -> re.Pattern[str]:
+    return re.compile(rf"</{re.escape(name)}>", re.IGNORECASE)
 
 
 def _read_html_document(stream: Stream, max_bytes: int) -> Passage | SeedFormatError:
@@ -181,7 +206,9 @@ def _split_paragraphs(markup: str) -> Iterator[str]:
 
 def _strip_markup(markup: str) -> str:
     """The text without tags and comments, with entities replaced by their characters."""
-    text = _TAG.sub(" ", markup)
+    last = markup.rfind("-->")  # beyond it each search for the end of a comment would be in vain
+    commented = last + 3 if last >= 0 else 0
+    text = _COMMENT_OR_TAG.sub(" ", markup[:commented]) + _TAG.sub(" ", markup[commented:])
     for entity, character in ENTITIES.items():
         text = text.replace(entity, character)
     return html.unescape(text)

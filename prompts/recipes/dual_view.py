@@ -49,8 +49,10 @@ class DualViewSettings(Settings):
     base: PromptrieverSettings | InfirSettings | VerifiableSettings | None = Field(
         None, discriminator="kind", description="the recipe of the first view, for seeds that have none"
     )
-    passage_chars: int = Field(2_000, ge=200, description="characters of d+ and d- that the writer is shown")
-    negatives: int = Field(3, ge=0, description="further negatives kept in the topic")
+    passage_chars: int = Field(
+        2_000, ge=200, le=500_000, description="characters of d+ and d- that the writer is shown"
+    )
+    negatives: int = Field(3, ge=0, le=1_000, description="further negatives kept in the topic")
     most_alike: float = Field(
         0.8, gt=0, le=1, description="share of content words that two instructions may have in common (Jaccard)"
     )

@@ -40,8 +40,12 @@ class InfirSettings(Settings):
     """How InF-IR's rows are made."""
 
     kind: Literal["infir"] = "infir"
-    passage_chars: int = Field(2_000, ge=200, description="characters of a passage; a longer positive is shortened")
-    distractors: int = Field(3, ge=0, description="seed negatives kept in the topic, as distractors of a judge too")
+    passage_chars: int = Field(
+        2_000, ge=200, le=500_000, description="characters of a passage; a longer positive is shortened"
+    )
+    distractors: int = Field(
+        3, ge=0, le=1_000, description="seed negatives kept in the topic, as distractors of a judge too"
+    )
     narrative_as_instruction: bool = Field(
         False, description="take a Robust04 topic's narrative for I+, rather than have one written"
     )

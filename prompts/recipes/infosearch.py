@@ -60,7 +60,9 @@ class InfoSearchSettings(Settings):
     query_negative: Literal["seed", "written"] = Field(
         "seed", description="seed: the corpus's own hard negative where it has one, else a written one"
     )
-    passage_chars: int = Field(4_000, ge=200, description="characters of a passage; a longer positive is shortened")
+    passage_chars: int = Field(
+        4_000, ge=200, le=500_000, description="characters of a passage; a longer positive is shortened"
+    )
 
     @field_validator("languages")
     @classmethod

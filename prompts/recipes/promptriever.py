@@ -43,13 +43,15 @@ class PromptrieverSettings(Settings):
     """How Promptriever's topics are made."""
 
     kind: Literal["promptriever"] = "promptriever"
-    passage_chars: int = Field(2_000, ge=200, description="characters of a passage; a longer positive is shortened")
+    passage_chars: int = Field(
+        2_000, ge=200, le=500_000, description="characters of a passage; a longer positive is shortened"
+    )
     lengths: tuple[Length, ...] = Field(LENGTHS, min_length=1, description="the length formats of the grid")
     styles: tuple[Style, ...] = Field(STYLES, min_length=1, description="the styles of the grid")
     candidates: int = Field(
         5, ge=1, le=8, description="instruction negatives asked for; of those that a judge lets stand it keeps three"
     )
-    negatives: int = Field(3, ge=0, description="seed negatives kept in the topic")
+    negatives: int = Field(3, ge=0, le=1_000, description="seed negatives kept in the topic")
     ablation: Ablation = Field(
         "none", description="what stands in the instruction's place; other than `none`, no passage is written"
     )

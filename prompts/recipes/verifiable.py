@@ -10,7 +10,7 @@ With the rule writer a topic takes up to two milliseconds on passages of 100 wor
 
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -34,6 +34,7 @@ VERSION = "2"
 
 _MAX_POSITIVES = 5
 _NEGATIVE_CHARS = 1500
+Weight = Annotated[float, Field(ge=0, le=1e6)]
 
 
 class VerifiableSettings(Settings):
@@ -46,29 +47,36 @@ class VerifiableSettings(Settings):
     denied_share: float = Field(
         default=0.3, ge=0, le=1, description="how often two demands of their own both say what must not be there"
     )
-    constraint_weights: tuple[float, float, float] = Field(
+    constraint_weights: tuple[Weight, Weight, Weight] = Field(
         default=(5.0, 3.5, 1.5),
         description="how often an instruction has one, two, three constraints, relative to each other",
     )
-    length_weights: tuple[float, float, float, float] = Field(
+    length_weights: tuple[Weight, Weight, Weight, Weight] = Field(
         default=(1.0, 1.0, 1.0, 1.0), description="how often short, medium, long, very long, relative to each other"
     )
-    family_weights: Mapping[str, float] = Field(
+    family_weights: Mapping[str, Weight] = Field(
         default={}, description="overrides of how soon a constraint family is tried; 0 leaves a family out"
     )
     view_chars: int = Field(
         default=800, ge=200, le=6000, description="characters of an edited view, about four a word piece"
     )
-    negatives: int = Field(default=3, ge=0, description="seed negatives kept in the topic; twice as many are looked at")
+    negatives: int = Field(
+        default=3, ge=0, le=1_000, description="seed negatives kept in the topic; twice as many are looked at"
+    )
+
+    @field_validator("constraint_weights", "length_weights")
+    @classmethod
+    def _some(cls, weights: tuple[float, ...]) -> tuple[float, ...]:
+        if not any(weights):
+            raise ValueError("all weights are 0, so nothing could be drawn; give one more than 0")
+        return weights
 
     @field_validator("family_weights")
     @classmethod
     def _known(cls, weights: Mapping[str, float]) -> Mapping[str, float]:
-        unknown = [name for name, weight in weights.items() if name not in FAMILIES or weight < 0]
+        unknown = [name for name in weights if name not in FAMILIES]
         if unknown:
-            raise ValueError(
-                f"{unknown[0]!r} is no constraint family with a weight of 0 or more; use {', '.join(FAMILIES)}"
-            )
+            raise ValueError(f"{unknown[0]!r} is no constraint family; use {', '.join(FAMILIES)}")
         return weights
 
 

@@ -40,13 +40,15 @@ class MineSettings(Settings):
         default=("train",), min_length=1, description="topics that are mined for; what measures stays as it is"
     )
     split: SplitSettings = SplitSettings()
-    per_intent: int = Field(default=4, ge=1, description="negatives that an intent gets at most")
-    skip: int = Field(default=0, ge=0, description="ranks from the top that are passed over unseen")
-    depth: int = Field(default=50, ge=1, description="ranks that are looked at, from the top")
+    per_intent: int = Field(default=4, ge=1, le=10_000, description="negatives that an intent gets at most")
+    skip: int = Field(default=0, ge=0, le=10**6, description="ranks from the top that are passed over unseen")
+    depth: int = Field(default=50, ge=1, le=10**6, description="ranks that are looked at, from the top")
     max_relative: float = Field(
         default=0.95, gt=0, le=1, description="share of the lowest positive's score that a negative may have"
     )
-    min_gap: float = Field(default=0.0, ge=0, description="what a negative's score lacks to the lowest positive's")
+    min_gap: float = Field(
+        default=0.0, ge=0, le=1e6, description="what a negative's score lacks to the lowest positive's"
+    )
     max_overlap: float = Field(
         default=0.75, gt=0, le=1, description="share of the smaller one's distinct words that it and a positive share"
     )

@@ -26,7 +26,7 @@ class LanguageSettings(Settings):
         default=("en",), min_length=1, description="ISO 639 codes of the wanted languages"
     )
     probability: float = Field(default=0.95, gt=0, le=1, description="from which on another language is believed")
-    least_letters: int = Field(default=40, ge=1, description="letters that a text needs to be looked at")
+    least_letters: int = Field(default=40, ge=1, le=10**6, description="letters that a text needs to be looked at")
     reject: bool = Field(default=False, description="reject such topics instead of marking them")
 
 

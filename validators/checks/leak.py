@@ -41,8 +41,8 @@ class LeakSettings(Settings):
     """How much an instruction may have in common with what it asks for."""
 
     kind: Literal["leak"] = "leak"
-    sentence_words: int = Field(8, ge=3, description="new words in a row that are a quotation")
-    phrase_words: int = Field(4, ge=2, description="words in a row that count as repeated")
+    sentence_words: int = Field(8, ge=3, le=10_000, description="new words in a row that are a quotation")
+    phrase_words: int = Field(4, ge=2, le=10_000, description="words in a row that count as repeated")
     repeated_share: float = Field(0.5, gt=0, le=1, description="share of the instruction's words that may be repeated")
 
 

@@ -27,9 +27,13 @@ class ShapeSettings(Settings):
     """Bounds that no sound topic passes."""
 
     kind: Literal["shape"] = "shape"
-    max_instruction_chars: int = Field(5_000, gt=0, description="longest instruction")
-    max_query_chars: int = Field(20_000, gt=0, description="longest query; problem statements are queries too")
-    max_passage_chars: int = Field(200_000, gt=0, description="longest passage; source files are passages too")
+    max_instruction_chars: int = Field(5_000, gt=0, le=10**9, description="longest instruction")
+    max_query_chars: int = Field(
+        20_000, gt=0, le=10**9, description="longest query; problem statements are queries too"
+    )
+    max_passage_chars: int = Field(
+        200_000, gt=0, le=10**9, description="longest passage; source files are passages too"
+    )
     positive_for_every_intent: bool = Field(True, description="whether each intent needs a relevant passage")
 
 

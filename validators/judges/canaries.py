@@ -45,7 +45,7 @@ class CanarySettings(Settings):
     threshold: float = Field(
         default=0.75, gt=0, lt=1, description="share of right answers under which a judge stops the run"
     )
-    at_least: int = Field(default=20, ge=1, description="canaries before a judge can stop the run")
+    at_least: int = Field(default=20, ge=1, le=10**6, description="canaries before a judge can stop the run")
 
 
 @dataclass(frozen=True, slots=True)

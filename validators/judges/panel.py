@@ -52,7 +52,9 @@ class PanelSettings(Settings):
         default=("judge",), min_length=1, description="roles of the models that judge; several are a panel"
     )
     votes: int = Field(default=1, ge=1, le=15, description="votes of each judge, each over passages in another order")
-    passage_chars: int = Field(default=8000, ge=200, description="characters of a passage that a judge is shown")
+    passage_chars: int = Field(
+        default=8000, ge=200, le=500_000, description="characters of a passage that a judge is shown"
+    )
     canaries: CanarySettings = CanarySettings()
 
     def asks(self) -> tuple[str, ...]:

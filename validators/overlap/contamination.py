@@ -42,8 +42,10 @@ class ContaminationSettings(Settings):
     kind: Literal["contamination"] = "contamination"
     sets: tuple[EvaluationSet, ...] = Field(min_length=1, description="the evaluation sets to keep out")
     overlap_words: int = Field(13, ge=5, le=64, description="words in a row that count in any field")
-    query_words: int = Field(5, ge=1, description="least words of a shorter item held by a query or an instruction")
-    passage_words: int = Field(8, ge=1, description="least words of a shorter item held by a passage")
+    query_words: int = Field(
+        5, ge=1, le=10_000, description="least words of a shorter item held by a query or an instruction"
+    )
+    passage_words: int = Field(8, ge=1, le=10_000, description="least words of a shorter item held by a passage")
     cache: Path | None = Field(None, description="folder that keeps the index, mapped by every process; default: none")
 
 

@@ -27,7 +27,7 @@ class DuplicatesSettings(Settings):
         "query_and_positives", description="what must repeat: the query alone, or with its relevant passages"
     )
     similarity: float = Field(0.8, ge=0.5, le=1, description="Jaccard similarity of 3-word shingles that is a repeat")
-    random_seed: int = Field(0, ge=0, description="of the hash functions")
+    random_seed: int = Field(0, ge=0, le=2**63 - 1, description="of the hash functions")
 
 
 class Duplicates:

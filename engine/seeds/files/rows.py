@@ -15,6 +15,8 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
+from math import isfinite
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -41,7 +43,7 @@ class SourceRow:
 
     def format_error(self, expected: str, value: object) -> SeedFormatError:
         """The error for this row."""
-        return SeedFormatError(self.path, self.line, expected, value if isinstance(value, str) else repr(value))
+        return SeedFormatError(self.path, self.line, expected, value if isinstance(value, str) else _shown(value))
 
     def text(self, key: str) -> str:
         """The text under `key`, which must not be blank."""
@@ -56,6 +58,16 @@ class SourceRow:
         if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
             raise self._field_error(f"an identifier under {key!r}", key)
         return str(value).strip()
+
+    def title(self, key: str = "title") -> str:
+        """The title under `key`: a text, or a number as text; "" if it is missing or null."""
+        value = self.value.get(key)
+        if value is None or isinstance(value, str):
+            return value or ""
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if not whole and not (isinstance(value, float | Decimal) and isfinite(value)):
+            raise self._field_error(f"a text or a number under {key!r}", key)
+        return str(value)
 
     def items(self, key: str) -> list[Any]:
         """The list under `key`; a missing key or null is an empty list."""
@@ -75,6 +87,21 @@ class SourceRow:
 
 
 Record = SourceRow | SeedFormatError
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableCell:
+    """A cell of Parquet that has no value in Python, such as a text that is not UTF-8 or a date after the year 9999."""
+
+    type: str
+    problem: str
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except RecursionError:
+        return f"a {type(value).__name__} nested too deep"
 
 
 def location_id(root: Path, row: SourceRow) -> str:
@@ -153,7 +180,7 @@ def _require_utf8(value: Any) -> None:
 
 def _object_row(path: str, number: int, value: Any) -> Record:
     if not isinstance(value, dict):
-        return SeedFormatError(path, number, "a JSON object", json.dumps(value))
+        return SeedFormatError(path, number, "a JSON object", _shown(value))
     return SourceRow(path, number, value)
 
 
@@ -249,11 +276,27 @@ def _read_parquet(file: Path, max_row_bytes: int) -> Iterator[Record]:
             number = 0
             for batch in parquet.iter_batches(batch_size=BATCH_ROWS):
                 fits = batch.nbytes <= BATCH_ROWS * max_row_bytes
-                for value in batch.to_pylist() if fits else [None] * len(batch):
+                for value in _values(batch) if fits else [None] * len(batch):
                     number += 1
                     yield _limit_row(str(file), number, value, max_row_bytes)
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
         raise damaged_file_error(file, str(error)) from error
+
+
+def _values(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The rows as Python values; a cell that has none is an UnreadableCell, of which only a reader of it complains."""
+    try:
+        return list(batch.to_pylist())
+    except (ValueError, OverflowError, TypeError, pa.ArrowException):
+        names = batch.schema.names
+        return [{name: _cell(column[i]) for name, column in zip(names, batch, strict=True)} for i in range(len(batch))]
+
+
+def _cell(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError, TypeError, pa.ArrowException) as error:
+        return UnreadableCell(str(scalar.type), str(error)[:80])
 
 
 def _limit_row(path: str, number: int, value: dict[str, Any] | None, max_row_bytes: int) -> Record:

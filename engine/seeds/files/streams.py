@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
+import stat
 import subprocess
 import tarfile
 import zlib
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 GZIP_MAGIC = b"\x1f\x8b"
 COMPRESS_MAGIC = b"\x1f\x9d"
 TAR_ENDINGS = (".tar", ".tar.gz", ".tgz")
+MAX_BLANK_BYTES = 1 << 18
+MAX_LINE_BYTES = 1 << 28
+"""Bytes of blank lines in a row, and of a line that is too long to be a record, after which a file is refused."""
 READ_ERRORS = (EOFError, OSError, zlib.error, tarfile.TarError)
 
 
@@ -51,14 +56,30 @@ class Line(NamedTuple):
 
 def list_files(path: Path) -> list[Path]:
     """The file itself, or all files of the folder and its subfolders in sorted order, without hidden ones."""
-    if not path.exists():
-        raise UsageError(f"no such file or folder: {path}; set the path of the corpus in `seeds`")
-    if path.is_file():
-        return [path]
-    files = sorted(file for file in path.rglob("*") if file.is_file() and not _is_hidden(file.relative_to(path)))
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISREG(mode):
+            return [path]
+        if not stat.S_ISDIR(mode):
+            raise UsageError(f"{path} is neither a file nor a folder; copy what it gives to a file")
+        names = [Path(folder, name) for folder, _, names in os.walk(path, onerror=_raise) for name in names]
+        files = sorted(file for file in names if file.is_file() and not _is_hidden(file.relative_to(path)))
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(f"no such file or folder: {path}; set the path of the corpus in `seeds`") from None
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
     if not files:
         raise UsageError(f"the folder {path} holds no file; set the path of the corpus in `seeds`")
     return files
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _unreadable(path: Path, error: Exception) -> UsageError:
+    why = getattr(error, "strerror", None) or str(error)
+    return UsageError(f"{str(path)[:300]} cannot be read: {why}; set the path of a readable corpus in `seeds`")
 
 
 def _is_hidden(path: Path) -> bool:
@@ -76,16 +97,27 @@ def open_streams(path: Path) -> Iterator[Stream]:
 
 
 def read_lines(stream: Stream, max_bytes: int) -> Iterator[Line]:
-    """The lines of a stream. Only the newline byte ends a line, because texts may hold other separators."""
-    number = 0
+    """The lines of a stream. Only the newline byte ends a line, because texts may hold other separators.
+
+    Raises UsageError after MAX_BLANK_BYTES of blank lines, or within a line of MAX_LINE_BYTES: a compressed file of
+    which a little is read should not decode for hours.
+    """
+    number = blank = 0
     while chunk := _read_chunk(stream, number, max_bytes + 1):
         number += 1
         content = chunk.rstrip(b"\r\n")
+        blank = 0 if content and not content.isspace() else blank + len(chunk)
+        if blank > MAX_BLANK_BYTES:
+            raise _empty_error(stream, number, f"over {MAX_BLANK_BYTES:,} bytes of blank lines")
         if len(content) <= max_bytes and (chunk.endswith(b"\n") or len(chunk) <= max_bytes):
             yield Line(stream.name, number, content.removeprefix(b"\xef\xbb\xbf") if number == 1 else content)
             continue
+        size = len(chunk)
         while chunk and not chunk.endswith(b"\n"):
             chunk = _read_chunk(stream, number, max_bytes)
+            size += len(chunk)
+            if size > max(MAX_LINE_BYTES, max_bytes):
+                raise _empty_error(stream, number, f"a line of over {size:,} bytes")
         yield Line(stream.name, number, None)
 
 
@@ -94,6 +126,10 @@ def _read_chunk(stream: Stream, number: int, limit: int) -> bytes:
         return stream.data.readline(limit)
     except READ_ERRORS as error:
         raise damaged_file_error(stream.name, f"after line {number}: {error}") from error
+
+
+def _empty_error(stream: Stream, number: int, found: str) -> UsageError:
+    return UsageError(f"{stream.name}:{number}: expected rows, found {found}; remove it from the file")
 
 
 def damaged_file_error(name: object, detail: str) -> UsageError:
@@ -107,8 +143,11 @@ def _remove_compression_suffix(name: str) -> str:
 
 @contextmanager
 def _open_decompressed(file: Path) -> Iterator[IO[bytes]]:
-    with file.open("rb") as data:
-        magic = data.read(2)
+    try:
+        with file.open("rb") as data:
+            magic = data.read(2)
+    except OSError as error:
+        raise _unreadable(file, error) from None
     if magic == COMPRESS_MAGIC:
         with _open_unix_compress(file) as data:
             yield data
@@ -160,7 +199,7 @@ def _open_members(file: Path) -> Iterator[Stream]:
                 if data is not None:
                     with closing(data):
                         yield _decompress_member(file, member.name, data)
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except (*READ_ERRORS, ValueError, OverflowError) as error:
         raise damaged_file_error(file, str(error)) from error
 
 

@@ -66,8 +66,10 @@ class PythonDocsSettings(Settings):
         min_length=1,
         description="`stdlib` or the import names of installed packages, read without importing them",
     )
-    max_passage_words: int = Field(default=350, ge=60, description="longer documents are cut, at their sections")
-    negatives: int = Field(default=8, ge=0, description="hard negatives of each seed, nearest by BM25")
+    max_passage_words: int = Field(
+        default=350, ge=60, le=10**6, description="longer documents are cut, at their sections"
+    )
+    negatives: int = Field(default=8, ge=0, le=1_000, description="hard negatives of each seed, nearest by BM25")
     questions_share: float = Field(default=0.5, ge=0, le=1, description="share of the queries that are questions")
     source_share: float = Field(
         default=0.5, ge=0, le=1, description="share of the documented functions whose source is also a positive"

@@ -21,12 +21,15 @@ class CustomSettings(Settings):
     templates: Path = Field(description="folder of the templates, NAME.j2 each")
     stages: tuple[Stage, ...] = Field(
         min_length=1,
+        max_length=100,
         description="each: name, answer, and where wanted template, role, each, when, rule (docs/custom.md)",
     )
     topic: TopicSpec | None = Field(None, description="intents, passages, judgments; or else `rows`")
     rows: Mapping[str, str] | None = Field(None, min_length=1, description="columns of plain rows: name -> reference")
-    negatives: int = Field(3, ge=0, description="seed negatives that templates and topic may use")
-    passage_chars: int = Field(4_000, ge=200, description="characters of a passage; a longer positive is shortened")
+    negatives: int = Field(3, ge=0, le=1_000, description="seed negatives that templates and topic may use")
+    passage_chars: int = Field(
+        4_000, ge=200, le=500_000, description="characters of a passage; a longer positive is shortened"
+    )
 
     def asks(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(stage.role for stage in self.stages))

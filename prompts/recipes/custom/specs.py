@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from engine.errors import UsageError
 from engine.settings import Settings
 from engine.topic import IntentRole, PassageRole
-from prompts.render import PromptTemplate, compile_template
+from prompts.render import MAX_SOURCE, PromptTemplate, compile_template
 
 SEED_VARIABLES: Mapping[str, str] = {
     "query": "string",
@@ -26,6 +26,7 @@ NAME_PATTERN = r"^[a-z][a-z0-9_]*$"
 _FILE_PATTERN = r"^[a-z0-9_]+(?:/[a-z0-9_]+)*$|^$"
 _MAX_CHARACTERS = 20_000
 _MAX_ITEMS = 32
+_MOST_ITEMS = 1_000
 _MAX_INTEGER = 2**53
 """Whole numbers up to here are the same in every JSON reader."""
 
@@ -44,8 +45,8 @@ class AnswerField(Settings):
 
     type: Literal["string", "integer", "number", "boolean", "list"]
     values: tuple[str, ...] = ()
-    least: float | None = None
-    most: float | None = None
+    least: float | None = Field(None, ge=-_MAX_INTEGER, le=_MAX_INTEGER)
+    most: float | None = Field(None, ge=-_MAX_INTEGER, le=_MAX_INTEGER)
     description: str = ""
 
     @model_validator(mode="after")
@@ -54,6 +55,8 @@ class AnswerField(Settings):
             raise ValueError(f"`values` are for a string or a list, not for type {self.type}")
         if self.least is not None and self.most is not None and self.least > self.most:
             raise ValueError(f"`least` {self.least:g} is more than `most` {self.most:g}")
+        if self.type == "list" and (self.most or 0) > _MOST_ITEMS:
+            raise ValueError(f"a list has at most {_MOST_ITEMS:,} items")
         if self.type not in {"integer", "number"} and any(b is not None and b < 0 for b in (self.least, self.most)):
             raise ValueError("a number of characters or items is 0 or more")
         if self.type != "number" and any(b is not None and b != int(b) for b in (self.least, self.most)):
@@ -130,7 +133,7 @@ class PassageSpec(Settings):
     name: str = ""
     role: PassageRole
     text: str
-    most: int = Field(3, ge=1)
+    most: int = Field(3, ge=1, le=1_000)
 
     @property
     def label(self) -> str:
@@ -163,6 +166,9 @@ def source_of(folder: Path, file: str) -> str:
     """The text of a template of a user's folder. Raises UsageError."""
     path = folder / f"{file}.j2"
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"there is no readable template {path}; write it, in UTF-8") from error
+        if path.is_file():
+            with path.open(encoding="utf-8") as template:
+                return template.read(MAX_SOURCE + 1)
+    except (OSError, UnicodeDecodeError):
+        pass
+    raise UsageError(f"there is no readable template {path}; write it, in UTF-8")

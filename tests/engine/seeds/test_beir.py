@@ -89,7 +89,7 @@ def test_broken_parts_are_refused_with_file_and_line(tmp_path: Path) -> None:
         seeds(path, split="bad")
     with (path / "corpus.jsonl").open("a") as corpus:
         corpus.write('{"_id": "5", "text": ["a"]}\n')
-    with pytest.raises(SeedFormatError, match=r"corpus\.jsonl:5: expected texts under 'text' and 'title'"):
+    with pytest.raises(SeedFormatError, match=r"corpus\.jsonl:5: expected a text under 'text'"):
         seeds(path)
     with (path / "queries.jsonl").open("a") as queries:
         queries.write('{"_id": "13"}\n')

@@ -21,7 +21,11 @@ def read(path: Path, pool: int = 1_000) -> list[Seed]:
 
 
 @settings(max_examples=40, deadline=None)
-@given(rows=st.lists(st.tuples(TEXT, st.lists(TEXT, min_size=1, max_size=2), st.lists(TEXT, max_size=4)), max_size=8))
+@given(
+    rows=st.lists(
+        st.tuples(TEXT, st.lists(TEXT, min_size=1, max_size=2), st.lists(TEXT, max_size=4)), min_size=1, max_size=8
+    )
+)
 def test_no_seed_has_a_relevant_passage_among_its_negatives(
     rows: list[tuple[str, list[str], list[str]]], tmp_path_factory: object
 ) -> None:
