@@ -155,9 +155,10 @@ def check_bills(
         yield f"budget: {firm.total()} replies were paid, {budget} allowed"
     if status is None:
         return
-    lives = Counter(sent.request for sent in provider.bill if sent.arrived is not None or sent.process.code is None)
-    extra = lives.total() - len(lives)
-    if not power_cuts and extra > status["possibly_paid_twice"]:
+    kept = Counter(sent.request for sent in provider.bill if not sent.lost)
+    extra = kept.total() - len(kept)
+    raced = any(sent.process.racing for sent in provider.bill)
+    if not power_cuts and not raced and extra > status["possibly_paid_twice"]:
         yield f"paid twice: {extra} more than once, {status['possibly_paid_twice']} told"
     yield from _check_costs(data, provider, status)
 
@@ -186,10 +187,10 @@ def _check_costs(data: Dataset, provider: Provider, status: dict[str, Any]) -> I
         yield f"cost: the rows hold {len(calls)} calls for {told}, status {status['calls']} for {status['cost_usd']}"
 
 
-def compare(data: Dataset, undisturbed: Dataset) -> Iterator[str]:
-    """The files of a run are those of an undisturbed run of the same inputs."""
+def compare(data: Dataset, undisturbed: Dataset, *, odd_usage: bool) -> Iterator[str]:
+    """The files of a run are those of an undisturbed run of the same inputs; tokens aside, if they were told absurdly."""
     for key in sorted(data.shas.keys() | undisturbed.shas.keys()):
-        if data.shas.get(key) != undisturbed.shas.get(key):
+        if (key[1] != "calls" or not odd_usage) and data.shas.get(key) != undisturbed.shas.get(key):
             yield f"digest: {key} differs from an undisturbed run"
             return
 

@@ -7,11 +7,14 @@ request alone, so that an undisturbed run makes the same rows.
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 import httpx2
+import pytest
 
 from engine.requests import Request
 from tests.support.models.character import Character, request_of
@@ -32,11 +35,13 @@ _MOST_LATENCY_S = 2.0
 
 @dataclass
 class Sent:
-    """A send that was billed: by whom it was asked, what it cost, when the reply arrived (None: never)."""
+    """A send that was billed: by whom it was asked, what it cost, when the reply arrived (None: never). `lost`: the
+    network or the provider lost the reply."""
 
     request: str
     process: Process
     usd: float
+    lost: bool
     arrived: float | None = None
 
 
@@ -44,13 +49,20 @@ class Provider(httpx2.AsyncBaseTransport):
     """`rate` is how often a send goes wrong, `odd_usage` how often a reply counts its tokens absurdly."""
 
     def __init__(self, world: World, rate: float, odd_usage: float, said: float) -> None:
-        self._world, self._rate, self._odd_usage = world, rate, odd_usage
+        self._world, self.rate, self._odd_usage = world, rate, odd_usage
         self._answer = Character(said=said, broken=said / 2)
         self._salt = world.dice.random()
         self._sends: Counter[str] = Counter()
         self.bill: list[Sent] = []
         self.odd: set[str] = set()
         self.outage: tuple[float, float] = (0.0, 0.0)
+
+    @contextmanager
+    def serving(self) -> Iterator[None]:
+        """Every HTTP client of this process talks to this provider."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(httpx2.AsyncClient, "_transport_for_url", lambda _client, _url: self)
+            yield
 
     async def handle_async_request(self, sent: httpx2.Request) -> httpx2.Response:
         process = self._world.running
@@ -63,17 +75,16 @@ class Provider(httpx2.AsyncBaseTransport):
         self._sends[request.id] += 1
         times = self._sends[request.id]
         dice = Random(f"{self._salt} {request.id} {times}")
-        fault = dice.choice(FAULTS) if times <= _IN_A_ROW and dice.random() < self._rate else ""
+        fault = dice.choice(FAULTS) if times <= _IN_A_ROW and dice.random() < self.rate else ""
         self._world.note(f"{process.pid} asks {request.id} {fault}")
         self._world.told["provider faults"] += bool(fault)
-        bill = Sent(request.id, process, usd_of(tokens_of(request)))
-        if not self._down() and (not fault or fault in LOST):
+        bill = Sent(request.id, process, usd_of(tokens_of(request)), fault in LOST)
+        fault = "503" if self._down() else fault
+        if not fault or fault in LOST:
             self.bill.append(bill)
         await asyncio.sleep(dice.uniform(0.01, _MOST_LATENCY_S))
         if process.dead:
             raise KilledError
-        if self._down() and bill not in self.bill:
-            return _reply(503, {"error": {"message": "down"}})
         response = await self._respond(request, body, fault, dice)
         bill.arrived = None if fault else self._world.now
         return response

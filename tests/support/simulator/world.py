@@ -154,6 +154,8 @@ class World:
         sys.stdout, sys.stderr = _Stream(self, "out", outer[0]), _Stream(self, "err", outer[1])
         try:
             if len(processes) == 1:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
                 self._live(processes[0])
             else:
                 threads = [threading.Thread(target=self._live_in_turn, args=(process,)) for process in processes]
@@ -221,8 +223,7 @@ class World:
             self.told["clock jumps"] += 1
             self.wall_shift += self.dice.choice((-1, 1)) * self.dice.choice((3600.0, 86400.0, 4e8))
         if process.calls == process.signal_at and threading.current_thread() is threading.main_thread():
-            self.told["signals"] += 1
-            signal.raise_signal(self.dice.choice((signal.SIGTERM, signal.SIGINT)))
+            self._raise_signal(self.dice.choice((signal.SIGTERM, signal.SIGINT)))
         if process.calls == process.kill_at:
             self._die(self.dice.choice((0.0, 0.5)))
         return self._fail(process, call, path)
@@ -242,6 +243,12 @@ class World:
                     raise OSError(error, os.strerror(error), path)
                 return 0.5
         return 1.0
+
+    def _raise_signal(self, number: signal.Signals) -> None:
+        self.told["signals"] += 1
+        if signal.getsignal(number) is signal.SIG_DFL:
+            self._die(0.0)
+        signal.raise_signal(number)
 
     def _kill(self, pid: int, _signal: int) -> None:
         assert pid == self.running.pid
