@@ -19,7 +19,9 @@ COLOURS = ("red", "blue", "green", "amber", "violet", "black", "white", "brown")
 def row(number: int, lot: int = 0) -> tuple[tuple[str, str], ...]:
     """A seed whose every sentence names its lot."""
     colour = COLOURS[number % len(COLOURS)]
-    return tuple({"id": f"s{number}", "query": f"How is the {colour} kite number {number} built?", "lot": f"{lot}"}.items())
+    return tuple(
+        {"id": f"s{number}", "query": f"How is the {colour} kite number {number} built?", "lot": f"{lot}"}.items()
+    )
 
 
 def first_rows(dice: Random, count: int) -> tuple[tuple[tuple[str, str], ...], ...]:
@@ -54,7 +56,9 @@ def edited(dice: Random, version: Version) -> Version:
     """Another version: its rows, its cut, its settings or its code changed."""
     rows, fresh = list(version.rows), row(100 + dice.randrange(50))
     place = dice.randrange(len(rows))
-    kind = dice.choice(("front", "append", "query", "text", "remove", "swap", "same id", "size", "setting", "version", "template"))
+    kind = dice.choice(
+        ("front", "append", "query", "text", "remove", "swap", "same id", "size", "setting", "version", "template")
+    )
     match kind:
         case "front":
             rows.insert(0, fresh)

@@ -70,9 +70,17 @@ class Process:
     wake_at: float = 0.0
     began: float = 0.0
     ended: float = 0.0
-    out: io.StringIO = field(default_factory=io.StringIO)
-    err: io.StringIO = field(default_factory=io.StringIO)
+    printed: io.BytesIO = field(default_factory=io.BytesIO)
+    said: io.BytesIO = field(default_factory=io.BytesIO)
     failure: str = ""
+
+    @property
+    def stdout(self) -> str:
+        return self.printed.getvalue().decode()
+
+    @property
+    def stderr(self) -> str:
+        return self.said.getvalue().decode()
 
 
 class World:
@@ -151,7 +159,8 @@ class World:
         self._alive = list(processes)
         self.running = processes[0]
         outer = sys.stdout, sys.stderr
-        sys.stdout, sys.stderr = _Stream(self, "out", outer[0]), _Stream(self, "err", outer[1])
+        raw = _Output(self, "printed", outer[0]), _Output(self, "said", outer[1])
+        sys.stdout, sys.stderr = (io.TextIOWrapper(one, encoding="utf-8", write_through=True) for one in raw)
         try:
             if len(processes) == 1:
                 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -328,18 +337,19 @@ class _Task(asyncio.Task):
         return self is other
 
 
-class _Stream(io.TextIOBase):
+class _Output(io.RawIOBase):
     """What the running process prints."""
 
     def __init__(self, world: World, name: str, outside: Any) -> None:
         self._world, self._name, self._outside = world, name, outside
 
-    def write(self, text: str) -> int:
-        process = self._world.running
-        return (getattr(process, self._name) if process else self._outside).write(text)
+    def writable(self) -> bool:
+        return True
 
-    def flush(self) -> None:
-        """There is nothing to flush."""
+    def write(self, data: Any) -> int:
+        if self._world.running is None:
+            return self._outside.write(bytes(data).decode())
+        return getattr(self._world.running, self._name).write(bytes(data))
 
 
 def _innermost(error: BaseException) -> str:
