@@ -1,6 +1,5 @@
-"""Whole lives of a run, each from one integer (tests/support/simulator): kills, power cuts, failing disks, edited inputs."""
+"""Whole lives of a run, each from one integer: kills, power cuts, failing disks, edited inputs, a provider's faults."""
 
-import os
 import re
 import subprocess
 import sys
@@ -16,7 +15,7 @@ MODULE = "tests.support.simulator"
 def simulate(*words: str) -> str:
     """The table of `python -m tests.support.simulator`, which must have found nothing."""
     command = [sys.executable, "-m", MODULE, *words]
-    ended = subprocess.run(command, capture_output=True, text=True, cwd=REPO, env={**os.environ}, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=REPO, check=False)
     assert ended.returncode == 0, f"{ended.stdout[-6000:]}\n{ended.stderr[-2000:]}"
     return ended.stdout
 

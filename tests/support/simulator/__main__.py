@@ -1,4 +1,4 @@
-"""`python -m tests.support.simulator --seed N` plays one seed; `--seeds A:B` many, and prints what was tried and found."""
+"""`python -m tests.support.simulator --seed N` plays one seed; `--seeds A:B` many, with a table at the end."""
 
 import argparse
 import os

@@ -44,8 +44,9 @@ Change = list[tuple[Folder, str, File | Folder | None]]
 
 
 class Disk:
-    """`before(call, path)` is asked before every call: it may raise an OSError or KilledError. It returns the share of a
-    write that comes through."""
+    """`before(call, path)` is asked before every call: it may raise an OSError or KilledError; it returns the share of a
+    write that comes through.
+    """
 
     def __init__(self, root: Path, before: Callable[[str, str], float]) -> None:
         self.root, self._before = str(root), before
@@ -54,7 +55,7 @@ class Disk:
         self._fds: dict[int, tuple[File | Folder, str]] = {}
 
     def inside(self, path: Any) -> bool:
-        return isinstance(path, str | os.PathLike) and f"{os.path.abspath(path)}/".startswith(f"{self.root}/")
+        return isinstance(path, str | os.PathLike) and f"{_absolute(path)}/".startswith(f"{self.root}/")
 
     def calls(self) -> Iterator[tuple[str, Callable[..., Any]]]:
         """Each interposed call of `os`: itself below the folder, the real one elsewhere."""
@@ -153,11 +154,11 @@ class Disk:
         return os.path.relpath(path, self.root)
 
     def _place(self, path: Any) -> tuple[Folder, str]:
-        return self._node(os.path.dirname(os.path.abspath(path))), os.path.basename(path)
+        return self._node(Path(path).parent), Path(path).name
 
     def _node(self, path: Any) -> Any:
         node: Any = self._top
-        for name in [name for name in os.path.abspath(path).removeprefix(self.root).split("/") if name]:
+        for name in filter(None, _absolute(path).removeprefix(self.root).split("/")):
             node = node.live[name]
         return node
 
@@ -209,6 +210,10 @@ class Disk:
         if path.exists():
             data = path.read_bytes()
             folder.live[name] = folder.durable[name] = File(bytearray(data), data)
+
+
+def _absolute(path: Any) -> str:
+    return os.path.abspath(path)  # noqa: PTH100 - asked before every call, so it must be quick
 
 
 def _torn(file: File, dice: Random) -> bytes:

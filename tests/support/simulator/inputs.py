@@ -40,9 +40,9 @@ def record(seed: dict[str, str]) -> dict[str, object]:
         "id": seed["id"],
         "query": seed["query"],
         "good": f"The {topic} of lot {lot} is built from two spars and a sail. The lot {lot} of {number} first flew in "
-        f"19{int(number[1:]) % 90 + 10}. Spars of lot {lot} weigh {int(number[1:]) + 3} grams each. The sail of lot {lot} is cut "
-        f"from one paper sheet. A tail keeps lot {lot} steady in wind. Builders from Harbour Town sell lot {lot} at the "
-        "spring market.",
+        f"19{int(number[1:]) % 90 + 10}. Spars of lot {lot} weigh {int(number[1:]) + 3} grams each. The sail of lot "
+        f"{lot} is cut from one paper sheet. A tail keeps lot {lot} steady in wind. Builders from Harbour Town sell "
+        f"lot {lot} at the spring market.",
         "bad": [f"The boat number {number} has a keel of oak.", f"A paper lamp number {number} burns for hours."],
     }
 

@@ -1,4 +1,4 @@
-"""A provider in this process, behind the real openai client: it answers in character, misbehaves, and keeps its own bill.
+"""A provider in this process, behind the real openai client: it answers in character, misbehaves, keeps its own bill.
 
 Whether a send meets a fault follows from the seed, the request and how often it was sent; the answer follows from the
 request alone, so that an undisturbed run makes the same rows.
@@ -29,6 +29,13 @@ LOST = ("reset_after_work", "hang", "cut")
 """Faults whose work is billed, though no reply arrives."""
 USAGES: tuple[Any, ...] = (-5, 1e30, "12", None, float("inf"), float("nan"), 10**400, {"a": 1}, True, -(10**12))
 _ODD_PAUSES = ("nan", "inf", "-1", "1e400", "soon", "")
+_ERRORS = {
+    "429": (429, {"retry-after": "0.5"}),
+    "429_date": (429, {"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}),
+    "500": (500, {}),
+    "503": (503, {}),
+    "error_200": (200, {}),
+}
 _IN_A_ROW = 3
 _MOST_LATENCY_S = 2.0
 
@@ -95,23 +102,17 @@ class Provider(httpx2.AsyncBaseTransport):
     async def _respond(self, request: Request, body: Any, fault: str, dice: Random) -> httpx2.Response:
         text, reason = self._answer(body, 0)
         usage: dict[str, Any] = tokens_of(request)
-        match fault:
-            case "429":
-                return _reply(429, {"error": {"message": "slower"}}, {"retry-after": "0.5"})
-            case "429_odd":
-                return _reply(429, {"error": {"message": "slower"}}, {"retry-after": dice.choice(_ODD_PAUSES)})
-            case "429_date":
-                return _reply(429, {"error": {"message": "x"}}, {"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"})
-            case "500" | "503":
-                return _reply(int(fault), {"error": {"message": "sorry"}})
-            case "reset" | "reset_after_work":
-                raise httpx2.ReadError("connection reset")
-            case "hang":
-                await asyncio.sleep(1e5)
-            case "garbage":
-                return httpx2.Response(200, content=b"<html>busy</html>")
-            case "error_200":
-                return _reply(200, {"error": {"message": "overloaded"}})
+        if fault in {"reset", "reset_after_work"}:
+            raise httpx2.ReadError("connection reset")
+        if fault == "hang":
+            await asyncio.sleep(1e5)
+        if fault in _ERRORS:
+            status, headers = _ERRORS[fault]
+            return _reply(status, {"error": {"message": "sorry"}}, headers)
+        if fault == "429_odd":
+            return _reply(429, {"error": {"message": "slower"}}, {"retry-after": dice.choice(_ODD_PAUSES)})
+        if fault == "garbage":
+            return httpx2.Response(200, content=b"<html>busy</html>")
         if dice.random() < self._odd_usage:
             self.odd.add(request.id)
             self._world.told["absurd usage"] += 1

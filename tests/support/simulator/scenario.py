@@ -6,7 +6,6 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable
-
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -108,7 +107,10 @@ def play(seed: int, *, traced: bool = False) -> Outcome:
     with tempfile.TemporaryDirectory(dir=MEMORY, prefix="foil-sim-") as name, World(seed, Path(name)).ruling() as world:
         world.trace = [] if traced else None
         scenario = Scenario(world, draw(world.dice))
-        violations = scenario.play()
+        try:
+            violations = scenario.play()
+        except Exception as error:  # noqa: BLE001 - what the checks themselves cannot bear is wrong too
+            violations = [*scenario.found, f"unreadable: {type(error).__name__}: {error}"]
         return Outcome(seed, world.told, world.digest, violations, world.trace)
 
 
@@ -147,7 +149,7 @@ class Scenario:
 
     def _judge(self, process: Process, words: tuple[object, ...]) -> None:
         said = process.stderr
-        if process.failure or "Traceback" in said and process.code is not None:
+        if process.failure or ("Traceback" in said and process.code is not None):
             self.violated(f"traceback: foil {words[0]}: {process.failure or said.splitlines()[-1]}")
         elif process.code not in (EXIT_CODES | {None}):
             self.violated(f"exit code: foil {words[0]} ended with {process.code}: {said[-300:].strip()}")
@@ -368,7 +370,7 @@ class Scenario:
         """One flipped bit in any file that is part of the run is found, and named."""
         patterns = ("run.json", "plan.json", "commits/*", "data/*/*", "snapshots/*", "journal/*/*")
         files = sorted(path for pattern in patterns for path in self.out.glob(pattern) if _flippable(path))
-        for path in self.dice.sample(files, 2):
+        for path in self.dice.sample(files, min(2, len(files))):
             raw = path.read_bytes()
             place = self.dice.randrange(_flippable(path))
             path.write_bytes(raw[:place] + bytes([raw[place] ^ 1 << self.dice.randrange(8)]) + raw[place + 1 :])
@@ -415,7 +417,8 @@ def _undisturbed(version: Version, plan: Plan) -> Dataset:
             process = scenario.foil(*scenario._job(version))
         data = read(scenario.out)
         scenario._read_commands()
-        assert process.code in {0, 3} and not scenario.found, (process.code, process.stderr, scenario.found)
+        if process.code not in {0, 3} or scenario.found:
+            raise RuntimeError(f"a run in peace ended with {process.code}: {scenario.found} {process.stderr}")
         return data
 
 

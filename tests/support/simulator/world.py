@@ -3,8 +3,8 @@
     with World(seed, folder).ruling() as world:
         ended = world.run([Process(...)])       # one process, or several that take turns at their calls of the disk
 
-Inside, `os`, `time`, `threading.Thread` and `asyncio.run` are the world's: the clock jumps to the next timer, a thread's
-work is done in the loop a drawn moment later, a kill is a KilledError out of a call of the disk, after which every call
+Inside, `os`, `time`, threads and `asyncio.run` are the world's: the clock jumps to the next timer, a thread's work is
+done in the loop a drawn moment later, a kill is a KilledError out of a call of the disk, after which every call
 is refused. Two processes are two threads of which one runs at a time.
 """
 
@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partialmethod
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -125,7 +126,7 @@ class World:
             patch.setattr(time, "time", self.wall)
             patch.setattr(time, "gmtime", lambda at=None: _REAL_GMTIME(self.wall() if at is None else at))
             patch.setattr(time, "monotonic", lambda: self.now)
-            patch.setattr(threading.Thread, "start", lambda thread: self._start_thread(thread))
+            patch.setattr(threading.Thread, "start", partialmethod(_start_thread, self))
             patch.setattr(asyncio, "run", self._run_loop)
             os.chdir(self.folder)
             try:
@@ -139,7 +140,10 @@ class World:
         return self.now + self.wall_shift
 
     def _if_running(self, ours: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *args, **kwargs: (ours if self.running else real)(*args, **kwargs)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return (ours if self.running else real)(*args, **kwargs)
+
+        return call
 
     def _open_file(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def open_file(path: Any, *args: Any, **kwargs: Any) -> Any:
@@ -274,11 +278,13 @@ class World:
         with asyncio.Runner(loop_factory=lambda: _Loop(self)) as runner:
             return runner.run(main)
 
-    def _start_thread(self, thread: threading.Thread) -> None:
-        if thread.name != "seeds":  # the one that a run starts by itself (engine.runtime.partition_queue)
-            _REAL_START(thread)
-            return
-        asyncio.get_running_loop().call_later(self.dice.uniform(0, THREAD_S), thread.run)
+
+def _start_thread(thread: threading.Thread, world: World) -> None:
+    """A run starts one thread by itself, which reads its seeds; libraries may start others."""
+    if thread.name != "seeds":
+        _REAL_START(thread)
+        return
+    asyncio.get_running_loop().call_later(world.dice.uniform(0, THREAD_S), thread.run)
 
 
 class _Loop(VirtualLoop):
