@@ -44,8 +44,8 @@ Change = list[tuple[Folder, str, File | Folder | None]]
 
 
 class Disk:
-    """`before(call, path)` is asked before every call: it may raise an OSError or KilledError; it returns the share of a
-    write that comes through.
+    """`before(call, path)` is asked before every call: it may raise an OSError or KilledError, and returns the share of
+    a write that comes through.
     """
 
     def __init__(self, root: Path, before: Callable[[str, str], float]) -> None:
@@ -243,7 +243,7 @@ FAULTS = {
     "create": (errno.EIO, errno.ENOSPC, errno.EMFILE, errno.EDQUOT),
     "open": (errno.EIO, errno.EMFILE),
     "read": (errno.EIO, errno.EMFILE),
-    "write": (errno.EIO, errno.ENOSPC, 0),  # 0: only half of it is written
+    "write": (errno.EIO, errno.ENOSPC, 0, 0),  # 0: only half of it is written
     "fsync": (errno.EIO, errno.ENOSPC),
     "link": (errno.EIO, errno.ENOSPC),
     "rename": (errno.EIO, errno.ENOSPC),

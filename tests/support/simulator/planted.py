@@ -90,7 +90,6 @@ PLANTED = (
         "commit", "another job's entry is read", LOG,
         "        if entry.fingerprint != self.fingerprint():\n", "        if False:\n",
     ),
-    Planted("commit", "another writer's loss is silent", LOG, "        return ours is not None\n", "        return True\n"),
     Planted("verify", "a table is skipped", VERIFY, "        for file in entry.files.values():\n            try:\n", "        for file in list(entry.files.values())[1:]:\n            try:\n"),
     Planted("verify", "snapshots are skipped", VERIFY, "_check_files, _check_snapshots, ", "_check_files, "),
     Planted("verify", "an unfinished run is complete", VERIFY, "set(range(plan[\"partitions\"]))", "set(range(0))"),

@@ -437,6 +437,6 @@ def _foil(words: Any) -> int:
 
 def _draw_fault(dice: Random) -> Fault:
     call = dice.choice((*FAULTS, "any", "any"))
-    where = dice.choice(WHERE)
+    where = dice.choice(WHERE) if dice.random() < 0.5 else ""
     error = dice.choice(FAULTS.get(call, (0,)))
-    return Fault(call, where, int(dice.expovariate(1 / 6)) + 1, error, dice.random() < 0.3)
+    return Fault(call, where, int(dice.expovariate(1 / (4 if where else 15))) + 1, error, dice.random() < 0.3)
