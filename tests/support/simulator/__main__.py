@@ -1,0 +1,73 @@
+"""`python -m tests.support.simulator --seed N` plays one seed; `--seeds A:B` many, with a table at the end."""
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import nullcontext
+from multiprocessing import Pool
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.support.simulator.scenario import Outcome
+
+COLUMNS = (
+    "kills", "I/O failures", "lost writes", "edited inputs", "provider faults", "absurd usage", "races", "signals",
+    "clock jumps", "flipped bits",
+)  # fmt: skip
+
+
+def main() -> None:
+    if os.environ.get("PYTHONHASHSEED") != "0":  # else the order of sets would differ from one process to the next
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", "tests.support.simulator", *sys.argv[1:]],
+            {**os.environ, "PYTHONHASHSEED": "0"},
+        )
+    parser = argparse.ArgumentParser(prog="python -m tests.support.simulator")
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--seeds", default="0:200")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--trace", action="store_true", help="print every call of the disk and every request")
+    parser.add_argument("--stop", action="store_true", help="end at the first violation")
+    told = parser.parse_args()
+    first, _, end = told.seeds.partition(":")
+    seeds = range(told.seed, told.seed + 1) if told.seed is not None else range(int(first), int(end))
+    sys.exit(play_all(seeds, told.workers, trace=told.trace, stop=told.stop))
+
+
+def play_all(seeds: range, workers: int, *, trace: bool, stop: bool) -> int:
+    """Plays the seeds and prints the table; 1 if there is a violation."""
+    from tests.support.simulator.scenario import play
+
+    with Pool(workers) if workers > 1 else nullcontext() as pool:
+        outcomes = pool.imap_unordered(play, seeds, 20) if pool else (play(seed, traced=trace) for seed in seeds)
+        return _report(outcomes, len(seeds), stop=stop)
+
+
+def _report(outcomes: Iterable["Outcome"], seeds: int, *, stop: bool) -> int:
+    began, told, violations, played = time.perf_counter(), Counter[str](), 0, 0
+    for outcome in outcomes:
+        played += 1
+        told += outcome.told
+        print(*(outcome.trace or ()), sep="\n", end="\n" if outcome.trace else "")
+        for violation in dict.fromkeys(outcome.violations):
+            violations += 1
+            print(
+                f"seed {outcome.seed}: {violation}\n    python -m tests.support.simulator --seed {outcome.seed}",
+                flush=True,
+            )
+        if seeds == 1:
+            print(f"digest of the trace: {outcome.digest}")
+        if stop and violations:
+            break
+    for name, number in {"seeds": played, **{name: told[name] for name in COLUMNS}, "violations": violations}.items():
+        print(f"{name:<16} {number:>9,}")
+    print(f"{'seconds':<16} {time.perf_counter() - began:>9.1f}")
+    return int(violations > 0)
+
+
+if __name__ == "__main__":
+    main()

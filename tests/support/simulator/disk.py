@@ -1,0 +1,254 @@
+"""A disk that can be cut off: every call below one folder goes to the real files, and is remembered until it is synced.
+
+A power cut keeps what was synced. Of the rest anything may be there: a name made, moved or removed since its folder's
+last fsync holds or does not, each by itself (a rename is one change); the bytes written since a file's last fsync are
+there, cut short, or zeros. That is what POSIX promises, and no more.
+"""
+
+import errno
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+CALLS = ("open", "write", "fsync", "close", "link", "replace", "rename", "unlink", "mkdir", "listdir", "scandir")
+REAL = SimpleNamespace(**{name: getattr(os, name) for name in CALLS})
+
+
+class KilledError(BaseException):
+    """This process was killed; nothing of it reaches disk or network any more. `share` of its last write did."""
+
+    def __init__(self, share: float = 0.0) -> None:
+        super().__init__(share)
+        self.share = share
+
+
+@dataclass(eq=False)
+class File:
+    live: bytearray = field(default_factory=bytearray)
+    durable: bytes = b""
+
+
+@dataclass(eq=False)
+class Folder:
+    live: dict[str, Any] = field(default_factory=dict)
+    durable: dict[str, Any] = field(default_factory=dict)
+
+
+Change = list[tuple[Folder, str, File | Folder | None]]
+
+
+class Disk:
+    """`before(call, path)` is asked before every call: it may raise an OSError or KilledError, and returns the share of
+    a write that comes through.
+    """
+
+    def __init__(self, root: Path, before: Callable[[str, str], float]) -> None:
+        self.root, self._before = str(root), before
+        self._top = Folder()
+        self._unsynced: list[Change] = []
+        self._fds: dict[int, tuple[File | Folder, str]] = {}
+
+    def inside(self, path: Any) -> bool:
+        return isinstance(path, str | os.PathLike) and f"{_absolute(path)}/".startswith(f"{self.root}/")
+
+    def calls(self) -> Iterator[tuple[str, Callable[..., Any]]]:
+        """Each interposed call of `os`: itself below the folder, the real one elsewhere."""
+        for name in CALLS:
+            yield name, self._interposed(getattr(self, f"_{name}"), getattr(REAL, name))
+
+    def _interposed(self, ours: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(target: Any = ".", *args: Any, **kwargs: Any) -> Any:
+            mine = target in self._fds if isinstance(target, int) else self.inside(target)
+            return (ours if mine and not kwargs.get("dir_fd") else real)(target, *args, **kwargs)
+
+        return call
+
+    def reading(self, path: Any) -> None:
+        """A file is about to be opened for reading."""
+        self._before("read", self._name(path))
+
+    # the calls
+
+    def _open(self, path: Any, flags: int, mode: int = 0o777) -> int:
+        self._before("create" if flags & os.O_CREAT else "open", self._name(path))
+        new = flags & os.O_CREAT and not Path(path).exists()
+        fd = REAL.open(path, flags, mode)
+        if new:
+            self._change([(*self._place(path), File())])
+        self._fds[fd] = self._node(path), self._name(path)
+        return fd
+
+    def _write(self, fd: int, data: Any) -> int:
+        file, name = self._fds[fd]
+        try:
+            share = self._before("write", name)
+        except KilledError as killed:
+            self._append(fd, file, bytes(data)[: int(len(data) * killed.share)])
+            raise
+        return self._append(fd, file, bytes(data)[: max(1, int(len(data) * share))])
+
+    def _append(self, fd: int, file: File, data: bytes) -> int:
+        file.live += data
+        return REAL.write(fd, data) if data else 0
+
+    def _fsync(self, fd: int) -> None:
+        node, name = self._fds[fd]
+        self._before("fsync", name)
+        if isinstance(node, File):
+            node.durable = bytes(node.live)
+            return
+        for change in [change for change in self._unsynced if any(folder is node for folder, _, _ in change)]:
+            self._unsynced.remove(change)
+            _apply(change)
+
+    def _close(self, fd: int) -> None:
+        del self._fds[fd]
+        REAL.close(fd)
+
+    def _link(self, source: Any, target: Any, **kwargs: Any) -> None:
+        self._before("link", self._name(target))
+        REAL.link(source, target, **kwargs)
+        self._change([(*self._place(target), self._node(source))])
+
+    def _replace(self, source: Any, target: Any) -> None:
+        self._before("rename", self._name(target))
+        REAL.replace(source, target)
+        self._change([(*self._place(target), self._node(source)), (*self._place(source), None)])
+
+    _rename = _replace
+
+    def _unlink(self, path: Any) -> None:
+        self._before("unlink", self._name(path))
+        REAL.unlink(path)
+        self._change([(*self._place(path), None)])
+
+    def _mkdir(self, path: Any, mode: int = 0o777) -> None:
+        if not Path(path).exists():
+            self._before("mkdir", self._name(path))
+        REAL.mkdir(path, mode)
+        self._change([(*self._place(path), Folder())])
+
+    def _listdir(self, path: Any = ".") -> list[str]:
+        self._before("list", self._name(path))
+        return sorted(REAL.listdir(path))
+
+    def _scandir(self, path: Any = ".") -> Any:
+        self._before("list", self._name(path))
+        with REAL.scandir(path) as entries:
+            return nullcontext(sorted(entries, key=lambda entry: entry.name))
+
+    def close_all(self) -> None:
+        """What the kernel does when a process ends."""
+        for fd in list(self._fds):
+            self._close(fd)
+
+    # what the disk knows
+
+    def _name(self, path: Any) -> str:
+        return os.path.relpath(path, self.root)
+
+    def _place(self, path: Any) -> tuple[Folder, str]:
+        return self._node(Path(path).parent), Path(path).name
+
+    def _node(self, path: Any) -> Any:
+        node: Any = self._top
+        for name in filter(None, _absolute(path).removeprefix(self.root).split("/")):
+            node = node.live[name]
+        return node
+
+    def _change(self, change: Change) -> None:
+        for folder, name, node in change:
+            folder.live[name] = node
+            if node is None:
+                del folder.live[name]
+        self._unsynced.append(change)
+
+    def cut_power(self, dice: Random) -> int:
+        """Leaves on the real disk one of the states that a power cut may leave. Returns how many changes were lost."""
+        share = dice.choice((0.0, 0.0, 0.5, 0.9))
+        kept = [change for change in self._unsynced if dice.random() < share]
+        lost = len(self._unsynced) - len(kept)
+        for change in kept:
+            _apply(change)
+        self._unsynced.clear()
+        shutil.rmtree(self.root)
+        lost += self._settle(self._top, Path(self.root), dice)
+        return lost
+
+    def _settle(self, folder: Folder, path: Path, dice: Random) -> int:
+        lost = 0
+        path.mkdir()
+        folder.live = dict(folder.durable)
+        for name, node in folder.durable.items():
+            if isinstance(node, Folder):
+                lost += self._settle(node, path / name, dice)
+                continue
+            if node.durable != node.live:
+                node.durable = _torn(node, dice)
+                lost += node.durable != node.live
+            node.live = bytearray(node.durable)
+            (path / name).write_bytes(node.durable)
+        return lost
+
+    def synced(self) -> None:
+        """Everything there is becomes durable: time has passed."""
+        while self._unsynced:
+            _apply(self._unsynced.pop(0))
+        _sync_all(self._top)
+
+    def adopt(self, path: Path) -> None:
+        """Takes note of a file that something else than the interposed calls has changed."""
+        folder, name = self._place(path)
+        folder.live.pop(name, None)
+        folder.durable.pop(name, None)
+        if path.exists():
+            data = path.read_bytes()
+            folder.live[name] = folder.durable[name] = File(bytearray(data), data)
+
+
+def _absolute(path: Any) -> str:
+    return os.path.abspath(path)  # noqa: PTH100 - asked before every call, so it must be quick
+
+
+def _torn(file: File, dice: Random) -> bytes:
+    """What a file may hold whose last bytes were not synced."""
+    old, new = file.durable, bytes(file.live)
+    cut = dice.randint(len(old), len(new))
+    return dice.choice((old, new, new[:cut], new[:cut] + bytes(len(new) - cut)))
+
+
+def _apply(change: Change) -> None:
+    for folder, name, node in change:
+        if node is None:
+            folder.durable.pop(name, None)
+        else:
+            folder.durable[name] = node
+
+
+def _sync_all(folder: Folder) -> None:
+    for node in folder.live.values():
+        if isinstance(node, Folder):
+            _sync_all(node)
+        else:
+            node.durable = bytes(node.live)
+
+
+FAULTS = {
+    "create": (errno.EIO, errno.ENOSPC, errno.EMFILE, errno.EDQUOT),
+    "open": (errno.EIO, errno.EMFILE),
+    "read": (errno.EIO, errno.EMFILE),
+    "write": (errno.EIO, errno.ENOSPC, 0, 0),  # 0: only half of it is written
+    "fsync": (errno.EIO, errno.ENOSPC),
+    "link": (errno.EIO, errno.ENOSPC),
+    "rename": (errno.EIO, errno.ENOSPC),
+    "unlink": (errno.EIO,),
+    "mkdir": (errno.EIO, errno.ENOSPC),
+    "list": (errno.EIO, errno.EMFILE),
+}
+"""What may fail, and how."""

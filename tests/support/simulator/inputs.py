@@ -1,0 +1,96 @@
+"""The inputs of a run and what people do to them between two attempts."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from prompts.recipes import verifiable
+from prompts.render import compile_template
+from tests.support.simulator.checker import Version
+
+COLOURS = ("red", "blue", "green", "amber", "violet", "black", "white", "brown")
+
+
+def row(number: int, lot: int = 0) -> tuple[tuple[str, str], ...]:
+    """A seed whose every sentence names its lot."""
+    colour = COLOURS[number % len(COLOURS)]
+    return tuple(
+        {"id": f"s{number}", "query": f"How is the {colour} kite number {number} built?", "lot": f"{lot}"}.items()
+    )
+
+
+def first_rows(dice: Random, count: int) -> tuple[tuple[tuple[str, str], ...], ...]:
+    """Seeds, of which some share a query with an earlier one."""
+    rows = [dict(row(number)) for number in range(count)]
+    if dice.random() < 0.3:
+        rows[-1]["query"] = rows[0]["query"]
+    return tuple(tuple(one.items()) for one in rows)
+
+
+def record(seed: dict[str, str]) -> dict[str, object]:
+    """The line of the seed file."""
+    number, lot = seed["id"], seed["lot"]
+    topic = seed["query"].removeprefix("How is the ").removesuffix(" built?")
+    return {
+        "id": seed["id"],
+        "query": seed["query"],
+        "good": f"The {topic} of lot {lot} is built from two spars and a sail. The lot {lot} of {number} first flew in "
+        f"19{int(number[1:]) % 90 + 10}. Spars of lot {lot} weigh {int(number[1:]) + 3} grams each. The sail of lot "
+        f"{lot} is cut from one paper sheet. A tail keeps lot {lot} steady in wind. Builders from Harbour Town sell "
+        f"lot {lot} at the spring market.",
+        "bad": [f"The boat number {number} has a keel of oak.", f"A paper lamp number {number} burns for hours."],
+    }
+
+
+def write(version: Version, path: Path) -> None:
+    """The seed file of a version."""
+    path.write_text("".join(json.dumps(record(dict(one))) + "\n" for one in version.rows))
+
+
+def edited(dice: Random, version: Version) -> Version:
+    """Another version: its rows, its cut, its settings or its code changed."""
+    rows, fresh = list(version.rows), row(100 + dice.randrange(50))
+    place = dice.randrange(len(rows))
+    kind = dice.choice(
+        ("front", "append", "query", "text", "remove", "swap", "same id", "size", "setting", "version", "template")
+    )
+    match kind:
+        case "front":
+            rows.insert(0, fresh)
+        case "append":
+            rows.append(fresh)
+        case "query":
+            rows[place] = tuple({**dict(rows[place]), "query": dict(fresh)["query"]}.items())
+        case "text":
+            rows[place] = tuple({**dict(rows[place]), "lot": f"{dice.randrange(1, 99)}"}.items())
+        case "remove":
+            del rows[place]
+        case "swap":
+            rows[place], rows[0] = rows[0], rows[place]
+        case "same id":
+            rows.append(tuple({**dict(fresh), "id": dict(rows[place])["id"]}.items()))
+        case "size":
+            return replace(version, size=version.size + 1)
+        case "setting":
+            return replace(version, settings=("recipe.negatives=1",))
+        case _:
+            return replace(version, code=kind)
+    return replace(version, rows=tuple(rows))
+
+
+@contextmanager
+def code_of(version: Version) -> Iterator[None]:
+    """Foil as it was when this version ran: another VERSION of the recipe, or another wording of its template."""
+    with pytest.MonkeyPatch.context() as patch:
+        if version.code == "version":
+            patch.setattr(verifiable, "VERSION", "next")
+        if version.code == "template":
+            path = Path(verifiable.__file__).parent.parent / "templates/verifiable/topic.j2"
+            other = compile_template("verifiable/topic", path.read_text() + "\nTake your time.\n")
+            patch.setattr(verifiable, "load", lambda _name: other)
+        yield

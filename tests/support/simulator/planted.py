@@ -1,0 +1,232 @@
+"""Faults planted in a copy of the code, one at a time: the simulator must find each within a few hundred seeds.
+
+    python -m tests.support.simulator.planted [NAME ...]
+
+To add one: a line in PLANTED with its part, its name, the file, the old text (which must stand there once) and the new.
+"""
+
+# ruff: noqa: E501 - the texts stand as in the code
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.paths import REPO
+
+SEEDS = 300
+_ROOMS = ("cluster", "datasets_out", "engine", "prompts", "tests", "trainer", "validators", "pyproject.toml")
+_FOUND = re.compile(r"^seed (\d+): ([^:]+):")
+
+LOG = "datasets_out/commits/log.py"
+VERIFY = "datasets_out/commits/verify.py"
+ATOMIC = "engine/atomic_files.py"
+JOURNAL = "engine/flow/journal.py"
+ASK = "engine/flow/ask.py"
+FLOW = "engine/flow/partition_flow.py"
+PROGRESS = "engine/flow/progress.py"
+BUDGET = "engine/flow/budget.py"
+SESSION = "engine/runtime/session.py"
+QUEUE = "engine/runtime/partition_queue.py"
+STREAM = "engine/runtime/seed_stream.py"
+
+
+@dataclass(frozen=True)
+class Planted:
+    part: str
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """The first seed that finds a fault, and by which kind of violation; -1 if none does."""
+
+    planted: Planted
+    seed: int
+    violation: str
+
+
+PLANTED = (
+    Planted(
+        "commit", "entry before its files", LOG,
+        "        files = {table: self._put_file(file, blobs[table]) for table, file in attempt.files.items()}\n"
+        '        crash_point("commit.placed")\n'
+        "        entry = replace(attempt, files=files)\n"
+        "        first = self._put(self.out / entry_name(entry.partition), seal(entry.plain()), CommitUnknownError)\n",
+        "        entry = attempt\n"
+        "        first = self._put(self.out / entry_name(entry.partition), seal(entry.plain()), CommitUnknownError)\n"
+        '        crash_point("commit.placed")\n'
+        "        files = {table: self._put_file(file, blobs[table]) for table, file in attempt.files.items()}\n",
+    ),
+    Planted(
+        "commit", "no fsync of a file", ATOMIC,
+        "            if durable:\n                file_system.fsync(fd)\n", "            pass\n",
+    ),
+    Planted(
+        "commit", "no fsync of a folder", ATOMIC,
+        '    sync(path.parent, file_system)\n    crash_point("put.durable")\n', '    crash_point("put.durable")\n',
+    ),
+    Planted("commit", "a short write is forgotten", ATOMIC, "            while left:\n", "            if left:\n"),
+    Planted(
+        "commit", "a draft is put in place, taken or not", ATOMIC,
+        "        file_system.link(draft, path)\n        ours = True\n", "        file_system.replace(draft, path)\n        ours = True\n",
+    ),
+    Planted(
+        "commit", "an orphan of other content is taken for ours", LOG,
+        "                return self._file_system.read(path) == blob\n", "                return bool(self._file_system.read(path))\n",
+    ),
+    Planted(
+        "commit", "the sweep takes live files", LOG,
+        "        for name in set(names) - named:\n", "        for name in set(names):\n",
+    ),
+    Planted("commit", "another job's run is continued", LOG, "        if any(run[key] != new[key] for key in", "        if any(run[key] != run[key] for key in"),
+    Planted(
+        "commit", "another job's entry is read", LOG,
+        "        if entry.fingerprint != self.fingerprint():\n", "        if False:\n",
+    ),
+    Planted("verify", "a table is skipped", VERIFY, "        for file in entry.files.values():\n            try:\n", "        for file in list(entry.files.values())[1:]:\n            try:\n"),
+    Planted("verify", "snapshots are skipped", VERIFY, "_check_files, _check_snapshots, ", "_check_files, "),
+    Planted("verify", "an unfinished run is complete", VERIFY, "set(range(plan[\"partitions\"]))", "set(range(0))"),
+    Planted(
+        "journal", "no fsync of replies", JOURNAL,
+        "            os.fsync(self._fd)\n", "            pass\n",
+    ),
+    Planted(
+        "journal", "no fsync of the folder", JOURNAL,
+        "            if not self._folder_synced:\n", "            if False:\n",
+    ),
+    Planted(
+        "journal", "a reply is put after its use", ASK,
+        "        await self._journal.put(reply, durable=not free)\n        return reply\n\n\nclass SeedAsk",
+        "        asyncio.get_running_loop().call_later(30, lambda: asyncio.ensure_future(self._journal.put(reply)))\n"
+        "        return reply\n\n\nclass SeedAsk",
+    ),
+    Planted(
+        "journal", "a question is not noted", JOURNAL,
+        '        self._append({"asked": request_id})\n', "",
+    ),
+    Planted(
+        "journal", "replies of earlier attempts are not read", JOURNAL,
+        "        self._replies = _replies(self._folder)\n", "        self._replies = {}\n",
+    ),
+    Planted(
+        "journal", "a torn or damaged record is read", JOURNAL,
+        '    if crc != b"%08x" % zlib.crc32(data):\n        return None\n', "",
+    ),
+    Planted(
+        "journal", "a short write is forgotten", JOURNAL,
+        "        if written != len(line):\n", "        if False:\n",
+    ),
+    Planted(
+        "requests", "the id leaves out the last message", "engine/requests.py",
+        "for m in request.messages]", "for m in request.messages[:1]]",
+    ),
+    Planted(
+        "models", "an answered request is sent again", "engine/models/retry.py",
+        "        reply: Reply = await retrying(model.complete, request)\n",
+        "        reply: Reply = await retrying(model.complete, request)\n"
+        "        reply = await retrying(model.complete, request)\n",
+    ),
+    Planted(
+        "models", "a lost reply is not retried", "engine/models/retry.py",
+        "retry_if_exception_type(RETRYABLE)", "retry_if_exception_type(())",
+    ),
+    Planted(
+        "models", "usage is taken as told", "engine/models/reading.py",
+        "    if all(map(is_count, numbers)) and numbers[2] <= numbers[0]:\n", "    if True:\n",
+    ),
+    Planted(
+        "flow", "the order of completion", FLOW,
+        "        topics_of_seeds = await asyncio.gather(*seeds)\n",
+        "        topics_of_seeds = [await one for one in asyncio.as_completed(seeds)]\n",
+    ),
+    Planted(
+        "flow", "rejected rows are dropped", FLOW,
+        "list(chain.from_iterable(topics_of_seeds))", 'list(t for t in chain.from_iterable(topics_of_seeds) if t.status != "rejected")',
+    ),
+    Planted(
+        "flow", "failed rows are dropped", FLOW,
+        "list(chain.from_iterable(topics_of_seeds))", 'list(t for t in chain.from_iterable(topics_of_seeds) if t.status != "failed")',
+    ),
+    Planted(
+        "flow", "a validator is skipped", FLOW,
+        "        for validator in self._validators:\n", "        for validator in self._validators[1:]:\n",
+    ),
+    Planted(
+        "flow", "costs are counted twice", PROGRESS,
+        "        if call.request_id not in requests and not call.reused:\n            requests.add(call.request_id)\n            yield call\n",
+        "        if not call.reused:\n            yield call\n            yield call\n",
+    ),
+    Planted(
+        "session", "a session file ends the run", PROGRESS,
+        "        except OSError as error:\n", "        except ZeroDivisionError as error:\n",
+    ),
+    Planted(
+        "session", "what was spent is forgotten", SESSION,
+        "        return spent_before(self._parts)\n", "        return Spend()\n",
+    ),
+    Planted(
+        "session", "the plan is put at the start", SESSION,
+        "        self._plan = self._queue.plan() or self._plan\n",
+        '        self._plan = self._queue.plan() or self._plan or {"seeds": self._queue.seeds_known(), "partitions": 1}\n',
+    ),
+    Planted(
+        "session", "one partition is enough", SESSION,
+        'len(self._queue.committed()) >= self._plan["partitions"]', "len(self._queue.committed()) >= 1",
+    ),
+    Planted(
+        "queue", "a resume skips a partition", QUEUE,
+        "partition.index not in self._committed:\n", "partition.index not in self._committed and (not self._committed or partition.index != 1):\n",
+    ),
+)  # fmt: skip
+
+
+def search(planted: Planted, seeds: int = SEEDS) -> Found:
+    """Plants the fault in a copy of the code and plays seeds there until one finds it."""
+    with tempfile.TemporaryDirectory() as name:
+        copy = Path(name)
+        for room in _ROOMS:
+            source = REPO / room
+            if source.is_dir():
+                shutil.copytree(source, copy / room, ignore=shutil.ignore_patterns("__pycache__", "data"))
+            else:
+                shutil.copy(source, copy)
+        path = copy / planted.file
+        text = path.read_text()
+        if text.count(planted.old) != 1:
+            raise LookupError(f"{planted.name}: the old text stands {text.count(planted.old)} times in {planted.file}")
+        path.write_text(text.replace(planted.old, planted.new))
+        command = [sys.executable, "-m", "tests.support.simulator", "--seeds", f"0:{seeds}", "--stop"]
+        environment = {**os.environ, "PYTHONPATH": name, "PYTHONDONTWRITEBYTECODE": "1"}
+        ended = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
+    found = next(filter(None, map(_FOUND.match, ended.stdout.splitlines())), None)
+    if found:
+        return Found(planted, int(found[1]), found[2])
+    if ended.returncode:
+        return Found(planted, 0, f"broken at once: {ended.stderr.strip().splitlines()[-1][:60]}")
+    return Found(planted, -1, "")
+
+
+def table(found: list[Found]) -> str:
+    """Which seed found which fault, and by what."""
+    rows = [f"{one.planted.part:<10} {one.planted.name:<45} {one.seed:>5}  {one.violation}" for one in found]
+    return "\n".join([f"{'part':<10} {'planted fault':<45} {'seed':>5}  violation", *rows])
+
+
+def main() -> None:
+    names = sys.argv[1:]
+    found = []
+    for planted in PLANTED:
+        if not names or any(name in planted.name for name in names):
+            found.append(search(planted))
+            print(table(found).splitlines()[-1], flush=True)
+
+
+if __name__ == "__main__":
+    main()

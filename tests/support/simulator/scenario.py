@@ -1,0 +1,442 @@
+"""One seed, one life of a run: attempts under faults and edited inputs, then attempts in peace until it is complete."""
+
+import json
+import re
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from cluster.__main__ import main as foil_main
+from datasets_out.commits.encoding import seal
+from tests.support.simulator import inputs
+from tests.support.simulator.checker import (
+    EXIT_CODES,
+    Dataset,
+    Version,
+    check_bills,
+    check_glob,
+    check_rows,
+    compare,
+    first_difference,
+    is_complete,
+    read,
+)
+from tests.support.simulator.disk import FAULTS
+from tests.support.simulator.provider import PRICE, Provider
+from tests.support.simulator.world import Fault, Process, World
+
+MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
+WHERE = (
+    "sessions",
+    "journal",
+    "staging/0",
+    "staging/part",
+    "plan.json",
+    "run.json",
+    "snapshots",
+    "commits",
+    "data",
+    "",
+)
+POINTS = (
+    "journal.asked", "ask.answered", "journal.written", "journal.synced", "flow.made", "flow.committed",
+    "conduct.planned", "commit.encoded", "put.staged", "put.linked", "commit.placed", "commit.entered", "commit.swept",
+)  # fmt: skip
+_CALLS_OF_A_RUN = 500
+_NAMED = re.compile(r"'s\d+'")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a seed draws once: the input, the writer, the limits, and how often each trouble comes."""
+
+    version: Version
+    writer: str
+    accept: int | None
+    budget: int | None
+    window: int
+    faulty: float
+    odd_usage: float
+    said: float
+    attempts: int
+
+
+def draw(dice: Random) -> Plan:
+    hosted_writer = dice.random() < 0.45
+    version = Version(inputs.first_rows(dice, dice.randint(4, 9)), dice.randint(2, 4))
+    return Plan(
+        version,
+        "hosted" if hosted_writer else "rule",
+        dice.randint(2, 6) if dice.random() < 0.1 else None,
+        dice.randint(2, 6) if hosted_writer and dice.random() < 0.3 else None,
+        dice.choice((1, 2, 4, 16)),
+        dice.choice((0.0, 0.2, 0.5)),
+        dice.choice((0.0, 0.0, 0.2)),
+        dice.choice((0.0, 0.03)),
+        dice.randint(1, 4),
+    )
+
+
+@dataclass
+class Outcome:
+    """What a scenario found. `violations` are `kind: detail`."""
+
+    seed: int
+    told: Counter[str]
+    digest: str
+    violations: list[str] = field(default_factory=list)
+    trace: list[str] | None = None
+
+
+@cache
+def _warm_up() -> None:
+    """What Python does once in a process must not be part of a scenario."""
+    for writer in ("rule", "hosted"):
+        undisturbed(Version(inputs.first_rows(Random(0), 4), 2), replace(draw(Random(0)), writer=writer, accept=None))
+
+
+def play(seed: int, *, traced: bool = False) -> Outcome:
+    """Plays one seed in a folder of its own, which is removed."""
+    _warm_up()
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="foil-sim-") as name, World(seed, Path(name)).ruling() as world:
+        world.trace = [] if traced else None
+        scenario = Scenario(world, draw(world.dice))
+        try:
+            violations = scenario.play()
+        except Exception as error:  # noqa: BLE001 - what the checks themselves cannot bear is wrong too
+            violations = [*scenario.found, f"unreadable: {type(error).__name__}: {error}"]
+        return Outcome(seed, world.told, world.digest, violations, world.trace)
+
+
+class Scenario:
+    def __init__(self, world: World, plan: Plan) -> None:
+        self.world, self.plan, self.dice = world, plan, world.dice
+        self.folder, self.out = world.folder, world.folder / "box" / "out"
+        self.version, self.tried = plan.version, [plan.version]
+        self.jobs: dict[str, tuple[Any, ...]] = {}
+        self.provider = Provider(world, plan.faulty, plan.odd_usage, plan.said)
+        self.found: list[str] = []
+        self.snapshots: dict[str, str] = {}
+        self.acked: set[int] = set()
+        self.power_cuts = 0
+        self.budget = plan.budget
+
+    def play(self) -> list[str]:
+        with self.provider.serving():
+            for _ in range(self.plan.attempts):
+                self._mischief()
+            self._finish()
+        return self.found
+
+    def violated(self, text: str) -> None:
+        self.found.append(text)
+        self.world.note(f"violation {text}")
+
+    # one command
+
+    def foil(self, *words: object, **troubles: Any) -> Process:
+        """`foil WORDS` as one process."""
+        process = Process(partial(_foil, words), **troubles)
+        self.world.run([process])
+        self._judge(process, words)
+        return process
+
+    def _judge(self, process: Process, words: tuple[object, ...]) -> None:
+        said = process.stderr
+        if process.failure or ("Traceback" in said and process.code is not None):
+            self.violated(f"traceback: foil {words[0]}: {process.failure or said.splitlines()[-1]}")
+        elif process.code not in (EXIT_CODES | {None}):
+            self.violated(f"exit code: foil {words[0]} ended with {process.code}: {said[-300:].strip()}")
+        elif process.code and process.code < 128 and not said:
+            self.violated(f"silence: foil {words[0]} ended with {process.code} and no word")
+
+    def _job(self, version: Version) -> list[str]:
+        """The words of `foil run` for a version, whose files are written."""
+        inputs.write(version, self.folder / "seeds.jsonl")
+        job = self.folder / "job.yaml"
+        writer = "{kind: rule_writer}"
+        if self.plan.writer == "hosted":
+            patience = "patience: {timeout_s: 20, outage_s: 60}"
+            price = f"price: {{prompt: {PRICE['prompt']}, completion: {PRICE['completion']}}}"
+            writer = f"{{kind: hosted, model: sim, url: 'http://127.0.0.1:9/v1', {patience}, {price}}}"
+        limits = [f"partition_seeds: {version.size}"]
+        limits += [f"accept: {self.plan.accept}"] if self.plan.accept else []
+        limits += [f"budget: {{calls: {self.budget}}}"] if self.budget else []
+        job.write_text(
+            "seeds: {kind: table, corpus: kites, path: seeds.jsonl, columns: {query: query, positives: good, id: id, "
+            f"negatives: bad}}}}\nrecipe: {{kind: verifiable}}\nmodels: {{writer: {writer}}}\nout: box/out\n"
+            f"limits: {{{', '.join(limits)}}}\nruntime: {{window: {self.plan.window}}}\n"
+            "validators: [{kind: shape}, {kind: leak}, {kind: constraint_check}, {kind: duplicates}]\n"
+        )
+        return ["run", "job.yaml", *(word for setting in version.settings for word in ("--set", setting))]
+
+    # attempts
+
+    def _mischief(self) -> None:
+        dice, before = self.dice, read(self.out)
+        if dice.random() < 0.4:
+            self.version = inputs.edited(dice, dice.choice(self.tried))
+            self.world.told["edited inputs"] += 1
+        elif dice.random() < 0.5:
+            self.version = self.plan.version
+        if self.version not in self.tried:
+            self.tried.append(self.version)
+        if self.plan.writer == "hosted" and dice.random() < 0.2:
+            begin = self.world.now + dice.uniform(0, 4)
+            self.provider.outage = begin, begin + dice.choice((5.0, 30.0, 500.0))
+        processes = self._processes(dice)
+        owner = self._owner()
+        with inputs.code_of(self.version):
+            self.world.run(processes)
+        for process in processes:
+            self._judge(process, ("run",))
+            self._judge_run(process, before, owner)
+        self._learn_owner(processes)
+        well = all(process.code is not None and not process.met for process in processes)
+        done = well and any(process.code in {0, 3} for process in processes)
+        self._look(acknowledged=lambda index: done or (well and index not in before.entries))
+        if dice.random() < 0.4:
+            self.world.told["lost writes"] += self.world.disk.cut_power(dice)
+            self.world.note("power cut")
+            self.power_cuts += 1
+            self._look()
+        if dice.random() < 0.3:
+            troubles = self._troubles(dice) if dice.random() < 0.3 else {}
+            self._read_commands(**troubles)
+
+    def _processes(self, dice: Random) -> list[Process]:
+        words = self._job(self.version)
+        processes = [Process(partial(_foil, words), **self._troubles(dice))]
+        if dice.random() < 0.12:
+            self.world.told["races"] += 1
+            other = replace(self.version, settings=("recipe.negatives=1",)) if dice.random() < 0.2 else self.version
+            self.tried += [other] if other not in self.tried else []
+            processes.append(Process(partial(_foil, self._job(other)), **self._troubles(dice)))
+            for process in processes:
+                process.racing = True
+        return processes
+
+    def _troubles(self, dice: Random) -> dict[str, Any]:
+        troubles: dict[str, Any] = {}
+        if dice.random() < 0.5:
+            troubles["kill_at"] = dice.randint(1, dice.choice((150, _CALLS_OF_A_RUN)))
+        elif dice.random() < 0.3:
+            troubles["crash_point"] = f"{dice.choice(POINTS)}:{dice.randint(1, 5)}"
+        if dice.random() < 0.4:
+            troubles["faults"] = [_draw_fault(dice)]
+        if dice.random() < 0.1:
+            troubles["signal_at"] = dice.randint(1, _CALLS_OF_A_RUN)
+        if dice.random() < 0.2:
+            troubles["clock_at"] = dice.randint(1, _CALLS_OF_A_RUN)
+        return troubles
+
+    def _judge_run(self, process: Process, before: Dataset, owner: tuple[Any, ...] | None) -> None:
+        """A run over other inputs than those of the folder must have been refused, and must say why."""
+        if process.code is None or process.failure or process.racing:
+            return
+        only_sessions = process.met and all(fault.where == "sessions" for fault in process.faults)
+        differs = first_difference(before, self.version) if before.entries else None
+        complete = any(is_complete(before, version, self.plan.accept) for version in self.tried)
+        if process.code in {0, 3}:
+            now = read(self.out)
+            if not any(
+                is_complete(now, version, self.plan.accept) and not first_difference(now, version)
+                for version in self.tried
+            ):
+                self.violated(f"lost: exit code {process.code}, yet only partitions {sorted(now.entries)} are there")
+        if owner is not None and owner != self.version.job:
+            if process.code != 2 and not process.met:
+                self.violated(f"not refused: another job ended with {process.code}")
+        elif differs and not complete and not process.met and not process.signal_at:
+            said = process.stderr
+            if process.code != 2:
+                self.violated(f"not refused: changed seeds ended with {process.code}")
+            elif "another job" not in said and not _NAMED.search(said):
+                self.violated(f"unnamed: the refusal names no seed that differs: {said.strip()[-300:]}")
+        elif only_sessions and process.code not in {0, 3, 4, 9, 2}:
+            self.violated(f"sessions: an unwritable session file ends a run with {process.code}")
+
+    def _owner(self) -> tuple[Any, ...] | None:
+        """The job whose run the folder holds, where that is known."""
+        path = self.out / "run.json"
+        return self.jobs.get(json.loads(path.read_bytes())["fingerprint"]) if path.exists() else None
+
+    def _learn_owner(self, processes: list[Process]) -> None:
+        path = self.out / "run.json"
+        if len(processes) == 1 and path.exists() and processes[0].code != 2:
+            self.jobs.setdefault(json.loads(path.read_bytes())["fingerprint"], self.version.job)
+
+    # looking
+
+    def _look(self, acknowledged: Callable[[int], bool] = lambda _index: False) -> Dataset:
+        """Checks what must hold at any moment. `acknowledged` partitions must be there from now on."""
+        data = read(self.out)
+        for text in check_rows(data, self.tried):
+            self.violated(text)
+        if lost := self.acked - data.entries.keys():
+            self.violated(f"lost: the partitions {sorted(lost)} were acknowledged")
+        self.acked |= set(filter(acknowledged, data.entries))
+        for text in check_bills(data, self.provider, self.budget, None, power_cuts=self.power_cuts > 0):
+            self.violated(text)
+        for name, digest in self.snapshots.items():
+            path = self.out / "snapshots" / f"{name}.json"
+            if not path.exists() or json.loads(path.read_bytes())["digest"] != digest:
+                self.violated(f"lost: the snapshot {name} was taken")
+        return data
+
+    def _read_commands(self, **troubles: Any) -> None:
+        """What people do between two attempts: look, verify, pin. One of the commands may meet trouble."""
+        name = f"at-{len(self.snapshots)}-{self.dice.randrange(1000)}"
+        words = [("status", "box/out", "--json"), ("verify", "box/out"), ("snapshot", "box/out", name)]
+        for place, command in enumerate(words):
+            trouble = troubles if place == len(self.snapshots) % 3 else {}
+            process = self.foil(*command, **trouble)
+            if command[0] == "snapshot" and process.code == 0:
+                self.snapshots[name] = json.loads(process.stdout)["digest"]
+            if command[0] == "verify" and not process.met and process.code is not None:
+                self._judge_verify(process)
+
+    def _judge_verify(self, process: Process) -> None:
+        data = read(self.out)
+        complete = any(is_complete(data, version, self.plan.accept) for version in self.tried)
+        planned = (self.out / "plan.json").exists()
+        wanted = {0} if complete and planned else {0, 11} if complete else {11} if data.entries else {2, 11}
+        if process.code not in wanted:
+            state = "complete" if complete else "incomplete"
+            self.violated(f"verify: {process.code} of a run that is {state} and undamaged: {process.stderr[-200:]}")
+
+    # the end
+
+    def _finish(self) -> None:
+        """In peace, with one of the inputs that fit: complete, like an undisturbed run, and verified."""
+        self.provider.outage, self.provider.rate, self.budget = (0.0, 0.0), 0.0, None
+        data = read(self.out)
+        rows, jobs = dict.fromkeys(version.rows for version in self.tried), dict.fromkeys(v.job for v in self.tried)
+        tries = [Version(one, *job) for job in jobs for one in rows]
+        fitting = [version for version in tries if not first_difference(data, version)]
+        codes, said = [], ""
+        for version in fitting:
+            with inputs.code_of(version):
+                process = self.foil(*self._job(version))
+            codes.append(process.code)
+            said = process.stderr[-300:]
+            data = self._look(lambda _index, done=process.code in {0, 3}: done)
+            if process.code in {0, 3}:
+                self._check_finished(version, data)
+                return
+        self.violated(f"stuck: none of {len(fitting)} fitting inputs is taken, exit codes {codes}: {said}")
+
+    def _check_finished(self, version: Version, data: Dataset) -> None:
+        fits = [
+            one
+            for one in (version, *self.tried)
+            if is_complete(data, one, self.plan.accept) and not first_difference(data, one)
+        ]
+        if not fits:
+            self.violated(f"lost: a finished run holds only partitions {sorted(data.entries)}")
+            return
+        version = version if version in fits else fits[0]
+        if self.dice.random() < 0.3:
+            self.world.disk.cut_power(self.dice)
+            self.power_cuts += 1
+            data = self._look()
+        for text in (
+            *check_glob(self.out, data),
+            *compare(data, undisturbed(version, self.plan), odd_usage=bool(self.provider.odd)),
+        ):
+            self.violated(text)
+        process = self.foil("status", "box/out", "--json")
+        if process.code == 0:
+            status = json.loads(process.stdout)
+            bills = check_bills(data, self.provider, None, status, power_cuts=self.power_cuts > 0)
+            for text in bills if self.plan.writer == "hosted" else ():
+                self.violated(text)
+            if not (status["complete"] and 0 <= status["seconds"] < 1e6):
+                self.violated(f"status: complete {status['complete']}, {status['seconds']} s")
+        process = self.foil("verify", "box/out")
+        if process.code != 0:
+            self.violated(f"verify: {process.code} of a finished run: {process.stderr[-300:]}")
+        self._flip_bits()
+        if self.dice.random() < 0.2 and data.entries:
+            self._plant_foreign_entry()
+
+    def _flip_bits(self) -> None:
+        """One flipped bit in any file that is part of the run is found, and named."""
+        patterns = ("run.json", "plan.json", "commits/*", "data/*/*", "snapshots/*", "journal/*/*")
+        files = sorted(path for pattern in patterns for path in self.out.glob(pattern) if _flippable(path))
+        for path in self.dice.sample(files, min(2, len(files))):
+            raw = path.read_bytes()
+            place = self.dice.randrange(_flippable(path))
+            path.write_bytes(raw[:place] + bytes([raw[place] ^ 1 << self.dice.randrange(8)]) + raw[place + 1 :])
+            self.world.told["flipped bits"] += 1
+            process = self.foil("verify", "box/out")
+            if process.code != 6 or path.name not in process.stderr:
+                self.violated(
+                    f"flipped bit: verify ended with {process.code} for {path.relative_to(self.out).parts[0]}/"
+                )
+            path.write_bytes(raw)
+
+    def _plant_foreign_entry(self) -> None:
+        """An entry of another job among ours is refused by every reader."""
+        path = self.dice.choice(sorted((self.out / "commits").glob("*.json")))
+        raw = path.read_bytes()
+        body = json.loads(raw)
+        del body["sha256"]
+        path.write_bytes(seal({**body, "fingerprint": "f" * len(body["fingerprint"])}))
+        for words in (("status", "box/out"), ("verify", "box/out"), ("snapshot", "box/out", "foreign")):
+            if self.foil(*words).code not in {2, 6}:
+                self.violated(f"foreign: foil {words[0]} takes an entry of another job")
+        path.write_bytes(raw)
+
+
+def _flippable(path: Path) -> int:
+    """How many bytes of a file count: a journal's last record may be torn."""
+    raw = path.read_bytes()
+    return raw.rstrip(b"\n").rfind(b"\n") + 1 if path.suffix == ".log" else len(raw)
+
+
+@cache
+def undisturbed(version: Version, plan: Plan) -> Dataset:
+    """What a run of these inputs commits in peace."""
+    return _undisturbed(
+        version, replace(plan, version=version, faulty=0.0, odd_usage=0.0, budget=None, attempts=0, window=4)
+    )
+
+
+@cache
+def _undisturbed(version: Version, plan: Plan) -> Dataset:
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="foil-sim-") as name, World(0, Path(name)).ruling() as world:
+        scenario = Scenario(world, plan)
+        with scenario.provider.serving(), inputs.code_of(version):
+            process = scenario.foil(*scenario._job(version))
+        data = read(scenario.out)
+        scenario._read_commands()
+        if process.code not in {0, 3} or scenario.found:
+            raise RuntimeError(f"a run in peace ended with {process.code}: {scenario.found} {process.stderr}")
+        return data
+
+
+def _foil(words: Any) -> int:
+    """The program `foil`, in this process."""
+    sys.argv = ["foil", *map(str, words)]
+    try:
+        foil_main()
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        print(end.code, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _draw_fault(dice: Random) -> Fault:
+    call = dice.choice((*FAULTS, "any", "any"))
+    where = dice.choice(WHERE) if dice.random() < 0.5 else ""
+    error = dice.choice(FAULTS.get(call, (0,)))
+    return Fault(call, where, int(dice.expovariate(1 / (4 if where else 15))) + 1, error, dice.random() < 0.3)

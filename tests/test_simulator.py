@@ -1,0 +1,43 @@
+"""Whole lives of a run, each from one integer: kills, power cuts, failing disks, edited inputs, a provider's faults."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.paths import REPO
+from tests.support.simulator.planted import PLANTED, Found, search, table
+
+MODULE = "tests.support.simulator"
+
+
+def simulate(*words: str) -> str:
+    """The table of `python -m tests.support.simulator`, which must have found nothing."""
+    command = [sys.executable, "-m", MODULE, *words]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=REPO, check=False)
+    assert ended.returncode == 0, f"{ended.stdout[-6000:]}\n{ended.stderr[-2000:]}"
+    return ended.stdout
+
+
+def test_no_life_of_a_run_ends_wrongly():
+    assert re.search(r"violations +0\n", simulate("--seeds", "0:200"))
+
+
+def test_the_same_seed_makes_the_same_calls_in_every_process():
+    assert (
+        simulate("--seed", "6", "--trace").partition("digest")[0]
+        == simulate("--seed", "6", "--trace").partition("digest")[0]
+    )
+
+
+@pytest.mark.long
+def test_no_life_of_a_run_in_twenty_thousand_ends_wrongly():
+    print(simulate("--seeds", "200:20200", "--workers", "2"))
+
+
+@pytest.mark.long
+def test_every_planted_fault_is_found():
+    found: list[Found] = [search(planted) for planted in PLANTED]
+    print(table(found))
+    assert [one.planted.name for one in found if one.seed < 0] == []
