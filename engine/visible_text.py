@@ -23,6 +23,7 @@ class VisibleFormatter(logging.Formatter):
 def log_visibly() -> None:
     """Sends warnings of this process to stderr as visible text, unless it has a handler for logs already."""
     handler = logging.StreamHandler()
+    handler.setLevel(logging.WARNING)  # some libraries set their own loggers to DEBUG
     handler.setFormatter(VisibleFormatter())
     logging.basicConfig(handlers=[handler])
 

@@ -24,7 +24,7 @@ from cluster.terminal import live_table, say, show
 from datasets_out.commits.log import CommitLog
 from engine.topic import Call, Passage, Topic, Verdict
 from engine.visible_text import VisibleFormatter, visible
-from tests.support.commands import write_job
+from tests.support.commands import foil, write_job
 from tests.support.fuzzing import fuzzed
 from tests.support.paths import REPO
 from tests.support.sample_run import accepted
@@ -206,3 +206,7 @@ def test_a_table_fits_any_width(capsys, monkeypatch):
         monkeypatch.setenv("COLUMNS", width)
         show(["a", "b"], [["long text " * 5, Path("p")]], "title")
         assert capsys.readouterr().out
+
+
+def test_a_run_shows_no_other_librarys_notes(tmp_path):
+    assert "Building index" not in foil("run", write_job(tmp_path, 4)).stderr
