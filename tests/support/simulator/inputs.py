@@ -25,24 +25,35 @@ def row(number: int, lot: int = 0) -> tuple[tuple[str, str], ...]:
 
 
 def first_rows(dice: Random, count: int) -> tuple[tuple[tuple[str, str], ...], ...]:
-    """Seeds, of which some share a query with an earlier one."""
+    """Seeds, of which some share a query with an earlier one, and some say too little for a topic."""
     rows = [dict(row(number)) for number in range(count)]
     if dice.random() < 0.3:
         rows[-1]["query"] = rows[0]["query"]
+    if dice.random() < 0.4:
+        rows[1]["poor"] = "yes"
     return tuple(tuple(one.items()) for one in rows)
+
+
+def _good(topic: str, number: str, lot: str) -> str:
+    return (
+        f"The {topic} of lot {lot} is built from two spars and a sail. The lot {lot} of {number} first flew in "
+        f"19{int(number[1:]) % 90 + 10}. Spars of lot {lot} weigh {int(number[1:]) + 3} grams each. The sail of lot "
+        f"{lot} is cut from one paper sheet. A tail keeps lot {lot} steady in wind. Builders from Harbour Town sell "
+        f"lot {lot} at the spring market."
+    )
 
 
 def record(seed: dict[str, str]) -> dict[str, object]:
     """The line of the seed file."""
     number, lot = seed["id"], seed["lot"]
     topic = seed["query"].removeprefix("How is the ").removesuffix(" built?")
+    good = f"The {topic} of lot {lot} is built."
+    if "poor" not in seed:
+        good = _good(topic, number, lot)
     return {
         "id": seed["id"],
         "query": seed["query"],
-        "good": f"The {topic} of lot {lot} is built from two spars and a sail. The lot {lot} of {number} first flew in "
-        f"19{int(number[1:]) % 90 + 10}. Spars of lot {lot} weigh {int(number[1:]) + 3} grams each. The sail of lot "
-        f"{lot} is cut from one paper sheet. A tail keeps lot {lot} steady in wind. Builders from Harbour Town sell "
-        f"lot {lot} at the spring market.",
+        "good": good,
         "bad": [f"The boat number {number} has a keel of oak.", f"A paper lamp number {number} burns for hours."],
     }
 

@@ -78,7 +78,7 @@ def draw(dice: Random) -> Plan:
         dice.choice((1, 2, 4, 16)),
         dice.choice((0.0, 0.2, 0.5)),
         dice.choice((0.0, 0.0, 0.2)),
-        dice.choice((0.0, 0.03)),
+        dice.choice((0.0, 0.03, 0.1)),
         dice.randint(1, 4),
     )
 
