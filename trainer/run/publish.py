@@ -18,6 +18,7 @@ from engine.errors import UsageError
 from trainer.evaluation.blend import BlendPoint, base_weights, choose_share, draw_curve, measure_blends
 from trainer.evaluation.validation import Measurement, Validation, measure
 from trainer.model.checkpoint import blend_weights, publish, put_weights, weights
+from trainer.model.checksums import FACTS, digests_of, sealed
 from trainer.model.encoder import Encoder, save_encoder
 from trainer.model.published_model import fingerprint_of
 from trainer.model.two_encoders import ROUTES
@@ -97,7 +98,7 @@ def _publish(
     def write(draft: Path) -> None:
         encoder.model.prompts = dict.fromkeys(ROUTES, "")
         save_encoder(encoder, draft)
-        write_json(draft / "foil.json", facts)
+        write_json(draft / FACTS, sealed({**facts, "files": digests_of(draft)}))
         draw_training(read_rows(out / "logs" / "train.csv"), results, facts["step"], draft / "training.png")
         if curve and all({"plain_ndcg", "both_views"} <= set(point.means) for point in curve):
             draw_curve(curve, facts["blend"], draft / "curve.png")

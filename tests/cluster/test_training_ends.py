@@ -1,0 +1,91 @@
+"""How `foil train`, `foil evaluate` and `foil mine` end over damage, divergence and odd input: a code and one line."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from cluster.commands.app import app
+from cluster.endings import run_command
+from tests.support.damage import as_earlier_versions_wrote, flip_bit, truncate
+from tests.support.paths import REPO
+from tests.support.trainer_world import commit, tiny_bert, topic
+
+JOB = REPO / "examples" / "jobs" / "quickstart.yaml"
+
+
+class Ending(NamedTuple):
+    """The exit code of a command, and its words on stderr with those that it logged."""
+
+    code: int
+    words: str
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> Path:
+    return tiny_bert(tmp_path_factory.mktemp("bert"))
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory) -> Path:
+    return commit(tmp_path_factory.mktemp("world"), [topic(number) for number in range(60)])
+
+
+@pytest.fixture(scope="module")
+def trained(base, world, tmp_path_factory) -> Path:
+    """A run with its model."""
+    out = shutil.copytree(world, tmp_path_factory.mktemp("trained") / "out")
+    assert run_command(app, arguments("train", out, base)) == 0
+    return out
+
+
+@pytest.fixture
+def out(trained, tmp_path) -> Path:
+    return shutil.copytree(trained, tmp_path / "out")
+
+
+@pytest.fixture
+def fresh(world, tmp_path) -> Path:
+    return shutil.copytree(world, tmp_path / "fresh")
+
+
+@pytest.fixture
+def ending(base, capsys, caplog) -> Callable[..., Ending]:
+    def end(command: str, out: Path, *settings: str) -> Ending:
+        capsys.readouterr()
+        caplog.clear()
+        code = run_command(app, arguments(command, out, base, *settings))
+        return Ending(code, capsys.readouterr().err + caplog.text)
+
+    return end
+
+
+def arguments(command: str, out: Path, base: Path, *settings: str) -> list[str]:
+    if command == "mine":
+        first = ["mine", str(out), str(out.with_name("mined")), "--set", "miner=model"]
+        return [*first, *(part for setting in settings for part in ("--set", setting))]
+    chosen = [
+        f"train.base={base}", "train.schedule.steps=2", "train.schedule.topics_per_batch=6",
+        "train.encode.max_tokens=64", "train.validation.topics=0", "evaluate.resamples=100", *settings,
+    ]  # fmt: skip
+    return [command, str(JOB), "--out", str(out), *(part for setting in chosen for part in ("--set", setting))]
+
+
+@pytest.mark.parametrize("damage", [flip_bit, truncate, Path.unlink])
+def test_a_damaged_model_is_never_taken_for_trained_nor_used(out, ending, damage):
+    damage(out / "model" / "model.safetensors")
+    mine = f"model={out / 'model'}"
+    for command, settings in (("train", ()), ("evaluate", ()), ("mine", (mine,))):
+        code, words = ending(command, out, *settings)
+        assert (code, f"remove {out / 'model'} and train again" in words) == (6, True), words
+
+
+def test_a_model_of_an_earlier_version_is_used_with_a_warning(out, ending):
+    as_earlier_versions_wrote(out / "model")
+    for command, settings in (("train", ()), ("evaluate", ()), ("mine", (f"model={out / 'model'}",))):
+        code, words = ending(command, out, *settings)
+        assert (code, "kept no checksums" in words) == (0, True), words
+    truncate(out / "model" / "model.safetensors")
+    assert ending("evaluate", out).code == 6
