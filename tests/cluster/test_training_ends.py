@@ -1,11 +1,13 @@
 """How `foil train`, `foil evaluate` and `foil mine` end over damage, divergence and odd input: a code and one line."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from safetensors.torch import load_file
 
 from cluster.commands.app import app
 from cluster.endings import run_command
@@ -89,3 +91,27 @@ def test_a_model_of_an_earlier_version_is_used_with_a_warning(out, ending):
         assert (code, "kept no checksums" in words) == (0, True), words
     truncate(out / "model" / "model.safetensors")
     assert ending("evaluate", out).code == 6
+
+
+DIVERGING = ("train.schedule.learning_rate=100", "train.schedule.weight_decay=1000", "train.schedule.steps=60")
+
+
+@pytest.mark.parametrize("more", [(), ("train.gradient_cache=true",), ("train.checkpoint_steps=1",)])
+def test_training_that_diverges_stops_and_keeps_nothing_of_it(fresh, ending, more):
+    code, words = ending("train", fresh, *DIVERGING, *more)
+    assert (code, "Lower `schedule.learning_rate`" in words) == (10, True), words
+    assert not (fresh / "model").exists()
+    stored = [load_file(path) for path in fresh.glob("checkpoints/step-*/weights.safetensors")]
+    assert len(stored) == (2 if "checkpoint_steps" in str(more) else 0)
+    assert all(value.isfinite().all() for tensors in stored for value in tensors.values())
+
+
+def test_a_model_that_learned_nothing_says_so(fresh, ending):
+    code, words = ending("train", fresh, "train.loss.temperature=1000")
+    facts, card = (json.loads((fresh / "model" / "foil.json").read_text()), (fresh / "model" / "README.md").read_text())
+    assert (code, "the model learned nothing" in words) == (0, True), words
+    assert facts["warnings"][0] in card
+
+
+def test_a_model_that_learned_something_has_no_warning(trained):
+    assert json.loads((trained / "model" / "foil.json").read_text())["warnings"] == []

@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from engine.atomic_files import publish_folder
-from engine.errors import CorruptDataError, UsageError
+from engine.errors import CorruptDataError, TrainingDivergedError, UsageError
 from trainer.model.checksums import check_folder, write_checksums
 
 LOG = logging.getLogger(__name__)
@@ -31,6 +31,13 @@ KEPT_CHECKPOINTS = 2
 
 
 WEIGHTS, MOMENTS = "weights.safetensors", "moments.safetensors"
+
+
+DIVERGED = (
+    "none of it was saved. Lower `schedule.learning_rate` or raise `schedule.warmup_steps`; with bfloat16 try "
+    "`encode.precision: float32`; remove the checkpoints of this run, or choose another `out`, and train again"
+)
+"""What a message says where training met NaN or infinity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +136,19 @@ def _parameter(moment: str) -> str:
 def _check_shapes(stored: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> None:
     if {name: value.shape for name, value in stored.items()} != shapes:
         raise CorruptDataError(f"its {WEIGHTS} is of another model")
+
+
+def require_finite(model: nn.Module, where: str) -> None:
+    """Raises TrainingDivergedError if a parameter holds NaN or infinity. Price: one pass over the weights."""
+    if bad := non_finite(model):
+        raise TrainingDivergedError(
+            f"training diverged: {where}, {len(bad)} tensors hold NaN or infinity, the first is {bad[0]}; {DIVERGED}"
+        )
+
+
+def non_finite(model: nn.Module) -> list[str]:
+    """The names of the parameters that hold NaN or infinity."""
+    return [name for name, value in weights(model).items() if not value.isfinite().all()]
 
 
 def _put_moments(moments: Mapping[str, Tensor], model: nn.Module, optimiser: torch.optim.AdamW) -> None:

@@ -25,6 +25,7 @@ from transformers.utils import logging as transformers_logging
 
 from engine.errors import CorruptDataError, FoilError, UsageError
 from trainer.model.attention import attend_in_float32
+from trainer.model.checkpoint import non_finite
 from trainer.model.checksums import FACTS
 from trainer.model.packing import is_causal
 from trainer.model.two_encoders import split_encoders
@@ -155,11 +156,6 @@ def _check_finite(name: str | Path, model: nn.Module) -> None:
         raise _broken(
             name, f"{name} holds weights that are no finite numbers ({', '.join(bad[:3])}, {len(bad)} in all)"
         )
-
-
-def non_finite(model: nn.Module) -> list[str]:
-    """The names of the parameters that hold NaN or infinity."""
-    return [name for name, value in model.named_parameters() if not value.detach().isfinite().all()]
 
 
 def _prepare(model: SentenceTransformer, settings: ModelSettings) -> None:
