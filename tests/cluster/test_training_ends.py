@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from cluster.commands.app import app
 from cluster.endings import run_command
@@ -115,3 +115,79 @@ def test_a_model_that_learned_nothing_says_so(fresh, ending):
 
 def test_a_model_that_learned_something_has_no_warning(trained):
     assert json.loads((trained / "model" / "foil.json").read_text())["warnings"] == []
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate", "mine"])
+def test_a_flipped_bit_in_the_data_stops_every_command_before_its_first_step(out, ending, command):
+    shutil.rmtree(out / "logs")
+    if command == "train":
+        shutil.rmtree(out / "model")
+    settings = [f"model={out / 'model'}"] if command == "mine" else []
+    shard = min(out.glob("data/**/*.parquet"))
+    flip_bit(shard)
+    code, words = ending(command, out, *settings)
+    assert (code, f"{shard.relative_to(out)} is changed" in words) == (6, True), words
+    made = [out / "logs", out / "evaluation.json", out.with_name("mined")]
+    assert not any(path.exists() for path in made)
+
+
+def no_files(base: Path) -> None:
+    for path in base.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def nan_weights(base: Path) -> None:
+    tensors = load_file(base / "model.safetensors")
+    next(iter(tensors.values())).fill_(float("nan"))
+    save_file(tensors, base / "model.safetensors", metadata={"format": "pt"})
+
+
+def written(name: str, text: str) -> Callable[[Path], None]:
+    def write(base: Path) -> None:
+        (base / name).write_text(text)
+
+    write.__name__ = f"{name} {text[:20]}"
+    return write
+
+
+DAMAGES = [
+    no_files, nan_weights, written("model.safetensors", "garbage"), written("model.safetensors", ""),
+    *(
+        written(name, text)
+        for name in ("config.json", "tokenizer.json", "modules.json", "tokenizer_config.json", "1_Pooling/config.json")
+        for text in ("", "{", "[]", "{}", "null", "[" * 100_000)
+    ),
+    written("config.json", '{"model_type": "bert", "hidden_size": -1}'),
+    written("config.json", '{"model_type": "bert", "hidden_size": 1000000000000, "num_attention_heads": 1}'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_a_broken_base_model_ends_in_words(base, fresh, tmp_path, ending, damage):
+    broken = shutil.copytree(base, tmp_path / "broken")
+    damage(broken)
+    code, words = ending("train", fresh, f"train.base={broken}")
+    assert code in {0, 2}, words
+    assert code == 0 or str(broken) in words
+
+
+@pytest.mark.parametrize("path", ["absent", "/dev/null", "README.md"])
+def test_a_model_that_is_no_folder_is_wrong_usage(fresh, ending, path):
+    assert ending("train", fresh, f"train.base={path}").code == 2
+    assert ending("mine", fresh, f"model={path}").code == 2
+
+
+def test_a_file_or_nothing_in_place_of_the_model(fresh, ending):
+    assert ending("evaluate", fresh).code == 2
+    (fresh / "model").write_text("no folder")
+    assert ending("evaluate", fresh).code == 2
+    assert ending("train", fresh).code == 2
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[]", "{}", "null", '{"fingerprint": 1}', "[" * 100_000])
+def test_a_damaged_foil_json_is_damage(out, ending, text):
+    facts = out / "model" / "foil.json"
+    facts.unlink() if text is None else facts.write_text(text)
+    for command in ("train", "evaluate"):
+        code, words = ending(command, out)
+        assert (code, str(facts) in words) == (6, True), words

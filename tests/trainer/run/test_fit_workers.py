@@ -171,7 +171,7 @@ def test_a_pool_that_diverges_stops_at_once(bert, world, tmp_path, ray_cluster):
     from trainer.run.fit_ray import train_on_ray
 
     settings = settings_that_diverge(bert).model_copy(update={"workers": 2})
-    with pytest.raises(TrainingDivergedError, match="Lower `schedule.learning_rate`"):
+    with pytest.raises(TrainingDivergedError, match=r"Lower `schedule.learning_rate`"):
         train_on_ray(settings, open_view(world), tmp_path)
     assert not (tmp_path / "model").exists()
 
