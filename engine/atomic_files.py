@@ -181,7 +181,7 @@ def read_json(path: Path) -> Any:
     """A JSON document; CorruptDataError if it is absent or does not parse."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CorruptDataError(f"{path} does not read ({error}); remove its directory and train again") from error
 
 

@@ -26,6 +26,7 @@
       UnreadableReplyError         9   a reply that does not parse, after its correction turns
         CutReplyError              9   a reply that ended at its token limit
         WithheldReplyError         9   a reply that the provider's content filter held back
+      TrainingDivergedError       10   a loss, a gradient or a weight became NaN or infinite; nothing of it is kept
       IncompleteRunError          11   what is committed is whole, and not all that was planned
     Rejected                       -   not an error: a recipe's decision not to make a topic
 
@@ -110,6 +111,12 @@ class CorruptDataError(FoilError):
     """Bytes on disk differ from the bytes that were committed."""
 
     exit_code = 6
+
+
+class TrainingDivergedError(FoilError):
+    """Training met a number that is NaN or infinite and stopped before it was saved."""
+
+    exit_code = 10
 
 
 class IncompleteRunError(FoilError):

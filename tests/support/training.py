@@ -29,6 +29,13 @@ def settings_for(base, steps=6, **changes):
     return settings.model_copy(update=changes)
 
 
+def settings_that_diverge(base):
+    """Weights grow a hundred thousandfold a step, and are infinite after a few."""
+    settings = settings_for(base, steps=60)
+    schedule = settings.schedule.model_copy(update={"learning_rate": 100.0, "weight_decay": 1000.0})
+    return settings.model_copy(update={"schedule": schedule})
+
+
 def settings_with_dropout(base):
     """Dropout on, checkpoints after steps 4 and 6, measurements after 3 and 6."""
     model = settings_for(base).model.model_copy(update={"dropout": True})

@@ -19,7 +19,7 @@ import numpy as np
 
 from datasets_out.training.training_view import TopicGroup, TrainingView
 from engine.atomic_files import put_json, read_json
-from engine.errors import UsageError
+from engine.errors import CorruptDataError, UsageError
 from trainer.evaluation.blend import best_allowed
 from trainer.evaluation.evaluate import evaluate, means
 from trainer.model.checkpoint import load_weights, publish, save_weights
@@ -131,7 +131,13 @@ class Validation:
                 shutil.rmtree(self._weights_path(result.step), ignore_errors=True)
 
     def _read(self, step: int) -> Measurement:
-        return Measurement(**read_json(self._results_path(step)))
+        path = self._results_path(step)
+        try:
+            return Measurement(**read_json(path))
+        except TypeError as error:
+            raise CorruptDataError(
+                f"{path} is no measurement ({error}); remove its directory and train again"
+            ) from error
 
     def _weights_path(self, step: int) -> Path:
         return self._folder / f"step-{step:08d}"

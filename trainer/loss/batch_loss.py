@@ -8,6 +8,7 @@ Every worker computes its part. The parts add up to the loss of the same batch i
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor
 from trainer.data.collate import Batch, BatchKeys, BlockNegatives, find_negatives, is_first_occurrence
 from trainer.loss.distributed import gather_keys, gather_rows
 from trainer.loss.gradient_cache import backward
-from trainer.loss.losses import block_scores, row_losses
+from trainer.loss.losses import block_scores, equal_scores_losses, row_losses
 from trainer.model.encoder import Encoder
 from trainer.settings import Block, RetentionSettings, TrainSettings
 
@@ -34,22 +35,31 @@ class GatheredKeys:
     anchor: int
 
 
-def add_gradients(encoder: Encoder, base: Encoder, batch: Batch, settings: TrainSettings, seed: int = 0) -> float:
+class BatchLoss(NamedTuple):
+    """This worker's part of a batch's loss, and of what it would be if all candidates scored the same."""
+
+    loss: float
+    equal_scores_loss: float
+
+
+def add_gradients(encoder: Encoder, base: Encoder, batch: Batch, settings: TrainSettings, seed: int = 0) -> BatchLoss:
     """Adds the gradient of this worker's part of the batch's loss to the parameters, and returns that part.
 
     `seed` seeds this worker's random numbers of the step.
     """
     gathered = _gather_batch_keys(batch.keys)
+    contrast = _Contrast(batch, gathered, settings)
     regulariser = _BaseRegulariser(base, batch, gathered, settings.retention)
 
     def loss_of(vectors: Tensor) -> Tensor:
         lengths = (*settings.model.matryoshka, vectors.shape[1])
-        losses = [_contrastive_loss(_truncate(vectors, length), batch, gathered, settings) for length in lengths]
+        losses = [contrast.loss(_truncate(vectors, length)) for length in lengths]
         return torch.stack(losses).mean() + regulariser.loss(vectors)
 
     micro_batches = encoder.micro_batches(batch.passages, batch.pairs)
     seeds = np.random.default_rng(seed).integers(2**63, size=len(micro_batches)).tolist()
-    return backward(encoder, micro_batches, loss_of, cached=settings.gradient_cache, seeds=seeds)
+    loss = backward(encoder, micro_batches, loss_of, cached=settings.gradient_cache, seeds=seeds)
+    return BatchLoss(loss, contrast.equal_scores_loss())
 
 
 def _gather_batch_keys(keys: BatchKeys) -> GatheredKeys:
@@ -65,22 +75,35 @@ def _truncate(vectors: Tensor, length: int) -> Tensor:
     return vectors if length >= vectors.shape[1] else torch.nn.functional.normalize(vectors[:, :length], dim=1)
 
 
-def _contrastive_loss(vectors: Tensor, batch: Batch, gathered: GatheredKeys, settings: TrainSettings) -> Tensor:
+class _Contrast:
     """This worker's part of the weighted mean of the row losses over the anchors of all workers."""
-    passage_count = len(batch.passages)
-    passages, pairs = gather_rows(vectors[:passage_count]), gather_rows(vectors[passage_count:])
-    anchors = batch.anchors + np.array([gathered.pair, gathered.passage])
-    pair, passage = torch.from_numpy(anchors).to(vectors.device).T
-    temperature = settings.loss.temperature
-    blocks: dict[Block, tuple[Tensor, Tensor]] = {}
-    for name, negatives in find_negatives(anchors, gathered.keys, settings.loss).items():
-        rows, columns = (pairs[pair], passages) if name == "P" else (passages[passage], pairs)
-        blocks[name] = _select_columns(block_scores(rows, columns, temperature), negatives)
-    own_scores = (pairs[pair].float() * passages[passage].float()).sum(1) / temperature
-    losses = row_losses(own_scores, blocks, settings.loss)
-    weights = _anchor_weights(gathered.keys.relevant, settings)
-    own_weights = torch.from_numpy(weights[gathered.anchor : gathered.anchor + len(anchors)]).to(vectors.device)
-    return (own_weights * losses).sum() / float(weights.sum())
+
+    def __init__(self, batch: Batch, gathered: GatheredKeys, settings: TrainSettings) -> None:
+        self._settings, self._passage_count = settings.loss, len(batch.passages)
+        self._anchors = batch.anchors + np.array([gathered.pair, gathered.passage])
+        self._negatives = find_negatives(self._anchors, gathered.keys, settings.loss)
+        weights = _anchor_weights(gathered.keys.relevant, settings)
+        self._weights = weights[gathered.anchor : gathered.anchor + len(self._anchors)]
+        self._weight_of_all = float(weights.sum())
+
+    def loss(self, vectors: Tensor) -> Tensor:
+        """The loss of vectors, the passages first."""
+        passages, pairs = gather_rows(vectors[: self._passage_count]), gather_rows(vectors[self._passage_count :])
+        pair, passage = torch.from_numpy(self._anchors).to(vectors.device).T
+        temperature = self._settings.temperature
+        blocks: dict[Block, tuple[Tensor, Tensor]] = {}
+        for name, negatives in self._negatives.items():
+            rows, columns = (pairs[pair], passages) if name == "P" else (passages[passage], pairs)
+            blocks[name] = _select_columns(block_scores(rows, columns, temperature), negatives)
+        own_scores = (pairs[pair].float() * passages[passage].float()).sum(1) / temperature
+        losses = row_losses(own_scores, blocks, self._settings)
+        return (torch.from_numpy(self._weights).to(vectors.device) * losses).sum() / self._weight_of_all
+
+    def equal_scores_loss(self) -> float:
+        """The loss if all candidates scored the same."""
+        masks = {name: negatives.mask for name, negatives in self._negatives.items()}
+        losses = equal_scores_losses(masks, self._settings)
+        return float((self._weights * losses).sum() / (self._weight_of_all or 1.0))
 
 
 def _select_columns(scores: Tensor, negatives: BlockNegatives) -> tuple[Tensor, Tensor]:

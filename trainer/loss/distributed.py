@@ -54,10 +54,16 @@ def sum_gradients(parameters: Iterable[Tensor]) -> None:
 
 def sum_scalar(value: float) -> float:
     """The sum of one number over all workers."""
-    total = torch.tensor(value, dtype=torch.float64)
+    return sum_scalars((value,))[0]
+
+
+def sum_scalars(values: tuple[float, ...]) -> list[float]:
+    """The sums of some numbers over all workers, in one exchange."""
+    totals = torch.tensor(values, dtype=torch.float64)
     if rank_and_workers()[1] > 1:
-        dist.all_reduce(total)
-    return float(total)
+        dist.all_reduce(totals)
+    sums: list[float] = totals.tolist()
+    return sums
 
 
 def barrier() -> None:

@@ -17,7 +17,9 @@ reproduces them, `once` (the default) does not have it. Relation: P alone is Inf
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from trainer.settings import Block, LossSettings
@@ -42,6 +44,19 @@ def row_losses(positive: Tensor, blocks: Mapping[Block, tuple[Tensor, Tensor]], 
     """
     negatives = [blocks[name][0].masked_fill(~blocks[name][1], -torch.inf) for name in settings.blocks]
     return COMBINATIONS[settings.combine](positive, negatives, settings)
+
+
+def equal_scores_losses(negatives: Mapping[Block, NDArray[np.bool_]], settings: LossSettings) -> NDArray[np.float64]:
+    """The loss of every row if its positive and all negatives scored the same, [R]; `negatives` are the blocks' masks.
+
+    That is log(candidates): the logarithm of the number of negatives and the positive, as often as it is counted; with
+    `sum`, added up over the blocks. A model whose loss stays there tells no candidate from another.
+    """
+    counts = [negatives[name].sum(1) for name in settings.blocks]
+    if settings.combine == "sum":
+        return np.asarray(sum(np.log(1.0 + count) for count in counts))
+    positives = len(counts) if settings.positive_counted == "each_block" else 1
+    return np.asarray(np.log(positives + sum(counts)))
 
 
 def _sum_blocks(positive: Tensor, negatives: Sequence[Tensor], _: LossSettings) -> Tensor:

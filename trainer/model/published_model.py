@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.atomic_files import read_json
 from engine.errors import UsageError
 from engine.ids import canonical_json, sha256_hex
+from trainer.model.checksums import check_model, read_facts
 from trainer.settings import TrainSettings
 
 
@@ -27,8 +27,10 @@ def fingerprint_of(settings: TrainSettings, digest: str) -> str:
 
 
 def read_published_model(out: Path, fingerprint: str) -> PublishedModel:
-    """The finished run in `out`; UsageError if it was made with other settings or data."""
-    facts = read_json(out / "model" / "foil.json")
-    if facts["fingerprint"] != fingerprint:
+    """The finished run in `out`, its model's files checked.
+
+    Raises UsageError if it was made with other settings or data, CorruptDataError if it is damaged.
+    """
+    if read_facts(out / "model")["fingerprint"] != fingerprint:
         raise UsageError(f"{out / 'model'} was trained with other settings or data; choose another `out` or remove it")
-    return PublishedModel(out / "model", facts)
+    return PublishedModel(out / "model", check_model(out / "model"))

@@ -21,7 +21,7 @@ Trained by Foil on snapshot `{snapshot}`.
 | Published step | {step}{chosen} |
 | Share of trained weights | {blend:g} (the rest is the base model's) |
 | Topics | {kept} for training; {dropped} more dropped, since they share text with held-out or dev topics |
-
+{warnings}
 ## How to ask it
 
 Instruction and query are joined as `{pair}`, title and text of a passage as `{passage}`; leave out what is empty. No
@@ -78,6 +78,7 @@ def model_card(facts: Mapping[str, Any], drawings: Sequence[str]) -> str:
         query_tokens=encode["query_tokens"] or encode["max_tokens"],
         passage_tokens=encode["max_tokens"],
         example=template["pair"],
+        warnings="".join(f"\n**Warning:** {words}.\n" for words in facts["warnings"]),
         validations=_table("step", facts["validations"]) or "Nothing was measured while it was trained.",
         curve=_table("share", facts["curve"]) or "No other share of trained weights was measured.",
         drawings="".join(f"\n![{DRAWINGS[name]}]({name})\n" for name in drawings),

@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 from torch import nn
 
 from datasets_out.training.training_view import TopicGroup, TrainingView
+from engine.errors import TrainingDivergedError
 from trainer.data.collate import Batch, collate, make_contrast_pairs, reduce_to_plain, trim_group
 from trainer.data.sampler import Sampler, share_of
 from trainer.evaluation.validation import Validation
 from trainer.loss.batch_loss import add_gradients
-from trainer.loss.distributed import barrier, rank_and_workers, sum_gradients, sum_scalar
-from trainer.model.checkpoint import TrainingState, load_state, save_state
+from trainer.loss.distributed import barrier, rank_and_workers, sum_gradients, sum_scalar, sum_scalars
+from trainer.model.checkpoint import DIVERGED, TrainingState, load_state, require_finite, save_state
 from trainer.model.encoder import Encoder, load_starting_encoder
 from trainer.model.published_model import PublishedModel, fingerprint_of, read_published_model
 from trainer.run.logs import LogRow
@@ -91,6 +92,7 @@ def fit(
     """Trains `encoder` in place, from its newest checkpoint on; returns the losses of all steps.
 
     `on_weights` is called at the start or resume; both hooks are called after each step, before its checkpoint.
+    Raises TrainingDivergedError, in every worker, at the first loss, gradient or saved weight that is not finite.
     """
     schedule = settings.schedule.with_steps_for(len(view.partitions("train")))
     freeze(encoder.train(), settings.retention)
@@ -103,16 +105,28 @@ def fit(
         timer = _StepTimer(encoder)
         batch = batches.read(step)
         optimiser.zero_grad()
-        loss = sum_scalar(add_gradients(encoder, base, batch, settings, seed=_seed(schedule.seed, step, rank)))
+        parts = add_gradients(encoder, base, batch, settings, seed=_seed(schedule.seed, step, rank))
+        loss, equal_scores_loss = sum_scalars(parts)
+        _require_finite("the loss", loss, step)
         rate = learning_rate(step, schedule)
         gradient_norm = optimise(encoder, optimiser, rate, schedule.clip_norm)
+        _require_finite("the norm of the gradient", gradient_norm, step)
+        is_saved = (step + 1) % settings.checkpoint_steps == 0 or step + 1 == schedule.steps
+        if is_saved:
+            require_finite(encoder, f"after step {step + 1}")
         state = TrainingState(step + 1, state.fingerprint, [*state.losses, loss])
         speeds = timer.speeds(schedule.topics_per_batch)
-        on_step(LogRow(state.step, batches.epoch(step), loss, rate, gradient_norm, *speeds))
+        on_step(LogRow(state.step, batches.epoch(step), loss, rate, gradient_norm, *speeds, equal_scores_loss))
         on_weights(state.step, encoder)
-        if rank == 0 and (state.step % settings.checkpoint_steps == 0 or state.step == schedule.steps):
+        if is_saved and rank == 0:
             save_state(checkpoints, state, encoder, optimiser)
     return state.losses
+
+
+def _require_finite(name: str, value: float, step: int) -> None:
+    """The same value at every worker, so all of them stop together."""
+    if not math.isfinite(value):
+        raise TrainingDivergedError(f"training diverged: {name} of step {step + 1} is {value}; {DIVERGED}")
 
 
 class _StepTimer:
@@ -201,10 +215,15 @@ def learning_rate(step: int, schedule: ScheduleSettings) -> float:
 
 
 def optimise(model: nn.Module, optimiser: torch.optim.AdamW, rate: float, clip_norm: float) -> float:
-    """One step down the gradient summed over all workers, and the norm that it had before it was cut."""
+    """One step down the gradient summed over all workers, and the norm that it had before it was cut.
+
+    No step is made where that norm is not finite.
+    """
     sum_gradients(model.parameters())
     norm = nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
     for group in optimiser.param_groups:
         group["lr"] = rate
-    optimiser.step()
-    return float(norm)
+    length = float(norm)
+    if math.isfinite(length):
+        optimiser.step()
+    return length

@@ -30,7 +30,7 @@ from ray.train.v2.api.validation_config import ValidationConfig, ValidationTaskC
 from ray.train.v2.torch.torch_trainer import TorchTrainer
 
 from datasets_out.training.training_view import TrainingView
-from engine.errors import RunFailedError
+from engine.errors import RunFailedError, TrainingDivergedError
 from trainer.evaluation.validation import Validation
 from trainer.model.published_model import PublishedModel, fingerprint_of, read_published_model
 from trainer.run.fit import fit_and_validate, open_validation, train
@@ -48,7 +48,7 @@ def train_on_ray(
     """`fit.train` over `settings.workers` workers, of a CPU or a GPU each, on the Ray of this process or a new one.
 
     `callbacks` run in this process, a moment after the logs are written. Raises RunFailedError with the first worker's
-    error if the pool failed more often than `settings.max_failures`.
+    error if the pool failed more often than `settings.max_failures`, TrainingDivergedError as `fit` does.
     """
     out, fingerprint = out.resolve(), fingerprint_of(settings, view.digest)
     if (out / "model").exists():
@@ -74,9 +74,11 @@ def train_on_ray(
     )
     try:
         with _reporting(callbacks, validation, out / "logs" / "train.csv"):
-            trainer.fit()
+            result: Any = trainer.fit()
     except TrainingFailedError as error:
         raise RunFailedError(f"training on {settings.workers} Ray workers failed: {error}") from error
+    if result.return_value:
+        raise TrainingDivergedError(result.return_value)
     task: Any = ray.remote(num_cpus=1, num_gpus=int(use_gpu))(train)
     ray.get(task.remote(settings, view, out, command))
     return read_published_model(out, fingerprint)
@@ -131,8 +133,13 @@ def _validation_resources(gpu: bool) -> dict[str, Any]:
     return {"num_gpus": 1} if gpu else {"num_cpus": 0}
 
 
-def _train_on_worker(arguments: dict[str, Any]) -> None:
-    fit_and_validate(**arguments, delegate=_delegate)
+def _train_on_worker(arguments: dict[str, Any]) -> str:
+    """Words on how training diverged, at every worker; raised, it would only start the pool again."""
+    try:
+        fit_and_validate(**arguments, delegate=_delegate)
+    except TrainingDivergedError as error:
+        return str(error)
+    return ""
 
 
 def _delegate(step: int, is_needed: bool) -> None:

@@ -27,7 +27,10 @@ from trainer.evaluation.validation import Measurement
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """One step, counted from 1; speeds are over all workers, tokens without padding."""
+    """One step, counted from 1; speeds are over all workers, tokens without padding.
+
+    `equal_scores_loss` is its loss if all candidates scored the same, 0 where an earlier version wrote none.
+    """
 
     step: int
     epoch: int
@@ -37,6 +40,7 @@ class LogRow:
     seconds: float
     topics_per_s: float
     tokens_per_s: float
+    equal_scores_loss: float = 0.0
 
 
 class Logs:

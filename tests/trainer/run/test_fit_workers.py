@@ -14,10 +14,10 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from safetensors.torch import load_file, save_file
 
-from engine.errors import RunFailedError
+from engine.errors import RunFailedError, TrainingDivergedError
 from tests.support.paths import REPO
 from tests.support.trainer_world import commit, open_view, topic
-from tests.support.training import StoppedError, fitted, load, settings_for
+from tests.support.training import StoppedError, fitted, load, settings_for, settings_that_diverge
 from trainer.model.checkpoint import weights
 from trainer.model_settings import ModelSettings
 from trainer.run.fit import train
@@ -67,6 +67,10 @@ def fit_one(rank, workers, folder, bert, world):
         if rank == 0:
             save_file({name: value.contiguous() for name, value in after.items()}, folder / f"{name}.safetensors")
         (folder / f"{name}-{rank}.json").write_text(json.dumps(losses))
+    try:
+        fitted(settings_that_diverge(bert), open_view(world), folder / "diverged")
+    except TrainingDivergedError as error:
+        (folder / f"diverged-{rank}.txt").write_text(str(error))
     dist.destroy_process_group()
 
 
@@ -91,6 +95,9 @@ def test_gloo_workers_equal_one_worker(bert, world, tmp_path, workers):
         assert all(found == told[0] for found in told)
         assert np.allclose(told[0], losses, rtol=1e-6, atol=1e-6), name
         assert_together(load_file(tmp_path / f"{name}.safetensors"), after, weights(load(bert)))
+
+    words = [(tmp_path / f"diverged-{rank}.txt").read_text() for rank in range(workers)]
+    assert words == words[:1] * workers
 
     straight, after = fitted(settings_for(bert), open_view(world), tmp_path / "straight")
     shrunk, shrunk_after = fitted(settings_for(bert), open_view(world), tmp_path / "many-then-one")
@@ -156,6 +163,17 @@ def kill_a_worker(log, after):
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()
     return thread
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_a_pool_that_diverges_stops_at_once(bert, world, tmp_path, ray_cluster):
+    from trainer.run.fit_ray import train_on_ray
+
+    settings = settings_that_diverge(bert).model_copy(update={"workers": 2})
+    with pytest.raises(TrainingDivergedError, match=r"Lower `schedule.learning_rate`"):
+        train_on_ray(settings, open_view(world), tmp_path)
+    assert not (tmp_path / "model").exists()
 
 
 @pytest.mark.long
