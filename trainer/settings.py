@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from datasets_out.training.training_view import CACHED_PARTITIONS, SplitSettings
+from engine.errors import UsageError
 from engine.settings import Settings
 from trainer.model_settings import ModelSettings
 from trainer.presets import PRESETS, Preset, merge_settings
@@ -15,6 +16,9 @@ from trainer.presets import PRESETS, Preset, merge_settings
 Block = Literal["P", "I", "IQ", "Q"]
 Measure = Literal["both_views", "net", "should_fall", "instructed_ndcg"]
 Share = Annotated[float, Field(ge=0, le=1)]
+
+MAX_STEPS = 10**9
+"""Of a run, in steps or in epochs."""
 
 
 class EncodeSettings(Settings):
@@ -93,7 +97,10 @@ class ScheduleSettings(Settings):
         if self.epochs is None:
             return self
         used = min(topic_count, self.topics or topic_count)
-        return self.model_copy(update={"steps": max(1, self.epochs * (used // self.topics_per_batch)), "epochs": None})
+        steps = max(1, self.epochs * (used // self.topics_per_batch))
+        if steps > MAX_STEPS:
+            raise UsageError(f"{self.epochs} epochs are {steps:,} steps, of at most {MAX_STEPS:,}; lower `epochs`")
+        return self.model_copy(update={"steps": steps, "epochs": None})
 
 
 class RetentionSettings(Settings):

@@ -1,6 +1,7 @@
 """How `foil train`, `foil evaluate` and `foil mine` end over damage, divergence and odd input: a code and one line."""
 
 import json
+import resource
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -172,7 +173,8 @@ def test_a_broken_base_model_ends_in_words(base, fresh, tmp_path, ending, damage
 
 
 @pytest.mark.parametrize("path", ["absent", "/dev/null", "README.md"])
-def test_a_model_that_is_no_folder_is_wrong_usage(fresh, ending, path):
+def test_a_model_that_is_no_folder_is_wrong_usage(fresh, ending, path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # else it is looked for on the hub, long
     assert ending("train", fresh, f"train.base={path}").code == 2
     assert ending("mine", fresh, f"model={path}").code == 2
 
@@ -191,3 +193,52 @@ def test_a_damaged_foil_json_is_damage(out, ending, text):
     for command in ("train", "evaluate"):
         code, words = ending(command, out)
         assert (code, str(facts) in words) == (6, True), words
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "train.schedule.learning_rate=.nan", "train.schedule.learning_rate=.inf", "train.schedule.learning_rate=1e30",
+        "train.schedule.learning_rate=-1", "train.schedule.topics_per_batch=0", "train.schedule.epochs=1000000000",
+        "train.schedule.steps=1000000000000", "train.loss.temperature=0", "train.encode.max_tokens=0",
+        "train.encode.max_tokens=1000000000", "train.retention.blends=[.nan]",
+    ],
+)  # fmt: skip
+def test_absurd_settings_are_refused(fresh, ending, setting):
+    told = ending("train", fresh, setting)
+    assert (told.code, setting.partition("=")[0].rpartition(".")[2] in told.words) == (2, True)
+
+
+def test_texts_longer_than_the_model_has_positions_are_cut(tmp_path, ending):
+    texts = (f"number {n} " + "was built by its people " * 40 for n in range(60))
+    long = commit(tmp_path / "long", [topic(n, text=text) for n, text in enumerate(texts)])
+    assert ending("train", long, "train.schedule.steps=1", "train.encode.max_tokens=8192").code == 0
+
+
+def test_a_full_disk_stops_training_with_code_8_and_it_goes_on_from_there(fresh, ending):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        told = ending("train", fresh)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert told.code == 8, told.words
+    assert not (fresh / "model").exists()
+    assert not list(fresh.glob("checkpoints/.*"))
+    assert ending("train", fresh).code == 0
+
+
+@pytest.mark.parametrize("text", ["[", "{}", '"x"', "[1]"])
+def test_a_file_of_hits_that_is_none_is_wrong_usage(out, ending, tmp_path, text):
+    hits = tmp_path / "hits.json"
+    hits.write_text(text)
+    (tmp_path / "qrels").write_text("1 0 d 1\n")
+    told = ending("evaluate", out, f"evaluate.rerank.hits={hits}", f"evaluate.rerank.qrels={tmp_path / 'qrels'}")
+    assert (told.code, str(hits) in told.words) == (2, True)
+
+
+def test_a_damaged_log_is_damage(fresh, ending):
+    (fresh / "logs").mkdir()
+    (fresh / "logs" / "train.csv").write_text("step,epoch\n1,2,x\n")
+    told = ending("train", fresh)
+    assert (told.code, "train.csv" in told.words) == (6, True)

@@ -19,13 +19,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from datasets_out.training.training_view import TopicGroup
-from engine.errors import UsageError
+from engine.errors import TrainingDivergedError, UsageError
 from trainer.data.collate import key_of
 from trainer.evaluation.measures import MEASURES, Floats, TopicScores
 from trainer.evaluation.metrics_ranking import evaluate_run, read_qrels
@@ -93,7 +94,7 @@ def read_hits(path: Path) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
     """Candidate lists in rank_llm's JSON: the text of each query, and its candidates' texts by docid."""
     queries: dict[str, str] = {}
     candidates: dict[str, dict[str, str]] = {}
-    for number, row in enumerate(json.loads(path.read_text(encoding="utf-8"))):
+    for number, row in enumerate(_lists_of(path)):
         try:
             qids = {str(hit["qid"]) for hit in row["hits"]}
             (qid,) = qids
@@ -104,6 +105,16 @@ def read_hits(path: Path) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
                 f"{path}, list {number}: expected {{query, hits: [{{qid, docid, content}}]}} with one qid: {error!r}"
             ) from error
     return queries, candidates
+
+
+def _lists_of(path: Path) -> list[Any]:
+    try:
+        lists = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path} does not read as JSON ({error}); give `rerank.hits` a file of rank_llm") from error
+    if not isinstance(lists, list):
+        raise UsageError(f"{path} holds {type(lists).__name__}; expected a list of {{query, hits}}")
+    return lists
 
 
 def means(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
@@ -135,6 +146,11 @@ class _Vectors:
         self._pair = {pair: row for row, pair in enumerate(dict.fromkeys(pairs), len(self._passage))}
         with torch.inference_mode(), evaluating(encoder):
             self._vectors: Floats = encoder.encode(list(self._passage), list(self._pair)).cpu().numpy()
+        if not np.isfinite(self._vectors).all():
+            raise TrainingDivergedError(
+                "the model has vectors that are not finite numbers, so nothing can be ranked; its training diverged: "
+                "lower `learning_rate`, or take another model"
+            )
 
     def of_passages(self, texts: Sequence[str]) -> Floats:
         return self._vectors[[self._passage[text] for text in texts]]

@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from engine.atomic_files import publish_folder
-from engine.errors import CorruptDataError, TrainingDivergedError, UsageError
+from engine.errors import CommitError, CorruptDataError, TrainingDivergedError, UsageError
 from trainer.model.checksums import check_folder, write_checksums
 
 LOG = logging.getLogger(__name__)
@@ -50,10 +50,19 @@ class TrainingState:
 
 
 def publish(folder: Path, write: Callable[[Path], None]) -> None:
-    """Makes a folder of a run appear complete or not at all. The run has one writer: what a killed one left goes."""
-    for draft in folder.parent.glob(f".{folder.name}.*"):
-        shutil.rmtree(draft)
-    publish_folder(folder, write)
+    """Makes a folder of a run appear complete or not at all. The run has one writer: what a killed one left goes.
+
+    Raises CommitError where the storage fails.
+    """
+    try:
+        for draft in folder.parent.glob(f".{folder.name}.*"):
+            shutil.rmtree(draft)
+        publish_folder(folder, write)
+    except (OSError, SafetensorError) as error:
+        raise CommitError(
+            f"{folder} could not be written ({error}); see to the storage (space, quota, mount) and run again: "
+            "training goes on from its newest checkpoint"
+        ) from error
 
 
 def save_state(folder: Path, state: TrainingState, model: nn.Module, optimiser: torch.optim.AdamW) -> None:

@@ -7,6 +7,7 @@ With a causal decoder's last token, pairs that share a prefix are packed behind 
 instruction and its query are encoded separately, and attention combines their tokens.
 """
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,10 +18,20 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 from torch import Tensor, nn
 
+from engine.errors import FoilError, TrainingDivergedError, UsageError
 from trainer.model.checksums import FACTS, check_model
 from trainer.model.cross_attention import CrossAttention, PoolingMode
 from trainer.model.loading import backbone_of, load_model, save_model
-from trainer.model.packing import LENGTH_STEP, PackedBatch, check_packable, is_causal, last_states, micro_batches, pack
+from trainer.model.packing import (
+    LENGTH_STEP,
+    PackedBatch,
+    check_packable,
+    evaluating,
+    is_causal,
+    last_states,
+    micro_batches,
+    pack,
+)
 from trainer.model.two_encoders import join_encoders, split_encoders
 from trainer.model_settings import ModelSettings
 from trainer.settings import EncodeSettings, TrainSettings
@@ -56,6 +67,9 @@ MicroBatch = PaddedBatch | PackedBatch | CrossAttentionBatch
 MICRO_BATCH_TOKENS = {"cpu": 1024, "cuda": 16384}
 """Few on a CPU, so that texts have equal lengths and fit its caches; on a GPU enough to fill it."""
 
+POSITIONS = ("position_embeddings", "embed_positions", "wpe")
+"""What transformers calls a table of learnt positions."""
+
 CROSS_ATTENTION_FOLDER = "cross_attention"
 """The folder of a saved model that sentence-transformers does not read."""
 
@@ -65,6 +79,8 @@ SEQUENCE_TEXTS = 8
 
 class Encoder(nn.Module):
     """A model, the template of its pairs, and the limits of its texts. All trained weights are its parameters.
+
+    A text is cut after as many tokens as the settings allow, or as the model has positions for.
 
     `tokens` counts the tokens of all texts that were tokenised, without padding.
     """
@@ -79,6 +95,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.model, self.template, self.settings, self.attention = model, template, settings, attention
         self._encoders = split_encoders(model)
+        self._positions = [positions_of(backbone_of(encoder)) for encoder in self._encoders]
         self._packs_pairs = settings.shared_prefix and _takes_last_token(self._encoders[0])
         self.tokens = 0
 
@@ -133,8 +150,8 @@ class Encoder(nn.Module):
     def _tokenise(self, route: int, texts: Sequence[str], max_tokens: int) -> list[list[int]]:
         if not texts:
             return []
-        tokenizer = self._encoders[route].tokenizer
-        token_ids: list[list[int]] = tokenizer(list(texts), truncation=True, max_length=max_tokens)["input_ids"]
+        tokenizer, limit = self._encoders[route].tokenizer, min(max_tokens, self._positions[route])
+        token_ids: list[list[int]] = tokenizer(list(texts), truncation=True, max_length=limit)["input_ids"]
         self.tokens += sum(map(len, token_ids))
         return token_ids
 
@@ -194,8 +211,8 @@ def load_encoder(
 ) -> Encoder:
     """The model in a local directory or of that hub name, in evaluation mode, with saved cross-attention.
 
-    Raises UsageError where there is no such model, or where it does not allow what the settings ask, CorruptDataError
-    where a model that Foil published is damaged.
+    Raises UsageError where there is no such model, where it encodes no text, or where it does not allow what the
+    settings ask, CorruptDataError where a model that Foil published is damaged.
     """
     model_settings = model or ModelSettings()
     if (Path(name) / FACTS).exists():
@@ -211,9 +228,33 @@ def load_encoder(
         width = backbone_of(query).config.hidden_size
         pooling: PoolingMode = "last" if _pools_last_token(query) else "mean"
         attention = CrossAttention(width, attention_settings.direction, attention_settings.residual, pooling)
-    return Encoder(
-        sentence_model, template, settings, attention.to(sentence_model.device) if attention else None
-    ).eval()
+    encoder = Encoder(sentence_model, template, settings, attention.to(sentence_model.device) if attention else None)
+    _check_encodes(encoder.eval(), name)
+    return encoder
+
+
+def _check_encodes(encoder: Encoder, name: str | Path) -> None:
+    """UsageError unless a passage and a pair of a model that was just loaded have finite vectors."""
+    try:
+        check_vectors(encoder)
+    except TrainingDivergedError as error:
+        raise UsageError(f"{name} loads, and {error}") from error
+    except FoilError:
+        raise
+    except Exception as error:  # whatever a library raises over a config that does not fit its weights
+        raise UsageError(f"{name} loads, and encodes no text ({error!r}); restore it or take another model") from error
+
+
+def check_vectors(encoder: Encoder) -> None:
+    """TrainingDivergedError unless the vectors of a passage and of a pair are finite numbers."""
+    tokens = encoder.tokens
+    with torch.no_grad(), evaluating(encoder):
+        vectors = encoder.encode(["a passage"], [("an instruction", "a query")])
+    encoder.tokens = tokens
+    if not vectors.isfinite().all():
+        raise TrainingDivergedError(
+            "its vectors are not finite numbers; take another model, or train it again with a lower `learning_rate`"
+        )
 
 
 def save_encoder(encoder: Encoder, path: Path) -> None:
@@ -230,6 +271,18 @@ def load_starting_encoder(settings: TrainSettings, *, adapters: bool = True) -> 
     """The model before the first step of a run; without `adapters`, before LoRA was added."""
     model = settings.model if adapters else settings.model.model_copy(update={"lora": None})
     return load_encoder(settings.base or MODEL_DIR, template_named(settings.template), settings.encode, model)
+
+
+def positions_of(backbone: nn.Module) -> int:
+    """The tokens of a text for which a model has learnt positions; no limit where positions are computed.
+
+    Padding of a text takes positions too, unless the model numbers it apart.
+    """
+    for name, module in backbone.named_modules():
+        if isinstance(module, nn.Embedding) and name.rpartition(".")[2] in POSITIONS:
+            count, padding = module.num_embeddings, module.padding_idx
+            return max(1, count - count % LENGTH_STEP if padding is None else count - padding - 1)
+    return sys.maxsize
 
 
 def _positions(texts: Iterable[str]) -> dict[str, int]:

@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 from tensorboardX import SummaryWriter
 
 from engine.atomic_files import put_text
+from engine.errors import CorruptDataError
 from trainer.evaluation.validation import Measurement
 
 
@@ -91,12 +92,18 @@ class Logs:
 
 
 def read_rows(path: Path) -> list[LogRow]:
-    """The rows of a train.csv, none if there is no such file; a line that a crash cut off is left out."""
+    """The rows of a train.csv, none if there is no such file; a line that a crash cut off is left out.
+
+    Raises CorruptDataError where another line is no row.
+    """
     if not path.exists():
         return []
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)[1:]
-    whole = csv.reader(line for line in lines if line.endswith("\n"))
-    return [LogRow(int(step), int(epoch), *map(float, others)) for step, epoch, *others in whole]
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)[1:]
+        whole = csv.reader(line for line in lines if line.endswith("\n"))
+        return [LogRow(int(step), int(epoch), *map(float, others)) for step, epoch, *others in whole]
+    except (ValueError, TypeError, csv.Error) as error:
+        raise CorruptDataError(f"{path} does not read ({error}); remove it and run again") from error
 
 
 def draw_training(rows: Sequence[LogRow], results: Sequence[Measurement], published_step: int, path: Path) -> None:
