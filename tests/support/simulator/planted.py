@@ -181,6 +181,19 @@ PLANTED = (
         'len(self._queue.committed()) >= self._plan["partitions"]', "len(self._queue.committed()) >= 1",
     ),
     Planted(
+        "commit", "the folder of journals is made after its parent was synced", LOG,
+        'names = ["commits", "journal", "snapshots"', 'names = ["commits", "snapshots"',
+    ),
+    Planted("verify", "the journal is skipped", VERIFY, "    findings += _check_journal(log)\n", ""),
+    Planted(
+        "stream", "changed seeds are taken", STREAM,
+        "        if record.seeds and record.seeds != partition.digests:\n", "        if False:\n",
+    ),
+    Planted(
+        "stream", "partitions are made before the past agrees", STREAM,
+        "            if index >= self._last and not self._to_end:\n", "            if True:\n",
+    ),
+    Planted(
         "queue", "a resume skips a partition", QUEUE,
         "partition.index not in self._committed:\n", "partition.index not in self._committed and (not self._committed or partition.index != 1):\n",
     ),
