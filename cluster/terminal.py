@@ -117,14 +117,14 @@ def _write(text: str) -> None:
             left = left[sys.stdout.buffer.write(left) :]
         sys.stdout.flush()
     except BrokenPipeError:
-        _drop_stdout()
+        drop_stdout()
         raise SystemExit(READER_GONE) from None
     except OSError:
-        _drop_stdout()
+        drop_stdout()
         raise
 
 
-def _drop_stdout() -> None:
+def drop_stdout() -> None:
     """Lets the interpreter's own flush at its end succeed."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -222,7 +222,8 @@ def _storage_node(log: CommitLog, partition: int) -> LineageNode:
         for file in entry.files.values()
     )
     run = LineageNode("run", "", f"run {entry.fingerprint}", {"fingerprint": entry.fingerprint})
-    facts = f" {canonical_json(entry.facts)}" if entry.facts else ""
+    shown = {name: fact for name, fact in entry.facts.items() if name != "seeds"}  # digests: 8 digits a seed
+    facts = f" {canonical_json(shown)}" if shown else ""
     line = f"partition {partition}, committed by {entry_name(partition)}{facts}"
     return LineageNode("entry", "", line, {"partition": partition, "facts": entry.facts}, (*files, run))
 
