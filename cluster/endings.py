@@ -19,7 +19,7 @@ from pathlib import Path
 import typer
 from typer.main import get_command
 
-from cluster.terminal import READER_GONE, drop_stdout, say
+from cluster.terminal import READER_GONE, reader_is_gone, say
 from engine.errors import CommitError, FoilError, UsageError
 
 FAULT = 70
@@ -37,9 +37,8 @@ def run_command(app: typer.Typer, arguments: Sequence[str]) -> int:
             command.invoke(context)
     except typer.Exit as end:
         return end.exit_code
-    except BrokenPipeError:  # typer's own help; what Foil prints ends there by itself
-        drop_stdout()
-        return READER_GONE
+    except BrokenPipeError as error:  # typer's own help; what Foil prints ends there by itself
+        return READER_GONE if reader_is_gone() else _tell(error)
     except KeyboardInterrupt:
         say("foil: interrupted")
         return _INTERRUPTED

@@ -7,6 +7,7 @@ terminal it is shown the same careful way. Whoever stops reading stdout ends the
 
 import json
 import os
+import select
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -117,14 +118,27 @@ def _write(text: str) -> None:
             left = left[sys.stdout.buffer.write(left) :]
         sys.stdout.flush()
     except BrokenPipeError:
-        drop_stdout()
+        _drop_stdout()
         raise SystemExit(READER_GONE) from None
     except OSError:
-        drop_stdout()
+        _drop_stdout()
         raise
 
 
-def drop_stdout() -> None:
+def reader_is_gone() -> bool:
+    """Whether nobody reads stdout any more; what is left to print is then dropped."""
+    poll = select.poll()
+    try:
+        poll.register(sys.stdout.fileno(), 0)
+    except (OSError, ValueError):
+        return False
+    if any(state & select.POLLERR for _, state in poll.poll(0)):
+        _drop_stdout()
+        return True
+    return False
+
+
+def _drop_stdout() -> None:
     """Lets the interpreter's own flush at its end succeed."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

