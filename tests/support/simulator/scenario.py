@@ -269,7 +269,7 @@ class Scenario:
 
     def _learn_owner(self, processes: list[Process]) -> None:
         path = self.out / "run.json"
-        if len(processes) == 1 and path.exists() and processes[0].code != 2:
+        if len(processes) == 1 and path.exists() and processes[0].code not in {None, 2}:  # else it may be another job's
             self.jobs.setdefault(json.loads(path.read_bytes())["fingerprint"], self.version.job)
 
     # looking
