@@ -273,8 +273,21 @@ def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
 
 
 def _is_unfinished(line: bytes) -> bool:
-    """What was never synced: a line without its end, or with a hole of zeros, which no record holds."""
-    return not line.endswith(b"\n") or _HOLE in line
+    """What was never synced: a line without its end, or with a hole of zeros, which no record holds.
+
+    Not so a line that goes on after a whole record: there the end of a line was damaged.
+    """
+    return (not line.endswith(b"\n") or _HOLE in line) and not _goes_on_after_a_record(line)
+
+
+def _goes_on_after_a_record(line: bytes) -> bool:
+    crc, _, data = line.partition(b" ")
+    running, start = 0, 0
+    for brace in re.finditer(b"}", data):
+        running, start = zlib.crc32(data[start : brace.end()], running), brace.end()
+        if crc == b"%08x" % running:
+            return start < len(data)
+    return False
 
 
 def _records(path: Path, *, whole: bool = False) -> Iterator[dict[str, Any]]:

@@ -198,3 +198,18 @@ def test_the_folder_of_all_journals_survives_a_power_cut(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", noted)
     CommitLog(tmp_path / "out").open("job", {})
     assert ("out", True) in synced
+
+
+def test_a_damaged_line_end_before_a_torn_tail_is_damage(tmp_path):
+    asyncio.run(put_all(Journal(tmp_path, 0, "a"), [Reply("1", "one"), Reply("2", "{}}")]))
+    path = segment(tmp_path)
+    whole = path.read_bytes()
+    for tail in (b'0badc0de {"re', b'0badc0de {"re' + bytes(9)):
+        path.write_bytes(whole + tail)
+        assert [harmless for _, _, harmless in damage(tmp_path)] == [True]
+        path.write_bytes(whole[:-1] + b"\x8a" + tail)
+        assert [harmless for _, _, harmless in damage(tmp_path)] == [False]
+        with pytest.raises(CorruptDataError):
+            Journal(tmp_path, 0, "b")
+    path.write_bytes(whole[:-1])
+    assert [harmless for _, _, harmless in damage(tmp_path)] == [True]

@@ -88,6 +88,8 @@ def arrow_cells(draw: st.DrawFn) -> pa.Array:
     """One cell of any type: of what suits the type, or of the bytes of whole numbers read as that type."""
     arrow_type = draw(st.sampled_from(ARROW_TYPES))
     number = draw(st.integers(-(2**63), 2**63 - 1))
+    if pa.types.is_map(arrow_type):  # pyarrow 26 aborts the process over a list of null
+        return pa.array([[("text", number)]], arrow_type)
     for values in ([draw(VALUE)], [number], [number % 100], [[number]]):
         with suppress(pa.ArrowException, ValueError, TypeError, OverflowError, AttributeError):
             return pa.array(values, arrow_type)

@@ -259,7 +259,7 @@ class Scenario:
                 self.violated(f"not refused: changed seeds ended with {process.code}")
             elif "another job" not in said and not _NAMED.search(said):
                 self.violated(f"unnamed: the refusal names no seed that differs: {said.strip()[-300:]}")
-        elif only_sessions and process.code not in {0, 3, 4, 9, 2}:
+        elif only_sessions and not process.signal_at and process.code not in {0, 3, 4, 9, 2}:
             self.violated(f"sessions: an unwritable session file ends a run with {process.code}")
 
     def _owner(self) -> tuple[Any, ...] | None:
