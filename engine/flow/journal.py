@@ -286,7 +286,7 @@ def _goes_on_after_a_record(line: bytes) -> bool:
     for brace in re.finditer(b"}", data):
         running, start = zlib.crc32(data[start : brace.end()], running), brace.end()
         if crc == b"%08x" % running:
-            return start < len(data)
+            return start < len(data) and data[start] != 0  # zeros were never written
     return False
 
 
