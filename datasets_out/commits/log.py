@@ -109,7 +109,10 @@ class CommitLog:
         return self.read_sealed("plan.json")
 
     def put_plan(self, plan: Mapping[str, Any]) -> None:
-        """Raises DifferentJobError if another plan stands: the seeds changed under the same job."""
+        """Raises DifferentJobError if another plan stands: the seeds changed under the same job.
+
+        A plan is put when the work is done, so what dead attempts left is moved aside once more.
+        """
         self.put_sealed("plan.json", plan)
         standing = self.plan() or {}
         if any(plan[key] != standing[key] for key in plan.keys() & standing.keys()):
@@ -117,6 +120,7 @@ class CommitLog:
                 f"{self.out} was planned as {standing}, and now as {dict(plan)}: the seeds changed between runs; "
                 "restore them, or give this job another `out`"
             )
+        self._sweep_all()
 
     def partitions(self) -> list[int]:
         """The committed partitions, ascending, from one listing; no entry is opened."""

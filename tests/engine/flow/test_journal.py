@@ -214,3 +214,18 @@ def test_a_damaged_line_end_before_a_torn_tail_is_damage(tmp_path):
     for cut in (whole[:-1], whole[:-1] + bytes(9)):
         path.write_bytes(cut)
         assert [harmless for _, _, harmless in damage(tmp_path)] == [True]
+
+
+def test_a_record_that_was_written_by_half_ends_the_segment(tmp_path, monkeypatch):
+    journal, write = Journal(tmp_path, 0, "a"), os.write
+    asyncio.run(journal.put(Reply("1", "one")))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda fd, data: write(fd, data[: len(data) // 2]))
+        with pytest.raises(JournalError, match=r"only \d+ of \d+ bytes were written"):
+            asyncio.run(journal.put(Reply("2", "two")))
+    with pytest.raises(JournalError, match="an earlier record could not be written whole"):
+        asyncio.run(journal.put(Reply("3", "three")))
+    journal.close()
+    assert [harmless for _, _, harmless in damage(tmp_path)] == [True]
+    again = Journal(tmp_path, 0, "b")
+    assert [again.get(name) for name in "123"] == [Reply("1", "one"), None, None]

@@ -49,7 +49,7 @@ POINTS = (
     "conduct.planned", "commit.encoded", "put.staged", "put.linked", "commit.placed", "commit.entered", "commit.swept",
 )  # fmt: skip
 _CALLS_OF_A_RUN = 500
-_NAMED = re.compile(r"'s\d+'")
+_NAMED = re.compile(r"'s\d+'|ended earlier|the corpus has|commit entry is gone")
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,7 @@ class Scenario:
             ):
                 self.violated(f"lost: exit code {process.code}, yet only partitions {sorted(now.entries)} are there")
         if owner is not None and owner != self.version.job:
-            if process.code != 2 and not process.met:
+            if process.code != 2 and not process.met and not process.signal_at:
                 self.violated(f"not refused: another job ended with {process.code}")
         elif differs and not complete and not process.met and not process.signal_at:
             said = process.stderr
@@ -341,11 +341,13 @@ class Scenario:
         if not fits:
             self.violated(f"lost: a finished run holds only partitions {sorted(data.entries)}")
             return
+        for text in check_glob(self.out, data):
+            self.violated(text)
         if self.dice.random() < 0.3:
             self.world.disk.cut_power(self.dice)
             self.power_cuts += 1
             data = self._look()
-        for text in (*check_glob(self.out, data), *self._compare(data, fits)):
+        for text in self._compare(data, fits):
             self.violated(text)
         process = self.foil("status", "box/out", "--json")
         if process.code == 0:
