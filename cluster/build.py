@@ -40,7 +40,7 @@ def build_parts(job: Job, reuse: Sequence[Path] = ()) -> Parts:
 
 def _models(job: Job) -> dict[str, Model]:
     """The models by role. Roles of equal settings share one model, and so its rates and connections."""
-    context = RunContext(job.out, job.runtime.workers)
+    context = RunContext(job.out, job.runtime.most_workers)
     keys = {role: canonical_json(settings.model_dump(mode="json")) for role, settings in job.models.items()}
     models: dict[str, Model] = {}
     for role, settings in job.models.items():

@@ -193,7 +193,7 @@ class _Checker:
             if limits and limits.budget.usd and isinstance(model, HostedSettings) and model.price == Price():
                 self._add_mistake(("models", name), "limits.budget.usd needs the `price` of this model; give it")
         for name, model in models.items():
-            if getattr(model, "mode", "") == "batch" and runtime and runtime.workers > 1:
+            if getattr(model, "mode", "") == "batch" and runtime and runtime.most_workers > 1:
                 self._add_mistake(
                     ("runtime", "workers"), f"models.{name} has mode: batch, which one process must gather; set it to 0"
                 )

@@ -12,6 +12,7 @@ Price: hashing the request, one journal record; 0.1 ms of CPU or so.
 
 import asyncio
 import math
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -57,6 +58,8 @@ class ReplyService:
     def __init__(self, journal: Journal, budget: BudgetClient, owner: str, paid: PaidReplies | None = None) -> None:
         self._journal, self._budget, self._owner, self._paid_elsewhere = journal, budget, owner, paid
         self.stop_error: FoilError | None = None
+        self.answers = 0
+        self._sent_at: dict[str, float] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def answer(self, model: Model, request: Request) -> Reply:
@@ -69,6 +72,10 @@ class ReplyService:
             except STOPPING as error:
                 self.stop_error = error
                 raise
+
+    def oldest_request_s(self) -> float:
+        """The age of the oldest request that is not answered yet, in seconds; its retries do not make it younger."""
+        return time.monotonic() - min(self._sent_at.values(), default=time.monotonic())
 
     async def _reuse(self, model: Model, request: Request) -> Reply | None:
         """What another run has paid for; a free model's reply costs nothing, and may follow from other facts."""
@@ -95,12 +102,16 @@ class ReplyService:
         free = model.traits.free
         if not (free or model.traits.remembers):
             self._journal.asked(request.id)
+        self._sent_at[request.id] = time.monotonic()
         try:
             reply = await (model.complete(request) if free else retry.complete(model, request))
         except ModelError as error:
             if not error.unsure:
                 self._journal.refused(request.id)
             raise
+        finally:
+            del self._sent_at[request.id]
+        self.answers += 1
         crash_point("ask.answered")
         if reply.request_id != request.id:
             raise ModelError(

@@ -21,7 +21,7 @@ import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -187,15 +187,23 @@ def possibly_paid_twice(folder: Path) -> int:
     return sum(map(_count_unanswered, _all_segments(folder)))
 
 
-def suspects(folder: Path, partition: int) -> list[str]:
-    """The seeds that were begun and not ended in segments that were never closed: what ran when a process died."""
-    begun: dict[str, None] = {}
+@dataclass(frozen=True, slots=True)
+class UnclosedSegment:
+    """What a process that died left of a partition: the seeds begun and not ended, and how many replies it paid."""
+
+    name: str
+    suspects: tuple[str, ...]
+    replies: int
+
+
+def unclosed_segments(folder: Path, partition: int) -> Iterator[UnclosedSegment]:
+    """The segments of a partition that were never closed."""
     for path in _segments(folder / f"{partition:08d}"):
         bodies = list(_records(path))
         if not bodies or "end" not in bodies[-1]:
             ended = {body["ended"] for body in bodies if "ended" in body}
-            begun.update((body["begun"], None) for body in bodies if "begun" in body and body["begun"] not in ended)
-    return list(begun)
+            begun = dict.fromkeys(body["begun"] for body in bodies if "begun" in body and body["begun"] not in ended)
+            yield UnclosedSegment(path.name, tuple(begun), sum("reply" in body for body in bodies))
 
 
 def paid_replies(folder: Path, committed: Collection[int]) -> Iterator[Reply]:

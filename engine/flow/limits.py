@@ -1,6 +1,6 @@
 """How far a run goes, and where it runs: the job file's `limits` and `runtime`."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -32,6 +32,19 @@ class Limits(Settings):
     )
 
 
+class WorkerRange(Settings):
+    """As many workers as find room, up to `max`; an autoscaler of the cluster is asked to hold room for `min`."""
+
+    min: int = Field(ge=1, le=1_024, description="workers for which an autoscaler holds room")
+    max: int = Field(ge=1, le=1_024, description="workers that are started where there is room")
+
+    @model_validator(mode="after")
+    def _is_a_range(self) -> Self:
+        if self.min > self.max:
+            raise ValueError(f"`min: {self.min}` is more than `max: {self.max}`; set `min` to at most `max`")
+        return self
+
+
 class RuntimeSettings(Settings):
     """Where the flow runs. `local` with no workers runs in this process, which cannot outlive a crashing validator."""
 
@@ -39,7 +52,21 @@ class RuntimeSettings(Settings):
         default="local", description="processes of this machine, or actors of a Ray cluster"
     )
     window: int = Field(default=16, ge=1, le=100_000, description="seeds in flight in each worker")
-    workers: int = Field(default=0, ge=0, le=1_024, description="worker processes; 0 runs in this process")
+    workers: Annotated[int, Field(ge=0, le=1_024)] | WorkerRange = Field(
+        default=0, description="worker processes, or {min: M, max: N}; 0 runs in this process"
+    )
+    start_timeout_s: float = Field(
+        default=600.0,
+        gt=0,
+        le=86_400,
+        description="seconds that a worker may take to be placed and to build its parts; then it is asked for again",
+    )
+    stall_s: float = Field(
+        default=120.0,
+        gt=0,
+        le=86_400,
+        description="seconds without a reply or commit after which the progress says what the run waits for",
+    )
     seed_timeout_s: float = Field(
         default=600.0,
         gt=0,
@@ -64,6 +91,16 @@ class RuntimeSettings(Settings):
     ray_address: str = Field(
         "", description="a running cluster; else RAY_ADDRESS, else a Ray of our own on this machine"
     )
+
+    @property
+    def most_workers(self) -> int:
+        """The worker processes that are wanted where there is room; 0 runs in this process."""
+        return self.workers if isinstance(self.workers, int) else self.workers.max
+
+    @property
+    def least_workers(self) -> int:
+        """The worker processes below which the progress says that more are waited for."""
+        return self.workers if isinstance(self.workers, int) else self.workers.min
 
     @model_validator(mode="after")
     def _ray_has_workers(self) -> Self:

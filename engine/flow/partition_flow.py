@@ -23,7 +23,7 @@ from engine.flow.ask import ReplyService, SeedAsk
 from engine.flow.budget import BudgetClient
 from engine.flow.journal import Journal
 from engine.flow.limits import RuntimeSettings
-from engine.flow.progress import Counts, count_topics, counts_of, total
+from engine.flow.progress import Counts, WorkerReport, count_topics, counts_of, total
 from engine.flow.seed_outcome import SeedClock, SeedOutcome, empty_topic, run_guarded, unstorable_row, with_outcome
 from engine.protocols import Ask, Cost, Partition, Parts, Validator
 from engine.topic import Call, Seed, Topic, Verdict
@@ -61,7 +61,7 @@ class Flow:
         self._window = asyncio.Semaphore(runtime.window)
         self._starting, self._committing = asyncio.Lock(), asyncio.Lock()
         self._open_partitions: dict[int, _OpenPartition] = {}
-        self._in_flight = 0
+        self._in_flight = self._answers = 0
         self._stop: FoilError | None = None
 
     async def make(self, partition: Partition, poison_seeds: Mapping[str, SeedOutcome]) -> None:
@@ -76,7 +76,7 @@ class Flow:
                 seeds.append(asyncio.create_task(self._make_topics(partition.seeds[len(seeds)], open_partition)))
         topics_of_seeds = await asyncio.gather(*seeds)
         if len(topics_of_seeds) < len(partition.seeds) or not all(topics_of_seeds):
-            self._open_partitions.pop(partition.index).journal.close()
+            self._close(open_partition)
             raise self._stop or DrainedError(f"partition {partition.index} was not completed")
         open_partition.topics = list(chain.from_iterable(topics_of_seeds))
         crash_point("flow.made")
@@ -89,18 +89,24 @@ class Flow:
                 commit_topics, self._parts, open_partition.partition, open_partition.topics
             )
         crash_point("flow.committed")
-        self._open_partitions.pop(index).journal.close()
+        self._close(open_partition)
         return counts
 
-    async def try_alone(self, index: int, seed: Seed) -> None:
-        """Runs one seed for what it does to this process; its replies are journalled, its topics dropped."""
-        open_partition = self._begin(Partition(index, (seed,)), {})
-        await self._topics(seed, open_partition)
-        self._open_partitions.pop(index).journal.close()
+    async def try_seeds(self, index: int, seeds: Sequence[Seed]) -> None:
+        """Runs seeds for what they do to this process; their replies are journalled, their topics dropped."""
+        open_partition = self._begin(Partition(index, tuple(seeds)), {})
+        await asyncio.gather(*(self._topics(seed, open_partition) for seed in seeds))
+        self._close(open_partition)
 
-    async def live(self) -> tuple[int, Counts]:
-        """The seeds in flight, and the counts of the seeds that are finished and not committed."""
-        return self._in_flight, total(open_partition.counts for open_partition in self._open_partitions.values())
+    async def live(self) -> WorkerReport:
+        """What this worker is doing; it counts the seeds that are finished and not committed."""
+        open_partitions = list(self._open_partitions.values())
+        return WorkerReport(
+            self._in_flight,
+            total(open_partition.counts for open_partition in open_partitions),
+            self._answers + sum(open_partition.replies.answers for open_partition in open_partitions),
+            max((open_partition.replies.oldest_request_s() for open_partition in open_partitions), default=0.0),
+        )
 
     async def drain(self) -> None:
         """Starts no more seeds; partitions of which every seed is in flight are still completed."""
@@ -119,6 +125,10 @@ class Flow:
         )
         self._open_partitions[partition.index] = open_partition
         return open_partition
+
+    def _close(self, open_partition: _OpenPartition) -> None:
+        self._answers += open_partition.replies.answers
+        self._open_partitions.pop(open_partition.partition.index).journal.close()
 
     async def _has_room(self) -> bool:
         """Waits for a place in the window; False, without one, if no more seeds may start."""

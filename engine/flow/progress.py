@@ -125,10 +125,23 @@ def total(parts: Iterable[Counts]) -> Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """Where a run stands. `planned` and `eta_s` are None as long as the number of seeds is not known.
+class WorkerReport:
+    """What a worker says of itself: seeds in flight, counts not yet committed, requests answered since it started, and
+    the seconds that its oldest open request is old.
+    """
 
-    `counts` are of all seeds finished, in this session or an earlier one, committed or not yet.
+    in_flight: int = 0
+    counts: Counts = field(default_factory=Counts)
+    answers: int = 0
+    oldest_request_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run stands. `planned` is None as long as the number of seeds is not known, `eta_s` too, and in a stall.
+
+    `counts` are of all seeds finished, in this session or an earlier one, committed or not yet. `waiting_for` says in
+    words what the run waits for; it is empty where all goes on.
     """
 
     planned: int | None
@@ -138,6 +151,9 @@ class Progress:
     topics_per_s: float
     eta_s: float | None
     workers_lost: int
+    workers_placed: int = 0
+    workers_wanted: int = 0
+    waiting_for: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +252,7 @@ def status(store: Store, out: Path) -> dict[str, Any]:
         "cost_usd": counts.cost_usd,
         "seconds": round(sum(session["seconds"] for session in sessions), 3),
         "sessions": len(sessions),
+        "waiting_for": last.get("waiting_for", ""),
         "possibly_paid_twice": possibly_paid_twice(out / "journal"),
         "last_session": last,
     }

@@ -3,15 +3,17 @@
     partitions of the seed stream (engine.runtime.seed_stream) -> those not committed
 
 Promise: under `limits.accept` partitions are committed in order, so that every concurrency stops after the same one.
+A partition that was given back is handed out before all later ones, so no commit waits for one that nobody can take.
 Price: one partition is read ahead of the workers, in a thread of its own.
 """
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from engine.flow.limits import Limits
 from engine.flow.progress import Counts, total
@@ -32,38 +34,54 @@ class CommittedPartition:
 class PartitionQueue:
     """Hands out the partitions that are not committed yet, until there is a reason to stop.
 
-    `error` is what stopped the queue, or None where it came to its own end. To be used within one event loop.
+    `over` is set once all are committed, or there is a reason to stop. `error` is that reason, None where the queue
+    came to its own end. Under `limits.accept`, no more than `most_open` partitions are open at once. To be used within one
+    event loop.
     """
 
     def __init__(
         self, partitions: Iterator[Partition], committed: Mapping[int, CommittedPartition], limits: Limits
     ) -> None:
         self._partitions, self._committed, self._limits = partitions, dict(committed), limits
-        self._reading, self._changed = asyncio.Lock(), asyncio.Event()
+        self._ready: asyncio.PriorityQueue[tuple[float, Partition | None]] = asyncio.PriorityQueue()
+        self._pulls = 0
+        self._reader: asyncio.Task[None] | None = None
+        self._open: set[int] = set()  # read, and not committed
+        self._turns: dict[int, asyncio.Event] = {}
         self._turn = self._accepted = self._before_turn = self._seeds_read = 0
         self._ended = False
         self._stream_before_turn = self._stream_read = ""  # digests of the stream up to there
         self._last_read = -1
+        self.most_open = 1
         self.counts = Counts()
         self.error: BaseException | None = None
         self.over = asyncio.Event()
         self._advance()
 
     async def next(self) -> Partition | None:
-        """The next partition to make; None when there is none left, or the queue is over."""
-        async with self._reading:
-            while not (self._ended or self.over.is_set()):
-                partition = await self._read_next()
-                if partition is not None and partition.index not in self._committed:
-                    return partition
+        """The lowest partition that is to be made; None once the queue is over."""
+        self._pulls += 1
+        self._read_on()
+        try:
+            _, partition = await self._ready.get()
+        finally:
+            self._pulls -= 1
+        if partition is None or self.over.is_set():
+            self._ready.put_nowait((math.inf, None))  # the end stays, for all that ask
             return None
+        return partition
+
+    def give_back(self, partition: Partition) -> None:
+        """Takes back a partition whose worker is gone; it is handed out before all later ones."""
+        self._ready.put_nowait((partition.index, partition))
 
     async def may_commit(self, index: int) -> bool:
         """Under `limits.accept`, waits until all partitions before are committed; False if the queue ends first."""
         if self._limits.accept is None:
             return True
-        while self._turn != index and not self.over.is_set():
-            await self._changed.wait()
+        turn = self._turns.setdefault(index, asyncio.Event())
+        self._call_turn()
+        await turn.wait()
         return self._turn == index and not self._enough()
 
     def record_commit(self, partition: Partition, counts: Counts) -> None:
@@ -72,19 +90,31 @@ class PartitionQueue:
         self._committed[partition.index] = CommittedPartition(
             counts.topics["accepted"], len(partition.seeds), partition.stream
         )
+        self._open.discard(partition.index)
+        self._turns.pop(partition.index, None)
         self._advance()
-        self._wake()
+        self._call_turn()
+        self._read_on()
 
     def stop(self, error: BaseException) -> None:
         """Hands out nothing more. The first error stays."""
         self.error = self.error or error
-        self.over.set()
-        self._wake()
+        self._end()
 
-    def _wake(self) -> None:
-        """Wakes all that wait for their turn."""
-        self._changed.set()
-        self._changed = asyncio.Event()
+    def turn(self) -> int | None:
+        """The partition that all others wait for under `limits.accept`; None without that limit."""
+        return None if self._limits.accept is None else self._turn
+
+    def _end(self) -> None:
+        self.over.set()
+        self._ready.put_nowait((math.inf, None))
+        self._call_turn()
+
+    def _call_turn(self) -> None:
+        """Wakes whoever waits to commit and may; everybody, once the queue is over."""
+        for index in list(self._turns) if self.over.is_set() else [self._turn]:
+            if index in self._turns:
+                self._turns[index].set()
 
     def plan(self) -> dict[str, int | str] | None:
         """The seeds and partitions of the whole run, and the stream's digest; None until it is known where it ends."""
@@ -115,35 +145,48 @@ class PartitionQueue:
             self._before_turn += partition.seeds
             self._stream_before_turn = partition.stream
             self._turn += 1
-        if self._enough():
-            self.over.set()
+        if self._enough() or (self._ended and not self._open):
+            self._end()
 
-    async def _read_next(self) -> Partition | None:
-        """The next partition of the stream, or None at its end or when the queue is over first."""
-        reading: asyncio.Future[Any] = _in_thread(lambda: next(self._partitions, None))
-        over: asyncio.Future[Any] = asyncio.ensure_future(self.over.wait())
-        await asyncio.wait([reading, over], return_when=asyncio.FIRST_COMPLETED)
-        over.cancel()
-        if not reading.done():
-            return None
-        if error := reading.exception():
-            self.stop(error)  # before another pulls: a generator that has raised looks like one that has ended
-            raise error
-        partition: Partition | None = reading.result()
-        self._ended = partition is None
-        if partition:
-            self._seeds_read += len(partition.seeds)
-            if partition.index > self._last_read:
-                self._last_read, self._stream_read = partition.index, partition.stream
-        return partition
+    def _wants_more(self) -> bool:
+        """Whether to read on: less than one partition more is ready than workers wait for."""
+        if self._ended or self.over.is_set() or self._ready.qsize() > self._pulls:
+            return False
+        return self._limits.accept is None or len(self._open) < self.most_open
+
+    def _read_on(self) -> None:
+        if self._wants_more() and (self._reader is None or self._reader.done()):
+            self._reader = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        """Reads while more is wanted. An error of the reader stops the queue after what it read."""
+        while self._wants_more():
+            try:
+                partition: Partition | None = await in_thread(lambda: next(self._partitions, None), name="seeds")
+            except Exception as error:  # noqa: BLE001 - the queue carries it to whoever runs it
+                self.stop(error)
+                return
+            if partition is None:
+                self._ended = True
+                self._advance()
+            else:
+                self._take_in(partition)
+
+    def _take_in(self, partition: Partition) -> None:
+        self._seeds_read += len(partition.seeds)
+        if partition.index > self._last_read:
+            self._last_read, self._stream_read = partition.index, partition.stream
+        if partition.index not in self._committed:
+            self._open.add(partition.index)
+            self._ready.put_nowait((partition.index, partition))
 
 
 def _plan(seeds: int, partitions: int, stream: str) -> dict[str, int | str]:
     return {"seeds": seeds, "partitions": partitions, **({"stream": stream} if stream else {})}
 
 
-def _in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
-    """Runs the work in a thread that no exit waits for: a reader may be deep in a slow file when the run must end."""
+def in_thread(work: Callable[[], T], name: str) -> asyncio.Future[T]:
+    """Runs the work in a thread that no exit waits for: it may be deep in a slow file, or call a dead cluster."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -160,5 +203,5 @@ def _in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle, result, error)
 
-    threading.Thread(target=run, name="seeds", daemon=True).start()
+    threading.Thread(target=run, name=name, daemon=True).start()
     return future

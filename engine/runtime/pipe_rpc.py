@@ -19,30 +19,31 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from engine.errors import FoilError
-from engine.runtime.supervisor import WorkerDiedError
+from engine.runtime.supervisor import Cause, WorkerDiedError
 
 
 class PipeRpc:
-    """One end. `target` answers the other side's calls once it is there; `on_lost` is told when the other side is gone.
+    """One end. `target` answers the other side's calls once it is there. When the other side is gone, `on_lost` says in
+    a thread of its own with what error the calls that wait end.
 
     Must be made within a running event loop.
     """
 
-    def __init__(self, pipe: Connection, target: asyncio.Future[Any], on_lost: Callable[[], None]) -> None:
+    def __init__(self, pipe: Connection, target: asyncio.Future[Any], on_lost: Callable[[], WorkerDiedError]) -> None:
         self._pipe, self._target, self._on_lost = pipe, target, on_lost
         self._loop = asyncio.get_running_loop()
         self._numbers = itertools.count()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._serving: set[asyncio.Task[Any]] = set()
         self._outbox: queue.SimpleQueue[tuple[Any, ...] | None] = queue.SimpleQueue()
-        self._lost = False
+        self._lost: WorkerDiedError | None = None
         for work in (self._read, self._write):
             threading.Thread(target=work, name="pipe_rpc", daemon=True).start()
 
     async def call(self, method: str, *args: Any) -> Any:
         """What the other side's target returns. Raises what it raised, or WorkerDiedError."""
         if self._lost:
-            raise WorkerDiedError("the process at the other end of the pipe is gone")
+            raise _copy(self._lost)
         number = next(self._numbers)
         answer = self._waiting[number] = self._loop.create_future()
         self._outbox.put(("call", number, method, args))
@@ -54,7 +55,7 @@ class PipeRpc:
     def close(self) -> None:
         """Lets the threads end; calls that wait raise WorkerDiedError."""
         self._outbox.put(None)
-        self._lose()
+        self._lose(WorkerDiedError("the process at the other end of the pipe was ended", Cause.OUTSIDE))
 
     def _read(self) -> None:
         handlers: dict[str, Callable[..., None]] = {"call": self._serve, "result": self._settle}
@@ -62,9 +63,9 @@ class PipeRpc:
             while True:
                 kind, *message = self._pipe.recv()
                 self._loop.call_soon_threadsafe(handlers[kind], *message)
-        self._on_lost()
+        death = self._on_lost()
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._lose)
+            self._loop.call_soon_threadsafe(self._lose, death)
 
     def _write(self) -> None:
         with suppress(OSError):
@@ -91,11 +92,16 @@ class PipeRpc:
         if answer is not None and not answer.done():
             answer.set_exception(error) if error else answer.set_result(result)
 
-    def _lose(self) -> None:
-        self._lost = True
+    def _lose(self, death: WorkerDiedError) -> None:
+        self._lost = self._lost or death
         for answer in self._waiting.values():
             if not answer.done():
-                answer.set_exception(WorkerDiedError("the process at the other end of the pipe is gone"))
+                answer.set_exception(_copy(self._lost))
+
+
+def _copy(death: WorkerDiedError) -> WorkerDiedError:
+    """An error of its own for each call: one that is raised twice would collect tracebacks."""
+    return WorkerDiedError(str(death), death.cause)
 
 
 def _portable(error: BaseException | None) -> FoilError | None:

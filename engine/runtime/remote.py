@@ -1,11 +1,11 @@
 """A worker elsewhere, and the budget seen from there: the same methods, carried by `call(method, *args)`."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from engine.flow.budget import Spend
-from engine.flow.progress import Counts
+from engine.flow.progress import Counts, WorkerReport
 from engine.flow.seed_outcome import SeedOutcome
 from engine.protocols import Partition
 from engine.topic import Seed
@@ -26,12 +26,12 @@ class RemoteWorker:
         counts: Counts = await self._call("commit", index)
         return counts
 
-    async def try_alone(self, index: int, seed: Seed) -> None:
-        await self._call("try_alone", index, seed)
+    async def try_seeds(self, index: int, seeds: Sequence[Seed]) -> None:
+        await self._call("try_seeds", index, seeds)
 
-    async def live(self) -> tuple[int, Counts]:
-        in_flight, counts = await self._call("live")
-        return in_flight, counts
+    async def live(self) -> WorkerReport:
+        report: WorkerReport = await self._call("live")
+        return report
 
     async def drain(self) -> None:
         await self._call("drain")

@@ -7,13 +7,11 @@ Price of a worker: one interpreter with its own parts, a second or so to start.
 """
 
 import asyncio
-import logging
 import multiprocessing
 import os
 import secrets
 import signal
-import threading
-from functools import partial
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 
 from engine.flow.budget import Budget, BudgetClient
@@ -23,10 +21,12 @@ from engine.flow.progress import Summary
 from engine.runtime.pipe_rpc import PipeRpc
 from engine.runtime.remote import RemoteBudget, RemoteWorker
 from engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
+from engine.runtime.supervisor import Cause, WorkerDiedError
 from engine.runtime.watchdog import exit_on_hang, limit_memory, relaxed_gc
 from engine.visible_text import log_visibly
 
-LOG = logging.getLogger(__name__)
+_REAP_S = 1.0
+_ASKED_TO_END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -34,8 +34,9 @@ def run(spec: RunSpec, on_progress: OnProgress) -> Summary:
     """Runs or resumes a job; see engine.runtime.session."""
     parts, worker = spec.worker.build_parts(), spec.worker
 
-    async def start_worker(budget: Budget, *, apart: bool) -> Flow | RemoteWorker:
-        if worker.runtime.workers or apart:
+    async def start_worker(budget: Budget, *, apart: bool, on_placed: Callable[[], None]) -> Flow | RemoteWorker:
+        on_placed()
+        if worker.runtime.most_workers or apart:
             return await _start_child(worker, budget)
         return Flow(parts, worker.runtime, budget, "this process", log_seeds=False)
 
@@ -51,17 +52,16 @@ async def _start_child(spec: WorkerSpec, budget: Budget) -> RemoteWorker:
     child_end.close()
     served_budget = asyncio.get_running_loop().create_future()
     served_budget.set_result(budget)
-    ending = threading.Event()
 
-    def report() -> None:
-        process.join(1.0)
-        if not ending.is_set():
-            LOG.warning("%s (pid %s) ended with exit code %s", owner, process.pid, process.exitcode)
+    def obituary() -> WorkerDiedError:
+        process.join(_REAP_S)
+        return WorkerDiedError(
+            f"{owner} (pid {process.pid}) ended with exit code {process.exitcode}", _cause(process.exitcode)
+        )
 
-    rpc = PipeRpc(own_end, served_budget, on_lost=report)
+    rpc = PipeRpc(own_end, served_budget, on_lost=obituary)
 
     async def end() -> None:
-        ending.set()
         process.kill()
         await asyncio.to_thread(process.join)
         rpc.close()
@@ -74,6 +74,13 @@ async def _start_child(spec: WorkerSpec, budget: Budget) -> RemoteWorker:
         await end()
         raise
     return worker
+
+
+def _cause(exit_code: int | None) -> Cause:
+    """What the exit code of a child says of its death. Nobody can tell a kill from the kernel's for want of memory."""
+    if exit_code is None or -exit_code == signal.SIGKILL:
+        return Cause.UNSURE
+    return Cause.OUTSIDE if -exit_code in _ASKED_TO_END else Cause.OWN
 
 
 def _run_child(pipe: Connection, spec: WorkerSpec, owner: str) -> None:
@@ -95,6 +102,6 @@ async def _serve(pipe: Connection, spec: WorkerSpec, owner: str) -> None:
         return flow
 
     building = asyncio.create_task(build())
-    rpc = PipeRpc(pipe, building, on_lost=partial(os._exit, 0))
+    rpc = PipeRpc(pipe, building, on_lost=lambda: os._exit(0))
     await asyncio.wait([building])
     await exit_on_hang(spec.runtime.seed_timeout_s)

@@ -38,7 +38,7 @@ _TICK_S = 0.5
 class StartWorkerWithin(Protocol):
     """A StartWorker (engine.runtime.supervisor) that is given the run's budget."""
 
-    def __call__(self, budget: Budget, *, apart: bool) -> Awaitable[Worker]: ...
+    def __call__(self, budget: Budget, *, apart: bool, on_placed: Callable[[], None]) -> Awaitable[Worker]: ...
 
 
 class InterruptedRunError(FoilError):
@@ -149,14 +149,15 @@ class _Session:
     async def _tick(self, supervisor: Supervisor, file: SessionFile) -> None:
         before = self._earlier.topics.total()
         while True:
-            in_flight, live = await supervisor.live()
-            counts = total([self._counts(), live])
+            crew = supervisor.live()
+            counts = total([self._counts(), crew.counts])
             seconds = max(time.monotonic() - self._began, 1e-6)
             rate = (counts.topics.total() - before) / seconds
             planned = self._plan["seeds"] if self._plan else self._limits.seeds
             seeds_left = planned - counts.seeds.total() if planned is not None else None
-            eta_s = seeds_left / rate if seeds_left is not None and rate else None
-            progress = Progress(planned, counts, in_flight, seconds, rate, eta_s, supervisor.lost())
+            eta_s = seeds_left / rate if seeds_left is not None and rate and not crew.stalled else None
+            workers = (crew.lost, crew.placed, crew.wanted, crew.waiting_for)
+            progress = Progress(planned, counts, crew.in_flight, seconds, rate, eta_s, *workers)
             file.note(progress)
             self._on_progress(progress)
             await asyncio.sleep(_TICK_S)

@@ -1,45 +1,79 @@
 """Partitions to workers, whatever a worker is: this process, a child process, a Ray actor.
 
-    queue: partitions in order -> slots of workers: make -> (in order, under `accept`) commit
-                                        | the worker dies
-                                        v
-                                   its suspects one by one in a worker apart, then the partition again
+    places: one for each wanted worker; it is hired in the background, and again when it dies
+    queue: lowest partition first -> a worker that is up: make -> (in order, under `accept`) commit
+              ^                          | it dies
+              +---- at once, or after ---+---> its suspects in groups, many at a time, in workers apart
 
-Promise: a dead worker costs its partitions another attempt and nothing else. A seed that kills its worker twice while
-it runs alone (three times in all) is a poison seed: it becomes a failed row and its neighbours complete. What stops a
-run (a signal, a spent budget, a full disk) lets seeds in flight finish and complete partitions commit.
-Price: a few messages a partition; an extra worker only while suspects are tried.
+Promise: only a worker that is up takes a partition, so a run goes on with the workers that it has. A dead worker costs
+its partitions another attempt and nothing else. What stops a run (a signal, a spent budget, a full disk) lets seeds in
+flight finish and complete partitions commit.
+
+Blame. What a death says of the seeds in flight follows from its `Cause`. Outside (a lost node, a preemption): nothing;
+the partitions go back at once. Unsure (SIGKILL): the seeds are suspects if it was their second such death. The
+worker's own (an exit, a segmentation fault, a hang): they are suspects. Suspects are split into groups, a group that
+survives is cleared, and one that does not is split again. A seed that ends its worker twice while it runs alone is a
+poison seed: it becomes a failed row and its neighbours complete.
+
+What ends a run is a rate, never a number of deaths, since a long run on machines that are taken away sees thousands:
+- no worker was ever up, and in each place that had one, `_DEATHS_AT_START` in a row died while they started;
+- a partition lost its worker `_DEATHS` times within `_DEATHS_S` seconds, was paid no new reply between these deaths,
+  and none of its seeds is to blame.
+Price: a few messages a partition, one a worker and half second; workers apart only while suspects are tried.
 """
 
 import asyncio
 import logging
-import time
-from collections.abc import Awaitable, Mapping
-from contextlib import suppress
+from collections import Counter, defaultdict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from engine.errors import FoilError
-from engine.flow.journal import suspects
+from engine.flow.journal import unclosed_segments
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.flow.partition_flow import DrainedError
-from engine.flow.progress import Counts, total
+from engine.flow.progress import Counts, WorkerReport, total
 from engine.flow.seed_outcome import SeedOutcome
 from engine.protocols import Partition
 from engine.runtime.partition_queue import PartitionQueue
 from engine.topic import Seed
 
 LOG = logging.getLogger(__name__)
+_GROUPS = 8
+"""Groups that suspects are split into: 128 of them are down to one after three deaths."""
 _DEATHS_ALONE = 2
 _DEATHS_AT_START = 5
-_DEATHS_OF_PARTITION = 8
-_ANSWER_S = 0.5
+_DEATHS = 8
+_DEATHS_S = 600.0
+_PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+"""Pauses between the attempts to fill a place, the last one for good."""
+_REPORT_S = 0.5
+_REPORTS_PER_S = 200
 _OPEN_PARTITIONS = 5
 """Partitions that a worker may have open beyond those that fill its window, so that one slow reply idles nothing."""
 
 
+class Cause(Enum):
+    """What ended a worker, as far as can be told."""
+
+    OWN = "own"
+    UNSURE = "unsure"
+    OUTSIDE = "outside"
+
+
 class WorkerDiedError(FoilError):
     """A worker process is gone, and what it was making with it."""
+
+    def __init__(self, message: str, cause: Cause = Cause.OWN) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+    def __reduce__(self) -> tuple[type["WorkerDiedError"], tuple[str, Cause]]:
+        return type(self), (str(self), self.cause)
 
 
 class Worker(Protocol):
@@ -47,61 +81,65 @@ class Worker(Protocol):
 
     async def make(self, partition: Partition, poison_seeds: Mapping[str, SeedOutcome]) -> None: ...
     async def commit(self, index: int) -> Counts: ...
-    async def try_alone(self, index: int, seed: Seed) -> None: ...
-    async def live(self) -> tuple[int, Counts]: ...
+    async def try_seeds(self, index: int, seeds: Sequence[Seed]) -> None: ...
+    async def live(self) -> WorkerReport: ...
     async def drain(self) -> None: ...
     async def close(self) -> None: ...
 
 
 class StartWorker(Protocol):
-    """Starts a worker whose parts are built, or raises WorkerDiedError. `apart`: it only tries suspects."""
+    """Starts a worker whose parts are built, or raises WorkerDiedError.
 
-    def __call__(self, *, apart: bool) -> Awaitable[Worker]: ...
+    `apart`: it only tries suspects, and must need no room. `on_placed` is called once it has its process.
+    """
+
+    def __call__(self, *, apart: bool, on_placed: Callable[[], None]) -> Awaitable[Worker]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class CrewReport:
+    """All workers together. `stalled`: for `runtime.stall_s` nothing was answered or committed."""
+
+    placed: int
+    wanted: int
+    lost: int
+    in_flight: int
+    counts: Counts
+    stalled: bool
+    waiting_for: str
+
+
+@dataclass(eq=False, slots=True)
 class WorkerSlot:
-    """Holds one worker: started when it is first needed, and started again when it dies."""
+    """A place for one worker. `open` are the partitions that the worker has, `work` the task that feeds it."""
 
-    def __init__(self, start: StartWorker, *, apart: bool = False) -> None:
-        self._start, self._apart, self._filling = start, apart, asyncio.Lock()
-        self._worker: Worker | None = None
-        self._last_report = (0, Counts())
-        self.lost = 0
+    apart: bool = False
+    placed: bool = False
+    worker: Worker | None = None
+    deaths_at_start: int = 0
+    report: WorkerReport = field(default_factory=WorkerReport)
+    open: dict[int, Partition] = field(default_factory=dict)
+    work: asyncio.Task[None] | None = None
 
-    async def worker(self) -> Worker:
-        async with self._filling:
-            if self._worker is None:
-                self._worker = await self._start_worker()
-            return self._worker
+    def place(self) -> None:
+        """Notes that the worker has its process; its parts are still to be built."""
+        self.placed = True
 
-    async def _start_worker(self) -> Worker:
-        for _ in range(_DEATHS_AT_START):
-            try:
-                return await self._start(apart=self._apart)
-            except WorkerDiedError as death:
-                LOG.warning("a worker did not come up: %s", death)
-                self.lost += 1
-        raise FoilError(
-            f"{_DEATHS_AT_START} workers died while they started; look into their messages, and their memory"
-        )
-
-    async def discard(self, worker: Worker) -> None:
-        """Empties the slot of this dead worker, unless that was done already."""
-        if worker is self._worker:
-            self._worker = None
-            self.lost += 1
+    async def clear(self) -> None:
+        """Ends the worker, if there is one."""
+        worker, self.worker, self.placed, self.report = self.worker, None, False, WorkerReport()
+        if worker:
             await worker.close()
 
-    async def live(self) -> tuple[int, Counts]:
-        """What the worker says of itself; what it said last, where it is too busy to answer."""
-        if self._worker is None:
-            return 0, Counts()
-        with suppress(TimeoutError, WorkerDiedError):
-            self._last_report = await asyncio.wait_for(self._worker.live(), _ANSWER_S)
-        return self._last_report
 
-    def workers(self) -> list[Worker]:
-        return [self._worker] if self._worker else []
+@dataclass(slots=True)
+class _PartitionPast:
+    """What is known of a partition that lost a worker: segments looked at, deaths seen by each seed, and when."""
+
+    segments: set[str] = field(default_factory=set)
+    kills: Counter[str] = field(default_factory=Counter)
+    poison_seeds: dict[str, SeedOutcome] = field(default_factory=dict)
+    deaths: deque[float] = field(default_factory=lambda: deque(maxlen=_DEATHS))
 
 
 class Supervisor:
@@ -115,108 +153,317 @@ class Supervisor:
         limits: Limits,
         runtime: RuntimeSettings,
     ) -> None:
-        self._queue, self._journal, self._runtime = queue, journal, runtime
-        self._slots = [WorkerSlot(start) for _ in range(max(1, runtime.workers))]
+        self._queue, self._start, self._journal, self._runtime = queue, start, journal, runtime
+        self._in_order = limits.accept is not None
+        self._slots = [WorkerSlot() for _ in range(max(1, runtime.most_workers))]
         self._open_per_worker = _OPEN_PARTITIONS + -(-runtime.window // limits.partition_seeds)
-        self._apart, self._trying = WorkerSlot(start, apart=True), asyncio.Lock()
+        queue.most_open = self._open_per_worker * len(self._slots)
+        self._pasts: defaultdict[int, _PartitionPast] = defaultdict(_PartitionPast)
+        self._apart: list[WorkerSlot] = []
+        self._tries, self._trying = asyncio.Semaphore(max(2, len(self._slots))), 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._lost = self._moves = 0
+        self._ever_up = self._draining = False
+        self._stall = _Stall(runtime.stall_s)
 
     async def run(self) -> None:
         """Returns when every partition is committed, or when the queue is over and its last seeds have had their time.
 
-        An error in a slot stops the queue.
+        An error that is no worker's death stops the queue.
         """
-        tasks = {asyncio.create_task(self._fill(slot)) for slot in self._slots for _ in range(self._open_per_worker)}
-        over = asyncio.create_task(self._queue.over.wait())
         try:
-            while tasks and not over.done():
-                await asyncio.wait({*tasks, over}, return_when=asyncio.FIRST_COMPLETED)
-                finished = {task for task in tasks if task.done()}
-                tasks -= finished
-                self._stop_on_error(finished)
-            if tasks:
-                await self._drain(tasks)
+            for slot in self._slots:
+                self._spawn(self._keep_filled(slot))
+            await self._queue.over.wait()
+            await self._drain()
         finally:
-            over.cancel()
-            for worker in self._workers():
-                await worker.close()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.gather(*(slot.clear() for slot in [*self._slots, *self._apart]))
 
-    async def live(self) -> tuple[int, Counts]:
-        """Seeds in flight and counts not yet committed, over all workers."""
-        answers = await asyncio.gather(*(slot.live() for slot in self._slots))
-        return sum(seeds for seeds, _ in answers), total(counts for _, counts in answers)
+    def live(self) -> CrewReport:
+        """What all workers say of themselves, and what the run waits for."""
+        reports = [slot.report for slot in self._slots]
+        in_flight = sum(report.in_flight for report in reports)
+        counts = total(report.counts for report in reports)
+        stalled_s = self._stall.seconds((self._moves, self._queue.counts.topics.total()))
+        placed, wanted = sum(slot.placed for slot in self._slots), len(self._slots)
+        waits = [self._missing(placed)] if placed < self._runtime.least_workers else []
+        waits += [f"{self._trying} seeds tried apart for what they do to a worker"] if self._trying else []
+        waits += [self._stalled(stalled_s, in_flight)] if stalled_s else []
+        return CrewReport(placed, wanted, self._lost, in_flight, counts, stalled_s > 0, "; ".join(waits))
 
     def lost(self) -> int:
         """Workers that died so far."""
-        return sum(slot.lost for slot in [*self._slots, self._apart])
+        return self._lost
 
-    def _workers(self) -> list[Worker]:
-        return [worker for slot in [*self._slots, self._apart] for worker in slot.workers()]
+    def _missing(self, placed: int) -> str:
+        gpus = self._runtime.worker_gpus
+        room = "CPU" + (f" and {gpus:g} GPU" if gpus else "") if self._runtime.kind == "ray" else "their processes"
+        return f"{placed} of {self._runtime.most_workers} workers placed; waiting for {room}"
 
-    def _stop_on_error(self, finished: set[asyncio.Task[None]]) -> None:
-        for task in finished:
-            error = task.exception()
-            if error and not isinstance(error, DrainedError):
-                self._queue.stop(error)
+    def _stalled(self, seconds: float, in_flight: int) -> str:
+        oldest = max(slot.report.oldest_request_s for slot in self._slots)
+        words = f"nothing was answered or committed for {seconds:.0f} s: {in_flight} seeds in flight"
+        words += f", the oldest request {oldest:.0f} s old" if oldest else ""
+        if not any(slot.worker for slot in self._slots):
+            words += ", no worker is up"
+        turn = self._queue.turn()
+        return words + (f", `limits.accept` waits for partition {turn}" if turn is not None else "")
 
-    async def _drain(self, tasks: set[asyncio.Task[None]]) -> None:
-        drains = [asyncio.create_task(worker.drain()) for worker in self._workers()]
-        finished, late = await asyncio.wait(tasks, timeout=self._runtime.drain_s)
-        self._stop_on_error(finished)
-        for task in [*late, *drains]:
+    # Workers
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs in the background; an error stops the queue."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            self._queue.stop(error)
+
+    async def _keep_filled(self, slot: WorkerSlot) -> None:
+        """Hires for this place, feeds whom it got, and hires again, until the queue is over."""
+        while not self._queue.over.is_set():
+            worker = await self._hire(slot)
+            slot.work = asyncio.create_task(self._employ(slot, worker))
+            try:
+                await slot.work
+            except WorkerDiedError as death:
+                LOG.warning("a worker is gone: %s", death)
+                await self._bury(slot, death)
+
+    async def _hire(self, slot: WorkerSlot) -> Worker:
+        attempt = 0
+        while True:
+            try:
+                async with asyncio.timeout(self._runtime.start_timeout_s):
+                    slot.worker = await self._start(apart=slot.apart, on_placed=slot.place)
+            except TimeoutError:
+                LOG.warning("a worker was not up after `runtime.start_timeout_s`; another is asked for")
+            except WorkerDiedError as death:
+                LOG.warning("a worker did not come up: %s", death)
+                self._lost += 1
+                slot.deaths_at_start += death.cause is not Cause.OUTSIDE
+                self._check_start()
+            else:
+                slot.placed, slot.deaths_at_start, self._ever_up = True, 0, True
+                return slot.worker
+            await asyncio.sleep(_PAUSES_S[min(attempt, len(_PAUSES_S) - 1)])
+            slot.placed, attempt = False, attempt + 1
+
+    def _check_start(self) -> None:
+        """Raises FoilError if no worker was ever up, and all that found a place died again and again."""
+        tried = [slot.deaths_at_start for slot in self._slots if slot.placed or slot.deaths_at_start]
+        if not self._ever_up and min(tried, default=0) >= _DEATHS_AT_START:
+            raise FoilError(
+                f"no worker came up: {sum(tried)} died while they started; look into their messages, and their memory"
+            )
+
+    async def _employ(self, slot: WorkerSlot, worker: Worker) -> None:
+        """Feeds a worker until the queue is over. Raises WorkerDiedError as soon as the worker is known to be gone."""
+        watch = asyncio.create_task(self._watch(slot, worker))
+        feed = asyncio.create_task(self._feed(slot, worker))
+        try:
+            await asyncio.wait({watch, feed}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            watch.cancel()
+            feed.cancel()
+            ended = await asyncio.gather(watch, feed, return_exceptions=True)
+        for error in filter(None, ended):
+            if not isinstance(error, asyncio.CancelledError):
+                raise _first_of(error)
+
+    async def _watch(self, slot: WorkerSlot, worker: Worker) -> None:
+        """Keeps what the worker says of itself; many workers are asked less often."""
+        while True:
+            before, slot.report = slot.report, await worker.live()
+            self._moves += _answered(before) != _answered(slot.report)
+            await asyncio.sleep(max(_REPORT_S, len(self._slots) / _REPORTS_PER_S))
+
+    async def _feed(self, slot: WorkerSlot, worker: Worker) -> None:
+        room = asyncio.Semaphore(self._open_per_worker)
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await room.acquire()
+                if (partition := await self._queue.next()) is None:
+                    return
+                slot.open[partition.index] = partition
+                group.create_task(self._run_partition(slot, worker, partition, room))
+
+    async def _run_partition(
+        self, slot: WorkerSlot, worker: Worker, partition: Partition, room: asyncio.Semaphore
+    ) -> None:
+        """One partition to its commit. One that waits for its turn leaves its room to another (see `most_open`)."""
+        try:
+            await worker.make(partition, self._poison_seeds(partition.index))
+            if self._in_order:
+                room.release()
+            if await self._queue.may_commit(partition.index):
+                self._queue.record_commit(partition, await worker.commit(partition.index))
+                self._pasts.pop(partition.index, None)
+        except WorkerDiedError:
+            raise
+        except DrainedError:
+            pass
+        except FoilError as error:
+            self._queue.stop(error)
+        slot.open.pop(partition.index, None)
+        if not self._in_order:
+            room.release()
+
+    def _poison_seeds(self, index: int) -> Mapping[str, SeedOutcome]:
+        return self._pasts[index].poison_seeds if index in self._pasts else {}
+
+    async def _drain(self) -> None:
+        self._draining = True
+        workers = [slot.worker for slot in self._slots if slot.worker]
+        works = [slot.work for slot in self._slots if slot.work and not slot.work.done()]
+        drains = [asyncio.create_task(worker.drain()) for worker in workers]
+        if works:
+            await asyncio.wait(works, timeout=self._runtime.drain_s)
+        for task in [*works, *drains]:
             task.cancel()
-        await asyncio.gather(*late, *drains, return_exceptions=True)
+        await asyncio.gather(*works, *drains, return_exceptions=True)
 
-    async def _fill(self, slot: WorkerSlot) -> None:
-        while (partition := await self._queue.next()) is not None:
-            await self._run_partition(partition, slot)
+    # Deaths
 
-    async def _run_partition(self, partition: Partition, slot: WorkerSlot) -> None:
-        """One partition to its commit, however often its worker dies on the way."""
-        poison_seeds: dict[str, SeedOutcome] = {}
-        for _ in range(_DEATHS_OF_PARTITION):
-            worker = await slot.worker()
+    async def _bury(self, slot: WorkerSlot, death: WorkerDiedError) -> None:
+        """Empties the place of a dead worker; what it had goes back, in the background where seeds are to be tried."""
+        self._lost += 1
+        partitions, slot.open = list(slot.open.values()), {}
+        await slot.clear()
+        if not self._draining:
+            for partition in partitions:
+                self._spawn(self._recover(partition, death))
+
+    async def _recover(self, partition: Partition, death: WorkerDiedError) -> None:
+        """Gives a dead worker's partition back, its poison seeds told from the others before."""
+        past = self._pasts[partition.index]
+        suspects = await asyncio.to_thread(self._suspects, partition, past, death.cause, _now())
+        if suspects:
+            found = await self._find_poison(partition.index, suspects)
+            past.poison_seeds |= found
+            if found:
+                past.deaths.clear()
+        if len(past.deaths) == _DEATHS and past.deaths[-1] - past.deaths[0] < _DEATHS_S:
+            raise WorkerDiedError(
+                f"partition {partition.index} lost its worker {_DEATHS} times in a row, and no seed of it alone is to "
+                "blame; lower `runtime.window`, raise `runtime.worker_memory_mb`, or look into the worker's own messages"
+            )
+        self._queue.give_back(partition)
+
+    def _suspects(self, partition: Partition, past: _PartitionPast, cause: Cause, now: float) -> list[Seed]:
+        """The seeds that were in flight and may have ended the worker. Reads what it left in the journal."""
+        segments = [
+            segment
+            for segment in unclosed_segments(self._journal, partition.index)
+            if segment.name not in past.segments
+        ]
+        past.segments.update(segment.name for segment in segments)
+        if cause is Cause.OUTSIDE:
+            return []
+        if any(segment.replies for segment in segments):
+            past.deaths.clear()
+        past.deaths.append(now)
+        in_flight = {seed for segment in segments for seed in segment.suspects} - set(past.poison_seeds)
+        past.kills.update(in_flight)
+        needed = 1 if cause is Cause.OWN else 2
+        return [seed for seed in partition.seeds if seed.id in in_flight and past.kills[seed.id] >= needed]
+
+    # Suspects
+
+    async def _find_poison(self, index: int, seeds: Sequence[Seed]) -> dict[str, SeedOutcome]:
+        """The seeds, of these, that end a worker when they run alone."""
+        self._trying += len(seeds)
+        try:
+            found = await self._try_groups(index, seeds)
+        finally:
+            self._trying -= len(seeds)
+        if not self._trying:
+            idle, self._apart = self._apart, []
+            await asyncio.gather(*(slot.clear() for slot in idle))
+        return found
+
+    async def _try_groups(self, index: int, seeds: Sequence[Seed]) -> dict[str, SeedOutcome]:
+        found = await asyncio.gather(*(self._try_group(index, group) for group in _split(seeds)))
+        return {name: outcome for outcomes in found for name, outcome in outcomes.items()}
+
+    async def _try_group(self, index: int, seeds: Sequence[Seed]) -> dict[str, SeedOutcome]:
+        deaths, seconds = 0, 0.0
+        while deaths < (_DEATHS_ALONE if len(seeds) == 1 else 1):
+            death, seconds = await self._try_once(index, seeds)
+            if death is None:
+                return {}
+            deaths += death.cause is not Cause.OUTSIDE
+        if len(seeds) > 1:
+            return await self._try_groups(index, seeds)
+        reason = "timeout" if seconds >= self._runtime.seed_timeout_s else "crashed_worker"
+        detail = f"its worker ended {_DEATHS_ALONE + 1} times, {_DEATHS_ALONE} with this seed alone"
+        return {seeds[0].id: SeedOutcome("failed", reason, detail)}
+
+    async def _try_once(self, index: int, seeds: Sequence[Seed]) -> tuple[WorkerDiedError | None, float]:
+        """How a worker apart ended over these seeds, None if it did not, and after how many seconds."""
+        async with self._worker_apart() as slot:
+            worker = slot.worker or await self._hire(slot)
+            started = _now()
             try:
-                await worker.make(partition, poison_seeds)
-                if await self._queue.may_commit(partition.index):
-                    self._queue.record_commit(partition, await worker.commit(partition.index))
+                await worker.try_seeds(index, seeds)
             except WorkerDiedError as death:
-                LOG.warning("partition %d: %s", partition.index, death)
-                await slot.discard(worker)
-                poison_seeds |= await self._find_poison(partition, poison_seeds)
-            else:
-                return
-        raise WorkerDiedError(
-            f"partition {partition.index} lost its worker {_DEATHS_OF_PARTITION} times, and no seed of it alone is to "
-            "blame; lower `runtime.window`, raise `runtime.worker_memory_mb`, or look into the worker's own messages"
-        )
+                LOG.warning("partition %d, %d seeds apart: %s", index, len(seeds), death)
+                self._lost += 1
+                await slot.clear()
+                return death, _now() - started
+            return None, _now() - started
 
-    async def _find_poison(
-        self, partition: Partition, known_poison: Mapping[str, SeedOutcome]
-    ) -> dict[str, SeedOutcome]:
-        """The seeds, of those in flight when the worker died, that kill a worker when they run alone."""
-        suspected = set(suspects(self._journal, partition.index)) - set(known_poison)
-        poison_seeds: dict[str, SeedOutcome] = {}
-        async with self._trying:
-            for seed in partition.seeds:
-                if seed.id not in suspected or self._queue.over.is_set():
-                    continue
-                if outcome := await self._try_alone(partition.index, seed):
-                    poison_seeds[seed.id] = outcome
-        return poison_seeds
-
-    async def _try_alone(self, index: int, seed: Seed) -> SeedOutcome | None:
-        for _ in range(_DEATHS_ALONE):
-            worker = await self._apart.worker()
-            started = time.monotonic()
+    @asynccontextmanager
+    async def _worker_apart(self) -> AsyncIterator[WorkerSlot]:
+        async with self._tries:
+            free = [slot for slot in self._apart if slot.work is None]
+            slot = free[0] if free else WorkerSlot(apart=True)
+            if not free:
+                self._apart.append(slot)
+            slot.work = asyncio.current_task()
             try:
-                await worker.try_alone(index, seed)
-            except WorkerDiedError as death:
-                LOG.warning("seed %s, alone: %s", seed.id, death)
-                await self._apart.discard(worker)
-                hung = time.monotonic() - started >= self._runtime.seed_timeout_s
-            else:
-                return None
-        reason = "timeout" if hung else "crashed_worker"
-        return SeedOutcome(
-            "failed", reason, f"its worker ended {_DEATHS_ALONE + 1} times, {_DEATHS_ALONE} with this seed alone"
-        )
+                yield slot
+            finally:
+                slot.work = None
+
+
+class _Stall:
+    """Tells how long nothing has changed."""
+
+    def __init__(self, after_s: float) -> None:
+        self._after_s, self._since = after_s, 0.0
+        self._state: object = None
+
+    def seconds(self, state: object) -> float:
+        """The seconds for which the state has been this one; 0 as long as they are no stall."""
+        now = _now()
+        if state != self._state:
+            self._state, self._since = state, now
+        return now - self._since if now - self._since >= self._after_s else 0.0
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _answered(report: WorkerReport) -> tuple[int, int]:
+    return report.answers, report.counts.topics.total()
+
+
+def _split(seeds: Sequence[Seed]) -> Iterable[Sequence[Seed]]:
+    size = -(-len(seeds) // _GROUPS)
+    return (seeds[start : start + size] for start in range(0, len(seeds), size))
+
+
+def _first_of(error: BaseException) -> BaseException:
+    """The error itself; of a group, one that is no worker's death if there is one."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    _, others = error.split(WorkerDiedError)
+    return _first_of((others or error).exceptions[0])

@@ -129,7 +129,7 @@ def _hours_left(job: Job, cost: StageCost) -> float | None:
         return None
     calls_left, endpoints = cost.calls.expected * (1 - cost.answered), len(settings.all_endpoints())
     tokens = (cost.prompt_tokens.expected + cost.completion_tokens.expected) * (1 - cost.answered)
-    concurrency = min(settings.max_concurrency * endpoints, job.runtime.window) * max(1, job.runtime.workers)
+    concurrency = min(settings.max_concurrency * endpoints, job.runtime.window) * max(1, job.runtime.most_workers)
     bounds = [
         calls_left / settings.rpm / endpoints / 60 if settings.rpm else 0.0,
         tokens / settings.tpm / endpoints / 60 if settings.tpm else 0.0,

@@ -62,11 +62,12 @@ def _progress_line(progress: Progress) -> str:
     counts, seeds = progress.counts, progress.counts.seeds
     planned = "?" if progress.planned is None else f"{progress.planned:,}"
     eta = "" if progress.eta_s is None else f", {progress.eta_s:,.0f} s left"
+    waiting = f"; {progress.waiting_for}" if progress.waiting_for else ""
     return (
         f"{progress.seconds:6.0f} s  {seeds.total():,}/{planned} seeds: {seeds['accepted']:,} accepted, "
         f"{seeds['rejected']:,} rejected, {seeds['failed']:,} failed; {progress.in_flight} in flight, "
         f"{progress.topics_per_s:,.0f} topics/s, {counts.prompt_tokens + counts.completion_tokens:,} tokens, "
-        f"${counts.cost_usd:.2f}{eta}"
+        f"${counts.cost_usd:.2f}{eta}{waiting}"
     )
 
 
