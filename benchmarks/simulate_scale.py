@@ -1,0 +1,272 @@
+"""A run of a hundred million topics over a thousand workers, on a virtual clock: the real queue and supervisor, made-up
+workers that take time and die as those of a cluster do.
+
+A worker keeps `window` seeds in flight. A seed takes a lognormal time, and a share of them ten times as long; the
+worker also takes `cpu_ms` a seed. Each minute a node is lost with all its workers, and another comes after `boot_s`.
+What a lost worker had been paid for is not asked again. Latencies are assumed, not measured: give those of your model.
+
+Printed: the makespan; the topics made against what the workers that were up could have made; how soon the partitions of
+a lost node were at work again; CPU and memory of the driver; calls between driver and workers.
+
+    python benchmarks/simulate_scale.py [--topics 100000000] [--workers 1000] [--read-us 0] [--quick] [--json]
+"""
+
+import argparse
+import asyncio
+import json
+import logging
+import math
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from engine.flow.limits import Limits, RuntimeSettings
+from engine.flow.progress import Counts, WorkerReport
+from engine.protocols import Partition
+from engine.runtime import partition_queue
+from engine.runtime.partition_queue import PartitionQueue
+from engine.runtime.supervisor import Cause, Supervisor, Worker, WorkerDiedError
+from tests.support.memory import peak_memory
+from tests.support.virtual_time import run_virtually
+
+NODE_WORKERS = 8
+START_S = 5.0
+COMMIT_S = 0.2
+STRAGGLERS, STRAGGLER_TIMES = 0.01, 10.0
+SIGMA = 0.6
+"""Spread of the lognormal latency: its 99th percentile is 4 times its median."""
+
+
+@dataclass
+class World:
+    """The cluster: nodes with room for workers, what the workers did, and what was lost and found again."""
+
+    told: argparse.Namespace
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+    up: list["SimulatedWorker"] = field(default_factory=list)
+    room: asyncio.Semaphore = field(init=False)
+    done: dict[int, float] = field(default_factory=dict)
+    lost_at: dict[int, float] = field(default_factory=dict)
+    recoveries: list[float] = field(default_factory=list)
+    capacity: float = 0.0
+    calls: Counter[str] = field(default_factory=Counter)
+    _since: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.room = asyncio.Semaphore(self.told.workers)
+        mean = self.told.latency_s * math.exp(SIGMA**2 / 2) * (1 + STRAGGLERS * (STRAGGLER_TIMES - 1))
+        self.rate = min(self.told.window / mean, 1000 / self.told.cpu_ms)
+
+    def latencies(self, count: int) -> np.ndarray[Any, Any]:
+        drawn = self.told.latency_s * self.rng.lognormal(0.0, SIGMA, count)
+        return np.where(self.rng.random(count) < STRAGGLERS, STRAGGLER_TIMES * drawn, drawn)
+
+    def count_capacity(self) -> None:
+        """Adds what the workers that are up could have made since this was last called."""
+        now = _now()
+        self.capacity += (now - self._since) * len(self.up) * self.rate
+        self._since = now
+
+    async def start(self, *, apart: bool, on_placed: Callable[[], None]) -> Worker:
+        assert not apart, "a lost node accuses no seed"
+        await self.room.acquire()
+        on_placed()
+        await asyncio.sleep(START_S)
+        self.count_capacity()
+        worker = SimulatedWorker(self)
+        self.up.append(worker)
+        return worker
+
+    async def lose_nodes(self) -> None:
+        """Takes a node away each minute, and brings another."""
+        while True:
+            await asyncio.sleep(60.0)
+            lost = [self.up[i] for i in self.rng.permutation(len(self.up))[:NODE_WORKERS]]
+            self.count_capacity()
+            for worker in lost:
+                self.up.remove(worker)
+                worker.die()
+            asyncio.get_running_loop().call_later(self.told.boot_s, self._make_room, len(lost))
+
+    def _make_room(self, places: int) -> None:
+        for _ in range(places):
+            self.room.release()
+
+
+@dataclass(eq=False)
+class SimulatedWorker:
+    """Takes the time that a worker takes; see the top of this file."""
+
+    world: World
+    answers: int = 0
+    _dead: asyncio.Event = field(default_factory=asyncio.Event)
+    _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _open: set[int] = field(default_factory=set)
+
+    def die(self) -> None:
+        for index in self._open:
+            self.world.lost_at.setdefault(index, _now())
+        self._dead.set()
+
+    async def make(self, partition: Partition, poison_seeds: Mapping[str, Any]) -> None:  # noqa: ARG002
+        self._note("make")
+        index, world = partition.index, self.world
+        self._open.add(index)
+        async with self._starting:
+            if index in world.lost_at:
+                world.recoveries.append(_now() - world.lost_at.pop(index))
+            left = 1.0 - world.done.get(index, 0.0)
+            seconds = left * len(partition.seeds) / world.rate
+            began = _now()
+            await self._sleep(seconds, lambda: self._note_share(index, left, _now() - began, seconds))
+        self.answers += len(partition.seeds)
+        world.done[index] = 1.0
+        await self._sleep(float(world.latencies(min(world.told.window, len(partition.seeds))).max()))
+
+    async def commit(self, index: int) -> Counts:
+        self._note("commit")
+        await self._sleep(COMMIT_S)
+        self._open.discard(index)
+        self.world.done.pop(index, None)
+        size = self.world.told.partition_seeds
+        return Counts(seeds=Counter(accepted=size), topics=Counter(accepted=size))
+
+    async def live(self) -> WorkerReport:
+        self._note("live")
+        return WorkerReport(len(self._open), Counts(), self.answers)
+
+    async def try_seeds(self, index: int, seeds: Sequence[Any]) -> None:
+        raise AssertionError("a lost node accuses no seed")
+
+    async def drain(self) -> None:
+        self._note("drain")
+
+    async def close(self) -> None:
+        return
+
+    def _note(self, call: str) -> None:
+        self.world.calls[call] += 1
+        if self._dead.is_set():
+            raise WorkerDiedError("its node is lost", Cause.OUTSIDE)
+
+    def _note_share(self, index: int, left: float, elapsed: float, seconds: float) -> None:
+        before = self.world.done.get(index, 0.0)
+        self.world.done[index] = before + left * min(1.0, elapsed / max(seconds, 1e-9))
+
+    async def _sleep(self, seconds: float, on_death: Callable[[], None] = lambda: None) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._dead.wait()
+        except TimeoutError:
+            return
+        on_death()
+        raise WorkerDiedError("its node is lost", Cause.OUTSIDE)
+
+
+def partitions(told: argparse.Namespace) -> Iterator[Partition]:
+    """Partitions whose seeds are but a length."""
+    for index in range(told.topics // told.partition_seeds):
+        yield Partition(index, range(told.partition_seeds))  # type: ignore[arg-type]
+
+
+def read_virtually(told: argparse.Namespace) -> Callable[..., asyncio.Future[Any]]:
+    """Reading a partition in the driver takes `read_us` a seed, and no thread."""
+
+    def in_thread(work: Callable[[], Any]) -> asyncio.Future[Any]:
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        seconds = 1e-6 * told.read_us * told.partition_seeds
+        loop.call_later(seconds, lambda: future.cancelled() or future.set_result(work()))
+        return future
+
+    return in_thread
+
+
+class Inline(ThreadPoolExecutor):
+    """Does the work at once, in no thread, since a virtual clock waits for none."""
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(work(*args, **options))
+        return future
+
+
+async def simulate(told: argparse.Namespace, journal: Path) -> dict[str, float]:
+    asyncio.get_running_loop().set_default_executor(Inline())
+    world = World(told)
+    limits = Limits(partition_seeds=told.partition_seeds)
+    runtime = RuntimeSettings(kind="ray", workers=told.workers, window=told.window)
+    queue = PartitionQueue(partitions(told), {}, limits)
+    supervisor = Supervisor(queue, world.start, journal, limits, runtime)
+    losing = asyncio.create_task(world.lose_nodes())
+    ticking = asyncio.create_task(_tick(supervisor))
+    cpu = time.process_time()
+    await supervisor.run()
+    cpu = time.process_time() - cpu
+    losing.cancel()
+    ticking.cancel()
+    world.count_capacity()
+    if queue.error:
+        raise queue.error
+    recoveries = sorted(world.recoveries) or [0.0]
+    return {
+        "makespan_s": _now(),
+        "topics_per_s": told.topics / _now(),
+        "ratio_to_ideal": told.topics / world.capacity,
+        "workers_lost": supervisor.lost(),
+        "partitions_lost": len(recoveries),
+        "recovery_median_s": recoveries[len(recoveries) // 2],
+        "recovery_most_s": recoveries[-1],
+        "driver_cpu_us_per_topic": 1e6 * cpu / told.topics,
+        "driver_cpu_share": cpu / _now(),
+        "driver_peak_mib": peak_memory() / 2**20,
+        "calls_per_1000_topics": 1000 * sum(world.calls.values()) / told.topics,
+    }
+
+
+async def _tick(supervisor: Supervisor) -> None:
+    while True:
+        supervisor.live()
+        await asyncio.sleep(0.5)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--topics", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--partition-seeds", type=int, default=1000)
+    parser.add_argument("--window", type=int, default=128)
+    parser.add_argument("--latency-s", type=float, default=2.0, help="median seconds of a seed's requests")
+    parser.add_argument("--cpu-ms", type=float, default=5.0, help="CPU of a worker a seed")
+    parser.add_argument("--boot-s", type=float, default=60.0, help="until a lost node is replaced")
+    parser.add_argument("--read-us", type=float, default=0.0, help="the driver's reading, microseconds a seed")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    told = parser.parse_args()
+    told.topics = told.topics or (2_000_000 if told.quick else 100_000_000)
+    told.workers = told.workers or (50 if told.quick else 1000)
+    logging.disable(logging.WARNING)
+    partition_queue._in_thread = read_virtually(told)
+    with tempfile.TemporaryDirectory(prefix="foil-bench-") as journal:
+        found = run_virtually(simulate(told, Path(journal)))
+    for name, value in found.items():
+        print(f"{name:28} {value:14,.3f}")
+    if told.json:
+        print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
