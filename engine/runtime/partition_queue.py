@@ -35,8 +35,8 @@ class PartitionQueue:
     """Hands out the partitions that are not committed yet, until there is a reason to stop.
 
     `over` is set once all are committed, or there is a reason to stop. `error` is that reason, None where the queue
-    came to its own end. Under `limits.accept`, no more than `most_open` partitions are open at once. To be used within one
-    event loop.
+    came to its own end. Under `limits.accept`, no more than `most_open` partitions are open at once.
+    To be used within one event loop.
     """
 
     def __init__(

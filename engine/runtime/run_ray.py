@@ -1,43 +1,80 @@
 """The run over a pool of Ray actors: the same flow, supervision and shards as engine.runtime.run_local.
 
-Promise: a dead actor's partitions go to another one; Ray itself restarts and retries nothing, since a retry of a call
-that had ended would run it twice. Head death ends the driver without a word: resume needs nothing but the disk.
+Promise: an actor that finds no room waits for it in Ray, which is what an autoscaler and an added node look for; the
+run goes on without it. A dead actor's partitions go to another one; Ray itself restarts and retries nothing, since a
+retry of a call that had ended would run it twice. Head death ends the driver without a word: resume needs nothing but
+the disk. What may wait for a dead cluster is called in threads, so that this one always hears a signal.
 Price: an actor is a process with its own parts; `out` must be a folder that every node sees.
 """
 
 import asyncio
 import os
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from typing import Any
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any, TypeVar
 
 import ray
-from ray.exceptions import ObjectLostError, RayActorError, RayTaskError, WorkerCrashedError
+from ray.autoscaler.sdk import request_resources
+from ray.exceptions import (
+    ActorUnavailableError,
+    ObjectLostError,
+    OutOfMemoryError,
+    RayActorError,
+    RayTaskError,
+    WorkerCrashedError,
+)
 
 from engine.errors import FoilError
 from engine.flow.budget import Budget, BudgetClient
-from engine.flow.limits import BudgetSettings, RuntimeSettings
+from engine.flow.limits import BudgetSettings, RuntimeSettings, WorkerRange
 from engine.flow.partition_flow import Flow
 from engine.flow.progress import Summary
+from engine.runtime.partition_queue import in_thread
 from engine.runtime.remote import RemoteBudget, RemoteWorker
 from engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
-from engine.runtime.supervisor import WorkerDiedError
+from engine.runtime.supervisor import Cause, WorkerDiedError
 from engine.runtime.watchdog import exit_on_hang, limit_memory
 
+T = TypeVar("T")
 _CALLS_AT_ONCE = 10_000
+_END_S = 1.0
+"""Seconds that a call may take which only tidies up; a dead head answers none."""
+_REACH_S = 10.0
+_STOP_WAIT = "RAY_JOB_STOP_WAIT_TIME_S"
+_STOP_WAIT_S = 3.0
+"""Seconds from the SIGTERM to the SIGKILL of a Ray job, unless its environment says otherwise."""
+_CLOSE_S = 1.0
+_OUTSIDE = ("its node has died", "killed by `ray.kill`", "its owner has died", "running low on memory")
+"""What Ray writes of deaths that are not the process's own doing; its errors say it in no other way."""
 
 
 def run(spec: RunSpec, on_progress: OnProgress) -> Summary:
     """Runs or resumes a job; see engine.runtime.session. Joins the Ray that this process is in, or starts one."""
-    with _cluster(spec.worker.runtime):
+    runtime = _within_stop_wait(spec.worker.runtime)
+    spec = replace(spec, worker=replace(spec.worker, runtime=runtime))
+    with _cluster(runtime), _room_held(runtime):
         start_worker = _ActorPool(spec.worker).start_worker
         return run_session(spec, spec.worker.build_parts(), on_progress, start_worker)
 
 
+def _within_stop_wait(runtime: RuntimeSettings) -> RuntimeSettings:
+    """As a Ray job, a run has drained before Ray kills it."""
+    if not os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR"):
+        return runtime
+    wait_s = float(os.environ.get(_STOP_WAIT, _STOP_WAIT_S))
+    return runtime.model_copy(update={"drain_s": min(runtime.drain_s, max(0.0, wait_s - _CLOSE_S))})
+
+
 class _FlowActor:
     """What an actor is: a Flow, opened by its first call, so that what building it raises reaches the caller."""
+
+    async def start(self) -> None:
+        """Returns once the actor has its process."""
 
     async def open(self, spec: WorkerSpec, budget_actor: Any, owner: str) -> None:
         budget: BudgetClient = (
@@ -64,33 +101,47 @@ class _ActorPool:
     def __init__(self, spec: WorkerSpec) -> None:
         self._spec = spec
         self._budget_actor: Any = None
+        self._creating = asyncio.Lock()
 
-    async def start_worker(self, budget: Budget, *, apart: bool) -> RemoteWorker:
+    async def start_worker(self, budget: Budget, *, apart: bool, on_placed: Callable[[], None]) -> RemoteWorker:
         """An actor whose parts are built; one that tries suspects `apart` claims no CPU, since none may be free."""
-        limits = self._spec.limits.budget
-        if self._budget_actor is None and limits != BudgetSettings():
-            self._budget_actor = _actor(_BudgetActor, cpus=0).remote(limits, budget.spent)
         owner = f"actor {secrets.token_hex(4)}"
-        gpus = 0.0 if apart else self._spec.runtime.worker_gpus
-        flow_actor = _actor(_FlowActor, cpus=0 if apart else 1, gpus=gpus).remote()
+        flow_actor = await self._create(budget, apart=apart)
 
         async def end() -> None:
-            ray.kill(flow_actor, no_restart=True)
+            await _tidy_up(partial(ray.kill, flow_actor, no_restart=True))
             if self._budget_actor is not None:
-                await _call_actor(self._budget_actor, "forfeit", owner)
+                with suppress(WorkerDiedError, TimeoutError):
+                    await asyncio.wait_for(_call_actor(self._budget_actor, "forfeit", owner), _END_S)
 
         try:
+            await _await_actor(flow_actor.start.remote())
+            on_placed()
             await _await_actor(flow_actor.open.remote(self._spec, self._budget_actor, owner))
         except BaseException:
             await end()
             raise
         return RemoteWorker(partial(_call_actor, flow_actor), end)
 
+    async def _create(self, budget: Budget, *, apart: bool) -> Any:
+        limits = self._spec.limits.budget
+        gpus = 0.0 if apart else self._spec.runtime.worker_gpus
+        async with self._creating:
+            if self._budget_actor is None and limits != BudgetSettings():
+                create = partial(_actor(_BudgetActor, cpus=0).remote, limits, budget.spent)
+                self._budget_actor = await in_thread(create, name="ray")
+        return await in_thread(_actor(_FlowActor, cpus=0 if apart else 1, gpus=gpus).remote, name="ray")
+
+
+@cache
+def _remote_class(kind: type[Any]) -> Any:
+    """One for each kind, so that Ray uploads it once."""
+    return ray.remote(kind)
+
 
 def _actor(kind: type[Any], cpus: int, gpus: float = 0.0) -> Any:
     """Supervision is ours (engine.runtime.supervisor), so Ray neither restarts the actor nor repeats its calls."""
-    actor: Any = ray.remote(kind)
-    return actor.options(
+    return _remote_class(kind).options(
         num_cpus=cpus, num_gpus=gpus, max_restarts=0, max_task_retries=0, max_concurrency=_CALLS_AT_ONCE
     )
 
@@ -106,8 +157,21 @@ async def _await_actor(reference: Any) -> Any:
         if isinstance(error.cause, FoilError):
             raise error.cause from None
         raise FoilError(f"a worker failed:\n{error}") from None
-    except (RayActorError, WorkerCrashedError, ObjectLostError) as error:
-        raise WorkerDiedError(f"the actor is gone: {str(error).splitlines()[0]}") from None
+    except (RayActorError, WorkerCrashedError, ObjectLostError, OutOfMemoryError) as error:
+        message = next((line for line in str(error).splitlines() if "because" in line), str(error).splitlines()[0])
+        raise WorkerDiedError(f"the actor is gone: {message[:300]}", _cause(error)) from None
+
+
+def _cause(error: Exception) -> Cause:
+    """What Ray says of a death. An exit and a SIGKILL look alike to it; both count as the worker's own."""
+    if isinstance(error, ActorUnavailableError | ObjectLostError) or getattr(error, "preempted", False):
+        return Cause.OUTSIDE
+    return Cause.OUTSIDE if any(sign in str(error) for sign in _OUTSIDE) else Cause.OWN
+
+
+async def _tidy_up(work: Callable[[], object]) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(in_thread(work, name="ray")), _END_S)
 
 
 @contextmanager
@@ -116,9 +180,72 @@ def _cluster(runtime: RuntimeSettings) -> Iterator[None]:
         yield
         return
     address = runtime.ray_address or os.environ.get("RAY_ADDRESS", "") or "local"
-    size: dict[str, Any] = {"num_cpus": runtime.workers, "include_dashboard": False} if address == "local" else {}
-    ray.init(address=address, **size)
+    _check_reachable(address)
+    size: dict[str, Any] = {"num_cpus": runtime.most_workers, "include_dashboard": False} if address == "local" else {}
+    try:
+        ray.init(address=address, **size)
+    except ConnectionError as error:
+        raise FoilError(
+            f"the Ray at {address} cannot be joined ({error}); see that it is up, and that RAY_AUTH_MODE and its token "
+            "are those of the cluster"
+        ) from None
     try:
         yield
     finally:
+        _leave(ray.get_runtime_context().gcs_address)
+
+
+def _check_reachable(address: str, most_s: float = _REACH_S) -> None:
+    """Raises FoilError if nothing listens at HOST:PORT; Ray itself would wait for minutes without a word."""
+    host, _, port = address.rpartition("://")[2].partition("/")[0].rpartition(":")
+    if not port.isdecimal():
+        return  # `local` and `auto`
+    try:
+        socket.create_connection((host, int(port)), timeout=most_s).close()
+    except OSError as error:
+        raise FoilError(
+            f"no Ray answers at {address} ({error}); start the cluster, or correct `runtime.ray_address` or RAY_ADDRESS"
+        ) from None
+
+
+def _leave(address: str) -> None:
+    """Disconnects. From a head that is dead Ray does so for 15 seconds; that is left to the interpreter's exit, so that
+    the summary comes first.
+    """
+    with suppress(FoilError):
+        _check_reachable(address, _END_S)
         ray.shutdown()
+
+
+def _beside_signals(work: Callable[[], object], most_s: float | None = None) -> None:
+    """Runs the work in a thread, so that this one hears signals; waits for it, at most so many seconds."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            raised.append(error)
+
+    thread = threading.Thread(target=run, name="ray", daemon=True)
+    thread.start()
+    thread.join(most_s)
+    if raised:
+        raise raised[0]
+
+
+@contextmanager
+def _room_held(runtime: RuntimeSettings) -> Iterator[None]:
+    """Asks the cluster's autoscaler, if it has one, to hold room for `workers.min` until the run ends.
+
+    The workers up to `max` need no asking: those that wait for room are what an autoscaler counts.
+    """
+    if not isinstance(runtime.workers, WorkerRange):
+        yield
+        return
+    room = {"CPU": 1.0} | ({"GPU": runtime.worker_gpus} if runtime.worker_gpus else {})
+    _beside_signals(partial(request_resources, bundles=[room] * runtime.workers.min))
+    try:
+        yield
+    finally:
+        _beside_signals(partial(request_resources, bundles=[]), _END_S)

@@ -352,7 +352,7 @@ class Supervisor:
         if len(past.deaths) == _DEATHS and past.deaths[-1] - past.deaths[0] < _DEATHS_S:
             raise WorkerDiedError(
                 f"partition {partition.index} lost its worker {_DEATHS} times in a row, and no seed of it alone is to "
-                "blame; lower `runtime.window`, raise `runtime.worker_memory_mb`, or look into the worker's own messages"
+                "blame; lower `runtime.window`, raise `runtime.worker_memory_mb`, or look into the worker's messages"
             )
         self._queue.give_back(partition)
 

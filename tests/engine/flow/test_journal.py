@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from datasets_out.commits.log import CommitLog
 from engine.errors import CorruptDataError, JournalError
-from engine.flow.journal import Journal, damage, paid_replies, possibly_paid_twice, suspects
+from engine.flow.journal import Journal, damage, paid_replies, possibly_paid_twice, unclosed_segments
 from engine.requests import Reply
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=60)
@@ -158,8 +158,9 @@ def test_suspects_are_the_seeds_that_ran_in_a_segment_that_nobody_closed(tmp_pat
         journal.ended("done")
         if close:
             journal.close()
-    assert suspects(tmp_path, 3) == ["running in b"]
-    assert suspects(tmp_path, 4) == []
+    [segment] = unclosed_segments(tmp_path, 3)
+    assert (segment.name, segment.suspects, segment.replies) == ("b.log", ("running in b",), 0)
+    assert not list(unclosed_segments(tmp_path, 4))
 
 
 def test_a_journal_that_cannot_be_written_says_so_and_takes_nothing_more(tmp_path):
