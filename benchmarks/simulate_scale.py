@@ -1,9 +1,10 @@
 """A run of a hundred million topics over a thousand workers, on a virtual clock: the real queue and supervisor, made-up
 workers that take time and die as those of a cluster do.
 
-A worker keeps `window` seeds in flight. A seed takes a lognormal time, and a share of them ten times as long; the
-worker also takes `cpu_ms` a seed. Each minute a node is lost with all its workers, and another comes after `boot_s`.
-What a lost worker had been paid for is not asked again. Latencies are assumed, not measured: give those of your model.
+A worker keeps `window` seeds in flight. A seed takes a lognormal time, one in a hundred ten times as long, none more
+than `longest_s`; the worker also takes `cpu_ms` a seed. Each minute a node is lost with all its workers, and another
+comes after `boot_s`. What a lost worker had been paid for is not asked again. Latencies are assumed, not measured: give
+those of your model. So is reading: with `read_us` of 0 it takes no time.
 
 Printed: the makespan; the topics made against what the workers that were up could have made; how soon the partitions of
 a lost node were at work again; CPU and memory of the driver; calls between driver and workers.
@@ -15,7 +16,6 @@ import argparse
 import asyncio
 import json
 import logging
-import math
 import sys
 import tempfile
 import time
@@ -63,12 +63,12 @@ class World:
 
     def __post_init__(self) -> None:
         self.room = asyncio.Semaphore(self.told.workers)
-        mean = self.told.latency_s * math.exp(SIGMA**2 / 2) * (1 + STRAGGLERS * (STRAGGLER_TIMES - 1))
-        self.rate = min(self.told.window / mean, 1000 / self.told.cpu_ms)
+        self.rate = min(self.told.window / float(self.latencies(1_000_000).mean()), 1000 / self.told.cpu_ms)
 
     def latencies(self, count: int) -> np.ndarray[Any, Any]:
         drawn = self.told.latency_s * self.rng.lognormal(0.0, SIGMA, count)
-        return np.where(self.rng.random(count) < STRAGGLERS, STRAGGLER_TIMES * drawn, drawn)
+        slow = np.where(self.rng.random(count) < STRAGGLERS, STRAGGLER_TIMES * drawn, drawn)
+        return np.minimum(slow, self.told.longest_s)
 
     def count_capacity(self) -> None:
         """Adds what the workers that are up could have made since this was last called."""
@@ -109,7 +109,6 @@ class SimulatedWorker:
     world: World
     answers: int = 0
     _dead: asyncio.Event = field(default_factory=asyncio.Event)
-    _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
     _open: set[int] = field(default_factory=set)
 
     def die(self) -> None:
@@ -117,20 +116,21 @@ class SimulatedWorker:
             self.world.lost_at.setdefault(index, _now())
         self._dead.set()
 
-    async def make(self, partition: Partition, poison_seeds: Mapping[str, Any]) -> None:  # noqa: ARG002
-        self._note("make")
+    async def start(self, partition: Partition, poison_seeds: Mapping[str, Any]) -> None:  # noqa: ARG002
+        self._note("start")
         index, world = partition.index, self.world
         self._open.add(index)
-        async with self._starting:
-            if index in world.lost_at:
-                world.recoveries.append(_now() - world.lost_at.pop(index))
-            left = 1.0 - world.done.get(index, 0.0)
-            seconds = left * len(partition.seeds) / world.rate
-            began = _now()
-            await self._sleep(seconds, lambda: self._note_share(index, left, _now() - began, seconds))
+        if index in world.lost_at:
+            world.recoveries.append(_now() - world.lost_at.pop(index))
+        left, began = 1.0 - world.done.get(index, 0.0), _now()
+        seconds = left * len(partition.seeds) / world.rate
+        await self._sleep(seconds, lambda: self._note_share(index, left, _now() - began, seconds))
         self.answers += len(partition.seeds)
         world.done[index] = 1.0
-        await self._sleep(float(world.latencies(min(world.told.window, len(partition.seeds))).max()))
+
+    async def make(self, index: int) -> None:  # noqa: ARG002
+        self._note("make")
+        await self._sleep(float(self.world.latencies(self.world.told.window).max()))
 
     async def commit(self, index: int) -> Counts:
         self._note("commit")
@@ -144,7 +144,7 @@ class SimulatedWorker:
         self._note("live")
         return WorkerReport(len(self._open), Counts(), self.answers)
 
-    async def try_seeds(self, index: int, seeds: Sequence[Any]) -> None:
+    async def try_seeds(self, index: int, seeds: Sequence[Any]) -> None:  # noqa: ARG002
         raise AssertionError("a lost node accuses no seed")
 
     async def drain(self) -> None:
@@ -181,7 +181,7 @@ def partitions(told: argparse.Namespace) -> Iterator[Partition]:
 def read_virtually(told: argparse.Namespace) -> Callable[..., asyncio.Future[Any]]:
     """Reading a partition in the driver takes `read_us` a seed, and no thread."""
 
-    def in_thread(work: Callable[[], Any]) -> asyncio.Future[Any]:
+    def in_thread(work: Callable[[], Any], name: str) -> asyncio.Future[Any]:  # noqa: ARG001
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         seconds = 1e-6 * told.read_us * told.partition_seeds
@@ -250,6 +250,7 @@ def main() -> None:
     parser.add_argument("--partition-seeds", type=int, default=1000)
     parser.add_argument("--window", type=int, default=128)
     parser.add_argument("--latency-s", type=float, default=2.0, help="median seconds of a seed's requests")
+    parser.add_argument("--longest-s", type=float, default=60.0, help="what a limit on tokens allows a seed at most")
     parser.add_argument("--cpu-ms", type=float, default=5.0, help="CPU of a worker a seed")
     parser.add_argument("--boot-s", type=float, default=60.0, help="until a lost node is replaced")
     parser.add_argument("--read-us", type=float, default=0.0, help="the driver's reading, microseconds a seed")
@@ -259,7 +260,7 @@ def main() -> None:
     told.topics = told.topics or (2_000_000 if told.quick else 100_000_000)
     told.workers = told.workers or (50 if told.quick else 1000)
     logging.disable(logging.WARNING)
-    partition_queue._in_thread = read_virtually(told)
+    partition_queue.in_thread = read_virtually(told)
     with tempfile.TemporaryDirectory(prefix="foil-bench-") as journal:
         found = run_virtually(simulate(told, Path(journal)))
     for name, value in found.items():

@@ -41,6 +41,7 @@ class _OpenPartition:
     poison_seeds: Mapping[str, SeedOutcome]
     journal: Journal
     replies: ReplyService
+    seeds: list[asyncio.Task[list[Topic]]] = field(default_factory=list)
     topics: list[Topic] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
     counted_requests: set[str] = field(default_factory=set)
@@ -64,20 +65,33 @@ class Flow:
         self._in_flight = self._answers = 0
         self._stop: FoilError | None = None
 
-    async def make(self, partition: Partition, poison_seeds: Mapping[str, SeedOutcome]) -> None:
-        """Makes the topics of a partition and holds them for `commit`. `poison_seeds` fail without being tried.
+    async def start(self, partition: Partition, poison_seeds: Mapping[str, SeedOutcome]) -> None:
+        """Returns once every seed of a partition has its place in the window, or no more may start.
+
+        `poison_seeds` fail without being tried. `make` waits for the topics.
+        """
+        open_partition = self._begin(partition, poison_seeds)
+        seeds = open_partition.seeds
+        try:
+            async with self._starting:
+                while len(seeds) < len(partition.seeds) and await self._has_room():
+                    seeds.append(asyncio.create_task(self._make_topics(partition.seeds[len(seeds)], open_partition)))
+        except asyncio.CancelledError:
+            for seed in seeds:
+                seed.cancel()
+            raise
+
+    async def make(self, index: int) -> None:
+        """Waits until the topics of a started partition are made, and holds them for `commit`.
 
         Raises DrainedError if the flow was told to stop first, and whatever ends a run (engine.errors.STOPPING).
         """
-        open_partition = self._begin(partition, poison_seeds)
-        seeds: list[asyncio.Task[list[Topic]]] = []
-        async with self._starting:
-            while len(seeds) < len(partition.seeds) and await self._has_room():
-                seeds.append(asyncio.create_task(self._make_topics(partition.seeds[len(seeds)], open_partition)))
-        topics_of_seeds = await asyncio.gather(*seeds)
-        if len(topics_of_seeds) < len(partition.seeds) or not all(topics_of_seeds):
+        open_partition = self._open_partitions[index]
+        topics_of_seeds = await asyncio.gather(*open_partition.seeds)
+        open_partition.seeds.clear()
+        if len(topics_of_seeds) < len(open_partition.partition.seeds) or not all(topics_of_seeds):
             self._close(open_partition)
-            raise self._stop or DrainedError(f"partition {partition.index} was not completed")
+            raise self._stop or DrainedError(f"partition {index} was not completed")
         open_partition.topics = list(chain.from_iterable(topics_of_seeds))
         crash_point("flow.made")
 

@@ -19,8 +19,11 @@ class RemoteWorker:
     def __init__(self, call: Call, end: Callable[[], Awaitable[None]]) -> None:
         self._call, self._end = call, end
 
-    async def make(self, partition: Partition, poison_seeds: Mapping[str, SeedOutcome]) -> None:
-        await self._call("make", partition, poison_seeds)
+    async def start(self, partition: Partition, poison_seeds: Mapping[str, SeedOutcome]) -> None:
+        await self._call("start", partition, poison_seeds)
+
+    async def make(self, index: int) -> None:
+        await self._call("make", index)
 
     async def commit(self, index: int) -> Counts:
         counts: Counts = await self._call("commit", index)

@@ -1,7 +1,7 @@
 """Partitions to workers, whatever a worker is: this process, a child process, a Ray actor.
 
     places: one for each wanted worker; it is hired in the background, and again when it dies
-    queue: lowest partition first -> a worker that is up: make -> (in order, under `accept`) commit
+    queue: lowest partition first -> a worker that is up: start, make -> (in order, under `accept`) commit
               ^                          | it dies
               +---- at once, or after ---+---> its suspects in groups, many at a time, in workers apart
 
@@ -79,7 +79,8 @@ class WorkerDiedError(FoilError):
 class Worker(Protocol):
     """An engine.flow.partition_flow.Flow somewhere. Every call raises WorkerDiedError once it is gone."""
 
-    async def make(self, partition: Partition, poison_seeds: Mapping[str, SeedOutcome]) -> None: ...
+    async def start(self, partition: Partition, poison_seeds: Mapping[str, SeedOutcome]) -> None: ...
+    async def make(self, index: int) -> None: ...
     async def commit(self, index: int) -> Counts: ...
     async def try_seeds(self, index: int, seeds: Sequence[Seed]) -> None: ...
     async def live(self) -> WorkerReport: ...
@@ -285,6 +286,9 @@ class Supervisor:
             await asyncio.sleep(max(_REPORT_S, len(self._slots) / _REPORTS_PER_S))
 
     async def _feed(self, slot: WorkerSlot, worker: Worker) -> None:
+        """Takes partitions one after the other, each once the seeds of the last are all in the worker's window, so that
+        none waits at one worker while another could begin it.
+        """
         room = asyncio.Semaphore(self._open_per_worker)
         async with asyncio.TaskGroup() as group:
             while True:
@@ -292,14 +296,20 @@ class Supervisor:
                 if (partition := await self._queue.next()) is None:
                     return
                 slot.open[partition.index] = partition
-                group.create_task(self._run_partition(slot, worker, partition, room))
+                started = asyncio.Event()
+                group.create_task(self._run_partition(slot, worker, partition, room, started))
+                await started.wait()
 
     async def _run_partition(
-        self, slot: WorkerSlot, worker: Worker, partition: Partition, room: asyncio.Semaphore
+        self, slot: WorkerSlot, worker: Worker, partition: Partition, room: asyncio.Semaphore, started: asyncio.Event
     ) -> None:
         """One partition to its commit. One that waits for its turn leaves its room to another (see `most_open`)."""
         try:
-            await worker.make(partition, self._poison_seeds(partition.index))
+            try:
+                await worker.start(partition, self._poison_seeds(partition.index))
+            finally:
+                started.set()
+            await worker.make(partition.index)
             if self._in_order:
                 room.release()
             if await self._queue.may_commit(partition.index):

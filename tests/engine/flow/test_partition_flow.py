@@ -65,13 +65,18 @@ def flowing(tmp_path, *, recipe=None, validators=(), model=None, budget=FREE, **
     return Flow(parts, RuntimeSettings(**runtime), Budget(budget), "me", log_seeds=False)
 
 
+async def make(flow: Flow, work: Partition, poison_seeds=()) -> None:
+    await flow.start(work, dict(poison_seeds))
+    await flow.make(work.index)
+
+
 def made(tmp_path, work: Partition, *, poison_seeds=(), **settings) -> list[Topic]:
-    async def make() -> None:
+    async def run() -> None:
         flow = flowing(tmp_path, **settings)
-        await flow.make(work, dict(poison_seeds))
+        await make(flow, work, poison_seeds)
         await flow.commit(work.index)
 
-    asyncio.run(make())
+    asyncio.run(run())
     return topics(tmp_path)
 
 
@@ -258,7 +263,7 @@ def test_the_end_of_one_partition_overlaps_the_start_of_the_next_and_the_window_
         flow = flowing(tmp_path, model=model, window=6)
         first = partition(10)
         second = replace(partition(20), index=1, seeds=partition(20).seeds[10:])
-        await asyncio.gather(flow.make(first, {}), flow.make(second, {}))
+        await asyncio.gather(make(flow, first), make(flow, second))
 
     model = Counting(delay_s=0.01)
     asyncio.run(make_two(model))
@@ -269,7 +274,7 @@ def test_the_end_of_one_partition_overlaps_the_start_of_the_next_and_the_window_
 def test_draining_finishes_what_is_in_flight_and_starts_nothing_more(tmp_path):
     async def drained() -> list[object]:
         flow = flowing(tmp_path, model=Echo(delay_s=0.1), window=4)
-        makes = [asyncio.create_task(flow.make(partition(n, index=n), {})) for n in (3, 50)]
+        makes = [asyncio.create_task(make(flow, partition(n, index=n))) for n in (3, 50)]
         await asyncio.sleep(0.02)
         await flow.drain()
         return await asyncio.gather(*makes, return_exceptions=True)
@@ -277,6 +282,21 @@ def test_draining_finishes_what_is_in_flight_and_starts_nothing_more(tmp_path):
     complete, stopped = asyncio.run(drained())
     assert complete is None
     assert isinstance(stopped, DrainedError)
+
+
+def test_a_partition_has_started_once_its_last_seed_has_a_place(tmp_path):
+    """Three seeds wait for one that holds the only place: the first two of them must be done before the last begins."""
+    model = Echo(delay_s=0.02)
+
+    async def start() -> tuple[int, int]:
+        flow = flowing(tmp_path, model=model, window=1)
+        await flow.start(partition(3), {})
+        await asyncio.sleep(0)  # the last task begins
+        started = (await flow.live()).in_flight
+        await flow.make(0)
+        return started, (await flow.live()).in_flight
+
+    assert asyncio.run(start()) == (1, 0)
 
 
 def test_another_writers_entry_is_the_truth(tmp_path):
@@ -298,7 +318,7 @@ def test_another_writers_entry_is_the_truth(tmp_path):
         flow._parts = replace(flow._parts, store=Late(flow._parts.store))
         with pytest.raises(CommitLostError, match="first, and differently"):
             flow._parts.store.commit(1, [topic_of(seed(1))], {})
-        await flow.make(partition(2), {})
+        await make(flow, partition(2))
         return await flow.commit(0)
 
     assert asyncio.run(commit()).seeds["accepted"] == 2
@@ -344,7 +364,7 @@ def test_two_runs_over_different_seeds_do_not_share_a_partition(tmp_path):
     async def commit(digests: str) -> None:
         flow = flowing(tmp_path)
         work = replace(partition(2, {0: f"query {digests}"}), digests=digests, stream=digests)
-        await flow.make(work, {})
+        await make(flow, work)
         await flow.commit(0)
 
     asyncio.run(commit("aaaaaaaabbbbbbbb"))
