@@ -162,7 +162,14 @@ def test_a_cluster_that_is_not_there_is_told_at_once(tmp_path):
 def test_a_signal_is_heard_within_seconds_also_with_a_dead_head(tmp_path, head):
     with joined([2]) as cluster:
         ray.shutdown()
-        command = [sys.executable, "-m", "tests.support.small_ray_run", str(opened(tmp_path)), cluster.address]
+        told = {
+            "seeds": 4_000,
+            "delay_s": 0.1,
+            "bill": str(tmp_path / "bill"),
+            "limits": {"partition_seeds": 8},
+            "runtime": {"kind": "ray", "workers": 2, "window": 4, "ray_address": cluster.address},
+        }
+        command = [sys.executable, "-m", "tests.support.small_run", str(opened(tmp_path)), json.dumps(told)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPO)
         deadline = time.monotonic() + 90
         while len(billed(tmp_path / "bill")) < 20 and time.monotonic() < deadline:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from engine.errors import FoilError
 from engine.flow.limits import RuntimeSettings
 from engine.runtime.supervisor import Cause, WorkerDiedError
-from tests.support.fake_workers import FakeWorker, FakeWorld, run_inline
+from tests.support.drills.fake_workers import FakeWorker, FakeWorld, run_inline
 from tests.support.small_parts import seed
 
 
