@@ -5,7 +5,8 @@ local 1, 2      children over pipes (engine.runtime.run_local)
 ray 1, 2        actors of a Ray that the run starts for itself (engine.runtime.run_ray)
 
 `cpu_ms_a_topic`: CPU of the process and of all that it started, raylet and GCS too, for topics of the rule writer, less
-that of a session over 8 seeds; `driver_us_a_seed`: the driver's own. `requests_a_s`: a hosted model on loopback with
+that of a session over 8 seeds, and less what a worker does in its last half second; `driver_us_a_seed`: the driver's
+own. `requests_a_s`: a hosted model on loopback with
 50 ms of latency. `start_s`: a whole first session over 8 seeds. `peak_mb`: proportional memory (PSS) of all processes.
 Each contender runs in a process of its own; `ratio` divides by `local 0` of the same run.
 
@@ -58,7 +59,7 @@ class Result:
 
 
 def tree(root: int) -> Iterator[tuple[int, float]]:
-    """Each process below `root`, itself too: (pid, CPU seconds, those of its reaped children included)."""
+    """Each process below `root`, itself too: (pid, CPU seconds)."""
     parents: dict[int, int] = {}
     seconds: dict[int, float] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -67,7 +68,7 @@ def tree(root: int) -> Iterator[tuple[int, float]]:
         except OSError:
             continue
         pid = int(path.parent.name)
-        parents[pid], seconds[pid] = int(values[1]), sum(map(int, values[11:15])) / TICKS
+        parents[pid], seconds[pid] = int(values[1]), sum(map(int, values[11:13])) / TICKS
     for pid in parents:
         above = pid
         while above not in (root, 0):
@@ -86,18 +87,20 @@ def memory_mb(pid: int) -> float:
 
 def session(spec: Any, runner: Any) -> Session:
     """Runs it and measures what it took; Ray, where there is one, runs already."""
-    peak = 0.0
+    peak, before = 0.0, dict(tree(os.getpid()))
+    after = dict(before)
 
     def watch(_: Any) -> None:
         nonlocal peak
-        peak = max(peak, sum(memory_mb(pid) for pid, _ in tree(os.getpid())))
+        after.update(tree(os.getpid()))
+        peak = max(peak, sum(map(memory_mb, after)))
 
-    before, driver, began = sum(cpu for _, cpu in tree(os.getpid())), time.process_time(), time.monotonic()
+    driver, began = time.process_time(), time.monotonic()
     summary = runner(spec, watch)
     seconds, own = time.monotonic() - began, time.process_time() - driver
-    after = sum(cpu for _, cpu in tree(os.getpid()))
+    after.update(tree(os.getpid()))
     assert summary.complete, summary
-    return Session(seconds, after - before, own, peak, summary.counts.topics.total())
+    return Session(seconds, sum(after.values()) - sum(before.values()), own, peak, summary.counts.topics.total())
 
 
 def rule_spec(folder: Path, seeds: int, runtime: dict[str, Any]) -> Any:
@@ -212,7 +215,8 @@ def main() -> None:
                 "--requests",
                 str(told.requests),
             ]
-            environment = {**os.environ, "PYTHONPATH": str(HERE.parent), "RAY_USAGE_STATS_ENABLED": "0"}
+            safe = {"PYTHONSAFEPATH": "1", "PYTHONPATH": str(HERE.parent)}  # else this file hides the package `cluster`
+            environment = {**os.environ, **safe, "RAY_USAGE_STATS_ENABLED": "0"}
             done = subprocess.run(
                 [sys.executable, __file__, *options], env=environment, stdout=subprocess.PIPE, text=True, check=True
             )
