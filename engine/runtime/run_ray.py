@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Any, TypeVar
 
 import ray
@@ -42,6 +42,7 @@ from engine.runtime.watchdog import exit_on_hang, limit_memory
 
 T = TypeVar("T")
 _CALLS_AT_ONCE = 10_000
+_REMOTE: dict[type[Any], Any] = {}
 _END_S = 1.0
 """Seconds that a call may take which only tidies up; a dead head answers none."""
 _REACH_S = 10.0
@@ -133,15 +134,10 @@ class _ActorPool:
         return await in_thread(_actor(_FlowActor, cpus=0 if apart else 1, gpus=gpus).remote, name="ray")
 
 
-@cache
-def _remote_class(kind: type[Any]) -> Any:
-    """One for each kind, so that Ray uploads it once."""
-    return ray.remote(kind)
-
-
 def _actor(kind: type[Any], cpus: int, gpus: float = 0.0) -> Any:
     """Supervision is ours (engine.runtime.supervisor), so Ray neither restarts the actor nor repeats its calls."""
-    return _remote_class(kind).options(
+    actor: Any = _REMOTE.setdefault(kind, ray.remote(kind))  # one of each kind, which Ray uploads once
+    return actor.options(
         num_cpus=cpus, num_gpus=gpus, max_restarts=0, max_task_retries=0, max_concurrency=_CALLS_AT_ONCE
     )
 

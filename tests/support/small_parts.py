@@ -201,7 +201,11 @@ def main() -> None:
     out, told = Path(sys.argv[1]), json.loads(sys.argv[2])
     model = Echo(Path(told["bill"]), told.get("delay_s", 0.0))
     limits, runtime = Limits(**told["limits"]), RuntimeSettings(**told["runtime"])
+    runner = run
+    if runtime.kind == "ray":
+        from engine.runtime.run_ray import run as runner
     print("started", flush=True)
-    summary = run_parts(Numbers(told["seeds"]), builder(out, model=model), limits, runtime)
-    print(json.dumps({"complete": summary.complete, "exit_code": summary.exit_code, "peak": peak_memory()}))
+    summary = run_parts(Numbers(told["seeds"]), builder(out, model=model), limits, runtime, runner=runner)
+    told = {"complete": summary.complete, "exit_code": summary.exit_code, "peak": peak_memory()}
+    print(json.dumps(told), flush=True)
     sys.exit(summary.exit_code)

@@ -1,6 +1,7 @@
 """The run on one machine: resume, limits, signals, crashes at every named point, workers that die, poison rows."""
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -21,8 +22,9 @@ from engine.flow.journal import possibly_paid_twice
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.flow.progress import status
 from engine.topic import Verdict
-from tests.support.drills.run_drill import POISON, job, poisoned_rows, survive
+from tests.support.drills.run_drill import POISON, Builder, job, poisoned_rows, survive
 from tests.support.memory import forget_peak, peak_memory
+from tests.support.models.fault_server import Behaviour, serving
 from tests.support.small_parts import (
     Echo,
     Numbers,
@@ -432,3 +434,38 @@ def peak_mb(out: Path, seeds: int) -> float:
 def test_memory_does_not_grow_with_the_number_of_seeds(tmp_path):
     small, large = peak_mb(tmp_path / "small", 5_000), peak_mb(tmp_path / "large", 100_000)
     assert large < small + 60
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, pytest.param(signal.SIGSEGV, marks=pytest.mark.long)])
+def test_a_killed_child_under_a_slow_hosted_model_resumes_within_seconds(tmp_path, signum):
+    """128 seeds in flight at a latency of 2 s: paid replies come from the journal, the others run together."""
+    killed: list[int] = []
+
+    def kill_once(progress):
+        if not killed and progress.in_flight >= 128:
+            killed.append(multiprocessing.active_children()[0].pid)
+            os.kill(killed[0], signum)
+
+    with serving(Behaviour(latency=2.0)) as server:
+        limits, runtime = Limits(partition_seeds=128), RuntimeSettings(window=128, workers=2)
+        parts = Builder(tmp_path / "out", server.url)
+        summary = run_parts(Numbers(384), parts, limits, runtime, on_progress=kill_once)
+        requests = server.report()["requests"]
+    assert (summary.complete, summary.exit_code, summary.counts.seeds["accepted"]) == (True, 0, 384)
+    assert summary.workers_lost == 1
+    assert summary.seconds < 60
+    assert requests <= 384 + possibly_paid_twice(tmp_path / "out" / "journal")
+
+
+def test_a_poison_seed_among_128_in_flight_is_found_and_its_neighbours_complete(tmp_path):
+    summary = job(
+        tmp_path,
+        reader=Numbers(256, {77: "exit"}),
+        limits={"partition_seeds": 128},
+        runtime={"workers": 2, "window": 128},
+        model=Echo(delay_s=0.5),
+    )
+    assert (summary.complete, summary.exit_code) == (True, 3)
+    assert summary.counts.seeds == {"accepted": 255, "failed": 1}
+    assert summary.workers_lost <= 5  # among 128, then 16, then 2 of them; twice alone
+    sound(tmp_path, 256)

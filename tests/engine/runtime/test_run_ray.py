@@ -8,7 +8,7 @@ import pytest
 from engine.flow.limits import Limits, RuntimeSettings
 from tests.support.drills.run_drill import POISON, Builder, job, poisoned_rows, survive
 from tests.support.models.fault_server import Behaviour, serving
-from tests.support.small_parts import Echo, Numbers, billed, builder, digest, run_parts, sound
+from tests.support.small_parts import Echo, Numbers, billed, builder, digest, quiet, run_parts, sound
 
 ray = pytest.importorskip("ray")
 run_ray = pytest.importorskip("engine.runtime.run_ray")
@@ -23,11 +23,13 @@ def own_ray(ray_home):
     ray.shutdown()
 
 
-def job_on_ray(out: Path, seeds: int = 40, *, reader=None, limits=None, runtime=None, **parts):
+def job_on_ray(out: Path, seeds: int = 40, *, reader=None, limits=None, runtime=None, progress=quiet, **parts):
     """One session over `seeds` seeds, in partitions of 8, on two actors."""
     limits = Limits(partition_seeds=8, **(limits or {}))
     settings = RuntimeSettings(**{"kind": "ray", "window": 4, "workers": 2, **(runtime or {})})
-    return run_parts(reader or Numbers(seeds), builder(out, **parts), limits, settings, runner=run_ray.run)
+    return run_parts(
+        reader or Numbers(seeds), builder(out, **parts), limits, settings, runner=run_ray.run, on_progress=progress
+    )
 
 
 def test_actors_commit_the_same_bytes_as_this_process(tmp_path):
@@ -42,6 +44,16 @@ def test_actors_commit_the_same_bytes_as_this_process(tmp_path):
 def test_a_killed_actor_costs_another_attempt_and_nothing_else(tmp_path):
     survive(tmp_path / "ray", 300, 1, partial(job_on_ray, tmp_path / "ray", 300))
     job(tmp_path / "local", 300)
+    assert digest(tmp_path / "ray") == digest(tmp_path / "local")
+
+
+def test_six_workers_on_two_cpus_finish_with_two_and_say_so(tmp_path):
+    said = []
+    summary = job_on_ray(tmp_path / "ray", 80, runtime={"workers": 6}, model=Echo(delay_s=0.3), progress=said.append)
+    assert (summary.complete, summary.exit_code) == (True, 0)
+    waits = {progress.waiting_for for progress in said if progress.workers_placed == 2}
+    assert waits == {"2 of 6 workers placed; waiting for CPU"}
+    job(tmp_path / "local", 80)
     assert digest(tmp_path / "ray") == digest(tmp_path / "local")
 
 

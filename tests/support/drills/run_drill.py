@@ -29,7 +29,7 @@ from tests.support.small_parts import (
 
 def job(out: Path, seeds: int = 40, *, reader=None, screens=(), limits=None, runtime=None, progress=quiet, **parts):
     """One session over `seeds` seeds, in partitions of 8."""
-    limits = Limits(partition_seeds=8, **(limits or {}))
+    limits = Limits(**{"partition_seeds": 8, **(limits or {})})
     settings = RuntimeSettings(**{"window": 4, **(runtime or {})})
     return run_parts(
         reader or Numbers(seeds), builder(out, **parts), limits, settings, screens=screens, on_progress=progress

@@ -1,0 +1,228 @@
+"""What workers cost: the same seeds in one process, over supervised children, and over Ray actors.
+
+local 0         one process, no supervision
+local 1, 2      children over pipes (engine.runtime.run_local)
+ray 1, 2        actors of a Ray that the run starts for itself (engine.runtime.run_ray)
+
+`cpu_ms_a_topic`: CPU of the process and of all that it started, raylet and GCS too, for topics of the rule writer, less
+that of a session over 8 seeds, and less what a worker does in its last half second; `driver_us_a_seed`: the driver's
+own. `requests_a_s`: a hosted model on loopback with
+50 ms of latency. `start_s`: a whole first session over 8 seeds. `peak_mb`: proportional memory (PSS) of all processes.
+Each contender runs in a process of its own; `ratio` divides by `local 0` of the same run.
+
+    python benchmarks/cluster.py [--seeds N] [--requests N] [--only "ray 1"] [--quick] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+CONTENDERS = ("local 0", "local 1", "local 2", "ray 1", "ray 2")
+FEW = 8
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Session:
+    """One session: its seconds, CPU seconds of all processes and of the driver, peak memory in MiB, rows."""
+
+    seconds: float
+    cpu_s: float
+    driver_s: float
+    peak_mb: float
+    topics: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one contender cost."""
+
+    contender: str
+    cpu_ms_a_topic: float
+    topics_a_s: float
+    driver_us_a_seed: float
+    requests_a_s: float
+    cpu_ms_a_request: float
+    start_s: float
+    peak_mb: float
+
+
+def tree(root: int) -> Iterator[tuple[int, float]]:
+    """Each process below `root`, itself too: (pid, CPU seconds)."""
+    parents: dict[int, int] = {}
+    seconds: dict[int, float] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            values = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        pid = int(path.parent.name)
+        parents[pid], seconds[pid] = int(values[1]), sum(map(int, values[11:13])) / TICKS
+    for pid in parents:
+        above = pid
+        while above not in (root, 0):
+            above = parents.get(above, 0)
+        if above == root:
+            yield pid, seconds[pid]
+
+
+def memory_mb(pid: int) -> float:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+
+
+def session(spec: Any, runner: Any) -> Session:
+    """Runs it and measures what it took; Ray, where there is one, runs already."""
+    peak, before = 0.0, dict(tree(os.getpid()))
+    after = dict(before)
+
+    def watch(_: Any) -> None:
+        nonlocal peak
+        after.update(tree(os.getpid()))
+        peak = max(peak, sum(map(memory_mb, after)))
+
+    driver, began = time.process_time(), time.monotonic()
+    summary = runner(spec, watch)
+    seconds, own = time.monotonic() - began, time.process_time() - driver
+    after.update(tree(os.getpid()))
+    assert summary.complete, summary
+    return Session(seconds, sum(after.values()) - sum(before.values()), own, peak, summary.counts.topics.total())
+
+
+def rule_spec(folder: Path, seeds: int, runtime: dict[str, Any]) -> Any:
+    from cluster.build import build_run
+    from cluster.job import load_job
+    from datasets_out.commits.log import CommitLog
+    from tests.support.commands import write_job
+
+    folder.mkdir()
+    overrides = [f"runtime={json.dumps({'window': 64, **runtime})}", "limits={partition_seeds: 100}"]
+    job = load_job(write_job(folder, seeds), overrides)
+    spec = build_run(job)
+    CommitLog(job.out).open(spec.fingerprint, spec.identity)
+    return spec
+
+
+def hosted_spec(folder: Path, requests: int, runtime: dict[str, Any], url: str) -> Any:
+    from engine.flow.limits import Limits, RuntimeSettings
+    from engine.runtime.session import RunSpec, WorkerSpec
+    from tests.support.drills.run_drill import Builder
+    from tests.support.small_parts import Numbers
+
+    settings = RuntimeSettings(window=128, **runtime)
+    worker = WorkerSpec(Builder(folder, url, max_concurrency=128), Limits(partition_seeds=100), settings)
+    return RunSpec(Numbers(requests), (), worker)
+
+
+def contend(name: str, seeds: int, requests: int, url: str) -> Result:
+    """Runs one contender in this process."""
+    kind, _, workers = name.partition(" ")
+    runtime = {"kind": kind, "workers": int(workers)}
+    if kind == "ray":
+        from engine.runtime.run_ray import run
+    else:
+        from engine.runtime.run_local import run
+    with tempfile.TemporaryDirectory() as name_of_folder:
+        folder = Path(name_of_folder)
+        few = session(rule_spec(folder / "few", FEW, runtime), run)
+        with ray_kept(kind, int(workers)):
+            base = session(rule_spec(folder / "base", FEW, runtime), run)
+            rules = session(rule_spec(folder / "rules", seeds, runtime), run)
+            hosted = session(hosted_spec(folder / "hosted", requests, runtime, url), run)
+    return Result(
+        name,
+        1000 * (rules.cpu_s - base.cpu_s) / (rules.topics - base.topics),
+        (rules.topics - base.topics) / (rules.seconds - base.seconds),
+        1e6 * (rules.driver_s - base.driver_s) / (seeds - FEW),
+        requests / max(hosted.seconds - base.seconds, 1e-9),
+        1000 * (hosted.cpu_s - base.cpu_s) / requests,
+        few.seconds,
+        rules.peak_mb,
+    )
+
+
+def ray_kept(kind: str, cpus: int) -> Any:
+    """A Ray for several sessions, so that its start is in none of them."""
+    from contextlib import contextmanager
+
+    @contextmanager
+    def kept() -> Iterator[None]:
+        if kind != "ray":
+            yield
+            return
+        import ray
+
+        ray.init(address="local", num_cpus=cpus, include_dashboard=False, log_to_driver=False)
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+    return kept()
+
+
+def table(results: list[Result]) -> str:
+    names = list(asdict(results[0]))[1:]
+    lines = ["| contender | " + " | ".join(names) + " | CPU a topic, ratio |", "|---" * (len(names) + 2) + "|"]
+    for result in results:
+        cells = [f"{value:,.2f}" if value < 100 else f"{value:,.0f}" for value in list(asdict(result).values())[1:]]
+        ratio = result.cpu_ms_a_topic / results[0].cpu_ms_a_topic
+        lines.append(f"| {result.contender} | " + " | ".join(cells) + f" | {ratio:.2f} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=4_000)
+    parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--only", choices=CONTENDERS)
+    parser.add_argument("--quick", action="store_true", help="within a minute")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--url", help=argparse.SUPPRESS)
+    told = parser.parse_args()
+    if told.quick:
+        told.seeds, told.requests = 600, 600
+    if told.url:
+        print(json.dumps(asdict(contend(told.only, told.seeds, told.requests, told.url))))
+        return
+    from tests.support.models.fault_server import Behaviour, serving
+
+    results = []
+    names = [told.only] if told.only else [*CONTENDERS[:1], "local 2", "ray 2"] if told.quick else list(CONTENDERS)
+    with serving(Behaviour(latency=0.05)) as server:
+        for name in names:
+            options = [
+                "--only",
+                name,
+                "--url",
+                server.url,
+                "--seeds",
+                str(told.seeds),
+                "--requests",
+                str(told.requests),
+            ]
+            safe = {"PYTHONSAFEPATH": "1", "PYTHONPATH": str(HERE.parent)}  # else this file hides the package `cluster`
+            environment = {**os.environ, **safe, "RAY_USAGE_STATS_ENABLED": "0"}
+            done = subprocess.run(
+                [sys.executable, __file__, *options], env=environment, stdout=subprocess.PIPE, text=True, check=True
+            )
+            results.append(Result(**json.loads(done.stdout.splitlines()[-1])))
+    print(json.dumps([asdict(result) for result in results]) if told.json else table(results))
+
+
+if __name__ == "__main__":
+    main()

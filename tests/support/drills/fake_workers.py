@@ -1,0 +1,186 @@
+"""A supervisor over workers that are no processes, on a clock that jumps: hours of deaths in milliseconds.
+
+The supervisor, its queue and the journal are the real ones; a fake worker writes what a Flow would write there.
+"""
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partialmethod
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from engine.flow.journal import Journal
+from engine.flow.limits import Limits, RuntimeSettings
+from engine.flow.progress import Counts, WorkerReport
+from engine.protocols import Partition
+from engine.requests import Reply
+from engine.runtime.partition_queue import PartitionQueue
+from engine.runtime.supervisor import Cause, Supervisor, WorkerDiedError
+from tests.support.small_parts import seed
+from tests.support.virtual_time import VirtualLoop
+
+
+class _InlineLoop(VirtualLoop):
+    """Work for threads is done by the loop itself."""
+
+    def run_in_executor(self, _executor: Any, work: Callable[..., Any], *args: Any) -> Any:
+        future = self.create_future()
+        future.set_result(work(*args))
+        return future
+
+
+_REAL_START = threading.Thread.start
+
+
+def _start_thread(thread: threading.Thread) -> None:
+    if thread.name == "seeds":
+        asyncio.get_running_loop().call_soon(thread.run)
+    else:
+        _REAL_START(thread)
+
+
+def run_inline(work: Coroutine[Any, Any, Any]) -> Any:
+    """Like asyncio.run, in virtual time and one thread."""
+    with pytest.MonkeyPatch.context() as patch, asyncio.Runner(loop_factory=_InlineLoop) as runner:
+        patch.setattr(threading.Thread, "start", partialmethod(_start_thread))
+        return runner.run(work)
+
+
+@dataclass
+class FakeWorld:
+    """`room`: workers that find a place. `poison`: seeds that end their worker. `start` may be replaced."""
+
+    folder: Path
+    seeds: int = 40
+    size: int = 8
+    seed_s: float = 1.0
+    room: int = 1_000
+    poison: frozenset[str] = frozenset()
+    runtime: RuntimeSettings = field(default_factory=lambda: RuntimeSettings(workers=2))
+    accept: int | None = None
+    chance: Random = field(default_factory=lambda: Random(1))
+    committed: dict[int, frozenset[str]] = field(default_factory=dict)
+    alive: list["FakeWorker"] = field(default_factory=list)
+    deaths: Counter[str] = field(default_factory=Counter)
+    started: int = 0
+    names: Any = field(default_factory=count)
+
+    def __post_init__(self) -> None:
+        self.limits = Limits(partition_seeds=self.size, accept=self.accept)
+        seeds = [seed(number) for number in range(self.seeds)]
+        cuts = range(0, self.seeds, self.size)
+        self.partitions = [Partition(i, tuple(seeds[cut : cut + self.size])) for i, cut in enumerate(cuts)]
+        self.queue = PartitionQueue(iter(self.partitions), {}, self.limits)
+        self.supervisor = Supervisor(self.queue, self.start, self.folder, self.limits, self.runtime)
+        self.changed = asyncio.Event()
+
+    async def start(self, *, apart: bool, on_placed: Callable[[], None]) -> "FakeWorker":
+        while not apart and len([worker for worker in self.alive if not worker.apart]) >= self.room:
+            await self.changed.wait()
+        worker = FakeWorker(self, apart)
+        self.alive.append(worker)
+        on_placed()
+        self.started += 1
+        try:
+            await worker.unless_dead(asyncio.sleep(self.chance.uniform(0.1, 2.0)))
+        except BaseException:
+            await worker.close()
+            raise
+        return worker
+
+    def change(self) -> None:
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+
+class FakeWorker:
+    """An engine.runtime.supervisor.Worker that lives until `die`."""
+
+    def __init__(self, world: FakeWorld, apart: bool) -> None:
+        self.world, self.apart, self.death = world, apart, asyncio.get_running_loop().create_future()
+        self.window = asyncio.Semaphore(world.runtime.window)
+        self.made: dict[int, frozenset[str]] = {}
+        self.busy = self.answers = 0
+
+    def die(self, cause: Cause) -> None:
+        if not self.death.done():
+            self.death.set_result(cause)
+            self.world.deaths[cause.value] += 1
+            self.world.alive.remove(self)
+            self.world.change()
+
+    async def unless_dead(self, work: Coroutine[Any, Any, Any]) -> Any:
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait({task, self.death}, return_when=asyncio.FIRST_COMPLETED)
+            if self.death.done():
+                raise WorkerDiedError("it is gone", self.death.result())
+            return task.result()
+        finally:
+            task.cancel()
+
+    async def make(self, partition: Partition, poison_seeds: Any) -> None:
+        await self.unless_dead(self._make(partition, poison_seeds))
+
+    async def _make(self, partition: Partition, poison_seeds: Any) -> None:
+        journal = Journal(self.world.folder, partition.index, f"w{next(self.world.names)}")
+        await asyncio.gather(*(self._run(one.id, journal, poison_seeds) for one in partition.seeds))
+        journal.close()
+        self.made[partition.index] = frozenset(poison_seeds)
+
+    async def _run(self, name: str, journal: Journal, poison_seeds: Any) -> None:
+        async with self.window, self._at_work():
+            journal.begun(name)
+            if journal.get(name) is None:
+                await asyncio.sleep(self.world.chance.uniform(0.5, 1.5) * self.world.seed_s)
+                await journal.put(Reply(name, ""), durable=False)
+            if name in self.world.poison and name not in poison_seeds:
+                self.die(Cause.OWN)
+                await asyncio.sleep(1e9)
+            await asyncio.sleep(0.01)
+            journal.ended(name)
+
+    @asynccontextmanager
+    async def _at_work(self) -> Any:
+        self.busy += 1
+        try:
+            yield
+            self.answers += 1
+        finally:
+            self.busy -= 1
+
+    async def commit(self, index: int) -> Counts:
+        await self.unless_dead(asyncio.sleep(0.01))
+        standing = self.world.committed.setdefault(index, self.made[index])
+        assert standing == self.made[index]
+        seeds = len(self.world.partitions[index].seeds)
+        counts = Counts(seeds=Counter(accepted=seeds), topics=Counter(accepted=seeds))
+        await self.unless_dead(asyncio.sleep(0.01))  # it may die between its commit and its answer
+        return counts
+
+    async def try_seeds(self, index: int, seeds: Sequence[Any]) -> None:
+        await self.unless_dead(asyncio.sleep(self.world.seed_s))
+        if self.world.poison & {one.id for one in seeds}:
+            self.die(Cause.OWN)
+            await self.unless_dead(asyncio.sleep(0))
+
+    async def live(self) -> WorkerReport:
+        await self.unless_dead(asyncio.sleep(0))
+        return WorkerReport(self.busy, Counts(), self.answers)
+
+    async def drain(self) -> None:
+        """Nothing is kept from starting here."""
+
+    async def close(self) -> None:
+        if not self.death.done():
+            self.death.set_result(Cause.OUTSIDE)
+            self.world.alive.remove(self)
+            self.world.change()
