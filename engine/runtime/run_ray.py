@@ -24,7 +24,7 @@ from engine.flow.progress import Summary
 from engine.runtime.remote import RemoteBudget, RemoteWorker
 from engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
 from engine.runtime.supervisor import WorkerDiedError
-from engine.runtime.watchdog import exit_on_hang, limit_memory
+from engine.runtime.watchdog import exit_on_hang, limit_memory, relax_gc
 
 _CALLS_AT_ONCE = 10_000
 
@@ -45,6 +45,7 @@ class _FlowActor:
         )
         self._flow = Flow(spec.build_parts(), spec.runtime, budget, owner, log_seeds=True)
         limit_memory(spec.runtime.worker_memory_mb)
+        relax_gc()
         self._watchdog = asyncio.create_task(exit_on_hang(spec.runtime.seed_timeout_s))
 
     async def call(self, method: str, *args: Any) -> Any:
