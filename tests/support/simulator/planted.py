@@ -278,7 +278,7 @@ def search(planted: Planted, seeds: int = SEEDS) -> Found:
     found = next(filter(None, map(_FOUND.match, ended.stdout.splitlines())), None)
     if found:
         return Found(planted, int(found[1]), found[2])
-    if ended.returncode:
+    if ended.returncode:  # the undisturbed runs of the warm-up find it
         return Found(planted, 0, f"broken at once: {ended.stderr.strip().splitlines()[-1][:60]}")
     return Found(planted, -1, "")
 

@@ -13,7 +13,7 @@ from tests.support.simulator.real_kills import play_processes
 from tests.support.simulator.scenario import Scenario, draw, undisturbed
 from tests.support.simulator.world import World
 
-_TRAINING, _USES = 0.07, 0.12
+_TRAINING, _USES = 0.12, 0.12
 """Shares of the seeds."""
 
 

@@ -256,6 +256,8 @@ class Scenario(Life):
         if self.dice.random() < 0.3:
             self._cut_power()
             data = self._look()
+            for text in check_glob(self.out, data):
+                self.violated(text)
         for text in self._compare(data, fits):
             self.violated(text)
         process = self.foil("status", "box/out", "--json")
