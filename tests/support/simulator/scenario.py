@@ -251,14 +251,12 @@ class Scenario(Life):
         if not fits:
             self.violated(f"lost: a finished run holds only partitions {sorted(data.entries)}")
             return
-        for text in check_glob(self.out, data):
-            self.violated(text)
+        texts = list(check_glob(self.out, data))
         if self.dice.random() < 0.3:
             self._cut_power()
             data = self._look()
-            for text in check_glob(self.out, data):
-                self.violated(text)
-        for text in self._compare(data, fits):
+            texts += check_glob(self.out, data)
+        for text in [*texts, *self._compare(data, fits)]:
             self.violated(text)
         process = self.foil("status", "box/out", "--json")
         if process.code == 0:
