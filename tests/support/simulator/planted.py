@@ -86,7 +86,7 @@ PLANTED = (
     ),
     Planted(
         "commit", "the sweep takes live files", LOG,
-        "        for name in set(names) - named:\n", "        for name in set(names):\n",
+        "        for name in sorted(set(names) - named):\n", "        for name in sorted(set(names)):\n",
     ),
     Planted("commit", "another job's run is continued", LOG, "        if any(run[key] != new[key] for key in", "        if any(run[key] != run[key] for key in"),
     Planted(

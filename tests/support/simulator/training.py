@@ -40,7 +40,7 @@ class Choices:
 
 
 def draw_choices(dice: Random) -> Choices:
-    return Choices(dice.choice((0, 0, 2)), dice.choice((1, 1, 2)))
+    return Choices(dice.choice((0, 0, 2)), dice.choice((1, 1, 1, 2)))
 
 
 class Training(Life):
@@ -67,7 +67,7 @@ class Training(Life):
             if self.dice.random() < 0.4:
                 self._cut_power()
                 self._look()
-            if self.dice.random() < 0.25:
+            if self.dice.random() < 0.7:
                 self._damage_checkpoint()
         self._finish()
         self._flip_model()
