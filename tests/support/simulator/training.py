@@ -23,8 +23,7 @@ from safetensors import SafetensorError, serialize
 from safetensors.numpy import load_file
 
 from tests.support.simulator.checker import digest
-from tests.support.simulator.finished_run import put_finished_run
-from tests.support.simulator.life import MEMORY, Life, run_foil
+from tests.support.simulator.life import MEMORY, Life, put_finished_run, run_foil
 from tests.support.simulator.world import Process, World
 
 STEPS = 3

@@ -16,8 +16,7 @@ import pytest
 from datasets_out.sql import query
 from datasets_out.sql.output_formats import write_parquet
 from tests.support.simulator.checker import EXIT_CODES, Dataset, check_rows, read
-from tests.support.simulator.finished_run import put_finished_run
-from tests.support.simulator.life import MEMORY, Life
+from tests.support.simulator.life import MEMORY, Life, put_finished_run
 from tests.support.simulator.world import Process, World
 from trainer.mining import mined_run
 
