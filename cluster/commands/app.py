@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from cluster.commands.curators.agreement import agreement
+from cluster.commands.curators.audit import audit
 from cluster.commands.curators.mix import mix
 from cluster.commands.curators.snapshot import snapshot
 from cluster.commands.curators.sql import sql
@@ -27,7 +28,7 @@ from cluster.commands.trainers.train import train
 from cluster.terminal import print_line
 
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    run, plan, submit, status, sql, why, agreement, verify, snapshot, mix, mine, train, evaluate, doctor,
+    run, plan, submit, status, sql, why, audit, agreement, verify, snapshot, mix, mine, train, evaluate, doctor,
 )  # fmt: skip
 COMMANDS = {command.__name__: command for command in _COMMANDS}
 SEEDS_COMMANDS = {command.__name__: command for command in (preview, fetch)}

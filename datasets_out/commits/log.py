@@ -268,12 +268,16 @@ class CommitLog:
                 return []
 
     def _sweep(self, standing: CommitEntry, names: Iterable[str]) -> None:
-        """Moves files of a committed partition aside that its entry does not name: no entry ever can."""
+        """Moves files of a committed partition aside that its entry does not name: no entry ever can.
+
+        Synced, or a power cut would put them back beside a finished run's, where a plain glob reads them.
+        """
         named = {file.path for file in standing.files.values()}
-        for name in set(names) - named:
+        for name in sorted(set(names) - named):
             aside = self.out / "orphans" / name.removeprefix("data/").replace("/", "-")
             with suppress(OSError):
                 self._file_system.replace(self.out / name, aside)
+                sync((self.out / name).parent, self._file_system)
 
     def _sweep_all(self) -> None:
         """Repeats the sweeps that a crash cut short: a committed partition with more files than tables needs one."""

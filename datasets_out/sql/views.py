@@ -17,20 +17,23 @@ from pyarrow import fs
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import Snapshot, load_snapshot
+from datasets_out.sql.audits import AUDITS, audit_files, read_audits
 from engine.errors import UsageError
 from engine.flow.progress import total
 from engine.ids import canonical_json
 
-VIEWS = (*TABLES, "rejects", "triplets", "runs")
+VIEWS = (*TABLES, "rejects", "triplets", "runs", "audits")
 DERIVED_SQL = Path(__file__).with_name("views.sql").read_text()
 
+_DUCKDB_TYPES = {pa.string(): "VARCHAR", pa.int32(): "INTEGER", pa.int8(): "TINYINT", pa.bool_(): "BOOLEAN"}
 _RUN_TYPES = {"fingerprint": pa.string(), "cost_usd": pa.float64(), "job": pa.string()}
 
 
 def sources(out: Path, snapshot: str | None = None) -> dict[str, ds.Dataset | pa.Table]:
-    """The stored tables and `runs` as pyarrow reads them, of a snapshot or of all that is committed now."""
+    """The stored tables, `runs` and `audits` as pyarrow reads them, of a snapshot or of all that is committed now."""
     source = load_snapshot(out, snapshot)
-    return {table: dataset(table, source) for table in TABLES} | {"runs": _runs(source)}
+    tables = {table: dataset(table, source) for table in TABLES}
+    return tables | {"runs": _runs(source), "audits": read_audits(source.out)}
 
 
 def dataset(table: str, snapshot: Snapshot) -> ds.Dataset:
@@ -78,7 +81,14 @@ def views_script(out: Path, snapshot: str | None = None) -> str:
     (row,) = _runs(source).to_pylist()
     run = ", ".join(f"{_literal(value)} AS {name}" for name, value in row.items())
     head = f"-- Views over {source.out}, snapshot {source.digest}. Later partitions need a new script.\n"
-    return "\n".join([head, *views, f"CREATE VIEW runs AS SELECT {run};\n", DERIVED_SQL])
+    return "\n".join([head, *views, _audits_view(source.out), f"CREATE VIEW runs AS SELECT {run};\n", DERIVED_SQL])
+
+
+def _audits_view(out: Path) -> str:
+    if files := audit_files(out):
+        return _view("audits", files)
+    columns = ", ".join(f"NULL::{_DUCKDB_TYPES[field.type]} AS {field.name}" for field in AUDITS)
+    return f"CREATE VIEW audits AS SELECT {columns} WHERE false;\n"
 
 
 def _view(table: str, files: Iterable[Path]) -> str:

@@ -22,7 +22,7 @@ from engine.runtime.pipe_rpc import PipeRpc
 from engine.runtime.remote import RemoteBudget, RemoteWorker
 from engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
 from engine.runtime.supervisor import Cause, WorkerDiedError
-from engine.runtime.watchdog import exit_on_hang, limit_memory, relaxed_gc
+from engine.runtime.watchdog import exit_on_hang, limit_memory, relax_gc
 from engine.visible_text import log_visibly
 
 _REAP_S = 1.0
@@ -88,8 +88,8 @@ def _run_child(pipe: Connection, spec: WorkerSpec, owner: str) -> None:
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, signal.SIG_IGN)
     log_visibly()
-    with relaxed_gc():
-        asyncio.run(_serve(pipe, spec, owner))
+    relax_gc()
+    asyncio.run(_serve(pipe, spec, owner))
 
 
 async def _serve(pipe: Connection, spec: WorkerSpec, owner: str) -> None:

@@ -38,7 +38,7 @@ from engine.runtime.partition_queue import in_thread
 from engine.runtime.remote import RemoteBudget, RemoteWorker
 from engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
 from engine.runtime.supervisor import Cause, WorkerDiedError
-from engine.runtime.watchdog import exit_on_hang, limit_memory
+from engine.runtime.watchdog import exit_on_hang, limit_memory, relax_gc
 
 T = TypeVar("T")
 _CALLS_AT_ONCE = 10_000
@@ -83,6 +83,7 @@ class _FlowActor:
         )
         self._flow = Flow(spec.build_parts(), spec.runtime, budget, owner, log_seeds=True)
         limit_memory(spec.runtime.worker_memory_mb)
+        relax_gc()
         self._watchdog = asyncio.create_task(exit_on_hang(spec.runtime.seed_timeout_s))
 
     async def call(self, method: str, *args: Any) -> Any:

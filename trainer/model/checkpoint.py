@@ -56,7 +56,10 @@ def publish(folder: Path, write: Callable[[Path], None]) -> None:
     """
     try:
         for draft in folder.parent.glob(f".{folder.name}.*"):
-            shutil.rmtree(draft)
+            if draft.is_dir():  # what a killed `put_json` left of `step-00000000.json` is a file
+                shutil.rmtree(draft)
+            else:
+                draft.unlink()
         publish_folder(folder, write)
     except (OSError, SafetensorError) as error:
         raise CommitError(

@@ -119,6 +119,24 @@ def test_the_later_attempt_wins_over_an_orphan_of_other_bytes_and_sweeps_it(tmp_
     assert (tmp_path / "orphans/topics-part-00000000.parquet").read_bytes() == b"half of a file, say"
 
 
+def test_what_was_moved_aside_stays_aside_after_a_power_cut(tmp_path):
+    calls: list[str] = []
+
+    class Recorded(FileSystem):
+        def replace(self, source: Path, target: Path) -> None:
+            super().replace(source, target)
+            calls.append(f"moved {source.parent.name}")
+
+        def fsync(self, fd: int) -> None:
+            super().fsync(fd)
+            calls.append(f"synced {Path(f'/proc/self/fd/{fd}').readlink().name}")
+
+    log = opened(tmp_path, Recorded())
+    (tmp_path / "data/topics/part-00000000.parquet").write_bytes(b"half of a file, say")
+    log.commit(0, topics_of(0), {"variant": 0})
+    assert calls[-2:] == ["moved topics", "synced topics"]
+
+
 def test_another_job_is_refused_with_the_difference_and_the_same_job_is_not(tmp_path):
     log = CommitLog(tmp_path)
     log.open("one", {"seeds": {"kind": "beir", "path": "a"}, "recipe": {"kind": "verifiable"}})

@@ -13,6 +13,7 @@ import pytest
 
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import take_snapshot
+from datasets_out.sql.audits import AUDITS, put_rows
 from datasets_out.sql.output_formats import to_csv, to_json, write_parquet
 from datasets_out.sql.query import run_sql
 from datasets_out.sql.views import VIEWS, views_script
@@ -23,7 +24,9 @@ from tests.support.sample_run import PLOT, SHORT, SORT, make, rejected, topics
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(tmp_path_factory.mktemp("run"))
+    folder = make(tmp_path_factory.mktemp("run"))
+    put_rows(folder, "first", "ann", [dict.fromkeys(AUDITS.names) | {"item": 1, "label": 1, "mark": -1}])
+    return folder
 
 
 def rows(out: Path, sql: str, **options: object) -> list[tuple[object, ...]]:
@@ -35,7 +38,8 @@ def test_every_view_is_there_and_counts_what_was_committed(out):
     counts = {view: f"(SELECT count(*) FROM {view}) AS {view}" for view in VIEWS}
     (row,) = run_sql(out, f"SELECT {', '.join(counts.values())}").to_pylist()
     assert row == {
-        "topics": 5, "intents": 4, "passages": 6, "judgments": 10, "calls": 2, "runs": 1, "rejects": 2, "triplets": 6,
+        "topics": 5, "intents": 4, "passages": 6, "judgments": 10, "calls": 2, "runs": 1, "audits": 1,
+        "rejects": 2, "triplets": 6,
         "verdicts": sum(len(topic.verdicts) for partition in topics() for topic in partition),
     }  # fmt: skip
 
@@ -231,3 +235,12 @@ def test_asking_imports_no_heavy_library():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_a_run_without_audits_has_an_empty_view_of_the_same_types(tmp_path):
+    folder = make(tmp_path / "run")
+    plain = duckdb.connect()
+    plain.execute(views_script(folder))
+    ours = run_sql(folder, "FROM audits")
+    assert ours.num_rows == 0
+    assert plain.sql("FROM audits").to_arrow_table().schema == ours.schema

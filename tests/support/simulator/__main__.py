@@ -7,16 +7,18 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import nullcontext
+from functools import partial
 from multiprocessing import Pool
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tests.support.simulator.scenario import Outcome
+    from tests.support.simulator.life import Outcome
 
 COLUMNS = (
     "kills", "I/O failures", "lost writes", "edited inputs", "provider faults", "absurd usage", "races", "signals",
-    "clock jumps", "flipped bits",
+    "clock jumps", "flipped bits", "trainings", "mined and exported", "killed processes",
 )  # fmt: skip
+_PROGRESS_SEEDS = 250
 
 
 def main() -> None:
@@ -31,25 +33,26 @@ def main() -> None:
     parser.add_argument("--seeds", default="0:200")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--trace", action="store_true", help="print every call of the disk and every request")
+    parser.add_argument("--processes", type=int, default=0, help="play each so-manieth seed in real processes, 0: none")
     parser.add_argument("--stop", action="store_true", help="end at the first violation")
     told = parser.parse_args()
     first, _, end = told.seeds.partition(":")
     seeds = range(told.seed, told.seed + 1) if told.seed is not None else range(int(first), int(end))
-    sys.exit(play_all(seeds, told.workers, trace=told.trace, stop=told.stop))
+    sys.exit(play_all(seeds, told.workers, told.processes, trace=told.trace, stop=told.stop))
 
 
-def play_all(seeds: range, workers: int, *, trace: bool, stop: bool) -> int:
+def play_all(seeds: range, workers: int, processes: int, *, trace: bool, stop: bool) -> int:
     """Plays the seeds and prints the table; 1 if there is a violation."""
-    from tests.support.simulator.scenario import play
+    from tests.support.simulator.play import play
 
+    play_one = partial(play, traced=trace, processes=processes)
     with Pool(workers) if workers > 1 else nullcontext() as pool:
-        outcomes = pool.imap_unordered(play, seeds, 20) if pool else (play(seed, traced=trace) for seed in seeds)
-        return _report(outcomes, len(seeds), stop=stop)
+        return _report(pool.imap(play_one, seeds, 10) if pool else map(play_one, seeds), len(seeds), stop=stop)
 
 
 def _report(outcomes: Iterable["Outcome"], seeds: int, *, stop: bool) -> int:
     began, told, violations, played = time.perf_counter(), Counter[str](), 0, 0
-    for outcome in outcomes:
+    for outcome in outcomes:  # in the order of their seeds
         played += 1
         told += outcome.told
         print(*(outcome.trace or ()), sep="\n", end="\n" if outcome.trace else "")
@@ -59,13 +62,20 @@ def _report(outcomes: Iterable["Outcome"], seeds: int, *, stop: bool) -> int:
                 f"seed {outcome.seed}: {violation}\n    python -m tests.support.simulator --seed {outcome.seed}",
                 flush=True,
             )
+        if played % _PROGRESS_SEEDS == 0:
+            print(
+                f"played to seed {outcome.seed}, {violations} violations, {time.perf_counter() - began:.0f} s; "
+                f"go on with --seeds {outcome.seed + 1}:",
+                file=sys.stderr,
+                flush=True,
+            )
         if seeds == 1:
             print(f"digest of the trace: {outcome.digest}")
         if stop and violations:
             break
     for name, number in {"seeds": played, **{name: told[name] for name in COLUMNS}, "violations": violations}.items():
-        print(f"{name:<16} {number:>9,}")
-    print(f"{'seconds':<16} {time.perf_counter() - began:>9.1f}")
+        print(f"{name:<20} {number:>9,}")
+    print(f"{'seconds':<20} {time.perf_counter() - began:>9.1f}")
     return int(violations > 0)
 
 

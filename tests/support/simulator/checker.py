@@ -24,12 +24,16 @@ Row = dict[str, str]
 
 @dataclass(frozen=True)
 class Version:
-    """One input of a run: the rows of its seeds, how they are cut, and the settings and code that decide the rest."""
+    """One input of a run: the rows of its seeds, how they are cut, and the settings and code that decide the rest.
+
+    `code` enters the fingerprint; `foil` is a version of Foil whose rules differ and whose fingerprint does not.
+    """
 
     rows: tuple[tuple[tuple[str, str], ...], ...]
     size: int
     settings: tuple[str, ...] = ()
     code: str = ""
+    foil: str = ""
 
     @property
     def job(self) -> tuple[Any, ...]:
@@ -75,6 +79,11 @@ def read(out: Path) -> Dataset:
         for table, rows in tables.items():
             data.rows.setdefault(table, []).extend({"partition": index, **row} for row in rows)
     return data
+
+
+def digest(path: Path) -> str:
+    """The sha256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _read_file(out: Path, file: dict[str, Any]) -> list[dict[str, Any]]:
@@ -200,3 +209,21 @@ def compare(data: Dataset, undisturbed: Dataset, *, odd_usage: bool) -> Iterator
         if not excused and data.shas.get((index, table)) != undisturbed.shas.get((index, table)):
             yield f"digest: {table} of partition {index} differs from an undisturbed run"
             return
+
+
+def compare_topics(data: Dataset, *undisturbed: Dataset, odd_usage: bool) -> Iterator[str]:
+    """Each topic of a run that several versions of Foil made is one that one of them makes in peace."""
+    known = [_by_topic(one, odd_usage=odd_usage) for one in undisturbed]
+    failed = {row["topic_id"] for row in data.rows.get("topics", []) if row["reason"] == "model_unavailable"}
+    for topic, rows in _by_topic(data, odd_usage=odd_usage).items():
+        if topic not in failed and all(rows != one.get(topic) for one in known):
+            yield f"digest: topic {topic} is as no version of Foil makes it"
+
+
+def _by_topic(data: Dataset, *, odd_usage: bool) -> dict[str, list[str]]:
+    """The rows of every table, by their topic."""
+    rows: dict[str, list[str]] = {}
+    for table in sorted(data.rows.keys() - ({"calls"} if odd_usage else set())):
+        for row in data.rows[table]:
+            rows.setdefault(row["topic_id"], []).append(f"{table} {sorted(row.items())}")
+    return rows

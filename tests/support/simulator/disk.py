@@ -2,9 +2,11 @@
 
 A power cut keeps what was synced. Of the rest anything may be there: a name made, moved or removed since its folder's
 last fsync holds or does not, each by itself (a rename is one change); the bytes written since a file's last fsync are
-there, cut short, or zeros. That is what POSIX promises, and no more.
+there, cut short, or zeros. That is what POSIX promises, and no more. What libraries in C write past `os` is not
+interposed; it is noticed at the next fsync or cut, and no safer than other bytes.
 """
 
+import _pyio
 import errno
 import os
 import shutil
@@ -16,7 +18,20 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-CALLS = ("open", "write", "fsync", "close", "link", "replace", "rename", "unlink", "mkdir", "listdir", "scandir")
+CALLS = (
+    "open",
+    "write",
+    "fsync",
+    "close",
+    "link",
+    "replace",
+    "rename",
+    "unlink",
+    "mkdir",
+    "rmdir",
+    "listdir",
+    "scandir",
+)
 REAL = SimpleNamespace(**{name: getattr(os, name) for name in CALLS})
 
 
@@ -64,14 +79,23 @@ class Disk:
 
     def _interposed(self, ours: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
         def call(target: Any = ".", *args: Any, **kwargs: Any) -> Any:
+            folder = kwargs.pop("dir_fd", None)  # shutil.rmtree's way
+            if folder in self._fds:
+                target = f"{self.root}/{self._fds[folder][1]}/{target}"
+            elif folder is not None:
+                return real(target, *args, dir_fd=folder, **kwargs)
             mine = target in self._fds if isinstance(target, int) else self.inside(target)
-            return (ours if mine and not kwargs.get("dir_fd") else real)(target, *args, **kwargs)
+            return (ours if mine else real)(target, *args, **kwargs)
 
         return call
 
     def reading(self, path: Any) -> None:
         """A file is about to be opened for reading."""
         self._before("read", self._name(path))
+
+    def open_for_writing(self, path: Any, mode: str, *args: Any, **kwargs: Any) -> Any:
+        """What `open` gives, made of the calls below."""
+        return _pyio.open(path, mode, *args, **kwargs)
 
     # the calls
 
@@ -81,6 +105,8 @@ class Disk:
         fd = REAL.open(path, flags, mode)
         if new:
             self._change([(*self._place(path), File())])
+        if flags & os.O_TRUNC:
+            self._node(path).live.clear()
         self._fds[fd] = self._node(path), self._name(path)
         return fd
 
@@ -101,8 +127,10 @@ class Disk:
         node, name = self._fds[fd]
         self._before("fsync", name)
         if isinstance(node, File):
+            self._notice_bytes(node, Path(self.root, name))
             node.durable = bytes(node.live)
             return
+        self._notice_names(node, Path(self.root, name))
         for change in [change for change in self._unsynced if any(folder is node for folder, _, _ in change)]:
             self._unsynced.remove(change)
             _apply(change)
@@ -134,6 +162,11 @@ class Disk:
         REAL.mkdir(path, mode)
         self._change([(*self._place(path), Folder())])
 
+    def _rmdir(self, path: Any) -> None:
+        self._before("unlink", self._name(path))
+        REAL.rmdir(path)
+        self._change([(*self._place(path), None)])
+
     def _listdir(self, path: Any = ".") -> list[str]:
         self._before("list", self._name(path))
         return sorted(REAL.listdir(path))
@@ -151,7 +184,7 @@ class Disk:
     # what the disk knows
 
     def _name(self, path: Any) -> str:
-        return os.path.relpath(path, self.root)
+        return self._fds[path][1] if isinstance(path, int) else os.path.relpath(path, self.root)
 
     def _place(self, path: Any) -> tuple[Folder, str]:
         return self._node(Path(path).parent), Path(path).name
@@ -159,8 +192,32 @@ class Disk:
     def _node(self, path: Any) -> Any:
         node: Any = self._top
         for name in filter(None, _absolute(path).removeprefix(self.root).split("/")):
+            if name not in node.live:
+                self._notice()
             node = node.live[name]
         return node
+
+    def _notice(self) -> None:
+        """Takes note of all that was made, removed or written past the interposed calls."""
+        folders = [(self._top, Path(self.root))]
+        for folder, path in folders:
+            self._notice_names(folder, path)
+            for name, node in folder.live.items():
+                if isinstance(node, Folder):
+                    folders.append((node, path / name))
+                else:
+                    self._notice_bytes(node, path / name)
+
+    def _notice_names(self, folder: Folder, path: Path) -> None:
+        real = {entry.name: entry.is_dir() for entry in sorted(REAL.scandir(path), key=lambda entry: entry.name)}
+        for name in real.keys() - folder.live.keys():
+            self._change([(folder, name, Folder() if real[name] else File())])
+        for name in folder.live.keys() - real.keys():
+            self._change([(folder, name, None)])
+
+    def _notice_bytes(self, file: File, path: Path) -> None:
+        if path.exists():
+            file.live[:] = path.read_bytes()
 
     def _change(self, change: Change) -> None:
         for folder, name, node in change:
@@ -172,6 +229,7 @@ class Disk:
     def cut_power(self, dice: Random) -> int:
         """Leaves on the real disk one of the states that a power cut may leave. Returns how many changes were lost."""
         share = dice.choice((0.0, 0.0, 0.5, 0.9))
+        self._notice()
         kept = [change for change in self._unsynced if dice.random() < share]
         lost = len(self._unsynced) - len(kept)
         for change in kept:
@@ -196,20 +254,20 @@ class Disk:
             (path / name).write_bytes(node.durable)
         return lost
 
+    def remove(self, path: Path) -> None:
+        """Removes a folder, durably."""
+        shutil.rmtree(path, ignore_errors=True)
+        self._notice()
+        parent, name = self._place(path)
+        self._unsynced = [change for change in self._unsynced if not any(one is parent for one, _, _ in change)]
+        parent.durable.pop(name, None)
+
     def synced(self) -> None:
         """Everything there is becomes durable: time has passed."""
+        self._notice()
         while self._unsynced:
             _apply(self._unsynced.pop(0))
         _sync_all(self._top)
-
-    def adopt(self, path: Path) -> None:
-        """Takes note of a file that something else than the interposed calls has changed."""
-        folder, name = self._place(path)
-        folder.live.pop(name, None)
-        folder.durable.pop(name, None)
-        if path.exists():
-            data = path.read_bytes()
-            folder.live[name] = folder.durable[name] = File(bytearray(data), data)
 
 
 def _absolute(path: Any) -> str:

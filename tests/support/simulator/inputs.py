@@ -6,14 +6,24 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from prompts.recipes import verifiable
 from prompts.render import compile_template
+from prompts.rule_writer import model as rule_writer
 from tests.support.simulator.checker import Version
+from validators.checks.topic_check import TopicCheck
 
 COLOURS = ("red", "blue", "green", "amber", "violet", "black", "white", "brown")
+_OTHER_FOIL = 0.12
+"""How often an edit is another version of Foil whose fingerprint is the same."""
+_CODES = ("version", "template", "check")
+_EDITS = (
+    "front", "append", "query", "text", "remove", "swap", "same id", "package", "size", "setting", *_CODES,
+)  # fmt: skip
+_COMPOSE = rule_writer.compose
 
 
 def row(number: int, lot: int = 0) -> tuple[tuple[str, str], ...]:
@@ -63,13 +73,22 @@ def write(version: Version, path: Path) -> None:
     path.write_text("".join(json.dumps(record(dict(one))) + "\n" for one in version.rows))
 
 
-def edited(dice: Random, version: Version) -> Version:
+def edited(dice: Random, version: Version, *, with_foil: bool = True) -> Version:
     """Another version: its rows, its cut, its settings or its code changed."""
-    rows, fresh = list(version.rows), row(100 + dice.randrange(50))
-    place = dice.randrange(len(rows))
-    kind = dice.choice(
-        ("front", "append", "query", "text", "remove", "swap", "same id", "size", "setting", "version", "template")
-    )
+    if with_foil and dice.random() < _OTHER_FOIL:
+        return replace(version, foil=dice.choice(("", "wordings", "weights")))
+    kind = dice.choice(_EDITS)
+    if kind == "size":
+        return replace(version, size=version.size + 1)
+    if kind == "setting":
+        return replace(version, settings=("recipe.negatives=1",))
+    if kind in _CODES:
+        return replace(version, code=kind)
+    return replace(version, rows=_edited_rows(dice, kind, list(version.rows)))
+
+
+def _edited_rows(dice: Random, kind: str, rows: list[Any]) -> tuple[Any, ...]:
+    place, fresh = dice.randrange(len(rows)), row(100 + dice.randrange(50))
     match kind:
         case "front":
             rows.insert(0, fresh)
@@ -85,18 +104,14 @@ def edited(dice: Random, version: Version) -> Version:
             rows[place], rows[0] = rows[0], rows[place]
         case "same id":
             rows.append(tuple({**dict(fresh), "id": dict(rows[place])["id"]}.items()))
-        case "size":
-            return replace(version, size=version.size + 1)
-        case "setting":
-            return replace(version, settings=("recipe.negatives=1",))
-        case _:
-            return replace(version, code=kind)
-    return replace(version, rows=tuple(rows))
+        case "package":  # the library that the seeds are read from was upgraded
+            rows[place:] = [tuple({**dict(one), "lot": f"{int(dict(one)['lot']) + 1}"}.items()) for one in rows[place:]]
+    return tuple(rows)
 
 
 @contextmanager
 def code_of(version: Version) -> Iterator[None]:
-    """Foil as it was when this version ran: another VERSION of the recipe, or another wording of its template."""
+    """Foil as it was when this version ran: another recipe, template or check, or other rules under the same names."""
     with pytest.MonkeyPatch.context() as patch:
         if version.code == "version":
             patch.setattr(verifiable, "VERSION", "next")
@@ -104,4 +119,10 @@ def code_of(version: Version) -> Iterator[None]:
             path = Path(verifiable.__file__).parent.parent / "templates/verifiable/topic.j2"
             other = compile_template("verifiable/topic", path.read_text() + "\nTake your time.\n")
             patch.setattr(verifiable, "load", lambda _name: other)
+        if version.code == "check":
+            patch.setattr(TopicCheck, "version", 99)
+        if version.foil == "wordings":
+            patch.setattr(rule_writer, "compose", lambda *words: f"{_COMPOSE(*words)} Thank you.")
+        if version.foil == "weights":
+            patch.setattr(verifiable, "WEIGHTS", dict(reversed(verifiable.WEIGHTS.items())))
         yield

@@ -32,6 +32,9 @@ BUDGET = "engine/flow/budget.py"
 SESSION = "engine/runtime/session.py"
 QUEUE = "engine/runtime/partition_queue.py"
 STREAM = "engine/runtime/seed_stream.py"
+CHECKPOINT = "trainer/model/checkpoint.py"
+MINED = "datasets_out/training/mined_negatives.py"
+EXPORT = "datasets_out/sql/output_formats.py"
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ PLANTED = (
     ),
     Planted(
         "commit", "the sweep takes live files", LOG,
-        "        for name in set(names) - named:\n", "        for name in set(names):\n",
+        "        for name in sorted(set(names) - named):\n", "        for name in sorted(set(names)):\n",
     ),
     Planted("commit", "another job's run is continued", LOG, "        if any(run[key] != new[key] for key in", "        if any(run[key] != run[key] for key in"),
     Planted(
@@ -197,6 +200,60 @@ PLANTED = (
         "queue", "a resume skips a partition", QUEUE,
         "partition.index not in self._committed:\n", "partition.index not in self._committed and (not self._committed or partition.index != 1):\n",
     ),
+    Planted(
+        "training", "moments are not restored", CHECKPOINT,
+        "        _put_moments(moments, model, optimiser)\n", "",
+    ),
+    Planted(
+        "training", "a damaged checkpoint is read", CHECKPOINT,
+        "        check_folder(checkpoint)\n", "",
+    ),
+    Planted(
+        "training", "a resume makes the last step again", CHECKPOINT,
+        "        return state\n", "        return TrainingState(state.step - 1, state.fingerprint, state.losses[:-1])\n",
+    ),
+    Planted(
+        "publish", "a folder is written in its place", ATOMIC,
+        '    draft = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")\n', "    draft = folder\n",
+    ),
+    Planted(
+        "publish", "no fsync of a folder's files", ATOMIC,
+        '        for path in (*draft.rglob("*"), draft):\n', "        for path in ():\n",
+    ),
+    Planted(
+        "publish", "no fsync of a folder's name", ATOMIC,
+        "            raise\n    finally:\n        shutil.rmtree(draft, ignore_errors=True)\n    sync(folder.parent)\n",
+        "            raise\n    finally:\n        shutil.rmtree(draft, ignore_errors=True)\n",
+    ),
+    Planted(
+        "publish", "a model that is there is not checked", "trainer/model/published_model.py",
+        '    return PublishedModel(out / "model", check_model(out / "model"))', '    return PublishedModel(out / "model", read_facts(out / "model"))',
+    ),
+    Planted(
+        "publish", "weights that are not finite are published", "trainer/run/publish.py",
+        '    require_finite(result.encoder, f"with the share {share:g} of the trained weights")\n',
+        '    next(result.encoder.parameters()).data.fill_(float("nan"))\n',
+    ),
+    Planted(
+        "mining", "a resume skips a partition", MINED,
+        "        if index not in committed:\n", "        if index not in committed and (not committed or index != 2):\n",
+    ),
+    Planted(
+        "mining", "the version does not count", "trainer/mining/mined_run.py",
+        '        "version": MINING_VERSION,\n', "",
+    ),
+    Planted(
+        "export", "Parquet is written in its place", EXPORT,
+        "        linked = link_if_absent(write_new(path.parent, f\".{path.name}\", memoryview(sink.getvalue())), path)\n",
+        "        linked = bool(path.write_bytes(sink.getvalue()))\n",
+    ),
+    Planted(
+        "export", "a file that is there is replaced", EXPORT,
+        '        if path.exists():\n            raise FileExistsError(errno.EEXIST, "File exists")\n'
+        "        linked = link_if_absent(write_new(path.parent, f\".{path.name}\", memoryview(sink.getvalue())), path)\n",
+        "        linked = path.exists() or True\n"
+        "        write_new(path.parent, f\".{path.name}\", memoryview(sink.getvalue())).replace(path)\n",
+    ),
 )  # fmt: skip
 
 
@@ -221,7 +278,7 @@ def search(planted: Planted, seeds: int = SEEDS) -> Found:
     found = next(filter(None, map(_FOUND.match, ended.stdout.splitlines())), None)
     if found:
         return Found(planted, int(found[1]), found[2])
-    if ended.returncode:
+    if ended.returncode:  # the undisturbed runs of the warm-up find it
         return Found(planted, 0, f"broken at once: {ended.stderr.strip().splitlines()[-1][:60]}")
     return Found(planted, -1, "")
 

@@ -2,53 +2,32 @@
 
 import json
 import re
-import sys
 import tempfile
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from cluster.__main__ import main as foil_main
 from datasets_out.commits.encoding import seal
 from tests.support.simulator import inputs
 from tests.support.simulator.checker import (
-    EXIT_CODES,
     Dataset,
     Version,
     check_bills,
     check_glob,
     check_rows,
     compare,
+    compare_topics,
     first_difference,
     is_complete,
     read,
 )
-from tests.support.simulator.disk import FAULTS
+from tests.support.simulator.life import MEMORY, Life, run_foil
 from tests.support.simulator.provider import PRICE, Provider
-from tests.support.simulator.world import Fault, Process, World
+from tests.support.simulator.world import Process, World
 
-MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
-WHERE = (
-    "sessions",
-    "journal",
-    "staging/0",
-    "staging/part",
-    "plan.json",
-    "run.json",
-    "snapshots",
-    "commits",
-    "data",
-    "",
-)
-POINTS = (
-    "journal.asked", "ask.answered", "journal.written", "journal.synced", "flow.made", "flow.committed",
-    "conduct.planned", "commit.encoded", "put.staged", "put.linked", "commit.placed", "commit.entered", "commit.swept",
-)  # fmt: skip
-_CALLS_OF_A_RUN = 500
 _NAMED = re.compile(r"'s\d+'|ended earlier|the corpus has|commit entry is gone")
 
 
@@ -83,78 +62,25 @@ def draw(dice: Random) -> Plan:
     )
 
 
-@dataclass
-class Outcome:
-    """What a scenario found. `violations` are `kind: detail`."""
+class Scenario(Life):
+    """The life of a run."""
 
-    seed: int
-    told: Counter[str]
-    digest: str
-    violations: list[str] = field(default_factory=list)
-    trace: list[str] | None = None
-
-
-@cache
-def _warm_up() -> None:
-    """What Python does once in a process must not be part of a scenario."""
-    for writer in ("rule", "hosted"):
-        undisturbed(Version(inputs.first_rows(Random(0), 4), 2), replace(draw(Random(0)), writer=writer, accept=None))
-
-
-def play(seed: int, *, traced: bool = False) -> Outcome:
-    """Plays one seed in a folder of its own, which is removed."""
-    _warm_up()
-    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="foil-sim-") as name, World(seed, Path(name)).ruling() as world:
-        world.trace = [] if traced else None
-        scenario = Scenario(world, draw(world.dice))
-        try:
-            violations = scenario.play()
-        except Exception as error:  # noqa: BLE001 - what the checks themselves cannot bear is wrong too
-            violations = [*scenario.found, f"unreadable: {type(error).__name__}: {error}"]
-        return Outcome(seed, world.told, world.digest, violations, world.trace)
-
-
-class Scenario:
     def __init__(self, world: World, plan: Plan) -> None:
-        self.world, self.plan, self.dice = world, plan, world.dice
-        self.folder, self.out = world.folder, world.folder / "box" / "out"
+        super().__init__(world)
+        self.plan = plan
         self.version, self.tried = plan.version, [plan.version]
         self.jobs: dict[str, tuple[Any, ...]] = {}
         self.provider = Provider(world, plan.faulty, plan.odd_usage, plan.said)
-        self.found: list[str] = []
         self.snapshots: dict[str, str] = {}
         self.acked: set[int] = set()
-        self.power_cuts = 0
         self.budget = plan.budget
 
-    def play(self) -> list[str]:
+    def play(self) -> None:
+        """Attempts under troubles, then peace."""
         with self.provider.serving():
             for _ in range(self.plan.attempts):
                 self._mischief()
             self._finish()
-        return self.found
-
-    def violated(self, text: str) -> None:
-        self.found.append(text)
-        self.world.note(f"violation {text}")
-
-    # one command
-
-    def foil(self, *words: object, **troubles: Any) -> Process:
-        """`foil WORDS` as one process."""
-        process = Process(partial(_foil, words), **troubles)
-        self.world.run([process])
-        self._judge(process, words)
-        return process
-
-    def _judge(self, process: Process, words: tuple[object, ...]) -> None:
-        said = process.stderr
-        if process.failure or ("Traceback" in said and process.code is not None):
-            self.violated(f"traceback: foil {words[0]}: {process.failure or said.splitlines()[-1]}")
-        elif process.code not in (EXIT_CODES | {None}):
-            self.violated(f"exit code: foil {words[0]} ended with {process.code}: {said[-300:].strip()}")
-        elif process.code and process.code < 128 and not said:
-            self.violated(f"silence: foil {words[0]} ended with {process.code} and no word")
 
     def _job(self, version: Version) -> list[str]:
         """The words of `foil run` for a version, whose files are written."""
@@ -181,7 +107,7 @@ class Scenario:
     def _mischief(self) -> None:
         dice, before = self.dice, read(self.out)
         if dice.random() < 0.4:
-            self.version = inputs.edited(dice, dice.choice(self.tried))
+            self.version = inputs.edited(dice, dice.choice(self.tried), with_foil=self.plan.accept is None)
             self.world.told["edited inputs"] += 1
         elif dice.random() < 0.5:
             self.version = self.plan.version
@@ -202,9 +128,7 @@ class Scenario:
         done = well and any(process.code in {0, 3} for process in processes)
         self._look(acknowledged=lambda index: done or (well and index not in before.entries))
         if dice.random() < 0.4:
-            self.world.told["lost writes"] += self.world.disk.cut_power(dice)
-            self.world.note("power cut")
-            self.power_cuts += 1
+            self._cut_power()
             self._look()
         if dice.random() < 0.3:
             troubles = self._troubles(dice) if dice.random() < 0.3 else {}
@@ -212,29 +136,15 @@ class Scenario:
 
     def _processes(self, dice: Random) -> list[Process]:
         words = self._job(self.version)
-        processes = [Process(partial(_foil, words), **self._troubles(dice))]
+        processes = [Process(partial(run_foil, words), **self._troubles(dice))]
         if dice.random() < 0.12:
             self.world.told["races"] += 1
             other = replace(self.version, settings=("recipe.negatives=1",)) if dice.random() < 0.2 else self.version
             self.tried += [other] if other not in self.tried else []
-            processes.append(Process(partial(_foil, self._job(other)), **self._troubles(dice)))
+            processes.append(Process(partial(run_foil, self._job(other)), **self._troubles(dice)))
             for process in processes:
                 process.racing = True
         return processes
-
-    def _troubles(self, dice: Random) -> dict[str, Any]:
-        troubles: dict[str, Any] = {}
-        if dice.random() < 0.5:
-            troubles["kill_at"] = dice.randint(1, dice.choice((150, _CALLS_OF_A_RUN)))
-        elif dice.random() < 0.3:
-            troubles["crash_point"] = f"{dice.choice(POINTS)}:{dice.randint(1, 5)}"
-        if dice.random() < 0.4:
-            troubles["faults"] = [_draw_fault(dice)]
-        if dice.random() < 0.1:
-            troubles["signal_at"] = dice.randint(1, _CALLS_OF_A_RUN)
-        if dice.random() < 0.2:
-            troubles["clock_at"] = dice.randint(1, _CALLS_OF_A_RUN)
-        return troubles
 
     def _judge_run(self, process: Process, before: Dataset, owner: tuple[Any, ...] | None) -> None:
         """A run over other inputs than those of the folder must have been refused, and must say why."""
@@ -341,13 +251,12 @@ class Scenario:
         if not fits:
             self.violated(f"lost: a finished run holds only partitions {sorted(data.entries)}")
             return
-        for text in check_glob(self.out, data):
-            self.violated(text)
+        texts = list(check_glob(self.out, data))
         if self.dice.random() < 0.3:
-            self.world.disk.cut_power(self.dice)
-            self.power_cuts += 1
+            self._cut_power()
             data = self._look()
-        for text in self._compare(data, fits):
+            texts += check_glob(self.out, data)
+        for text in [*texts, *self._compare(data, fits)]:
             self.violated(text)
         process = self.foil("status", "box/out", "--json")
         if process.code == 0:
@@ -367,12 +276,14 @@ class Scenario:
     def _compare(self, data: Dataset, fits: list[Version]) -> list[str]:
         """How the run differs from undisturbed runs of every input that fits: an edit may show in no committed row."""
         first: list[str] = []
+        foils = list(dict.fromkeys(version.foil for version in self.tried))
         for one in fits:
             try:
-                wanted = undisturbed(one, self.plan)
+                wanted = [undisturbed(replace(one, foil=foil), self.plan) for foil in foils]
             except RuntimeError:  # an input that no run takes, such as two seeds of one id
                 continue
-            differences = list(compare(data, wanted, odd_usage=bool(self.provider.odd)))
+            how = compare if len(wanted) == 1 else compare_topics
+            differences = list(how(data, *wanted, odd_usage=bool(self.provider.odd)))
             if not differences:
                 return []
             first = first or differences
@@ -432,23 +343,3 @@ def _undisturbed(version: Version, plan: Plan) -> Dataset:
         if process.code not in {0, 3} or scenario.found:
             raise RuntimeError(f"a run in peace ended with {process.code}: {scenario.found} {process.stderr}")
         return data
-
-
-def _foil(words: Any) -> int:
-    """The program `foil`, in this process."""
-    sys.argv = ["foil", *map(str, words)]
-    try:
-        foil_main()
-    except SystemExit as end:
-        if end.code is None or isinstance(end.code, int):
-            return end.code or 0
-        print(end.code, file=sys.stderr)
-        return 1
-    return 0
-
-
-def _draw_fault(dice: Random) -> Fault:
-    call = dice.choice((*FAULTS, "any", "any"))
-    where = dice.choice(WHERE) if dice.random() < 0.5 else ""
-    error = dice.choice(FAULTS.get(call, (0,)))
-    return Fault(call, where, int(dice.expovariate(1 / (4 if where else 15))) + 1, error, dice.random() < 0.3)

@@ -9,6 +9,8 @@ is refused. Two processes are two threads of which one runs at a time.
 """
 
 import asyncio
+import builtins
+import errno
 import hashlib
 import io
 import os
@@ -37,6 +39,8 @@ from tests.support.virtual_time import VirtualLoop
 THREAD_S = 0.02
 """A thread's work begins at most so much later."""
 _YIELD = 0.2
+_UNSEEN = "events.out."
+"""TensorBoard's events are written by a thread of their own, and inform alone."""
 _REAL_GMTIME, _REAL_START = time.gmtime, threading.Thread.start
 
 
@@ -53,7 +57,7 @@ class Fault:
 
 @dataclass
 class Process:
-    """One program: what it does, what befalls it, and how it ended (None: killed)."""
+    """One program: what it does, what befalls it, how it ended (None: killed). `full`: its stdout takes no byte."""
 
     main: Callable[[], int]
     kill_at: int = 0
@@ -66,6 +70,7 @@ class Process:
     met: int = 0
     met_at: float = 0.0
     racing: bool = False
+    full: bool = False
     dead: bool = False
     code: int | None = None
     wake_at: float = 0.0
@@ -119,6 +124,7 @@ class World:
             for name, call in self.disk.calls():
                 patch.setattr(os, name, self._if_running(call, getattr(os, name)))
             patch.setattr(io, "open", self._open_file(io.open))
+            patch.setattr(builtins, "open", self._open_file(builtins.open))
             patch.setattr(os, "getpid", self._if_running(lambda: self.running.pid, os.getpid))
             patch.setattr(os, "kill", self._if_running(self._kill, os.kill))
             patch.setattr(os, "urandom", self._entropy.randbytes)
@@ -146,10 +152,13 @@ class World:
         return call
 
     def _open_file(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        def open_file(path: Any, *args: Any, **kwargs: Any) -> Any:
-            if self.running and self.disk.inside(path):
-                self.disk.reading(path)
-            return real(path, *args, **kwargs)
+        def open_file(path: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+            if self.running is None or not self.disk.inside(path) or _UNSEEN in str(path):
+                return real(path, mode, *args, **kwargs)
+            if set(mode) & set("wax+"):
+                return self.disk.open_for_writing(path, mode, *args, **kwargs)
+            self.disk.reading(path)
+            return real(path, mode, *args, **kwargs)
 
         return open_file
 
@@ -355,6 +364,8 @@ class _Output(io.RawIOBase):
     def write(self, data: Any) -> int:
         if self._world.running is None:
             return self._outside.write(bytes(data).decode())
+        if self._world.running.full and self._name == "printed":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return getattr(self._world.running, self._name).write(bytes(data))
 
 

@@ -1,0 +1,92 @@
+"""`foil audit`: a blind sheet of topics for a careful reader, and the score of what the reader marked."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cluster.commands.arguments import JsonOption, OutArgument, SnapshotOption
+from cluster.terminal import print_json, say, show
+from engine.errors import UsageError
+
+if TYPE_CHECKING:
+    from validators.audits.score import AuditScore, Share
+
+_SHARES = ("label_error", "unusable", "unnatural", "given_away", "answers_lost")
+
+
+def audit(
+    out: OutArgument,
+    topics: Annotated[int, typer.Option(min=1, max=10_000, help="Topics of the sheet.")] = 40,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Which topics are drawn.")] = 0,
+    sheet: Annotated[
+        Path | None, typer.Option(help="Where the sheet goes: FILE.txt and FILE.jsonl. Default: the audit's name.")
+    ] = None,
+    name: Annotated[str, typer.Option(help="The audit's name within the run. Default: by --seed and --topics.")] = "",
+    score: Annotated[Path | None, typer.Option(help="A filled sheet (.txt or .jsonl) of this audit.")] = None,
+    reader: Annotated[str, typer.Option(help="Who marked it.")] = "reader",
+    snapshot: SnapshotOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Draw topics for a blind reading, or score a filled sheet against the labels."""
+    name = name or f"seed{seed}-topics{topics}"
+    if score is None:
+        _draw(out, name, topics, seed, snapshot, sheet or Path(f"audit-{name}"))
+        return
+    scores = _score(out, name, score, reader)
+    if as_json:
+        from validators.audits.score import plain
+
+        print_json(plain(scores))
+    else:
+        _show(scores)
+
+
+def _draw(out: Path, name: str, topics: int, seed: int, snapshot: str | None, sheet: Path) -> None:
+    from datasets_out.commits.snapshot import load_snapshot, read_accepted
+    from datasets_out.sql.audits import put_key
+    from engine.atomic_files import put_text
+    from validators.audits.sheet import draw_items, key_of, sheet_rows, sheet_text
+
+    source = load_snapshot(out, snapshot)
+    items = draw_items(read_accepted(source), topics, seed)
+    if not items:
+        raise UsageError(f"{out} has no accepted topic with an instruction yet; there is nothing to audit")
+    put_key(out, name, {"seed": seed, "snapshot": source.digest, "items": key_of(items)})
+    text, rows = sheet.with_name(f"{sheet.name}.txt"), sheet.with_name(f"{sheet.name}.jsonl")
+    for path in (text, rows):
+        if path.exists():
+            raise UsageError(f"{path} exists, and may hold marks; give another --sheet")
+    put_text(text, sheet_text(items))
+    put_text(rows, "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in sheet_rows(items)))
+    say(f"{len(items)} items in {text} and {rows}; mark them in one of the two, then:")
+    say(f"    foil audit {out} --name {name} --score FILE --reader NAME")
+
+
+def _score(out: Path, name: str, sheet: Path, reader: str) -> "list[AuditScore]":
+    from dataclasses import asdict
+
+    from datasets_out.sql.audits import put_rows, read_key
+    from validators.audits.marks import read_marks
+    from validators.audits.score import audit_rows, score
+
+    key = read_key(out, name)["items"]
+    rows = list(audit_rows(name, reader, read_marks(sheet, key), key))
+    put_rows(out, name, reader, map(asdict, rows))
+    return score(rows)
+
+
+def _show(scores: "list[AuditScore]") -> None:
+    columns = ("group", "value", "items", "kappa", *(name.replace("_", " ") for name in _SHARES))
+    rows = [
+        (each.group, each.value, each.items, each.kappa, *(_told(getattr(each, name)) for name in _SHARES))
+        for each in scores
+    ]
+    show(columns, rows, "share of passages or instructions, 95 % interval by Wilson", numbers=False)
+
+
+def _told(share: "Share") -> str:
+    if not share.of:
+        return "-"
+    return f"{share.count}/{share.of} [{share.low:.0%}, {share.high:.0%}]"

@@ -1,0 +1,87 @@
+"""The audits of a run: keys of blind sheets, and readers' marks as rows of the view `audits`.
+
+    out/audits/NAME.key.json           which topics a sheet has, and their labels; put once
+    out/audits/NAME.READER.parquet     the marks of one reader; put again when the sheet is scored again
+
+They are no part of what is committed: no fingerprint, snapshot or training run depends on them.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.atomic_files import link_if_absent, put_bytes, read_json, write_new
+from engine.errors import CorruptDataError, UsageError
+from engine.ids import canonical_json
+
+AUDITS = pa.schema(
+    [
+        *((name, pa.string()) for name in ("audit", "reader")),
+        ("item", pa.int32()),
+        *((name, pa.string()) for name in ("topic_id", "seed_id", "intent_id", "passage_id")),
+        *((name, pa.string()) for name in ("recipe", "corpus", "contrast", "family")),
+        ("edited", pa.bool_()),
+        *((name, pa.int8()) for name in ("label", "mark")),
+        *((name, pa.bool_()) for name in ("answers", "usable", "natural", "gives_away")),
+        ("remark", pa.string()),
+    ]
+)
+"""A row is one passage of one item as one reader marked it."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+
+
+def put_key(out: Path, name: str, facts: Mapping[str, Any]) -> None:
+    """Keeps the key of a sheet. The same again changes nothing; raises UsageError where the name has another."""
+    path = _path(out, f"{_checked(name)}.key.json")
+    path.parent.mkdir(exist_ok=True)
+    if not link_if_absent(write_new(path.parent, f".{path.name}", canonical_json(facts).encode()), path):
+        standing = read_json(path)
+        if canonical_json(standing) != canonical_json(facts):
+            raise UsageError(f"{out} has an audit {name!r} of other topics; give this one another `--name`")
+
+
+def read_key(out: Path, name: str) -> Mapping[str, Any]:
+    """The key of a sheet. Raises UsageError where there is none of that name."""
+    path = _path(out, f"{_checked(name)}.key.json")
+    if not path.exists():
+        names = sorted(each.name.removesuffix(".key.json") for each in path.parent.glob("*.key.json"))
+        raise UsageError(f"{out} has no audit {name!r}; it has {', '.join(names) or 'none'}")
+    facts: Mapping[str, Any] = read_json(path)
+    return facts
+
+
+def put_rows(out: Path, name: str, reader: str, rows: Iterable[Mapping[str, Any]]) -> Path:
+    """Keeps the marks of one reader, in place of earlier ones."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(list(rows), AUDITS), sink, compression="zstd", write_page_checksum=True)
+    path = _path(out, f"{_checked(name)}.{_checked(reader)}.parquet")
+    put_bytes(path, sink.getvalue().to_pybytes())
+    return path
+
+
+def audit_files(out: Path) -> list[Path]:
+    """The files of all readers' marks."""
+    return sorted(_path(out, "").glob("*.parquet"))
+
+
+def read_audits(out: Path) -> pa.Table:
+    """The rows of all audits of a run, in the order of their names."""
+    try:
+        tables = [pq.read_table(path, schema=AUDITS, page_checksum_verification=True) for path in audit_files(out)]
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptDataError(f"an audit of {out} does not read: {error}; score its sheet again") from error
+    return pa.concat_tables([AUDITS.empty_table(), *tables])
+
+
+def _path(out: Path, name: str) -> Path:
+    return Path(out) / "audits" / name
+
+
+def _checked(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r} cannot name an audit or a reader; use letters, digits, dash and underscore")
+    return name

@@ -1,0 +1,118 @@
+"""What a reader marked on a sheet: its jsonl form filled in, or the lines `marks N:` of its text form.
+
+    marks 3: A+ B-u C0 natural=y gives=n # C is a menu
+    {"item": 3, "marks": {"A": "+", "B": "-u", "C": "0", "natural": "y", "gives": "n", "remark": "C is a menu"}}
+
+Promise: a mark that cannot be read, is missing beside others, or names what the sheet has not, is an error naming the
+item; an item without any mark is left out.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.errors import UsageError
+from validators.audits.sheet import Key
+
+_MARK = re.compile(r"([+\-0])(u?)")
+_LINE = re.compile(r"marks (\d+):([^#]*)#?(.*)")
+_YES_NO = {"y": True, "n": False}
+
+
+@dataclass(frozen=True, slots=True)
+class PassageMark:
+    """`relevant` under query and instruction; `answers` the query alone; `usable` as a text."""
+
+    relevant: bool
+    answers: bool
+    usable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ItemMarks:
+    """The marks of one item, passages by their ids."""
+
+    number: int
+    passages: Mapping[str, PassageMark]
+    natural: bool
+    gives_away: bool
+    remark: str
+
+
+def read_marks(path: Path, key: Key) -> list[ItemMarks]:
+    """The marked items of a filled sheet. Raises UsageError that names the item, or that none is marked."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the sheet {path} cannot be read: {error}; give the filled .jsonl or .txt form") from None
+    found = dict[int, ItemMarks]()
+    for number, marks in _json_marks(path, text) if path.suffix == ".jsonl" else _text_marks(text):
+        if number in found:
+            raise _error(path, number, "it stands twice")
+        if any(value for name, value in marks.items() if name != "remark"):
+            found[number] = _item_marks(path, number, marks, key)
+    if not found:
+        raise UsageError(f"the sheet {path} has no marks yet; its first lines, or docs/curators.md, say how to mark")
+    return list(found.values())
+
+
+def _text_marks(text: str) -> Iterator[tuple[int, dict[str, str]]]:
+    for line in text.splitlines():
+        if match := _LINE.fullmatch(line):
+            words = [word for word in match[2].split() if not word.endswith("?")]
+            yield int(match[1]), {**dict(map(_split_mark, words)), "remark": match[3].strip()}
+
+
+def _split_mark(word: str) -> tuple[str, str]:
+    """`A+u` -> A, +u; `natural=y` -> natural, y."""
+    name, equals, value = word.partition("=")
+    letter = word.rstrip("+-0u")
+    return (name, value) if equals else (letter, word[len(letter) :])
+
+
+def _json_marks(path: Path, text: str) -> Iterator[tuple[int, dict[str, str]]]:
+    for place, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            yield int(row["item"]), {str(name): str(value).strip() for name, value in row["marks"].items()}
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise UsageError(f"{path}:{place}: not a line of a sheet, with `item` and `marks`; mend it") from None
+
+
+def _item_marks(path: Path, number: int, marks: Mapping[str, str], key: Key) -> ItemMarks:
+    item = key.get(str(number))
+    if item is None:
+        raise _error(path, number, f"the audit has {len(key)} items; is it the sheet of another audit?")
+    passages: Mapping[str, Any] = item["passages"]
+    if unknown := marks.keys() - passages.keys() - {"natural", "gives", "remark"}:
+        raise _error(path, number, f"there is no passage {min(unknown)!r}")
+    return ItemMarks(
+        number,
+        {passages[letter]["id"]: _passage_mark(path, number, letter, marks.get(letter, "")) for letter in passages},
+        _yes_no(path, number, "natural", marks),
+        _yes_no(path, number, "gives", marks),
+        marks.get("remark", ""),
+    )
+
+
+def _passage_mark(path: Path, number: int, letter: str, mark: str) -> PassageMark:
+    match = _MARK.fullmatch(mark)
+    if match is None:
+        raise _error(path, number, f"passage {letter} is marked {mark!r}; expected +, - or 0, and u if it is unusable")
+    return PassageMark(match[1] == "+", match[1] != "0", not match[2])
+
+
+def _yes_no(path: Path, number: int, name: str, marks: Mapping[str, str]) -> bool:
+    answer = _YES_NO.get(marks.get(name, ""))
+    if answer is None:
+        raise _error(path, number, f"`{name}` is {marks.get(name, '')!r}; expected y or n")
+    return answer
+
+
+def _error(path: Path, number: int, problem: str) -> UsageError:
+    return UsageError(f"{path}: item {number}: {problem}; mend its marks")
