@@ -24,6 +24,7 @@ from engine.flow.budget import BudgetClient
 from engine.flow.journal import Journal
 from engine.flow.limits import RuntimeSettings
 from engine.flow.progress import Counts, count_topics, counts_of, total
+from engine.flow.seed_endings import SeedEndings
 from engine.flow.seed_outcome import SeedClock, SeedOutcome, empty_topic, run_guarded, unstorable_row, with_outcome
 from engine.protocols import Ask, Cost, Partition, Parts, Validator
 from engine.topic import Call, Seed, Topic, Verdict
@@ -62,6 +63,7 @@ class Flow:
         self._starting, self._committing = asyncio.Lock(), asyncio.Lock()
         self._open_partitions: dict[int, _OpenPartition] = {}
         self._in_flight = 0
+        self._endings = SeedEndings()
         self._stop: FoilError | None = None
 
     async def make(self, partition: Partition, poison_seeds: Mapping[str, SeedOutcome]) -> None:
@@ -101,6 +103,10 @@ class Flow:
     async def live(self) -> tuple[int, Counts]:
         """The seeds in flight, and the counts of the seeds that are finished and not committed."""
         return self._in_flight, total(open_partition.counts for open_partition in self._open_partitions.values())
+
+    async def endings(self) -> SeedEndings:
+        """How the seeds ended that this flow made, but for those that the journal had all the replies of."""
+        return self._endings
 
     async def drain(self) -> None:
         """Starts no more seeds; partitions of which every seed is in flight are still completed."""
@@ -145,6 +151,8 @@ class Flow:
         if self._log_seeds:
             open_partition.journal.ended(seed.id)
         new_counts = count_topics(topics, open_partition.counted_requests)
+        if seed.id in open_partition.replies.asked_seeds or not new_counts.calls:
+            self._endings += SeedEndings.of(seed.id, topics, new_counts)
         open_partition.counts = total([open_partition.counts, new_counts])
         return topics
 

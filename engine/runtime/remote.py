@@ -6,6 +6,7 @@ from typing import Any
 
 from engine.flow.budget import Spend
 from engine.flow.progress import Counts
+from engine.flow.seed_endings import SeedEndings
 from engine.flow.seed_outcome import SeedOutcome
 from engine.protocols import Partition
 from engine.topic import Seed
@@ -32,6 +33,10 @@ class RemoteWorker:
     async def live(self) -> tuple[int, Counts]:
         in_flight, counts = await self._call("live")
         return in_flight, counts
+
+    async def endings(self) -> SeedEndings:
+        endings: SeedEndings = await self._call("endings")
+        return endings
 
     async def drain(self) -> None:
         await self._call("drain")

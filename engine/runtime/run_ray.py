@@ -21,6 +21,7 @@ from engine.flow.budget import Budget, BudgetClient
 from engine.flow.limits import BudgetSettings, RuntimeSettings
 from engine.flow.partition_flow import Flow
 from engine.flow.progress import Summary
+from engine.runtime.cluster_address import check_reachable, unreachable
 from engine.runtime.remote import RemoteBudget, RemoteWorker
 from engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
 from engine.runtime.supervisor import WorkerDiedError
@@ -117,7 +118,13 @@ def _cluster(runtime: RuntimeSettings) -> Iterator[None]:
         return
     address = runtime.ray_address or os.environ.get("RAY_ADDRESS", "") or "local"
     size: dict[str, Any] = {"num_cpus": runtime.workers, "include_dashboard": False} if address == "local" else {}
-    ray.init(address=address, **size)
+    check_reachable(address)
+    try:
+        ray.init(address=address, **size)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        if address == "local":
+            raise
+        raise unreachable(address, error) from error
     try:
         yield
     finally:

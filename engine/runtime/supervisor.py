@@ -16,6 +16,8 @@ import logging
 import time
 from collections.abc import Awaitable, Mapping
 from contextlib import suppress
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Protocol
 
@@ -24,6 +26,7 @@ from engine.flow.journal import suspects
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.flow.partition_flow import DrainedError
 from engine.flow.progress import Counts, total
+from engine.flow.seed_endings import SeedEndings
 from engine.flow.seed_outcome import SeedOutcome
 from engine.protocols import Partition
 from engine.runtime.partition_queue import PartitionQueue
@@ -49,6 +52,7 @@ class Worker(Protocol):
     async def commit(self, index: int) -> Counts: ...
     async def try_alone(self, index: int, seed: Seed) -> None: ...
     async def live(self) -> tuple[int, Counts]: ...
+    async def endings(self) -> SeedEndings: ...
     async def drain(self) -> None: ...
     async def close(self) -> None: ...
 
@@ -66,6 +70,7 @@ class WorkerSlot:
         self._start, self._apart, self._filling = start, apart, asyncio.Lock()
         self._worker: Worker | None = None
         self._last_report = (0, Counts())
+        self._ended_before, self._last_endings = SeedEndings(), SeedEndings()
         self.lost = 0
 
     async def worker(self) -> Worker:
@@ -90,6 +95,7 @@ class WorkerSlot:
         if worker is self._worker:
             self._worker = None
             self.lost += 1
+            self._ended_before, self._last_endings = self._ended_before + self._last_endings, SeedEndings()
             await worker.close()
 
     async def live(self) -> tuple[int, Counts]:
@@ -99,6 +105,14 @@ class WorkerSlot:
         with suppress(TimeoutError, WorkerDiedError):
             self._last_report = await asyncio.wait_for(self._worker.live(), _ANSWER_S)
         return self._last_report
+
+    async def endings(self) -> SeedEndings:
+        """How seeds ended in this slot, over all its workers; what was said last, where a worker is too busy."""
+        if worker := self._worker:
+            with suppress(TimeoutError, WorkerDiedError):
+                endings = await asyncio.wait_for(worker.endings(), _ANSWER_S)
+                self._last_endings = endings if worker is self._worker else self._last_endings
+        return self._ended_before + self._last_endings
 
     def workers(self) -> list[Worker]:
         return [self._worker] if self._worker else []
@@ -144,6 +158,10 @@ class Supervisor:
         """Seeds in flight and counts not yet committed, over all workers."""
         answers = await asyncio.gather(*(slot.live() for slot in self._slots))
         return sum(seeds for seeds, _ in answers), total(counts for _, counts in answers)
+
+    async def endings(self) -> SeedEndings:
+        """How seeds ended so far, over all workers."""
+        return reduce(add, await asyncio.gather(*(slot.endings() for slot in self._slots)))
 
     def lost(self) -> int:
         """Workers that died so far."""
