@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import duckdb
@@ -11,12 +10,13 @@ import pytest
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import load_snapshot, take_snapshot
 from tests.support.commands import foil, write_job
-from tests.support.paths import REPO
 
 
 def rows(out: Path) -> list[tuple]:
     """Every topic with its seed, status and reason, in order of the seeds."""
-    return duckdb.sql(f"SELECT id, seed_id, status, reason, query FROM '{out}/data/topics/*.parquet' ORDER BY id").fetchall()
+    return duckdb.sql(
+        f"SELECT topic_id, seed_id, status, reason, query FROM '{out}/data/topics/*.parquet' ORDER BY topic_id"
+    ).fetchall()
 
 
 def run(job: Path, out: Path, **limits: object) -> subprocess.CompletedProcess[str]:
@@ -82,9 +82,7 @@ def test_smaller_limits_and_other_settings_are_refused_key_by_key(tmp_path):
 def test_a_kill_at_any_point_of_growing_loses_nothing(tmp_path, point):
     job, out, whole = write_job(tmp_path, 40), tmp_path / "out", tmp_path / "whole"
     assert run(job, out, seeds=15).returncode == 0
-    killed = foil(
-        "run", job, "--out", out, "--set", "limits.seeds=37", env={"FOIL_CRASH_POINT": point}
-    )
+    killed = foil("run", job, "--out", out, "--set", "limits.seeds=37", env={"FOIL_CRASH_POINT": point})
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     resumed = run(job, out, seeds=37)
     assert resumed.returncode == 0, resumed.stderr
