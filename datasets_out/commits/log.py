@@ -125,7 +125,6 @@ class CommitLog:
         short = {str(partition): seeds for partition, seeds in sizes.items() if seeds < limits["partition_seeds"]}
         earlier = growths[-1]["short"] if growths else {}
         self.put_sealed(_growth_name(len(growths) + 1), {"limits": limits, "short": {**earlier, **short}})
-        crash_point("log.grown")
 
     def _growths(self) -> list[dict[str, Any]]:
         """Each growth of the limits, in order."""

@@ -15,7 +15,7 @@ from engine.visible_text import visible
 _HOUR_S = 3600.0
 
 
-class Breaker:
+class RunBreaker:
     """Holds a session against its limits. `check` is given what ended so far, over all workers."""
 
     def __init__(self, settings: BreakerSettings) -> None:

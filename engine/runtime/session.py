@@ -26,7 +26,7 @@ from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
 from engine.flow.progress import Counts, Progress, SessionFile, Summary, check_conservation, counts_of, total
 from engine.ids import canonical_json, sha256_hex
 from engine.protocols import Parts, Screen, SeedReader
-from engine.runtime.breaker import Breaker
+from engine.runtime.breaker import RunBreaker
 from engine.runtime.partition_queue import CommittedPartition, PartitionQueue
 from engine.runtime.seed_stream import PastStream, SeedRecord, split_into_partitions
 from engine.runtime.supervisor import Supervisor, Worker
@@ -149,7 +149,7 @@ class _Session:
         return spent_before(self._parts)
 
     async def _tick(self, supervisor: Supervisor, file: SessionFile) -> None:
-        before, breaker = self._earlier.topics.total(), Breaker(self._limits.breakers)
+        before, breaker = self._earlier.topics.total(), RunBreaker(self._limits.breakers)
         while True:
             in_flight, live = await supervisor.live()
             counts = total([self._counts(), live])
