@@ -93,6 +93,9 @@ class Nowhere:
     def put_plan(self, plan: Mapping[str, int]) -> None:
         pass
 
+    def short_partitions(self) -> None:
+        pass
+
 
 def build(out: Path, *, asks: int, free: bool, kept: bool) -> Parts:
     model, store = Fixed(ModelTraits(free=free)), CommitLog(out) if kept else Nowhere()

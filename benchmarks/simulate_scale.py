@@ -30,7 +30,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from engine.flow.limits import Limits, RuntimeSettings
-from engine.flow.progress import Counts, WorkerReport
+from engine.flow.progress import Counts
+from engine.flow.worker_report import WorkerReport
 from engine.protocols import Partition
 from engine.runtime import partition_queue
 from engine.runtime.partition_queue import PartitionQueue
@@ -185,7 +186,7 @@ def read_virtually(told: argparse.Namespace) -> Callable[..., asyncio.Future[Any
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         seconds = 1e-6 * told.read_us * told.partition_seeds
-        loop.call_later(seconds, lambda: future.cancelled() or future.set_result(work()))
+        loop.call_later(seconds, _settle, future, work)
         return future
 
     return in_thread
@@ -231,6 +232,11 @@ async def simulate(told: argparse.Namespace, journal: Path) -> dict[str, float]:
         "driver_peak_mib": peak_memory() / 2**20,
         "calls_per_1000_topics": 1000 * sum(world.calls.values()) / told.topics,
     }
+
+
+def _settle(future: asyncio.Future[Any], work: Callable[[], Any]) -> None:
+    if not future.cancelled():
+        future.set_result(work())
 
 
 async def _tick(supervisor: Supervisor) -> None:

@@ -7,6 +7,7 @@ One error lists all mistakes, each with its line, its value and what to write in
 
 import errno
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +39,7 @@ Section = TypeVar("Section", bound=Settings)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A checked job file. `identity` holds what decides the rows: not out, runtime, budget and training."""
+    """A checked job file. `identity` holds what decides the rows: not out, runtime, budget, breakers and training."""
 
     seeds: Settings
     recipe: Settings
@@ -57,7 +58,7 @@ class Job:
             "recipe": self.recipe.model_dump(mode="json"),
             "models": {name: model.identity() for name, model in self.models.items()},
             "validators": [validator.model_dump(mode="json") for validator in self.validators],
-            "limits": self.limits.model_dump(mode="json", exclude={"budget"}),
+            "limits": self.limits.model_dump(mode="json", exclude={"budget", "breakers"}),
         }
 
 
@@ -209,6 +210,11 @@ class _Checker:
         if not isinstance(value, str) or not value:
             if value is not None:
                 self._add_mistake(("out",), f"expected a folder's path, found {shown(value)}")
+            return None
+        if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", value):  # a Path has one slash left of two
+            self._add_mistake(
+                ("out",), f"{shown(value)} is no folder; object stores come later: give a path that all workers see"
+            )
             return None
         try:
             out = Path(value).expanduser()

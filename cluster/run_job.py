@@ -3,18 +3,20 @@
 Job -> build_run -> run.json opened -> the runner of runtime.kind -> Summary
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cluster.build import build_run
 from cluster.extras import need
 from cluster.job import Job
 from datasets_out.commits.log import CommitLog
+from engine.errors import UsageError
 from engine.flow.progress import Progress, Summary
 from engine.keys import read_key
 from engine.models.endpoints import HostedSettings
 from engine.runtime import run_local
 from engine.runtime.session import OnProgress
+from engine.settings import Settings
 
 
 def ignore_progress(_progress: Progress) -> None:
@@ -25,7 +27,9 @@ def run_job(job: Job, reuse: Sequence[Path] = (), on_progress: OnProgress = igno
     """Runs or resumes a job. `reuse`: `out` folders of runs whose replies are taken over."""
     _check_needs(job, reuse)
     spec = build_run(job, [out.resolve() for out in reuse])
-    CommitLog(job.out).open(spec.fingerprint, spec.identity)
+    log = CommitLog(job.out)
+    log.discard_unused(spec.fingerprint)
+    log.open(spec.fingerprint, spec.identity)
     runner = run_local.run
     if job.runtime.kind == "ray":
         from engine.runtime import run_ray
@@ -35,12 +39,23 @@ def run_job(job: Job, reuse: Sequence[Path] = (), on_progress: OnProgress = igno
 
 
 def _check_needs(job: Job, reuse: Sequence[Path]) -> None:
-    """Refuses a job before anything is started: a missing library, a missing run to reuse, an empty API key."""
+    """Refuses a job before anything is started: a missing library, file or run to reuse, an empty API key."""
     if job.runtime.kind == "ray":
         need("ray", extra="ray")
     for out in reuse:
         CommitLog(out).run()
+    for path in _paths_read(job.seeds):
+        if not path.exists():
+            raise UsageError(f"{path} is not there, and `seeds` names it; mend the path (nothing was started)")
     for model in job.models.values():
         if isinstance(model, HostedSettings):
             for endpoint in model.all_endpoints():
                 read_key(endpoint.api_key)
+
+
+def _paths_read(settings: Settings) -> Iterator[Path]:
+    """Every file and folder that the settings of the seeds name."""
+    for _, value in settings:
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, Path):
+                yield item

@@ -28,6 +28,8 @@
         WithheldReplyError         9   a reply that the provider's content filter held back
       TrainingDivergedError       10   a loss, a gradient or a weight became NaN or infinite; nothing of it is kept
       IncompleteRunError          11   what is committed is whole, and not all that was planned
+      BreakerTrippedError         13   too many seeds failed, or money went too fast; mend the cause and run again
+      ClusterUnreachableError     14   no Ray head answers at its address
     Rejected                       -   not an error: a recipe's decision not to make a topic
 
 A message says what happened, the offending value, and what to do.
@@ -123,6 +125,18 @@ class IncompleteRunError(FoilError):
     """Nothing is damaged, and not every planned partition is committed."""
 
     exit_code = 11
+
+
+class BreakerTrippedError(FoilError):
+    """A limit of `limits.breakers` was passed; the run stopped before it cost more."""
+
+    exit_code = 13
+
+
+class ClusterUnreachableError(FoilError):
+    """No Ray head answers at the address that was given."""
+
+    exit_code = 14
 
 
 class QueryStoppedError(FoilError):

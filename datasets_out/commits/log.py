@@ -2,6 +2,7 @@
 
     out/run.json                            what job this is; put once
     out/plan.json                           seeds and partitions, once the seed stream has ended; put once
+    out/growth-00000001.json                larger limits of the same job; from then on plan-00000001.json is the plan
     out/commits/00000007.json               the entry of partition 7: its files (rows, bytes, sha256), counts and facts
     out/data/TABLE/part-00000007.parquet    its rows
     out/snapshots/NAME.json                 a named list of committed files
@@ -20,6 +21,7 @@ named, and what it does not name is moved to `orphans/`.
 import errno
 import hashlib
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -73,6 +75,7 @@ class CommitLog:
     def open(self, fingerprint: str, job: Mapping[str, Any]) -> None:
         """Makes `out` the run of this job, or finds that it is. The fingerprint was taken over `job`.
 
+        `limits.seeds` and `limits.accept` may be larger than those of the run: then they are its limits from now on.
         Raises DifferentJobError, showing the difference, if another job's run is there. Moves aside what dead attempts
         at committed partitions left behind.
         """
@@ -85,13 +88,54 @@ class CommitLog:
                     sync(folder, self._file_system)
         new = {"fingerprint": fingerprint, "job": job, "schema_version": SCHEMA_VERSION}
         self.put_sealed("run.json", new)
-        run = self.run()
-        if any(run[key] != new[key] for key in ("fingerprint", "schema_version")):
-            raise DifferentJobError(
-                f"{self.out} holds the run of another job ({_job_difference(run, new)}); "
-                "give this job another `out`, or restore the settings"
-            )
+        while not self._is_run_of(new):
+            self._grow(new)
         self._sweep_all()
+
+    def discard_unused(self, fingerprint: str) -> None:
+        """Makes way where another job's run was opened, and nothing was committed, asked or named in it."""
+        run = self.read_sealed("run.json")
+        kept = ("commits", "journal", "batches", "snapshots")
+        if run is None or run["fingerprint"] == fingerprint or self._growths() or any(map(self._names, kept)):
+            return
+        with _storage(self.out, 0):
+            for name in ("plan.json", "run.json"):
+                with suppress(FileNotFoundError):
+                    self._file_system.unlink(self.out / name)
+            sync(self.out, self._file_system)
+
+    def _is_run_of(self, new: Mapping[str, Any]) -> bool:
+        """Whether the run that lies here is of this job; False where its limits must grow first."""
+        run, growths = self.run(), self._growths()
+        standing = {**run, "job": {**run["job"], "limits": growths[-1]["limits"]}} if growths else run
+        same_schema = run["schema_version"] == new["schema_version"]
+        if same_schema and (standing["job"] == new["job"] if growths else run["fingerprint"] == new["fingerprint"]):
+            return True
+        if same_schema and may_grow(standing["job"], new["job"]):
+            return False
+        raise DifferentJobError(
+            f"{self.out} holds the run of another job ({_job_difference(standing, new)}); give this job another `out`, "
+            "or restore the settings (of a run, limits.seeds, limits.accept and the budget may grow)"
+        )
+
+    def _grow(self, new: Mapping[str, Any]) -> None:
+        """Puts the larger limits. From this one file on the plan of the smaller run counts no more."""
+        limits, growths = new["job"]["limits"], self._growths()
+        sizes = {entry.partition: entry.counts.seeds.total() for entry in self.entries()}
+        short = {str(partition): seeds for partition, seeds in sizes.items() if seeds < limits["partition_seeds"]}
+        earlier = growths[-1]["short"] if growths else {}
+        self.put_sealed(_growth_name(len(growths) + 1), {"limits": limits, "short": {**earlier, **short}})
+
+    def _growths(self) -> list[dict[str, Any]]:
+        """Each growth of the limits, in order."""
+        growths: list[dict[str, Any]] = []
+        while (growth := self.read_sealed(_growth_name(len(growths) + 1))) is not None:
+            growths.append(growth)
+        return growths
+
+    def short_partitions(self) -> Mapping[int, int] | None:
+        growths = self._growths()
+        return {int(partition): seeds for partition, seeds in growths[-1]["short"].items()} if growths else None
 
     def run(self) -> Mapping[str, Any]:
         """The run's fingerprint, job and schema version. Raises NoRunError if no run was opened here."""
@@ -106,14 +150,14 @@ class CommitLog:
         return self._fingerprint
 
     def plan(self) -> Mapping[str, Any] | None:
-        return self.read_sealed("plan.json")
+        return self.read_sealed(_plan_name(len(self._growths())))
 
     def put_plan(self, plan: Mapping[str, Any]) -> None:
         """Raises DifferentJobError if another plan stands: the seeds changed under the same job.
 
         A plan is put when the work is done, so what dead attempts left is moved aside once more.
         """
-        self.put_sealed("plan.json", plan)
+        self.put_sealed(_plan_name(len(self._growths())), plan)
         standing = self.plan() or {}
         if any(plan[key] != standing[key] for key in plan.keys() & standing.keys()):
             raise DifferentJobError(
@@ -290,6 +334,26 @@ class CommitLog:
         for partition, names in names_of.items():
             if len(names) > len(TABLES) and partition in committed:
                 self._sweep(self.entry(partition), names)
+
+
+def may_grow(standing: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether two jobs are one but for larger `limits.seeds` and `limits.accept`; None is without limit."""
+    old_limits, limits = standing.get("limits", {}), new.get("limits", {})
+    if old_limits == limits or {**standing, "limits": limits} != new:
+        return False
+    growing = ("seeds", "accept")
+    fixed = (old_limits.keys() | limits.keys()) - set(growing)
+    return all(old_limits.get(key) == limits.get(key) for key in fixed) and all(
+        (limits.get(key) or math.inf) >= (old_limits.get(key) or math.inf) for key in growing
+    )
+
+
+def _growth_name(number: int) -> str:
+    return f"growth-{number:08d}.json"
+
+
+def _plan_name(growths: int) -> str:
+    return f"plan-{growths:08d}.json" if growths else "plan.json"
 
 
 @contextmanager

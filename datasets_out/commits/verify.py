@@ -49,12 +49,17 @@ def verify(out: Path) -> list[Damage]:
 
 
 def _check_documents(log: CommitLog) -> Iterator[Damage]:
-    for name in ("run.json", "plan.json"):
+    for name in _document_names(log):
         try:
             if log.read_sealed(name) is None and name == "run.json" and log.partitions():
                 yield Damage(name, "missing", "every run has one; restore it, or run the job into this folder again")
         except (CommitError, CorruptDataError) as error:
             yield Damage(name, "changed", str(error))
+
+
+def _document_names(log: CommitLog) -> list[str]:
+    names = {path.name for pattern in ("growth-*.json", "plan-*.json") for path in log.out.glob(pattern)}
+    return ["run.json", "plan.json", *sorted(names)]
 
 
 def _check_fingerprints(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:

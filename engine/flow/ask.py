@@ -52,7 +52,8 @@ _CORRECTION = (
 class ReplyService:
     """Answers the requests of one partition's seeds. `owner` names the worker that spends.
 
-    `stop_error` is the error that ends the run, so that no recipe can swallow it and go on.
+    `stop_error` is the error that ends the run, so that no recipe can swallow it and go on. `asked_seeds` are the seeds
+    for which the journal did not have every reply.
     """
 
     def __init__(self, journal: Journal, budget: BudgetClient, owner: str, paid: PaidReplies | None = None) -> None:
@@ -60,6 +61,7 @@ class ReplyService:
         self.stop_error: FoilError | None = None
         self.answers = 0
         self._sent_at: dict[str, float] = {}
+        self.asked_seeds: set[str] = set()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def answer(self, model: Model, request: Request) -> Reply:
@@ -85,6 +87,7 @@ class ReplyService:
         return reply
 
     async def _pay(self, model: Model, request: Request) -> Reply:
+        self.asked_seeds.add(request.affinity)
         most = estimate_tokens(request)
         reservation = await self._budget.reserve(self._owner, sum(most), model.traits.price(*most))
         spent = reservation

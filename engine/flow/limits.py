@@ -15,6 +15,28 @@ class BudgetSettings(Settings):
     usd: float | None = Field(default=None, gt=0, le=1e9, description="US dollars")
 
 
+class BreakerSettings(Settings):
+    """When a run stops by itself with exit code 13, because what goes on would only cost. They decide no row."""
+
+    share: float = Field(
+        default=0.5, gt=0, le=1, description="stop when more than this share of the last seeds failed; 1 never stops"
+    )
+    last: int = Field(default=500, ge=1, le=10**6, description="the last seeds that `share` is taken of")
+    at_least: int = Field(default=100, ge=1, le=10**6, description="seeds that must have ended before `share` counts")
+    usd_per_hour: float | None = Field(
+        default=None,
+        gt=0,
+        le=1e9,
+        description="US dollars that a session may spend within any hour; no limit if absent",
+    )
+
+    @model_validator(mode="after")
+    def _counts_within_the_last(self) -> Self:
+        if self.at_least > self.last:
+            raise ValueError("`at_least` must not exceed `last`; lower it")
+        return self
+
+
 class Limits(Settings):
     """How many seeds a run takes, how it cuts them, and when it stops."""
 
@@ -30,6 +52,7 @@ class Limits(Settings):
     budget: BudgetSettings = Field(
         default=BudgetSettings(), description="what the run may spend; without limit if absent"
     )
+    breakers: BreakerSettings = Field(default=BreakerSettings(), description="when the run stops by itself")
 
 
 class WorkerRange(Settings):

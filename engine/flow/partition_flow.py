@@ -23,8 +23,9 @@ from engine.flow.ask import ReplyService, SeedAsk
 from engine.flow.budget import BudgetClient
 from engine.flow.journal import Journal
 from engine.flow.limits import RuntimeSettings
-from engine.flow.progress import Counts, WorkerReport, count_topics, counts_of, total
+from engine.flow.progress import Counts, count_topics, counts_of, total
 from engine.flow.seed_outcome import SeedClock, SeedOutcome, empty_topic, run_guarded, unstorable_row, with_outcome
+from engine.flow.worker_report import SeedEndings, WorkerReport
 from engine.protocols import Ask, Cost, Partition, Parts, Validator
 from engine.topic import Call, Seed, Topic, Verdict
 
@@ -63,6 +64,7 @@ class Flow:
         self._starting, self._committing = asyncio.Lock(), asyncio.Lock()
         self._open_partitions: dict[int, _OpenPartition] = {}
         self._in_flight = self._answers = 0
+        self._endings = SeedEndings()
         self._stop: FoilError | None = None
 
     async def start(self, partition: Partition, poison_seeds: Mapping[str, SeedOutcome]) -> None:
@@ -120,6 +122,7 @@ class Flow:
             total(open_partition.counts for open_partition in open_partitions),
             self._answers + sum(open_partition.replies.answers for open_partition in open_partitions),
             max((open_partition.replies.oldest_request_s() for open_partition in open_partitions), default=0.0),
+            self._endings,
         )
 
     async def drain(self) -> None:
@@ -169,6 +172,8 @@ class Flow:
         if self._log_seeds:
             open_partition.journal.ended(seed.id)
         new_counts = count_topics(topics, open_partition.counted_requests)
+        if seed.id in open_partition.replies.asked_seeds or not new_counts.calls:
+            self._endings += SeedEndings.of(seed.id, topics, new_counts)
         open_partition.counts = total([open_partition.counts, new_counts])
         return topics
 

@@ -111,9 +111,9 @@ async def trace_calls(
     budget: BudgetClient,
 ) -> PlanSample:
     """Runs the recipe and the judges on the seeds; the first `sample` of them really ask, and pay."""
-    plan_sample = PlanSample(len(seeds))
+    plan_sample, short = PlanSample(len(seeds)), parts.store.short_partitions() or {}
     for number, (position, seed) in enumerate(seeds):
-        index = position // limits.partition_seeds
+        index = _partition_of(position, limits.partition_seeds, short)
         journal = Journal(Path(parts.out) / "journal", index, f"plan-{os.getpid()}-{secrets.token_hex(6)}")
         ask = (
             _PayingAsk(parts, journal, budget, seed)
@@ -133,6 +133,18 @@ async def trace_calls(
             journal.close()
         plan_sample.calls += ask.planned()
     return plan_sample
+
+
+def _partition_of(position: int, partition_seeds: int, short: Mapping[int, int]) -> int:
+    """The partition of the seed at a position of the stream; `short` are those of other than the usual size."""
+    first, start = 0, 0
+    for partition, seeds in sorted(short.items()):
+        if position < (begin := start + (partition - first) * partition_seeds):
+            break
+        if position < begin + seeds:
+            return partition
+        first, start = partition + 1, begin + seeds
+    return first + (position - start) // partition_seeds
 
 
 async def _run_seed(parts: Parts, seed: Seed, ask: Ask) -> None:

@@ -125,18 +125,6 @@ def total(parts: Iterable[Counts]) -> Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerReport:
-    """What a worker says of itself: seeds in flight, counts not yet committed, requests answered since it started, and
-    the seconds that its oldest open request is old.
-    """
-
-    in_flight: int = 0
-    counts: Counts = field(default_factory=Counts)
-    answers: int = 0
-    oldest_request_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class Progress:
     """Where a run stands. `planned` is None as long as the number of seeds is not known, `eta_s` too, and in a stall.
 

@@ -122,7 +122,7 @@ class PartitionQueue:
             return _plan(self._before_turn, self._turn, self._stream_before_turn)
         if not self._ended:
             return None
-        partitions = -(-self._seeds_read // self._limits.partition_seeds)
+        partitions = self._last_read + 1
         if self._limits.accept is not None and self._turn < partitions:
             return None  # what is still to be committed may bring enough
         return _plan(self._seeds_read, partitions, self._stream_read)

@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from engine.flow.budget import Spend
-from engine.flow.progress import Counts, WorkerReport
+from engine.flow.progress import Counts
 from engine.flow.seed_outcome import SeedOutcome
+from engine.flow.worker_report import WorkerReport
 from engine.protocols import Partition
 from engine.topic import Seed
 

@@ -10,7 +10,6 @@ Price: an actor is a process with its own parts; `out` must be a folder that eve
 import asyncio
 import os
 import secrets
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -34,6 +33,7 @@ from engine.flow.budget import Budget, BudgetClient
 from engine.flow.limits import BudgetSettings, RuntimeSettings, WorkerRange
 from engine.flow.partition_flow import Flow
 from engine.flow.progress import Summary
+from engine.runtime.cluster_address import check_reachable, unreachable
 from engine.runtime.partition_queue import in_thread
 from engine.runtime.remote import RemoteBudget, RemoteWorker
 from engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
@@ -177,32 +177,16 @@ def _cluster(runtime: RuntimeSettings) -> Iterator[None]:
         yield
         return
     address = runtime.ray_address or os.environ.get("RAY_ADDRESS", "") or "local"
-    _check_reachable(address)
+    check_reachable(address)
     size: dict[str, Any] = {"num_cpus": runtime.most_workers, "include_dashboard": False} if address == "local" else {}
     try:
         ray.init(address=address, **size)
     except ConnectionError as error:
-        raise FoilError(
-            f"the Ray at {address} cannot be joined ({error}); see that it is up, and that RAY_AUTH_MODE and its token "
-            "are those of the cluster"
-        ) from None
+        raise unreachable(address, error) from None
     try:
         yield
     finally:
         _leave(ray.get_runtime_context().gcs_address)
-
-
-def _check_reachable(address: str, most_s: float = _REACH_S) -> None:
-    """Raises FoilError if nothing listens at HOST:PORT; Ray itself would wait for minutes without a word."""
-    host, _, port = address.rpartition("://")[2].partition("/")[0].rpartition(":")
-    if not port.isdecimal():
-        return  # `local` and `auto`
-    try:
-        socket.create_connection((host, int(port)), timeout=most_s).close()
-    except OSError as error:
-        raise FoilError(
-            f"no Ray answers at {address} ({error}); start the cluster, or correct `runtime.ray_address` or RAY_ADDRESS"
-        ) from None
 
 
 def _leave(address: str) -> None:
@@ -210,7 +194,7 @@ def _leave(address: str) -> None:
     the summary comes first.
     """
     with suppress(FoilError):
-        _check_reachable(address, _END_S)
+        check_reachable(address, _END_S)
         ray.shutdown()
 
 

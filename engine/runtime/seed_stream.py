@@ -36,18 +36,24 @@ class SeedRecord:
     stream: str = ""
 
 
-def split_into_partitions(reader: SeedReader, screens: Sequence[Screen], limits: Limits) -> Iterator[Partition]:
-    """The partitions of a corpus. Raises UsageError for two seeds of one id, and as the reader does."""
+def split_into_partitions(
+    reader: SeedReader, screens: Sequence[Screen], limits: Limits, short: Mapping[int, int] | None = None
+) -> Iterator[Partition]:
+    """The partitions of a corpus. Raises UsageError for two seeds of one id, and as the reader does.
+
+    `short`: the sizes of partitions that were committed under a smaller `limits.seeds`.
+    """
+    sizes, position = short or {}, 0
     seeds = islice(reader, limits.seeds)
     seen, stream = SeenIds(), ""
     for index in count():
         batch: list[Seed] = []
         screened: dict[str, Verdict] = {}
-        for seed in islice(seeds, limits.partition_seeds):
+        for seed in islice(seeds, sizes.get(index, limits.partition_seeds)):
             if not seen.add(seed.id):
                 raise UsageError(
                     f"two seeds of the corpus {seed.corpus!r} have the id {seed.id!r}, the second at position "
-                    f"{index * limits.partition_seeds + len(batch)}; ids must be unique: mend the corpus"
+                    f"{position + len(batch)}; ids must be unique: mend the corpus"
                 )
             batch.append(seed)
             rejecting = [v for v in (screen(seed) for screen in screens) if v is not None and v.outcome == "reject"]
@@ -55,6 +61,7 @@ def split_into_partitions(reader: SeedReader, screens: Sequence[Screen], limits:
                 screened[seed.id] = rejecting[0]
         if not batch:
             return
+        position += len(batch)
         digests = "".join(seed_digest(seed)[:_HEX] for seed in batch)
         stream = sha256_hex(f"{stream}\x1f{digests}")[:32]
         yield Partition(index, tuple(batch), screened, digests, stream)
@@ -86,6 +93,7 @@ class PastStream:
     `committed`: the record of each committed partition, an empty one where its entry, of an earlier Foil, has none.
     `paid`: of each other partition for which replies were paid, the digests of its seeds by then.
     `ends`: this run takes the stream to its end, so that a plan tells its length.
+    `grown`: its limits have grown, so a partition for which replies were paid may have had fewer seeds.
     """
 
     def __init__(
@@ -95,7 +103,9 @@ class PastStream:
         plan: Mapping[str, int | str] | None,
         *,
         ends: bool,
+        grown: bool = False,
     ) -> None:
+        self._grown = grown
         self._committed, self._paid, self._plan = committed, paid, plan or {}
         self._last = max(int(self._plan.get("partitions", 0)) - 1, *committed, *paid, -1)
         self._to_end = bool(plan) and ends
@@ -127,7 +137,10 @@ class PastStream:
         record = self._committed.get(partition.index)
         before = "it was committed"
         if record is None:
-            record, before = SeedRecord(self._paid.get(partition.index, "")), "replies for it were paid"
+            paid = self._paid.get(partition.index, "")
+            if self._grown and partition.digests.startswith(paid):
+                paid = partition.digests
+            record, before = SeedRecord(paid), "replies for it were paid"
         if record.seeds and record.seeds != partition.digests:
             raise SeedsChangedError(f"{_first_difference(record.seeds, partition)} since {before}")
         if partition.index + 1 == self._plan.get("partitions") and (end := self._plan.get("stream")):

@@ -26,6 +26,7 @@ from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
 from engine.flow.progress import Counts, Progress, SessionFile, Summary, check_conservation, counts_of, total
 from engine.ids import canonical_json, sha256_hex
 from engine.protocols import Parts, Screen, SeedReader
+from engine.runtime.breaker import RunBreaker
 from engine.runtime.partition_queue import CommittedPartition, PartitionQueue
 from engine.runtime.seed_stream import PastStream, SeedRecord, split_into_partitions
 from engine.runtime.supervisor import Supervisor, Worker
@@ -97,8 +98,9 @@ class _Session:
         records = {index: SeedRecord(**entry["facts"].get("seeds", {})) for index, entry in entries.items()}
         self._earlier = total(counts.values())
         paid = paid_seeds(self._journal, records.keys())
-        past = PastStream(records, paid, self._plan, ends=self._limits.accept is None)
-        partitions = past.check(split_into_partitions(spec.reader, spec.screens, self._limits))
+        short = parts.store.short_partitions()
+        past = PastStream(records, paid, self._plan, ends=self._limits.accept is None, grown=short is not None)
+        partitions = past.check(split_into_partitions(spec.reader, spec.screens, self._limits, short))
         committed = {
             index: CommittedPartition(c.topics["accepted"], c.seeds.total(), records[index].stream)
             for index, c in counts.items()
@@ -147,7 +149,7 @@ class _Session:
         return spent_before(self._parts)
 
     async def _tick(self, supervisor: Supervisor, file: SessionFile) -> None:
-        before = self._earlier.topics.total()
+        before, breaker = self._earlier.topics.total(), RunBreaker(self._limits.breakers)
         while True:
             crew = supervisor.live()
             counts = total([self._counts(), crew.counts])
@@ -160,6 +162,8 @@ class _Session:
             progress = Progress(planned, counts, crew.in_flight, seconds, rate, eta_s, *workers)
             file.note(progress)
             self._on_progress(progress)
+            if tripped := breaker.check(crew.endings, time.monotonic()):
+                self._queue.stop(tripped)
             await asyncio.sleep(_TICK_S)
 
     def _summary(self, workers_lost: int) -> Summary:

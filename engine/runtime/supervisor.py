@@ -29,6 +29,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,8 +38,9 @@ from engine.errors import FoilError
 from engine.flow.journal import unclosed_segments
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.flow.partition_flow import DrainedError
-from engine.flow.progress import Counts, WorkerReport, total
+from engine.flow.progress import Counts, total
 from engine.flow.seed_outcome import SeedOutcome
+from engine.flow.worker_report import SeedEndings, WorkerReport
 from engine.protocols import Partition
 from engine.runtime.partition_queue import PartitionQueue
 from engine.topic import Seed
@@ -106,19 +109,24 @@ class CrewReport:
     lost: int
     in_flight: int
     counts: Counts
+    endings: SeedEndings
     stalled: bool
     waiting_for: str
 
 
 @dataclass(eq=False, slots=True)
 class WorkerSlot:
-    """A place for one worker. `open` are the partitions that the worker has, `work` the task that feeds it."""
+    """A place for one worker. `open` are the partitions that the worker has, `work` the task that feeds it.
+
+    `ended_before` is how the seeds of its earlier workers ended.
+    """
 
     apart: bool = False
     placed: bool = False
     worker: Worker | None = None
     deaths_at_start: int = 0
     report: WorkerReport = field(default_factory=WorkerReport)
+    ended_before: SeedEndings = field(default_factory=SeedEndings)
     open: dict[int, Partition] = field(default_factory=dict)
     work: asyncio.Task[None] | None = None
 
@@ -128,6 +136,7 @@ class WorkerSlot:
 
     async def clear(self) -> None:
         """Ends the worker, if there is one."""
+        self.ended_before += self.report.endings
         worker, self.worker, self.placed, self.report = self.worker, None, False, WorkerReport()
         if worker:
             await worker.close()
@@ -188,12 +197,13 @@ class Supervisor:
         reports = [slot.report for slot in self._slots]
         in_flight = sum(report.in_flight for report in reports)
         counts = total(report.counts for report in reports)
+        endings = reduce(add, (slot.ended_before + slot.report.endings for slot in self._slots))
         stalled_s = self._stall.seconds((self._moves, self._queue.counts.topics.total()))
         placed, wanted = sum(slot.placed for slot in self._slots), len(self._slots)
         waits = [self._missing(placed)] if placed < self._runtime.least_workers else []
         waits += [f"{self._trying} seeds tried apart for what they do to a worker"] if self._trying else []
         waits += [self._stalled(stalled_s, in_flight)] if stalled_s else []
-        return CrewReport(placed, wanted, self._lost, in_flight, counts, stalled_s > 0, "; ".join(waits))
+        return CrewReport(placed, wanted, self._lost, in_flight, counts, endings, stalled_s > 0, "; ".join(waits))
 
     def lost(self) -> int:
         """Workers that died so far."""

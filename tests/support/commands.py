@@ -12,11 +12,18 @@ from tests.support.paths import REPO
 COLOURS = ["red", "blue", "green", "amber", "violet", "black", "white", "brown"]
 
 
-def foil(*arguments: object, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own; `env` is added to the environment."""
+def foil(
+    *arguments: object, env: Mapping[str, str] | None = None, folder: Path = REPO
+) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, run in `folder`; `env` is added to the environment."""
     command = [sys.executable, "-m", "cluster", *map(str, arguments)]
     return subprocess.run(
-        command, capture_output=True, text=True, cwd=REPO, check=False, env={**os.environ, **(env or {})}
+        command,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(REPO), **(env or {})},
     )
 
 

@@ -25,6 +25,7 @@ from engine.ids import canonical_json, fraction_of, sha256_hex
 from engine.protocols import Ask, Prompt
 from engine.settings import Settings
 from engine.topic import Intent, Outcome, Passage, Topic, Verdict
+from engine.visible_text import visible
 from prompts.constraints.constraint import full_text
 from prompts.judge_answers import LABELS, MostRelevant, Relevance, Relevant
 from prompts.render import load
@@ -212,7 +213,10 @@ class JudgePanel:
         count = VoteCount(canary.intent, canary.passages, (vote,), 1)
         reason = "canary_right" if vote.choice == right else "canary_wrong"
         verdict = self.verdict(count, "topic", "pass", reason, instruction=canary.intent.instruction)
-        monitor.record_answer(slot.judge, right=vote.choice == right, problem=vote.problem)
+        wrong = (
+            "" if vote.choice == right else f"{visible(canary.intent.instruction[:200])!r}: {vote.choice}, not {right}"
+        )
+        monitor.record_answer(slot.judge, right=vote.choice == right, problem=vote.problem or wrong)
         return verdict
 
     def _cost(self) -> float:

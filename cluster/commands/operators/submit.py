@@ -128,6 +128,9 @@ def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
 def _client(address: str) -> JobSubmissionClient:
     from ray.job_submission import JobSubmissionClient
 
+    from engine.runtime.cluster_address import check_reachable
+
+    check_reachable(address)
     try:
         return JobSubmissionClient(address)
     except (ConnectionError, RuntimeError) as error:

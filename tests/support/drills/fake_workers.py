@@ -19,7 +19,8 @@ import pytest
 
 from engine.flow.journal import Journal
 from engine.flow.limits import Limits, RuntimeSettings
-from engine.flow.progress import Counts, WorkerReport
+from engine.flow.progress import Counts
+from engine.flow.worker_report import WorkerReport
 from engine.protocols import Partition
 from engine.requests import Reply
 from engine.runtime.partition_queue import PartitionQueue

@@ -88,7 +88,7 @@ PLANTED = (
         "commit", "the sweep takes live files", LOG,
         "        for name in sorted(set(names) - named):\n", "        for name in sorted(set(names)):\n",
     ),
-    Planted("commit", "another job's run is continued", LOG, "        if any(run[key] != new[key] for key in", "        if any(run[key] != run[key] for key in"),
+    Planted("commit", "another job's run is continued", LOG, "        if same_schema and (standing", "        if True or (standing"),
     Planted(
         "commit", "another job's entry is read", LOG,
         "        if entry.fingerprint != self.fingerprint():\n", "        if False:\n",

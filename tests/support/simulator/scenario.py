@@ -173,8 +173,10 @@ class Scenario(Life):
             self.violated(f"sessions: an unwritable session file ends a run with {process.code}")
 
     def _owner(self) -> tuple[Any, ...] | None:
-        """The job whose run the folder holds, where that is known."""
+        """The job whose run the folder holds, where that is known; one that left nothing makes way for the next."""
         path = self.out / "run.json"
+        if not any(self.out.glob("commits/*")) and not any(self.out.glob("journal/*")):
+            return None
         return self.jobs.get(json.loads(path.read_bytes())["fingerprint"]) if path.exists() else None
 
     def _learn_owner(self, processes: list[Process]) -> None:
