@@ -322,3 +322,12 @@ def test_the_error_of_one_partition_stops_the_run_and_lets_the_others_finish(tmp
         run_world(world)
     assert str(world.queue.error) == "the disk is full"
     assert 3 not in world.committed
+
+
+def test_a_range_of_workers_has_its_ends_in_order():
+    settings = RuntimeSettings(workers={"min": 2, "max": 8})
+    assert (settings.least_workers, settings.most_workers) == (2, 8)
+    with pytest.raises(ValueError, match="set `min` to at most `max`"):
+        RuntimeSettings(workers={"min": 9, "max": 8})
+    with pytest.raises(ValueError, match="less than or equal to 1024"):
+        RuntimeSettings(workers=1_025)
