@@ -102,12 +102,22 @@ class FakeWorld:
         self.changed = asyncio.Event()
 
 
+@dataclass
+class _Running:
+    """A partition that a worker has started."""
+
+    journal: Journal
+    poison_seeds: frozenset[str]
+    seeds: list[asyncio.Task[None]] = field(default_factory=list)
+
+
 class FakeWorker:
     """An engine.runtime.supervisor.Worker that lives until `die`."""
 
     def __init__(self, world: FakeWorld, apart: bool) -> None:
         self.world, self.apart, self.death = world, apart, asyncio.get_running_loop().create_future()
         self.window = asyncio.Semaphore(world.runtime.window)
+        self.running: dict[int, _Running] = {}
         self.made: dict[int, frozenset[str]] = {}
         self.busy = self.answers = 0
 
@@ -115,8 +125,14 @@ class FakeWorker:
         if not self.death.done():
             self.death.set_result(cause)
             self.world.deaths[cause.value] += 1
-            self.world.alive.remove(self)
-            self.world.change()
+            self._leave()
+
+    def _leave(self) -> None:
+        for running in self.running.values():
+            for task in running.seeds:
+                task.cancel()
+        self.world.alive.remove(self)
+        self.world.change()
 
     async def unless_dead(self, work: Coroutine[Any, Any, Any]) -> Any:
         task = asyncio.ensure_future(work)
@@ -128,17 +144,24 @@ class FakeWorker:
         finally:
             task.cancel()
 
-    async def make(self, partition: Partition, poison_seeds: Any) -> None:
-        await self.unless_dead(self._make(partition, poison_seeds))
+    async def start(self, partition: Partition, poison_seeds: Any) -> None:
+        await self.unless_dead(self._start(partition, poison_seeds))
 
-    async def _make(self, partition: Partition, poison_seeds: Any) -> None:
+    async def _start(self, partition: Partition, poison_seeds: Any) -> None:
         journal = Journal(self.world.folder, partition.index, f"w{next(self.world.names)}")
-        await asyncio.gather(*(self._run(one.id, journal, poison_seeds) for one in partition.seeds))
-        journal.close()
-        self.made[partition.index] = frozenset(poison_seeds)
+        running = self.running[partition.index] = _Running(journal, frozenset(poison_seeds))
+        for one in partition.seeds:
+            await self.window.acquire()
+            running.seeds.append(asyncio.create_task(self._run(one.id, journal, poison_seeds)))
+
+    async def make(self, index: int) -> None:
+        running = self.running[index]
+        await self.unless_dead(asyncio.wait(running.seeds))
+        running.journal.close()
+        self.made[index] = self.running.pop(index).poison_seeds
 
     async def _run(self, name: str, journal: Journal, poison_seeds: Any) -> None:
-        async with self.window, self._at_work():
+        async with self._at_work():
             journal.begun(name)
             if journal.get(name) is None:
                 await asyncio.sleep(self.world.chance.uniform(0.5, 1.5) * self.world.seed_s)
@@ -157,6 +180,7 @@ class FakeWorker:
             self.answers += 1
         finally:
             self.busy -= 1
+            self.window.release()
 
     async def commit(self, index: int) -> Counts:
         await self.unless_dead(asyncio.sleep(0.01))
@@ -183,5 +207,4 @@ class FakeWorker:
     async def close(self) -> None:
         if not self.death.done():
             self.death.set_result(Cause.OUTSIDE)
-            self.world.alive.remove(self)
-            self.world.change()
+            self._leave()
