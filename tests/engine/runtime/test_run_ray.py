@@ -49,11 +49,11 @@ def test_a_killed_actor_costs_another_attempt_and_nothing_else(tmp_path):
 
 def test_six_workers_on_two_cpus_finish_with_two_and_say_so(tmp_path):
     said = []
-    summary = job_on_ray(tmp_path / "ray", 80, runtime={"workers": 6}, model=Echo(delay_s=0.3), progress=said.append)
+    summary = job_on_ray(tmp_path / "ray", 400, runtime={"workers": 6}, model=Echo(delay_s=0.1), progress=said.append)
     assert (summary.complete, summary.exit_code) == (True, 0)
     waits = {progress.waiting_for for progress in said if progress.workers_placed == 2}
     assert waits == {"2 of 6 workers placed; waiting for CPU"}
-    job(tmp_path / "local", 80)
+    job(tmp_path / "local", 400)
     assert digest(tmp_path / "ray") == digest(tmp_path / "local")
 
 
