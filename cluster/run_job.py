@@ -4,6 +4,7 @@ Job -> build_run -> run.json opened -> the runner of runtime.kind -> Summary
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from cluster.build import build_run
@@ -15,6 +16,8 @@ from engine.keys import read_key
 from engine.models.endpoints import HostedSettings
 from engine.runtime import run_local
 from engine.runtime.session import OnProgress
+from engine.telemetry.json_logs import begin_logs
+from engine.telemetry.prometheus import serve_metrics
 
 
 def ignore_progress(_progress: Progress) -> None:
@@ -25,13 +28,23 @@ def run_job(job: Job, reuse: Sequence[Path] = (), on_progress: OnProgress = igno
     """Runs or resumes a job. `reuse`: `out` folders of runs whose replies are taken over."""
     _check_needs(job, reuse)
     spec = build_run(job, [out.resolve() for out in reuse])
-    CommitLog(job.out).open(spec.fingerprint, spec.identity)
+    begin_logs(job.runtime.log_format, spec.worker.run)
     runner = run_local.run
     if job.runtime.kind == "ray":
         from engine.runtime import run_ray
 
         runner = run_ray.run
-    return runner(spec, on_progress)
+    with _metrics(job):
+        CommitLog(job.out).open(spec.fingerprint, spec.identity)
+        return runner(spec, on_progress)
+
+
+def _metrics(job: Job) -> AbstractContextManager[None]:
+    """Serves metrics where the job wants it; on Ray each node does."""
+    runtime = job.runtime
+    if not runtime.metrics_port or runtime.kind == "ray":
+        return nullcontext()
+    return serve_metrics(runtime.metrics_host, runtime.metrics_port)
 
 
 def _check_needs(job: Job, reuse: Sequence[Path]) -> None:

@@ -24,7 +24,8 @@ from engine.runtime.pipe_rpc import PipeRpc
 from engine.runtime.remote import RemoteBudget, RemoteWorker
 from engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
 from engine.runtime.watchdog import exit_on_hang, limit_memory, relaxed_gc
-from engine.visible_text import log_visibly
+from engine.telemetry.json_logs import begin_logs
+from engine.telemetry.prometheus import forget_process, record_here
 
 LOG = logging.getLogger(__name__)
 _SPAWN = multiprocessing.get_context("spawn")
@@ -64,6 +65,7 @@ async def _start_child(spec: WorkerSpec, budget: Budget) -> RemoteWorker:
         ending.set()
         process.kill()
         await asyncio.to_thread(process.join)
+        forget_process(process.pid)
         rpc.close()
         await budget.forfeit(owner)
 
@@ -80,7 +82,8 @@ def _run_child(pipe: Connection, spec: WorkerSpec, owner: str) -> None:
     """Runs in the child. The parent handles signals; when the parent is gone, the child ends."""
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, signal.SIG_IGN)
-    log_visibly()
+    begin_logs(spec.runtime.log_format, spec.run)
+    record_here()
     with relaxed_gc():
         asyncio.run(_serve(pipe, spec, owner))
 

@@ -25,6 +25,9 @@ from engine.runtime.remote import RemoteBudget, RemoteWorker
 from engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
 from engine.runtime.supervisor import WorkerDiedError
 from engine.runtime.watchdog import exit_on_hang, limit_memory
+from engine.telemetry.json_logs import begin_logs
+from engine.telemetry.metrics import use_meter
+from engine.telemetry.ray_metrics import record_in_ray
 
 _CALLS_AT_ONCE = 10_000
 
@@ -32,6 +35,7 @@ _CALLS_AT_ONCE = 10_000
 def run(spec: RunSpec, on_progress: OnProgress) -> Summary:
     """Runs or resumes a job; see engine.runtime.session. Joins the Ray that this process is in, or starts one."""
     with _cluster(spec.worker.runtime):
+        record_in_ray()
         start_worker = _ActorPool(spec.worker).start_worker
         return run_session(spec, spec.worker.build_parts(), on_progress, start_worker)
 
@@ -43,6 +47,8 @@ class _FlowActor:
         budget: BudgetClient = (
             RemoteBudget(partial(_call_actor, budget_actor)) if budget_actor else Budget(BudgetSettings())
         )
+        begin_logs(spec.runtime.log_format, spec.run)
+        record_in_ray()
         self._flow = Flow(spec.build_parts(), spec.runtime, budget, owner, log_seeds=True)
         limit_memory(spec.runtime.worker_memory_mb)
         self._watchdog = asyncio.create_task(exit_on_hang(spec.runtime.seed_timeout_s))
@@ -121,4 +127,5 @@ def _cluster(runtime: RuntimeSettings) -> Iterator[None]:
     try:
         yield
     finally:
+        use_meter(None)
         ray.shutdown()

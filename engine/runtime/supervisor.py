@@ -145,6 +145,10 @@ class Supervisor:
         answers = await asyncio.gather(*(slot.live() for slot in self._slots))
         return sum(seeds for seeds, _ in answers), total(counts for _, counts in answers)
 
+    def placed(self) -> int:
+        """Workers that are up, those that only try suspects aside."""
+        return sum(len(slot.workers()) for slot in self._slots)
+
     def lost(self) -> int:
         """Workers that died so far."""
         return sum(slot.lost for slot in [*self._slots, self._apart])
