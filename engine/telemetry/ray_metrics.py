@@ -11,8 +11,6 @@ from ray.util import metrics as ray_metrics
 
 from engine.telemetry.metrics import Meter, Metric, Record, use_meter
 
-_VERBS = {"counter": "inc", "gauge": "set", "histogram": "observe"}
-
 
 def record_in_ray() -> None:
     """From now on this process, which must be in Ray, records there."""
@@ -29,5 +27,12 @@ def _family(metric: Metric) -> Any:
 
 def _bind(metric: Metric, labels: tuple[str, ...]) -> Record:
     tags = dict(zip(metric.labels, labels, strict=True))
-    verb = getattr(_family(metric), _VERBS[metric.kind])
-    return partial(verb, tags=tags)
+    family = _family(metric)
+    if metric.kind == "counter":
+        return partial(_add, family, tags)
+    return partial(family.set if metric.kind == "gauge" else family.observe, tags=tags)
+
+
+def _add(counter: Any, tags: dict[str, str], amount: float) -> None:
+    if amount > 0:  # Ray refuses to add nothing
+        counter.inc(amount, tags)

@@ -224,3 +224,33 @@ def test_every_expression_of_the_dashboard_parses_and_names_a_rule_that_exists(t
 def test_every_alert_has_a_unit_test():
     tested = set(re.findall(r"alertname: (\w+)", (DEPLOY / "alerts" / "foil_rules_test.yaml").read_text()))
     assert tested == set(re.findall(r"alert: (\w+)", RULES.read_text()))
+
+
+@pytest.mark.long  # Ray shows a number after some 10 s
+def test_ray_serves_the_metrics_of_driver_and_actors(tmp_path):
+    port = free_port()
+    program = (
+        "import sys, ray; from cluster.__main__ import main; "
+        "ray.init(num_cpus=2, _metrics_export_port=int(sys.argv.pop())); main()"
+    )
+    with serving(Behaviour(latency=0.4), Character()) as server:
+        job = hosted_job(tmp_path, server.url, 80)
+        settings = ["--set", "runtime.kind=ray", "--set", "runtime.workers=1", "--set", "runtime.window=2"]
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, "run", str(job), *settings, str(port)],
+            cwd=REPO, env={**os.environ, "FOIL_TEST_KEY": KEY, "RAY_AUTH_MODE": "disabled"},
+        )  # fmt: skip
+        try:
+            names = set()
+            wanted = {"ray_foil_seeds_total", "ray_foil_requests_total", "ray_foil_workers", "ray_foil_commit_seconds"}
+            while process.poll() is None and not wanted <= names:
+                page = get(f"http://127.0.0.1:{port}/metrics") or ""
+                names = {re.sub("_bucket$", "", name) for name in re.findall(r"^(ray_foil_\w+)\{", page, re.MULTILINE)}
+                time.sleep(0.5)
+            assert wanted <= names
+            assert KEY not in page
+            assert {re.sub("^ray_", "", re.sub("_(sum|count)$", "", n)) for n in names} <= {m.name for m in METRICS}
+            assert process.wait() == 0
+        finally:
+            process.kill()
+            process.wait()
