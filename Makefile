@@ -8,7 +8,7 @@ WORKERS ?= 2
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 QUICK ?=
 
-.PHONY: help setup setup-vllm demo test test-long test-vllm check bench clean
+.PHONY: help setup setup-vllm setup-prometheus demo test test-long test-vllm check bench clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -22,6 +22,9 @@ setup-vllm: .venv-vllm/.done ## make .venv-vllm, where vLLM runs without a GPU (
 
 .venv-vllm/.done: pyproject.toml constraints-vllm.txt scripts/setup-vllm
 	@scripts/setup-vllm
+
+setup-prometheus: ## unpack Prometheus, which the tests of metrics and alerts need (once; Debian)
+	@scripts/setup-prometheus
 
 demo: setup ## the main job on real seeds: generate, verify, query, train, evaluate (QUICK=1: under 2 minutes)
 	@QUICK=$(QUICK) scripts/demo

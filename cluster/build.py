@@ -1,6 +1,7 @@
 """The only constructor: turns a checked job into the concrete parts that the flow runs on."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +23,8 @@ def build_run(job: Job, reuse: Sequence[Path] = ()) -> RunSpec:
     hashed: list[Recipe | Screen | Validator] = [parts.recipe, *screens, *parts.validators]
     identity = job.identity() | {"fingerprints": {part.name: part.fingerprint for part in hashed}}
     worker = WorkerSpec(partial(build_parts, job, reuse), job.limits, job.runtime)
-    return RunSpec(open_seeds(job.seeds), screens, worker, identity)
+    spec = RunSpec(open_seeds(job.seeds), screens, worker, identity)
+    return replace(spec, worker=replace(worker, run=spec.fingerprint[:12]))
 
 
 def build_parts(job: Job, reuse: Sequence[Path] = ()) -> Parts:

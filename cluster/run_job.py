@@ -4,6 +4,7 @@ Job -> build_run -> run.json opened -> the runner of runtime.kind -> Summary
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from cluster.build import build_run
@@ -17,6 +18,8 @@ from engine.models.endpoints import HostedSettings
 from engine.runtime import run_local
 from engine.runtime.session import OnProgress
 from engine.settings import Settings
+from engine.telemetry.json_logs import begin_logs
+from engine.telemetry.prometheus import serve_metrics
 
 
 def ignore_progress(_progress: Progress) -> None:
@@ -27,15 +30,25 @@ def run_job(job: Job, reuse: Sequence[Path] = (), on_progress: OnProgress = igno
     """Runs or resumes a job. `reuse`: `out` folders of runs whose replies are taken over."""
     _check_needs(job, reuse)
     spec = build_run(job, [out.resolve() for out in reuse])
+    begin_logs(job.runtime.log_format, spec.worker.run)
     log = CommitLog(job.out)
-    log.discard_unused(spec.fingerprint)
-    log.open(spec.fingerprint, spec.identity)
     runner = run_local.run
     if job.runtime.kind == "ray":
         from engine.runtime import run_ray
 
         runner = run_ray.run
-    return runner(spec, on_progress)
+    with _metrics(job):
+        log.discard_unused(spec.fingerprint)
+        log.open(spec.fingerprint, spec.identity)
+        return runner(spec, on_progress)
+
+
+def _metrics(job: Job) -> AbstractContextManager[None]:
+    """Serves metrics where the job wants it; on Ray each node does."""
+    runtime = job.runtime
+    if not runtime.metrics_port or runtime.kind == "ray":
+        return nullcontext()
+    return serve_metrics(runtime.metrics_host, runtime.metrics_port)
 
 
 def _check_needs(job: Job, reuse: Sequence[Path]) -> None:

@@ -128,9 +128,13 @@ class IncompleteRunError(FoilError):
 
 
 class BreakerTrippedError(FoilError):
-    """A limit of `limits.breakers` was passed; the run stopped before it cost more."""
+    """A limit of `limits.breakers` was passed; the run stopped before it cost more. `breaker`: `failures`, `money`."""
 
     exit_code = 13
+
+    def __init__(self, message: str, breaker: str) -> None:
+        super().__init__(message)
+        self.breaker = breaker
 
 
 class ClusterUnreachableError(FoilError):

@@ -18,7 +18,12 @@ ALLOWED = {
     "cluster": {"engine", "prompts", "validators", "datasets_out", "trainer"},
 }
 FENCES = {
-    "ray": {"engine/runtime/run_ray.py", "trainer/run/fit_ray.py", "cluster/commands/operators/submit.py"},
+    "ray": {
+        "engine/runtime/run_ray.py",
+        "trainer/run/fit_ray.py",
+        "engine/telemetry/ray_metrics.py",
+        "cluster/commands/operators/submit.py",
+    },
     "duckdb": {"datasets_out/sql/query_process.py"},
     "rich": {"cluster/terminal.py"},
     "openai": {"engine/models/hosted.py"},

@@ -111,6 +111,13 @@ class RuntimeSettings(Settings):
         le=2**24,
         description="MiB of address space a worker may add to what its parts hold; 0 sets no limit",
     )
+    metrics_port: int = Field(
+        default=0, ge=0, le=65_535, description="port where a local run serves metrics to Prometheus; 0 serves none"
+    )
+    metrics_host: str = Field(
+        default="127.0.0.1", description="address that metrics are served at; 0.0.0.0 shows them to the network"
+    )
+    log_format: Literal["text", "json"] = Field(default="text", description="what the lines on stderr are")
     ray_address: str = Field(
         "", description="a running cluster; else RAY_ADDRESS, else a Ray of our own on this machine"
     )

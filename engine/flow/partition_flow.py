@@ -10,8 +10,10 @@ partition's topics are in memory until it is committed.
 """
 
 import asyncio
+import logging
 import os
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -27,7 +29,11 @@ from engine.flow.progress import Counts, count_topics, counts_of, total
 from engine.flow.seed_outcome import SeedClock, SeedOutcome, empty_topic, run_guarded, unstorable_row, with_outcome
 from engine.flow.worker_report import SeedEndings, WorkerReport
 from engine.protocols import Ask, Cost, Partition, Parts, Validator
+from engine.telemetry.json_logs import add_log_facts
+from engine.telemetry.metrics import COMMIT_SECONDS
 from engine.topic import Call, Seed, Topic, Verdict
+
+LOG = logging.getLogger(__name__)
 
 
 class DrainedError(FoilError):
@@ -101,9 +107,12 @@ class Flow:
         """Commits a partition that was made. Returns the counts of the entry that stands, ours or another writer's."""
         open_partition = self._open_partitions[index]
         async with self._committing:
+            began = time.monotonic()
             counts = await asyncio.to_thread(
                 commit_topics, self._parts, open_partition.partition, open_partition.topics
             )
+        COMMIT_SECONDS.record(time.monotonic() - began)
+        LOG.info("partition %d committed: %d topics", index, counts.topics.total())
         crash_point("flow.committed")
         self._close(open_partition)
         return counts
@@ -179,6 +188,7 @@ class Flow:
 
     async def _topics(self, seed: Seed, open_partition: _OpenPartition) -> list[Topic]:
         """What becomes of one seed: the recipe's topics, each validated, or one row that says why there is none."""
+        add_log_facts(partition=open_partition.partition.index, seed=seed.id)
         no_topic = empty_topic(self._parts.recipe.name, seed)
         if seed.id in open_partition.poison_seeds:
             return [with_outcome(no_topic, (), (), open_partition.poison_seeds[seed.id])]

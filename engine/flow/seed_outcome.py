@@ -24,6 +24,7 @@ from engine.errors import (
     WithheldReplyError,
 )
 from engine.ids import content_id
+from engine.telemetry.json_logs import add_log_facts
 from engine.topic import Call, Seed, Status, Topic, Verdict, topic_id
 
 T = TypeVar("T")
@@ -97,6 +98,7 @@ async def run_guarded(work: Awaitable[T], part: str, clock: SeedClock) -> T | Se
     The one place where every exception is caught; what ends the whole run (engine.errors.STOPPING) passes.
     """
     timeout: asyncio.Timeout | None = None
+    add_log_facts(stage=part)
     try:
         async with clock.running() as timeout:
             return await work

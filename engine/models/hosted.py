@@ -35,7 +35,7 @@ from engine.errors import (
     TransientModelError,
     UsageError,
 )
-from engine.ids import canonical_json
+from engine.ids import canonical_json, sha256_hex
 from engine.keys import know_key, read_key, scrub
 from engine.model_traits import ModelTraits
 from engine.models.endpoints import EndpointSettings, HostedSettings, Structured
@@ -70,7 +70,10 @@ class Hosted(Model):
         self._clients = {endpoint.url: EndpointClient(endpoint, settings) for endpoint in settings.all_endpoints()}
         rates = [share * rate if rate else None for rate in (settings.rpm, settings.tpm)]
         most, failures = settings.max_concurrency, settings.patience.attempts - 1
-        endpoints = [Endpoint(e.url, e.weight, most, *rates, failures=failures) for e in settings.all_endpoints()]
+        endpoints = [
+            Endpoint(e.url, e.weight, most, *rates, failures=failures, label=endpoint_label(settings.model, e.url))
+            for e in settings.all_endpoints()
+        ]
         self.pool = EndpointPool(endpoints, settings.patience.outage_s)
         self._failed_at: dict[str, str] = {}
 
@@ -133,6 +136,11 @@ class Hosted(Model):
             raise
         slot.leave("worked", reply.prompt_tokens + reply.completion_tokens)
         return reply
+
+
+def endpoint_label(model: str, url: str) -> str:
+    """What names a model at an endpoint in metrics: 8 hexadecimal digits, so that no part of a URL is shown."""
+    return sha256_hex(f"{model} {url}")[:8]
 
 
 class EndpointClient:

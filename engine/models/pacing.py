@@ -26,6 +26,13 @@ from engine.errors import ModelOutageError
 from engine.models.concurrency import Concurrency, SendOutcome
 from engine.models.reading import header_number
 from engine.models.retry import LONGEST_PAUSE_S
+from engine.telemetry.metrics import (
+    CONCURRENCY_LIMIT,
+    ENDPOINT_BREAKER_OPEN,
+    REQUEST_SECONDS,
+    REQUESTS,
+    REQUESTS_IN_FLIGHT,
+)
 
 _BURST_S = 0.5
 _LIMITED_IN_A_ROW = 6
@@ -116,7 +123,10 @@ class Breaker:
 
 
 class Endpoint:
-    """The state of one URL, as far as pacing goes. `failures` in a row open its breaker, FAILED_IN_A_ROW at most."""
+    """The state of one URL, as far as pacing goes. `failures` in a row open its breaker, FAILED_IN_A_ROW at most.
+
+    `label` names it in metrics.
+    """
 
     def __init__(
         self,
@@ -127,8 +137,9 @@ class Endpoint:
         tpm: float | None,
         *,
         failures: int = FAILED_IN_A_ROW,
+        label: str = "other",
     ) -> None:
-        self.name, self.weight = name, weight
+        self.name, self.weight, self.label = name, weight, label
         self.concurrency, self.breaker = Concurrency(most), Breaker(failures)
         self.requests, self.tokens = Bucket(rpm), Bucket(tpm)
         self.in_flight = 0
@@ -163,6 +174,15 @@ class Endpoint:
     def worked(self) -> None:
         """Anything but a 429."""
         self._limited_in_a_row = 0
+
+    def record_end(self, outcome: SendOutcome | None, seconds: float) -> None:
+        """Tells the meter how a request ended, and the state that it leaves."""
+        REQUESTS.record(1, self.label, outcome or "abandoned")
+        if outcome == "worked":
+            REQUEST_SECONDS.record(seconds, self.label)
+        REQUESTS_IN_FLIGHT.record(self.in_flight, self.label)
+        CONCURRENCY_LIMIT.record(self.concurrency.limit, self.label)
+        ENDPOINT_BREAKER_OPEN.record(self.breaker.opened is not None, self.label)
 
     def learn(self, headers: Mapping[str, str], now: float) -> None:
         """Reads x-ratelimit-limit-* and x-ratelimit-remaining-*; what is absent, unreadable or 0 is unknown."""
@@ -228,6 +248,7 @@ class EndpointPool:
             endpoint.breaker.ended(now, worked=outcome != "failed", probe=slot.probe)
             endpoint.limited(now, pause_s) if outcome == "limited" else endpoint.worked()
         endpoint.in_flight -= 1
+        endpoint.record_end(outcome, now - slot.since)
         endpoint.tokens.take((tokens if tokens is not None else 0) - slot.tokens)
         self._serve()
 
@@ -248,6 +269,7 @@ class EndpointPool:
 
     def _occupy(self, endpoint: Endpoint, tokens: int, now: float) -> RequestSlot:
         endpoint.in_flight += 1
+        REQUESTS_IN_FLIGHT.record(endpoint.in_flight, endpoint.label)
         endpoint.requests.take(1)
         endpoint.tokens.take(tokens)
         return RequestSlot(self, endpoint, tokens, endpoint.breaker.probe(), now)

@@ -20,6 +20,7 @@ from engine.errors import RETRYABLE, ModelError, RateLimitedError, TransientMode
 from engine.model_traits import Patience
 from engine.protocols import Model
 from engine.requests import Reply, Request
+from engine.telemetry.metrics import RETRIES
 
 _BACKOFF = wait_random_exponential(multiplier=0.5, max=30)
 LONGEST_PAUSE_S = 120.0
@@ -58,6 +59,7 @@ class _Tries:
         assert isinstance(error, TransientModelError)
         self._until = self._until or asyncio.get_running_loop().time() + self._patience.deadline_s
         self.failed += 1
+        RETRIES.record(1)
         self.unsure += error.unsure
         if not isinstance(error, RateLimitedError):
             self._blamed += 1

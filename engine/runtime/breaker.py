@@ -37,7 +37,8 @@ class RunBreaker:
             return None
         return BreakerTrippedError(
             f"{failed:,} of the last {ended:,} seeds failed, more than limits.breakers.share ({settings.share:.0%}); "
-            f"the last is {visible(now.example)}; mend the cause (model, prompt, key) and run again"
+            f"the last is {visible(now.example)}; mend the cause (model, prompt, key) and run again",
+            "failures",
         )
 
     def _check_money(self, usd: float, now_s: float) -> BreakerTrippedError | None:
@@ -54,5 +55,6 @@ class RunBreaker:
             return None
         return BreakerTrippedError(
             f"${within:.2f} were spent within an hour, more than limits.breakers.usd_per_hour (${limit:.2f}); "
-            "see why, raise it if that is meant, and run again"
+            "see why, raise it if that is meant, and run again",
+            "money",
         )

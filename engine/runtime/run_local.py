@@ -23,7 +23,8 @@ from engine.runtime.remote import RemoteBudget, RemoteWorker
 from engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
 from engine.runtime.supervisor import Cause, WorkerDiedError
 from engine.runtime.watchdog import exit_on_hang, limit_memory, relax_gc
-from engine.visible_text import log_visibly
+from engine.telemetry.json_logs import begin_logs
+from engine.telemetry.prometheus import forget_process, record_here
 
 _REAP_S = 1.0
 _ASKED_TO_END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -64,6 +65,7 @@ async def _start_child(spec: WorkerSpec, budget: Budget) -> RemoteWorker:
     async def end() -> None:
         process.kill()
         await asyncio.to_thread(process.join)
+        forget_process(process.pid)
         rpc.close()
         await budget.forfeit(owner)
 
@@ -87,7 +89,8 @@ def _run_child(pipe: Connection, spec: WorkerSpec, owner: str) -> None:
     """Runs in the child. The parent handles signals; when the parent is gone, the child ends."""
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, signal.SIG_IGN)
-    log_visibly()
+    begin_logs(spec.runtime.log_format, spec.run)
+    record_here()
     relax_gc()
     asyncio.run(_serve(pipe, spec, owner))
 

@@ -39,6 +39,9 @@ from engine.runtime.remote import RemoteBudget, RemoteWorker
 from engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
 from engine.runtime.supervisor import Cause, WorkerDiedError
 from engine.runtime.watchdog import exit_on_hang, limit_memory, relax_gc
+from engine.telemetry.json_logs import begin_logs
+from engine.telemetry.metrics import use_meter
+from engine.telemetry.ray_metrics import record_in_ray
 
 T = TypeVar("T")
 _CALLS_AT_ONCE = 10_000
@@ -59,6 +62,7 @@ def run(spec: RunSpec, on_progress: OnProgress) -> Summary:
     runtime = _within_stop_wait(spec.worker.runtime)
     spec = replace(spec, worker=replace(spec.worker, runtime=runtime))
     with _cluster(runtime), _room_held(runtime):
+        record_in_ray()
         start_worker = _ActorPool(spec.worker).start_worker
         return run_session(spec, spec.worker.build_parts(), on_progress, start_worker)
 
@@ -81,6 +85,8 @@ class _FlowActor:
         budget: BudgetClient = (
             RemoteBudget(partial(_call_actor, budget_actor)) if budget_actor else Budget(BudgetSettings())
         )
+        begin_logs(spec.runtime.log_format, spec.run)
+        record_in_ray()
         self._flow = Flow(spec.build_parts(), spec.runtime, budget, owner, log_seeds=True)
         limit_memory(spec.runtime.worker_memory_mb)
         relax_gc()
@@ -186,6 +192,7 @@ def _cluster(runtime: RuntimeSettings) -> Iterator[None]:
     try:
         yield
     finally:
+        use_meter(None)
         _leave(ray.get_runtime_context().gcs_address)
 
 

@@ -7,6 +7,7 @@ ends with. Price: every commit entry is read once at the start; a small file is 
 """
 
 import asyncio
+import logging
 import signal
 import threading
 import time
@@ -24,6 +25,7 @@ from engine.flow.budget import Budget, Spend
 from engine.flow.journal import paid_replies, paid_seeds, possibly_paid_twice
 from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
 from engine.flow.progress import Counts, Progress, SessionFile, Summary, check_conservation, counts_of, total
+from engine.flow.run_metrics import CountRecorder
 from engine.ids import canonical_json, sha256_hex
 from engine.protocols import Parts, Screen, SeedReader
 from engine.runtime.breaker import RunBreaker
@@ -31,7 +33,16 @@ from engine.runtime.partition_queue import CommittedPartition, PartitionQueue
 from engine.runtime.seed_stream import PastStream, SeedRecord, split_into_partitions
 from engine.runtime.supervisor import Supervisor, Worker
 from engine.runtime.watchdog import relaxed_gc
+from engine.telemetry.metrics import (
+    PAID_TWICE,
+    RUN_BREAKER_OPEN,
+    SEEDS_IN_FLIGHT,
+    WORKERS,
+    WORKERS_LOST,
+    is_recording,
+)
 
+LOG = logging.getLogger(__name__)
 OnProgress = Callable[[Progress], None]
 _TICK_S = 0.5
 
@@ -57,6 +68,7 @@ class WorkerSpec:
     build_parts: Callable[[], Parts]
     limits: Limits
     runtime: RuntimeSettings
+    run: str = ""  # names the run in logs
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +118,7 @@ class _Session:
             for index, c in counts.items()
         }
         self._queue = PartitionQueue(partitions, committed, self._limits)
+        self._recorder = CountRecorder()
 
     async def run(self, start_worker: StartWorkerWithin) -> Summary:
         if self._complete():
@@ -115,6 +128,7 @@ class _Session:
             self._queue, partial(start_worker, budget), self._journal, self._limits, self._spec.worker.runtime
         )
         file = SessionFile(Path(self._parts.out))
+        LOG.info("the session began: %d partitions are committed", len(self._queue.committed()))
         ticking = asyncio.create_task(self._tick(supervisor, file))
         try:
             with _signals(self._queue):
@@ -124,6 +138,9 @@ class _Session:
         self._put_plan()
         summary = self._summary(supervisor.lost())
         file.note(summary)
+        self._recorder.record(summary.counts)
+        PAID_TWICE.record(summary.possibly_paid_twice)
+        LOG.info("the session ended with exit code %d%s", summary.exit_code, summary.stopped and f": {summary.stopped}")
         if self._queue.error and not isinstance(self._queue.error, FoilError):
             raise self._queue.error
         return summary
@@ -149,7 +166,10 @@ class _Session:
         return spent_before(self._parts)
 
     async def _tick(self, supervisor: Supervisor, file: SessionFile) -> None:
-        before, breaker = self._earlier.topics.total(), RunBreaker(self._limits.breakers)
+        before, lost, breaker = self._earlier.topics.total(), 0, RunBreaker(self._limits.breakers)
+        if is_recording():
+            PAID_TWICE.record(possibly_paid_twice(self._journal))
+        WORKERS.record(max(1, self._spec.worker.runtime.most_workers), "wanted")
         while True:
             crew = supervisor.live()
             counts = total([self._counts(), crew.counts])
@@ -162,7 +182,13 @@ class _Session:
             progress = Progress(planned, counts, crew.in_flight, seconds, rate, eta_s, *workers)
             file.note(progress)
             self._on_progress(progress)
+            self._recorder.record(counts)
+            SEEDS_IN_FLIGHT.record(crew.in_flight)
+            WORKERS.record(crew.placed, "placed")
+            WORKERS_LOST.record(crew.lost - lost)
+            lost = crew.lost
             if tripped := breaker.check(crew.endings, time.monotonic()):
+                RUN_BREAKER_OPEN.record(1, tripped.breaker)
                 self._queue.stop(tripped)
             await asyncio.sleep(_TICK_S)
 

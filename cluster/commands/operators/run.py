@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from cluster.terminal import Rows
     from engine.flow.progress import Counts, Progress, Summary
 
+LOG = logging.getLogger(__name__)
 _OUTCOME_COLUMNS = ("what became of the topics", "topics")
 _REASONS_SHOWN = 8
 _OUTCOMES = {"reject": "rejected", "edit": "edited", "mark": "marked", "pass": "passed"}
@@ -35,9 +37,12 @@ def run(
     from engine.flow.progress import status
 
     job = load_job(job_file, overrides or [], out)
-    with live_table() as update:
-        summary = run_job(job, reuse or [], _ProgressPrinter(update))
-    _print_funnel(summary, job.out)
+    if job.runtime.log_format == "json":
+        summary = run_job(job, reuse or [], _ProgressPrinter(None, lambda line: LOG.info(line.strip())))
+    else:
+        with live_table() as update:
+            summary = run_job(job, reuse or [], _ProgressPrinter(update))
+    _print_funnel(summary, job.out, job.runtime.log_format)
     if as_json:
         print_json(status(CommitLog(job.out), job.out))
     if summary.exit_code:
@@ -47,15 +52,17 @@ def run(
 class _ProgressPrinter:
     """Prints progress: one table that renews itself on a terminal, a plain line every few seconds elsewhere."""
 
-    def __init__(self, update: Callable[[Sequence[str], Rows, str], None] | None) -> None:
-        self._update, self._next_line_s = update, 0.0
+    def __init__(
+        self, update: Callable[[Sequence[str], Rows, str], None] | None, tell: Callable[[str], None] = say
+    ) -> None:
+        self._update, self._tell, self._next_line_s = update, tell, 0.0
 
     def __call__(self, progress: Progress) -> None:
         if self._update:
             self._update(_OUTCOME_COLUMNS, _outcome_rows(progress.counts), _progress_line(progress))
         elif progress.seconds >= self._next_line_s:
             self._next_line_s = progress.seconds + _LINE_EVERY_S
-            say(_progress_line(progress))
+            self._tell(_progress_line(progress))
 
 
 def _progress_line(progress: Progress) -> str:
@@ -101,7 +108,7 @@ def _validator_rows(counts: Counts) -> list[tuple[str, ...]]:
     ]
 
 
-def _print_funnel(summary: Summary, out: Path) -> None:
+def _print_funnel(summary: Summary, out: Path, log_format: str) -> None:
     counts, seeds = summary.counts, summary.counts.seeds
     title = f"{out}: {summary.partitions:,} partitions in {summary.seconds:.1f} s"
     show(_OUTCOME_COLUMNS, _outcome_rows(counts), title, numbers=True)
@@ -113,5 +120,5 @@ def _print_funnel(summary: Summary, out: Path) -> None:
         f"planned {summary.planned:,} seeds = {seeds['accepted']:,} accepted + {seeds['rejected']:,} rejected "
         f"+ {seeds['failed']:,} failed{rest}"
     )
-    if summary.stopped:
+    if summary.stopped and log_format == "text":
         say(f"foil: {summary.stopped}")
