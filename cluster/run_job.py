@@ -5,6 +5,7 @@ Job -> build_run -> run.json opened -> the runner of runtime.kind -> Summary
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from cluster.build import build_run
@@ -26,10 +27,14 @@ def ignore_progress(_progress: Progress) -> None:
     """The callback of a run that nobody watches."""
 
 
-def run_job(job: Job, reuse: Sequence[Path] = (), on_progress: OnProgress = ignore_progress) -> Summary:
-    """Runs or resumes a job. `reuse`: `out` folders of runs whose replies are taken over."""
+def run_job(
+    job: Job, reuse: Sequence[Path] = (), on_progress: OnProgress = ignore_progress, *, takeover: bool = False
+) -> Summary:
+    """Runs or resumes a job. `reuse`: `out` folders of runs whose replies are taken over. `takeover`: takes the folder
+    from a run that holds it.
+    """
     _check_needs(job, reuse)
-    spec = build_run(job, [out.resolve() for out in reuse])
+    spec = replace(build_run(job, [out.resolve() for out in reuse]), takeover=takeover)
     begin_logs(job.runtime.log_format, spec.worker.run)
     log = CommitLog(job.out)
     runner = run_local.run

@@ -28,6 +28,7 @@
         WithheldReplyError         9   a reply that the provider's content filter held back
       TrainingDivergedError       10   a loss, a gradient or a weight became NaN or infinite; nothing of it is kept
       IncompleteRunError          11   what is committed is whole, and not all that was planned
+      RunHeldError                12   another run holds this folder
       BreakerTrippedError         13   too many seeds failed, or money went too fast; mend the cause and run again
       ClusterUnreachableError     14   no Ray head answers at its address
     Rejected                       -   not an error: a recipe's decision not to make a topic
@@ -125,6 +126,12 @@ class IncompleteRunError(FoilError):
     """Nothing is damaged, and not every planned partition is committed."""
 
     exit_code = 11
+
+
+class RunHeldError(FoilError):
+    """Another run holds the folder: this one was refused, or had it and lost it."""
+
+    exit_code = 12
 
 
 class BreakerTrippedError(FoilError):
@@ -241,5 +248,7 @@ class Rejected(Exception):  # noqa: N818 - a decision, not an error
 RETRYABLE: tuple[type[Exception], ...] = (TransientModelError,)
 """The one truth about what is worth another attempt."""
 
-STOPPING: tuple[type[FoilError], ...] = (BudgetSpentError, JudgeUnreliableError, JournalError, ModelOutageError)
+STOPPING: tuple[type[FoilError], ...] = (
+    BudgetSpentError, JudgeUnreliableError, JournalError, ModelOutageError, RunHeldError,
+)  # fmt: skip
 """The one truth about what ends a run early instead of failing one seed: the next seed would meet it too."""

@@ -38,6 +38,7 @@ from engine.flow.journal import Journal
 from engine.flow.seed_outcome import SeedClock
 from engine.ids import canonical_json
 from engine.keys import scrub_reply
+from engine.lease import check_fence
 from engine.models import retry
 from engine.protocols import Answer, Model, PaidReplies, Prompt
 from engine.requests import Message, Reply, Request, estimate_tokens
@@ -103,6 +104,8 @@ class ReplyService:
 
     async def _send(self, model: Model, request: Request) -> Reply:
         free = model.traits.free
+        if not free:
+            await check_fence()
         if not (free or model.traits.remembers):
             self._journal.asked(request.id)
         self._sent_at[request.id] = time.monotonic()

@@ -28,6 +28,7 @@ from engine.flow.limits import RuntimeSettings
 from engine.flow.progress import Counts, count_topics, counts_of, total
 from engine.flow.seed_outcome import SeedClock, SeedOutcome, empty_topic, run_guarded, unstorable_row, with_outcome
 from engine.flow.worker_report import SeedEndings, WorkerReport
+from engine.lease import FENCE, Fence, check_fence
 from engine.protocols import Ask, Cost, Partition, Parts, Validator
 from engine.telemetry.json_logs import add_log_facts
 from engine.telemetry.metrics import COMMIT_SECONDS
@@ -58,10 +59,18 @@ class Flow:
     """Makes and commits partitions in this process. `owner` names it to the budget.
 
     With `log_seeds` the journal records each seed's begin and end, so that the supervisor sees what killed a worker.
+    `fence` tells whether its run still holds the folder.
     """
 
     def __init__(
-        self, parts: Parts, runtime: RuntimeSettings, budget: BudgetClient, owner: str, *, log_seeds: bool
+        self,
+        parts: Parts,
+        runtime: RuntimeSettings,
+        budget: BudgetClient,
+        owner: str,
+        *,
+        log_seeds: bool,
+        fence: Fence | None = None,
     ) -> None:
         self._parts, self._budget, self._owner, self._log_seeds = parts, budget, owner, log_seeds
         self._timeout = runtime.seed_timeout_s
@@ -72,12 +81,14 @@ class Flow:
         self._in_flight = self._answers = 0
         self._endings = SeedEndings()
         self._stop: FoilError | None = None
+        self._fence = fence
 
     async def start(self, partition: Partition, poison_seeds: Mapping[str, SeedOutcome]) -> None:
         """Returns once every seed of a partition has its place in the window, or no more may start.
 
         `poison_seeds` fail without being tried. `make` waits for the topics.
         """
+        FENCE.set(self._fence)
         open_partition = self._begin(partition, poison_seeds)
         seeds = open_partition.seeds
         try:
@@ -106,6 +117,8 @@ class Flow:
     async def commit(self, index: int) -> Counts:
         """Commits a partition that was made. Returns the counts of the entry that stands, ours or another writer's."""
         open_partition = self._open_partitions[index]
+        FENCE.set(self._fence)
+        await check_fence()
         async with self._committing:
             began = time.monotonic()
             counts = await asyncio.to_thread(
@@ -119,6 +132,7 @@ class Flow:
 
     async def try_seeds(self, index: int, seeds: Sequence[Seed]) -> None:
         """Runs seeds for what they do to this process; their replies are journalled, their topics dropped."""
+        FENCE.set(self._fence)
         open_partition = self._begin(Partition(index, tuple(seeds)), {})
         await asyncio.gather(*(self._topics(seed, open_partition) for seed in seeds))
         self._close(open_partition)

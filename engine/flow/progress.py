@@ -23,6 +23,7 @@ from typing import Any
 from engine.atomic_files import put_text, read_regular
 from engine.errors import CorruptDataError
 from engine.flow.journal import possibly_paid_twice
+from engine.lease import holder_of
 from engine.protocols import Store
 from engine.topic import Call, Topic
 
@@ -241,6 +242,7 @@ def status(store: Store, out: Path) -> dict[str, Any]:
         "seconds": round(sum(session["seconds"] for session in sessions), 3),
         "sessions": len(sessions),
         "waiting_for": last.get("waiting_for", ""),
+        "held_by": holder_of(out),
         "possibly_paid_twice": possibly_paid_twice(out / "journal"),
         "last_session": last,
     }

@@ -33,6 +33,7 @@ from engine.atomic_files import put_bytes, replace_file, sync
 from engine.errors import RETRYABLE, ModelOutageError, OversizeReplyError, TransientModelError
 from engine.ids import canonical_json
 from engine.keys import scrub
+from engine.lease import check_fence
 from engine.model_traits import ModelTraits
 from engine.models.batch_results import OVERSIZE, custom_id, keep_results, mapping
 from engine.models.endpoints import HostedSettings
@@ -202,6 +203,7 @@ class Batched(Model):
     async def _create(self, name: str, state: dict[str, Any]) -> dict[str, Any]:
         if "batch" in state:
             return state
+        await check_fence()
         made_at = (self._folder / f"{name}.jsonl").stat().st_mtime
         batch_id = await self._ask_provider(partial(_find_or_create, name, state["file"], made_at))
         LOG.info("batch %s is %s at the provider", name, batch_id)

@@ -37,6 +37,7 @@ from engine.errors import (
 )
 from engine.ids import canonical_json, sha256_hex
 from engine.keys import know_key, read_key, scrub
+from engine.lease import check_fence
 from engine.model_traits import ModelTraits
 from engine.models.endpoints import EndpointSettings, HostedSettings, Structured
 from engine.models.pacing import Endpoint, EndpointPool, FewAreStuckError, RequestSlot
@@ -180,6 +181,7 @@ class EndpointClient:
         return auto and any(word in refusal.lower() for word in _NO_SCHEMA)
 
     async def _post(self, request: Request, structured: Structured) -> httpx2.Response:
+        await check_fence()  # it may have waited for long
         body = json.dumps(body_of(request, structured), ensure_ascii=False).encode("utf-8", "surrogatepass")
         sending = self.client().post(self._path, cast_to=httpx2.Response, content=body, options=self._options)
         return await self.call(sending)

@@ -13,11 +13,13 @@ import secrets
 import signal
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 from engine.flow.budget import Budget, BudgetClient
 from engine.flow.limits import BudgetSettings
 from engine.flow.partition_flow import Flow
 from engine.flow.progress import Summary
+from engine.lease import Fence
 from engine.runtime.pipe_rpc import PipeRpc
 from engine.runtime.remote import RemoteBudget, RemoteWorker
 from engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
@@ -35,20 +37,23 @@ def run(spec: RunSpec, on_progress: OnProgress) -> Summary:
     """Runs or resumes a job; see engine.runtime.session."""
     parts, worker = spec.worker.build_parts(), spec.worker
 
-    async def start_worker(budget: Budget, *, apart: bool, on_placed: Callable[[], None]) -> Flow | RemoteWorker:
+    async def start_worker(
+        budget: Budget, epoch: int, *, apart: bool, on_placed: Callable[[], None]
+    ) -> Flow | RemoteWorker:
         on_placed()
         if worker.runtime.most_workers or apart:
-            return await _start_child(worker, budget)
-        return Flow(parts, worker.runtime, budget, "this process", log_seeds=False)
+            return await _start_child(worker, budget, epoch)
+        fence = Fence(Path(parts.out), epoch)
+        return Flow(parts, worker.runtime, budget, "this process", log_seeds=False, fence=fence)
 
     return run_session(spec, parts, on_progress, start_worker)
 
 
-async def _start_child(spec: WorkerSpec, budget: Budget) -> RemoteWorker:
+async def _start_child(spec: WorkerSpec, budget: Budget, epoch: int) -> RemoteWorker:
     """A child process whose parts are built. Raises WorkerDiedError, or what building them raised."""
     owner = f"child {secrets.token_hex(4)}"
     own_end, child_end = _SPAWN.Pipe()
-    process = _SPAWN.Process(target=_run_child, args=(child_end, spec, owner), name=owner, daemon=True)
+    process = _SPAWN.Process(target=_run_child, args=(child_end, spec, owner, epoch), name=owner, daemon=True)
     process.start()
     child_end.close()
     served_budget = asyncio.get_running_loop().create_future()
@@ -85,22 +90,24 @@ def _cause(exit_code: int | None) -> Cause:
     return Cause.OUTSIDE if -exit_code in _ASKED_TO_END else Cause.OWN
 
 
-def _run_child(pipe: Connection, spec: WorkerSpec, owner: str) -> None:
+def _run_child(pipe: Connection, spec: WorkerSpec, owner: str, epoch: int) -> None:
     """Runs in the child. The parent handles signals; when the parent is gone, the child ends."""
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, signal.SIG_IGN)
     begin_logs(spec.runtime.log_format, spec.run)
     record_here()
     relax_gc()
-    asyncio.run(_serve(pipe, spec, owner))
+    asyncio.run(_serve(pipe, spec, owner, epoch))
 
 
-async def _serve(pipe: Connection, spec: WorkerSpec, owner: str) -> None:
+async def _serve(pipe: Connection, spec: WorkerSpec, owner: str, epoch: int) -> None:
     unlimited = spec.limits.budget == BudgetSettings()
 
     async def build() -> Flow:
         budget: BudgetClient = Budget(BudgetSettings()) if unlimited else RemoteBudget(rpc.call)
-        flow = Flow(spec.build_parts(), spec.runtime, budget, owner, log_seeds=True)
+        parts = spec.build_parts()
+        fence = Fence(Path(parts.out), epoch)
+        flow = Flow(parts, spec.runtime, budget, owner, log_seeds=True, fence=fence)
         limit_memory(spec.runtime.worker_memory_mb)
         return flow
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import ray
@@ -33,6 +34,7 @@ from engine.flow.budget import Budget, BudgetClient
 from engine.flow.limits import BudgetSettings, RuntimeSettings, WorkerRange
 from engine.flow.partition_flow import Flow
 from engine.flow.progress import Summary
+from engine.lease import Fence
 from engine.runtime.cluster_address import check_reachable, unreachable
 from engine.runtime.partition_queue import in_thread
 from engine.runtime.remote import RemoteBudget, RemoteWorker
@@ -81,13 +83,15 @@ class _FlowActor:
     async def start(self) -> None:
         """Returns once the actor has its process."""
 
-    async def open(self, spec: WorkerSpec, budget_actor: Any, owner: str) -> None:
+    async def open(self, spec: WorkerSpec, budget_actor: Any, owner: str, epoch: int) -> None:
         budget: BudgetClient = (
             RemoteBudget(partial(_call_actor, budget_actor)) if budget_actor else Budget(BudgetSettings())
         )
         begin_logs(spec.runtime.log_format, spec.run)
         record_in_ray()
-        self._flow = Flow(spec.build_parts(), spec.runtime, budget, owner, log_seeds=True)
+        parts = spec.build_parts()
+        fence = Fence(Path(parts.out), epoch)
+        self._flow = Flow(parts, spec.runtime, budget, owner, log_seeds=True, fence=fence)
         limit_memory(spec.runtime.worker_memory_mb)
         relax_gc()
         self._watchdog = asyncio.create_task(exit_on_hang(spec.runtime.seed_timeout_s))
@@ -111,7 +115,9 @@ class _ActorPool:
         self._budget_actor: Any = None
         self._creating = asyncio.Lock()
 
-    async def start_worker(self, budget: Budget, *, apart: bool, on_placed: Callable[[], None]) -> RemoteWorker:
+    async def start_worker(
+        self, budget: Budget, epoch: int, *, apart: bool, on_placed: Callable[[], None]
+    ) -> RemoteWorker:
         """An actor whose parts are built; one that tries suspects `apart` claims no CPU, since none may be free."""
         owner = f"actor {secrets.token_hex(4)}"
         flow_actor = await self._create(budget, apart=apart)
@@ -125,7 +131,7 @@ class _ActorPool:
         try:
             await _await_actor(flow_actor.start.remote())
             on_placed()
-            await _await_actor(flow_actor.open.remote(self._spec, self._budget_actor, owner))
+            await _await_actor(flow_actor.open.remote(self._spec, self._budget_actor, owner, epoch))
         except BaseException:
             await end()
             raise

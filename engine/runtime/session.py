@@ -27,6 +27,7 @@ from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
 from engine.flow.progress import Counts, Progress, SessionFile, Summary, check_conservation, counts_of, total
 from engine.flow.run_metrics import CountRecorder
 from engine.ids import canonical_json, sha256_hex
+from engine.lease import RunLease, hold
 from engine.protocols import Parts, Screen, SeedReader
 from engine.runtime.breaker import RunBreaker
 from engine.runtime.partition_queue import CommittedPartition, PartitionQueue
@@ -48,9 +49,11 @@ _TICK_S = 0.5
 
 
 class StartWorkerWithin(Protocol):
-    """A StartWorker (engine.runtime.supervisor) that is given the run's budget."""
+    """A StartWorker (engine.runtime.supervisor) that is given the run's budget and the epoch of its lease."""
 
-    def __call__(self, budget: Budget, *, apart: bool, on_placed: Callable[[], None]) -> Awaitable[Worker]: ...
+    def __call__(
+        self, budget: Budget, epoch: int, *, apart: bool, on_placed: Callable[[], None]
+    ) -> Awaitable[Worker]: ...
 
 
 class InterruptedRunError(FoilError):
@@ -73,12 +76,16 @@ class WorkerSpec:
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """One run: what is read and screened in this process, what each worker gets, and what decides the rows."""
+    """One run: what is read and screened in this process, what each worker gets, and what decides the rows.
+
+    `takeover`: takes the folder from a run that holds it.
+    """
 
     reader: SeedReader
     screens: Sequence[Screen]
     worker: WorkerSpec
     identity: Mapping[str, Any] = field(default_factory=dict)
+    takeover: bool = False
 
     @property
     def fingerprint(self) -> str:
@@ -94,9 +101,17 @@ def run_session(spec: RunSpec, parts: Parts, on_progress: OnProgress, start_work
     """
     try:
         with relaxed_gc():
-            return asyncio.run(_Session(spec, parts, on_progress).run(start_worker))
+            return asyncio.run(_run_alone(spec, parts, on_progress, start_worker))
     except KeyboardInterrupt as second:
         raise SystemExit(128 + (second.args[0] if second.args else signal.SIGINT)) from None
+
+
+async def _run_alone(spec: RunSpec, parts: Parts, on_progress: OnProgress, start_worker: StartWorkerWithin) -> Summary:
+    """A session that holds the folder, and reads what is there once it does. A finished run needs no lease."""
+    if parts.store.plan() is not None and (finished := _Session(spec, parts, on_progress)).complete():
+        return finished.summary()
+    async with hold(Path(parts.out), takeover=spec.takeover) as lease:
+        return await _Session(spec, parts, on_progress).run(start_worker, lease)
 
 
 class _Session:
@@ -120,23 +135,27 @@ class _Session:
         self._queue = PartitionQueue(partitions, committed, self._limits)
         self._recorder = CountRecorder()
 
-    async def run(self, start_worker: StartWorkerWithin) -> Summary:
-        if self._complete():
-            return self._summary(workers_lost=0)
+    async def run(self, start_worker: StartWorkerWithin, lease: RunLease) -> Summary:
+        """Runs until the queue is over."""
+        if self.complete():
+            return self.summary()
         budget = Budget(self._limits.budget, self._spent())
-        supervisor = Supervisor(
-            self._queue, partial(start_worker, budget), self._journal, self._limits, self._spec.worker.runtime
-        )
+        start = partial(start_worker, budget, lease.epoch)
+        supervisor = Supervisor(self._queue, start, self._journal, self._limits, self._spec.worker.runtime)
         file = SessionFile(Path(self._parts.out))
         LOG.info("the session began: %d partitions are committed", len(self._queue.committed()))
-        ticking = asyncio.create_task(self._tick(supervisor, file))
+        background = [
+            asyncio.create_task(self._tick(supervisor, file)),
+            asyncio.create_task(lease.keep(self._queue.stop)),
+        ]
         try:
             with _signals(self._queue):
                 await supervisor.run()
         finally:
-            ticking.cancel()
+            for task in background:
+                task.cancel()
         self._put_plan()
-        summary = self._summary(supervisor.lost())
+        summary = self.summary(supervisor.lost())
         file.note(summary)
         self._recorder.record(summary.counts)
         PAID_TWICE.record(summary.possibly_paid_twice)
@@ -151,10 +170,11 @@ class _Session:
         if self._plan is not None:
             crash_point("conduct.planned")
             self._parts.store.put_plan(self._plan)
-            if self._complete():
+            if self.complete():
                 check_conservation(int(self._plan["seeds"]), self._counts())
 
-    def _complete(self) -> bool:
+    def complete(self) -> bool:
+        """Whether every partition of the plan is committed."""
         return self._plan is not None and len(self._queue.committed()) >= self._plan["partitions"]
 
     def _counts(self) -> Counts:
@@ -192,8 +212,9 @@ class _Session:
                 self._queue.stop(tripped)
             await asyncio.sleep(_TICK_S)
 
-    def _summary(self, workers_lost: int) -> Summary:
-        counts, complete = self._counts(), self._complete()
+    def summary(self, workers_lost: int = 0) -> Summary:
+        """What the run came to."""
+        counts, complete = self._counts(), self.complete()
         error = None if complete else self._queue.error
         if error is None and counts.seeds["failed"]:
             error = RunFailedError(f"{counts.seeds['failed']} seeds failed; their rows say why (status = 'failed')")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,6 +28,9 @@ def run(
     overrides: SetOption = None,
     out: OutOption = None,
     reuse: ReuseOption = None,
+    takeover: Annotated[
+        bool, typer.Option("--takeover", help="Take the folder from a run that holds it, once that one has stopped.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a job, or resume it where it stopped; a finished job is a no-op."""
@@ -41,7 +44,7 @@ def run(
         summary = run_job(job, reuse or [], _ProgressPrinter(None, lambda line: LOG.info(line.strip())))
     else:
         with live_table() as update:
-            summary = run_job(job, reuse or [], _ProgressPrinter(update))
+            summary = run_job(job, reuse or [], _ProgressPrinter(update), takeover=takeover)
     _print_funnel(summary, job.out, job.runtime.log_format)
     if as_json:
         print_json(status(CommitLog(job.out), job.out))

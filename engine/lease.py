@@ -1,0 +1,304 @@
+"""One run at a time on a folder: a lease with an epoch, which its holder renews and every worker looks at.
+
+    out/lease/00000007.json   who took epoch 7: put if absent, never changed; the highest epoch holds the folder
+    out/lease/00000007.beat   the holder's heartbeat: rewritten each BEAT_S, `released` at its end
+
+A run takes the next epoch at once where the last one is released, or its holder was a process of this machine that is
+gone; where a heartbeat of this machine is older than VALID_S; elsewhere after it has seen the heartbeat stand still for
+VALID_S by its own clock. Clocks of other machines are never read. `takeover` takes the next epoch from a holder that
+lives, and then waits until that one has released it, or VALID_S are over.
+
+Promise: nobody sends to a model or commits more than BEAT_S after a higher epoch was put, also a process that was
+stopped and goes on (SIGSTOP, a suspended machine): each send and commit looks first if the last look is older. So the
+new holder, who waits longer, sends nothing that the old one may be sending.
+Price: one folder listed every 2 s in each process that sends, one small file written every 2 s by the driver.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import platform
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from engine.atomic_files import link_if_absent, put_bytes, read_regular, write_new
+from engine.errors import CommitError, JournalError, RunHeldError
+from engine.ids import canonical_json
+
+LOG = logging.getLogger(__name__)
+VALID_S = 10.0
+BEAT_S = 2.0
+_LOOK_S = 0.25
+_FOLDER = "lease"
+_TRIES = 20
+
+
+def now() -> float:
+    """Seconds of this machine since it started, sleep included, so that a suspended holder knows how long it was."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who took an epoch. `place` names the machine since its last start, and the process space on it."""
+
+    epoch: int
+    host: str
+    pid: int
+    started: float
+    place: str
+    since: str
+
+    @classmethod
+    def here(cls, epoch: int) -> "Holder":
+        """This process."""
+        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+        return cls(epoch, platform.node(), os.getpid(), _started(os.getpid()), _place(), since)
+
+    def is_gone(self) -> bool:
+        """Whether this was a process of this machine, and is no more."""
+        return self.place == _place() and _started(self.pid) != self.started
+
+
+@dataclass(frozen=True, slots=True)
+class _Beat:
+    """A heartbeat as it stands: `at` by the holder's clock, `number` of it."""
+
+    number: int = 0
+    at: float = 0.0
+    released: bool = False
+
+
+class Fence:
+    """Whether this process may still send and commit for the run of this epoch; `check` before each."""
+
+    def __init__(self, out: Path, epoch: int) -> None:
+        self._folder, self._epoch = out / _FOLDER, epoch
+        self._looked, self._looking = now() - VALID_S, asyncio.Lock()
+        self._fenced: RunHeldError | None = None
+
+    async def check(self) -> None:
+        """Raises RunHeldError once another run has taken the folder, JournalError where that cannot be told."""
+        while self._fenced is None and now() - self._looked >= BEAT_S:
+            async with self._looking:
+                if now() - self._looked >= BEAT_S:
+                    await self._look()
+        if self._fenced:
+            raise self._fenced
+
+    async def _look(self) -> None:
+        began = now()
+        try:
+            newest = await asyncio.to_thread(_newest, self._folder)
+        except OSError as error:
+            raise JournalError(f"{self._folder} cannot be read ({error}); see to the storage and run again") from error
+        if newest > self._epoch:
+            holder = await asyncio.to_thread(_describe, self._folder, newest)
+            self._fenced = RunHeldError(
+                f"another run has taken {self._folder.parent}: {holder}; this one has stopped, and what it "
+                "paid for is kept"
+            )
+        self._looked = began
+
+
+class RunLease(Fence):
+    """The driver's end of a lease: `beat` renews it, `release` gives it up."""
+
+    def __init__(self, out: Path, holder: Holder) -> None:
+        super().__init__(out, holder.epoch)
+        self.epoch, self._number, self._released = holder.epoch, 0, False
+        self._writing = threading.Lock()
+
+    async def keep(self, stop: Callable[[BaseException], None]) -> None:
+        """Renews until cancelled; where another run has the folder, tells `stop` so."""
+        while True:
+            try:
+                await asyncio.to_thread(self.beat)
+                await self.check()
+            except OSError as error:
+                LOG.warning("the lease on %s could not be renewed: %s", self._folder.parent, error)
+            except (RunHeldError, CommitError) as error:
+                stop(error)
+                return
+            await asyncio.sleep(BEAT_S)
+
+    def beat(self, *, released: bool = False) -> None:
+        """Writes the heartbeat; none after a released one. Raises OSError."""
+        with self._writing:
+            if self._released:
+                return
+            self._number, self._released = self._number + 1, released
+            beat = canonical_json(asdict(_Beat(self._number, now(), released)))
+            put_bytes(_beat_path(self._folder, self.epoch), beat.encode(), durable=False)
+
+
+FENCE: ContextVar[Fence | None] = ContextVar("FENCE", default=None)
+"""The fence of what runs here, for a model that waits between being asked and sending."""
+
+
+async def check_fence() -> None:
+    """Raises RunHeldError if the run that this task works for has lost its folder."""
+    if fence := FENCE.get():
+        await fence.check()
+
+
+@asynccontextmanager
+async def hold(out: Path, *, takeover: bool) -> AsyncIterator[RunLease]:
+    """The lease on a run's folder, released at the end. Raises RunHeldError, or CommitError if the storage fails."""
+    try:
+        lease = await _take(out, takeover=takeover)
+    except OSError as error:
+        raise CommitError(f"{out / _FOLDER} cannot be used ({error}); see to the storage and run again") from error
+    try:
+        yield lease
+    finally:
+        with suppress(OSError):  # the next run then finds that this process is gone, or waits
+            lease.beat(released=True)
+
+
+async def _take(out: Path, *, takeover: bool) -> RunLease:
+    folder = out / _FOLDER
+    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+    for _ in range(_TRIES):
+        newest = await asyncio.to_thread(_newest, folder)
+        free = await _is_free(folder, newest)
+        if not free and not takeover:
+            raise RunHeldError(
+                f"{out} is held by another run: {_describe(folder, newest)}; wait for its end, or take the folder from "
+                "it with --takeover"
+            )
+        holder = Holder.here(newest + 1)
+        if not await asyncio.to_thread(_put_holder, folder, holder):
+            continue  # another run was first; it is looked at like any other
+        lease = RunLease(out, holder)
+        await asyncio.to_thread(lease.beat)
+        if not free:
+            await _wait_for_end(folder, newest)
+        await asyncio.to_thread(_sweep, folder, holder.epoch)
+        return lease
+    raise RunHeldError(f"{out} is taken by one run after another; look who starts them, and try again")
+
+
+async def _is_free(folder: Path, epoch: int) -> bool:
+    """Whether nobody sends for this epoch any more; watches a heartbeat of another machine for VALID_S at most."""
+    if epoch == 0:
+        return True
+    holder, beat = _read_holder(folder, epoch), _read_beat(folder, epoch)
+    if beat.released or (holder and holder.is_gone()):
+        return True
+    if holder and holder.place == _place():
+        return now() - beat.at >= VALID_S
+    return not await _changes(folder, epoch, beat)
+
+
+async def _changes(folder: Path, epoch: int, beat: _Beat) -> bool:
+    """Whether a heartbeat moves within VALID_S. A released one has not."""
+    until = now() + VALID_S
+    while now() < until:
+        await asyncio.sleep(_LOOK_S)
+        latest = await asyncio.to_thread(_read_beat, folder, epoch)
+        if latest != beat:
+            return not latest.released
+    return False
+
+
+async def _wait_for_end(folder: Path, epoch: int) -> None:
+    """Waits until a holder that was fenced off has released its epoch, or surely sends no more."""
+    until = now() + VALID_S
+    for _ in iter(lambda: now() < until, False):
+        if (await asyncio.to_thread(_read_beat, folder, epoch)).released:
+            return
+        await asyncio.sleep(_LOOK_S)
+
+
+def holder_of(out: Path) -> str:
+    """Who holds a run's folder now, in words; "" where nobody does."""
+    folder = out / _FOLDER
+    try:
+        newest = _newest(folder)
+    except OSError:
+        return ""
+    holder = _read_holder(folder, newest) if newest else None
+    free = holder is None or holder.is_gone() or _read_beat(folder, newest).released
+    return "" if free else _describe(folder, newest)
+
+
+def _describe(folder: Path, epoch: int) -> str:
+    holder, beat = _read_holder(folder, epoch), _read_beat(folder, epoch)
+    if holder is None:
+        return f"epoch {epoch}"
+    seen = f", last seen {max(0.0, now() - beat.at):.0f} s ago" if holder.place == _place() else ""
+    return f"process {holder.pid} on {holder.host}, since {holder.since}{seen}"
+
+
+def _newest(folder: Path) -> int:
+    """The highest epoch, 0 without any. Raises OSError."""
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except FileNotFoundError:
+        return 0
+    return max((int(name[:8]) for name in names if name[:8].isdecimal() and name.endswith(".json")), default=0)
+
+
+def _put_holder(folder: Path, holder: Holder) -> bool:
+    path = folder / f"{holder.epoch:08d}.json"
+    return link_if_absent(write_new(folder, ".holder", canonical_json(asdict(holder)).encode()), path)
+
+
+def _read_holder(folder: Path, epoch: int) -> Holder | None:
+    facts = _read(folder / f"{epoch:08d}.json")
+    try:
+        return Holder(**facts)
+    except TypeError:
+        return None
+
+
+def _read_beat(folder: Path, epoch: int) -> _Beat:
+    try:
+        return _Beat(**_read(_beat_path(folder, epoch)))
+    except TypeError:
+        return _Beat()
+
+
+def _beat_path(folder: Path, epoch: int) -> Path:
+    return folder / f"{epoch:08d}.beat"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A small document; empty where it does not read, which is the same as one that says nothing."""
+    try:
+        facts = json.loads(read_regular(path))
+    except (OSError, ValueError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
+def _sweep(folder: Path, epoch: int) -> None:
+    """Removes what earlier epochs left, but for the last one."""
+    for path in folder.iterdir():
+        if path.name[:8].isdecimal() and int(path.name[:8]) < epoch - 1:
+            path.unlink(missing_ok=True)
+
+
+def _started(pid: int) -> float:
+    """When a process of this machine started, by its own count; 0 where there is none."""
+    try:
+        return float(psutil.Process(pid).create_time())
+    except psutil.Error:
+        return 0.0
+
+
+def _place() -> str:
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{platform.node()} {boot} {Path('/proc/self/ns/pid').stat().st_ino}"
+    return f"{platform.node()} {psutil.boot_time():.0f}"
