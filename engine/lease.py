@@ -145,6 +145,15 @@ FENCE: ContextVar[Fence | None] = ContextVar("FENCE", default=None)
 """The fence of what runs here, for a model that waits between being asked and sending."""
 
 
+async def lost_folder() -> bool:
+    """Whether the run that this task works for has lost its folder."""
+    try:
+        await check_fence()
+    except RunHeldError:
+        return True
+    return False
+
+
 async def check_fence() -> None:
     """Raises RunHeldError if the run that this task works for has lost its folder."""
     if fence := FENCE.get():

@@ -38,7 +38,7 @@ from engine.flow.journal import Journal
 from engine.flow.seed_outcome import SeedClock
 from engine.ids import canonical_json
 from engine.keys import scrub_reply
-from engine.lease import check_fence
+from engine.lease import check_fence, lost_folder
 from engine.models import retry
 from engine.protocols import Answer, Model, PaidReplies, Prompt
 from engine.requests import Message, Reply, Request, estimate_tokens
@@ -125,6 +125,8 @@ class ReplyService:
             )
         reply = scrub_reply(reply)
         await self._journal.put(reply, durable=not free)
+        if not free and await lost_folder():  # whoever has it now may have asked the same
+            self._journal.asked(request.id)
         return reply
 
 

@@ -151,7 +151,7 @@ def test_a_cluster_that_is_not_there_is_told_at_once(tmp_path):
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
     settings, began = RuntimeSettings(kind="ray", workers=1, ray_address=address), time.monotonic()
-    with pytest.raises(FoilError, match=f"no Ray answers at {address}"):
+    with pytest.raises(FoilError, match=f"no Ray head answers at {address}"):
         run_parts(Numbers(8), builder(tmp_path), Limits(), settings, runner=run_ray.run)
     assert time.monotonic() - began < 15
 

@@ -1,0 +1,134 @@
+"""The protocol of the lease, on a clock that a test moves: never may two runs send at the same time."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine import lease
+from engine.errors import RunHeldError
+from engine.lease import BEAT_S, VALID_S, Fence, RunLease, hold, holder_of
+from tests.support.virtual_time import VirtualLoop
+
+
+class _Inline(VirtualLoop):
+    """Work for threads is done at once."""
+
+    def run_in_executor(self, _executor, work, *args):
+        future = self.create_future()
+        try:
+            future.set_result(work(*args))
+        except OSError as error:
+            future.set_exception(error)
+        return future
+
+
+def virtually(work):
+    with pytest.MonkeyPatch.context() as patch, asyncio.Runner(loop_factory=_Inline) as runner:
+        patch.setattr(lease, "now", lambda: runner.get_loop().time())
+        return runner.run(work)
+
+
+class Run:
+    """A run that sends all the time; `place` tells one machine from another. It notes when it sends."""
+
+    def __init__(self, folder: Path, name: str, sends: list[tuple[float, str]]) -> None:
+        self.folder, self.name, self.sends = folder, name, sends
+        self.stopped, self.ended = asyncio.Event(), ""
+        self.stopped.set()  # set: it goes on
+
+    async def live(self, *, takeover: bool, sends: int) -> None:
+        try:
+            async with hold(self.folder, takeover=takeover) as held:
+                keeping = asyncio.create_task(self._keep(held))
+                fence = Fence(self.folder, held.epoch)
+                try:
+                    for _ in range(sends):
+                        await self.stopped.wait()
+                        await fence.check()
+                        self.sends.append((asyncio.get_running_loop().time(), self.name))
+                        await asyncio.sleep(0.3)
+                finally:
+                    keeping.cancel()
+            self.ended = "done"
+        except RunHeldError as error:
+            self.ended = "fenced" if "has taken" in str(error) else "refused"
+
+    async def _keep(self, held: RunLease) -> None:
+        while True:
+            await self.stopped.wait()
+            held.beat()
+            await asyncio.sleep(BEAT_S)
+
+
+EVENT = st.tuples(
+    st.floats(0, 40), st.sampled_from(["begin", "take", "stop", "go on"]), st.integers(0, 2), st.integers(5, 60)
+)
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(EVENT, min_size=2, max_size=8), st.booleans())
+def test_two_runs_never_send_at_once_whatever_is_begun_taken_over_or_stopped(tmp_path_factory, events, far):
+    """`far`: every run is on a machine of its own, so that nobody sees the other's process or trusts its clock."""
+    folder, sends = tmp_path_factory.mktemp("run"), []
+
+    async def play():
+        runs, tasks, begun = [], [], 0.0
+        for at, kind, which, count in sorted(events):
+            await asyncio.sleep(max(0.0, at - begun))
+            begun = max(begun, at)
+            if kind in ("begin", "take"):
+                run = Run(folder, f"run {len(runs)}", sends)
+                runs.append(run)
+                tasks.append(asyncio.create_task(run.live(takeover=kind == "take", sends=count)))
+            elif which < len(runs):
+                (runs[which].stopped.clear if kind == "stop" else runs[which].stopped.set)()
+        await asyncio.sleep(60)
+        for run in runs:
+            run.stopped.set()
+        await asyncio.gather(*tasks)
+        return runs
+
+    with pytest.MonkeyPatch.context() as patch:
+        if far:
+            places = iter(range(10**6))
+            patch.setattr(lease, "_place", lambda: f"machine {next(places)}")
+        runs = virtually(play())
+    assert {run.ended for run in runs} <= {"done", "fenced", "refused"}
+    order = [name for _, name in sorted(sends)]
+    turns = [name for i, name in enumerate(order) if i == 0 or order[i - 1] != name]
+    assert len(turns) == len(set(turns)), turns  # once another sends, the one before never does again
+
+
+def test_a_holder_of_another_machine_is_waited_for_by_our_own_clock(tmp_path, monkeypatch):
+    async def play():
+        first = asyncio.create_task(Run(tmp_path, "first", []).live(takeover=False, sends=10**6))
+        await asyncio.sleep(1)
+        first.cancel()  # as a lost machine: nothing is released
+        await asyncio.gather(first, return_exceptions=True)
+        beat = tmp_path / "lease/00000001.beat"
+        beat.write_text(json.dumps({"number": 7, "at": 10**9, "released": False}))  # its clock is far ahead
+        monkeypatch.setattr(lease, "_place", lambda: "another machine")
+        began = asyncio.get_running_loop().time()
+        async with hold(tmp_path, takeover=False):
+            return asyncio.get_running_loop().time() - began
+
+    assert VALID_S <= virtually(play()) < VALID_S + 1
+
+
+def test_what_lies_in_the_folder_and_does_not_read_holds_nobody_up(tmp_path):
+    (tmp_path / "lease").mkdir()
+    for name in ("00000003.json", "00000003.beat", "notes.txt", "x.json"):
+        (tmp_path / "lease" / name).write_text("{")
+
+    async def play():
+        async with hold(tmp_path, takeover=False) as held:
+            return held.epoch, holder_of(tmp_path)
+
+    epoch, holder = virtually(play())
+    assert epoch == 4
+    assert "process" in holder
+    assert holder_of(tmp_path) == ""
