@@ -4,9 +4,11 @@ Job -> build_run -> run.json opened -> the runner of runtime.kind -> Summary
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cluster.build import build_run
+from cluster.deploy.ray_environment import drain_within_stop_wait, set_network_defaults
 from cluster.extras import need
 from cluster.job import Job
 from datasets_out.commits.log import CommitLog
@@ -24,14 +26,21 @@ def ignore_progress(_progress: Progress) -> None:
 def run_job(job: Job, reuse: Sequence[Path] = (), on_progress: OnProgress = ignore_progress) -> Summary:
     """Runs or resumes a job. `reuse`: `out` folders of runs whose replies are taken over."""
     _check_needs(job, reuse)
-    spec = build_run(job, [out.resolve() for out in reuse])
+    spec = build_run(_drained_in_time(job), [out.resolve() for out in reuse])
     CommitLog(job.out).open(spec.fingerprint, spec.identity)
     runner = run_local.run
     if job.runtime.kind == "ray":
+        set_network_defaults()  # Ray reads them as it is imported
         from engine.runtime import run_ray
 
         runner = run_ray.run
     return runner(spec, on_progress)
+
+
+def _drained_in_time(job: Job) -> Job:
+    """The job, with a drain that ends before Ray kills a submitted run."""
+    drain_s = drain_within_stop_wait(job.runtime.drain_s)
+    return replace(job, runtime=job.runtime.model_copy(update={"drain_s": drain_s}))
 
 
 def _check_needs(job: Job, reuse: Sequence[Path]) -> None:

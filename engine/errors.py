@@ -28,6 +28,8 @@
         WithheldReplyError         9   a reply that the provider's content filter held back
       TrainingDivergedError       10   a loss, a gradient or a weight became NaN or infinite; nothing of it is kept
       IncompleteRunError          11   what is committed is whole, and not all that was planned
+      ClusterUnreachableError     14   no Ray head answers at its address
+      NotReadyError               15   `foil doctor`: something that a run needs is missing or refused
     Rejected                       -   not an error: a recipe's decision not to make a topic
 
 A message says what happened, the offending value, and what to do.
@@ -123,6 +125,18 @@ class IncompleteRunError(FoilError):
     """Nothing is damaged, and not every planned partition is committed."""
 
     exit_code = 11
+
+
+class ClusterUnreachableError(FoilError):
+    """No Ray head answers at the address that was given."""
+
+    exit_code = 14
+
+
+class NotReadyError(FoilError):
+    """Something that a run needs is missing here or on a node."""
+
+    exit_code = 15
 
 
 class QueryStoppedError(FoilError):

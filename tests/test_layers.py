@@ -18,7 +18,12 @@ ALLOWED = {
     "cluster": {"engine", "prompts", "validators", "datasets_out", "trainer"},
 }
 FENCES = {
-    "ray": {"engine/runtime/run_ray.py", "trainer/run/fit_ray.py", "cluster/commands/operators/submit.py"},
+    "ray": {
+        "engine/runtime/run_ray.py",
+        "trainer/run/fit_ray.py",
+        "cluster/commands/operators/ray_jobs.py",
+        "cluster/deploy/node_probe.py",
+    },
     "duckdb": {"datasets_out/sql/query_process.py"},
     "rich": {"cluster/terminal.py"},
     "openai": {"engine/models/hosted.py"},
@@ -73,6 +78,7 @@ def test_heavy_libraries_stay_behind_their_fences():
 
 
 PRINTERS = {
+    "cluster/deploy/node_probe.py": "runs alone on nodes that may lack Foil, and writes JSON",
     "cluster/terminal.py": "makes texts of others visible",
     "datasets_out/sql/query_process.py": "writes to its parent",
     "engine/models/orphan_reaper.py": "writes words of its own",
