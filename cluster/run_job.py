@@ -3,7 +3,7 @@
 Job -> build_run -> run.json opened -> the runner of runtime.kind -> Summary
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,18 +15,48 @@ from datasets_out.commits.log import CommitLog
 from engine.flow.progress import Progress, Summary
 from engine.keys import read_key
 from engine.models.endpoints import HostedSettings
+from engine.protocols import SeedReader
 from engine.runtime import run_local
 from engine.runtime.session import OnProgress
+from engine.topic import Seed
 
 
 def ignore_progress(_progress: Progress) -> None:
     """The callback of a run that nobody watches."""
 
 
-def run_job(job: Job, reuse: Sequence[Path] = (), on_progress: OnProgress = ignore_progress) -> Summary:
-    """Runs or resumes a job. `reuse`: `out` folders of runs whose replies are taken over."""
+def ignore_count(_seeds: int) -> None:
+    """The callback of a corpus whose reading nobody watches."""
+
+
+class CountedSeeds:
+    """A SeedReader that tells how many seeds it has given."""
+
+    def __init__(self, reader: SeedReader, on_seeds: Callable[[int], None]) -> None:
+        self._reader, self._on_seeds = reader, on_seeds
+        self.skipped = 0
+
+    def __iter__(self) -> Iterator[Seed]:
+        for number, seed in enumerate(self._reader, 1):
+            self.skipped = self._reader.skipped
+            self._on_seeds(number)
+            yield seed
+        self.skipped = self._reader.skipped
+
+
+def run_job(
+    job: Job,
+    reuse: Sequence[Path] = (),
+    on_progress: OnProgress = ignore_progress,
+    on_seeds: Callable[[int], None] = ignore_count,
+) -> Summary:
+    """Runs or resumes a job. `reuse`: `out` folders of runs whose replies are taken over.
+
+    `on_seeds` is called with the number of seeds read, for each.
+    """
     _check_needs(job, reuse)
     spec = build_run(_drained_in_time(job), [out.resolve() for out in reuse])
+    spec = replace(spec, reader=CountedSeeds(spec.reader, on_seeds))
     CommitLog(job.out).open(spec.fingerprint, spec.identity)
     runner = run_local.run
     if job.runtime.kind == "ray":

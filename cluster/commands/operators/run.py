@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ _OUTCOME_COLUMNS = ("what became of the topics", "topics")
 _REASONS_SHOWN = 8
 _OUTCOMES = {"reject": "rejected", "edit": "edited", "mark": "marked", "pass": "passed"}
 _LINE_EVERY_S = 5.0
+_COUNT_EVERY_S = 1.0
 
 
 def run(
@@ -36,7 +38,9 @@ def run(
 
     job = load_job(job_file, overrides or [], out)
     with live_table() as update:
-        summary = run_job(job, reuse or [], _ProgressPrinter(update))
+        printer = _ProgressPrinter(update)
+        printer.count_seeds(0)
+        summary = run_job(job, reuse or [], printer, printer.count_seeds)
     _print_funnel(summary, job.out)
     if as_json:
         print_json(status(CommitLog(job.out), job.out))
@@ -49,8 +53,21 @@ class _ProgressPrinter:
 
     def __init__(self, update: Callable[[Sequence[str], Rows, str], None] | None) -> None:
         self._update, self._next_line_s = update, 0.0
+        self._next_count_s, self._seeds_ended = 0.0, False
+
+    def count_seeds(self, seeds: int) -> None:
+        """Tells each second how many seeds are read, until the first one has ended."""
+        now_s = time.monotonic()
+        if self._seeds_ended or now_s < self._next_count_s:
+            return
+        self._next_count_s = now_s + _COUNT_EVERY_S
+        if self._update:
+            self._update(_OUTCOME_COLUMNS, [], f"reading seeds: {seeds:,}")
+        else:
+            say(f"reading seeds: {seeds:,}")
 
     def __call__(self, progress: Progress) -> None:
+        self._seeds_ended = self._seeds_ended or progress.counts.seeds.total() > 0
         if self._update:
             self._update(_OUTCOME_COLUMNS, _outcome_rows(progress.counts), _progress_line(progress))
         elif progress.seconds >= self._next_line_s:
