@@ -3,12 +3,13 @@
 Job -> build_run -> run.json opened -> the runner of runtime.kind -> Summary
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 from cluster.build import build_run
+from cluster.deploy.ray_environment import drain_within_stop_wait, set_network_defaults
 from cluster.extras import need
 from cluster.job import Job
 from datasets_out.commits.log import CommitLog
@@ -16,29 +17,58 @@ from engine.errors import UsageError
 from engine.flow.progress import Progress, Summary
 from engine.keys import read_key
 from engine.models.endpoints import HostedSettings
+from engine.protocols import SeedReader
 from engine.runtime import run_local
 from engine.runtime.session import OnProgress
 from engine.settings import Settings
 from engine.telemetry.json_logs import begin_logs
 from engine.telemetry.prometheus import serve_metrics
+from engine.topic import Seed
 
 
 def ignore_progress(_progress: Progress) -> None:
     """The callback of a run that nobody watches."""
 
 
+def ignore_count(_seeds: int) -> None:
+    """The callback of a corpus whose reading nobody watches."""
+
+
+class CountedSeeds:
+    """A SeedReader that tells how many seeds it has given."""
+
+    def __init__(self, reader: SeedReader, on_seeds: Callable[[int], None]) -> None:
+        self._reader, self._on_seeds = reader, on_seeds
+        self.skipped = 0
+
+    def __iter__(self) -> Iterator[Seed]:
+        for number, seed in enumerate(self._reader, 1):
+            self.skipped = self._reader.skipped
+            self._on_seeds(number)
+            yield seed
+        self.skipped = self._reader.skipped
+
+
 def run_job(
-    job: Job, reuse: Sequence[Path] = (), on_progress: OnProgress = ignore_progress, *, takeover: bool = False
+    job: Job,
+    reuse: Sequence[Path] = (),
+    on_progress: OnProgress = ignore_progress,
+    on_seeds: Callable[[int], None] = ignore_count,
+    *,
+    takeover: bool = False,
 ) -> Summary:
-    """Runs or resumes a job. `reuse`: `out` folders of runs whose replies are taken over. `takeover`: takes the folder
-    from a run that holds it.
+    """Runs or resumes a job. `reuse`: `out` folders of runs whose replies are taken over.
+
+    `on_seeds` is called with the number of seeds read, for each. `takeover`: takes the folder from a run that holds it.
     """
     _check_needs(job, reuse)
-    spec = replace(build_run(job, [out.resolve() for out in reuse]), takeover=takeover)
+    spec = build_run(_drained_in_time(job), [out.resolve() for out in reuse])
+    spec = replace(spec, reader=CountedSeeds(spec.reader, on_seeds), takeover=takeover)
     begin_logs(job.runtime.log_format, spec.worker.run)
     log = CommitLog(job.out)
     runner = run_local.run
     if job.runtime.kind == "ray":
+        set_network_defaults()  # Ray reads them as it is imported
         from engine.runtime import run_ray
 
         runner = run_ray.run
@@ -54,6 +84,12 @@ def _metrics(job: Job) -> AbstractContextManager[None]:
     if not runtime.metrics_port or runtime.kind == "ray":
         return nullcontext()
     return serve_metrics(runtime.metrics_host, runtime.metrics_port)
+
+
+def _drained_in_time(job: Job) -> Job:
+    """The job, with a drain that ends before Ray kills a submitted run."""
+    drain_s = drain_within_stop_wait(job.runtime.drain_s)
+    return replace(job, runtime=job.runtime.model_copy(update={"drain_s": drain_s}))
 
 
 def _check_needs(job: Job, reuse: Sequence[Path]) -> None:

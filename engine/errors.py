@@ -31,6 +31,7 @@
       RunHeldError                12   another run holds this folder
       BreakerTrippedError         13   too many seeds failed, or money went too fast; mend the cause and run again
       ClusterUnreachableError     14   no Ray head answers at its address
+      NotReadyError               15   `foil doctor`: something that a run needs is missing or refused
     Rejected                       -   not an error: a recipe's decision not to make a topic
 
 A message says what happened, the offending value, and what to do.
@@ -148,6 +149,12 @@ class ClusterUnreachableError(FoilError):
     """No Ray head answers at the address that was given."""
 
     exit_code = 14
+
+
+class NotReadyError(FoilError):
+    """Something that a run needs is missing here or on a node."""
+
+    exit_code = 15
 
 
 class QueryStoppedError(FoilError):

@@ -22,7 +22,8 @@ FENCES = {
         "engine/runtime/run_ray.py",
         "trainer/run/fit_ray.py",
         "engine/telemetry/ray_metrics.py",
-        "cluster/commands/operators/submit.py",
+        "cluster/commands/operators/ray_jobs.py",
+        "cluster/deploy/node_probe.py",
     },
     "duckdb": {"datasets_out/sql/query_process.py"},
     "rich": {"cluster/terminal.py"},
@@ -78,6 +79,7 @@ def test_heavy_libraries_stay_behind_their_fences():
 
 
 PRINTERS = {
+    "cluster/deploy/node_probe.py": "runs alone on nodes that may lack Foil, and writes JSON",
     "cluster/terminal.py": "makes texts of others visible",
     "datasets_out/sql/query_process.py": "writes to its parent",
     "engine/models/orphan_reaper.py": "writes words of its own",

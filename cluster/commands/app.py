@@ -16,19 +16,23 @@ from cluster.commands.curators.snapshot import snapshot
 from cluster.commands.curators.sql import sql
 from cluster.commands.curators.verify import verify
 from cluster.commands.curators.why import why
+from cluster.commands.operators.cancel import cancel
 from cluster.commands.operators.doctor import doctor
+from cluster.commands.operators.logs import logs
 from cluster.commands.operators.plan import plan
 from cluster.commands.operators.run import run
 from cluster.commands.operators.seeds import fetch, preview
 from cluster.commands.operators.status import status
 from cluster.commands.operators.submit import submit
+from cluster.commands.operators.watch import watch
 from cluster.commands.trainers.evaluate import evaluate
 from cluster.commands.trainers.mine import mine
 from cluster.commands.trainers.train import train
 from cluster.terminal import print_line
 
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    run, plan, submit, status, sql, why, audit, agreement, verify, snapshot, mix, mine, train, evaluate, doctor,
+    run, plan, submit, cancel, logs, watch, status, sql, why, audit, agreement, verify, snapshot, mix, mine, train,
+    evaluate, doctor,
 )  # fmt: skip
 COMMANDS = {command.__name__: command for command in _COMMANDS}
 SEEDS_COMMANDS = {command.__name__: command for command in (preview, fetch)}
@@ -40,8 +44,8 @@ app = typer.Typer(
     help="Synthesise, verify and commit training data for instruction-following retrieval, and train on it. "
     "Exit codes: 0 done, 1 error, 2 wrong usage, 3 some seeds failed, 4 budget spent, 5 judge unreliable, "
     "6 damaged data, 7 query stopped, 8 commit or storage failed, 9 model failed, 10 training diverged, 11 incomplete, "
-    "12 held by another run, 13 a breaker tripped, 14 no Ray head answers, 70 a fault of Foil, 130/143 interrupted, "
-    "141 nobody reads stdout any more.",
+    "12 held by another run, 13 a breaker tripped, 14 no Ray head answers, 15 something that a run needs is missing, "
+    "70 a fault of Foil, 130/143 interrupted, 141 nobody reads stdout any more.",
 )
 seeds_app = typer.Typer(no_args_is_help=True, help="Look at corpora, and fetch the public ones.")
 app.add_typer(seeds_app, name="seeds")

@@ -14,3 +14,9 @@ ReuseOption = Annotated[
 ]
 SnapshotOption = Annotated[str | None, typer.Option(help="A snapshot of the run. Default: all that is committed now.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on the last line.")]
+ADDRESS = "RAY_API_SERVER_ADDRESS"
+"""The variable in which Ray's own commands look for the head's dashboard, too."""
+AddressOption = Annotated[str, typer.Option(envvar=ADDRESS, help="The Ray head's dashboard, http://HEAD:8265.")]
+SubmissionArgument = Annotated[
+    str, typer.Argument(metavar="NAME|OUT", help="A submission's name, or the `out` whose newest submission is meant.")
+]

@@ -13,7 +13,6 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -51,30 +50,17 @@ _REMOTE: dict[type[Any], Any] = {}
 _END_S = 1.0
 """Seconds that a call may take which only tidies up; a dead head answers none."""
 _REACH_S = 10.0
-_STOP_WAIT = "RAY_JOB_STOP_WAIT_TIME_S"
-_STOP_WAIT_S = 3.0
-"""Seconds from the SIGTERM to the SIGKILL of a Ray job, unless its environment says otherwise."""
-_CLOSE_S = 1.0
 _OUTSIDE = ("its node has died", "killed by `ray.kill`", "its owner has died", "running low on memory")
 """What Ray writes of deaths that are not the process's own doing; its errors say it in no other way."""
 
 
 def run(spec: RunSpec, on_progress: OnProgress) -> Summary:
     """Runs or resumes a job; see engine.runtime.session. Joins the Ray that this process is in, or starts one."""
-    runtime = _within_stop_wait(spec.worker.runtime)
-    spec = replace(spec, worker=replace(spec.worker, runtime=runtime))
+    runtime = spec.worker.runtime
     with _cluster(runtime), _room_held(runtime):
         record_in_ray()
         start_worker = _ActorPool(spec.worker).start_worker
         return run_session(spec, spec.worker.build_parts(), on_progress, start_worker)
-
-
-def _within_stop_wait(runtime: RuntimeSettings) -> RuntimeSettings:
-    """As a Ray job, a run has drained before Ray kills it."""
-    if not os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR"):
-        return runtime
-    wait_s = float(os.environ.get(_STOP_WAIT, _STOP_WAIT_S))
-    return runtime.model_copy(update={"drain_s": min(runtime.drain_s, max(0.0, wait_s - _CLOSE_S))})
 
 
 class _FlowActor:

@@ -1,54 +1,168 @@
 """`foil doctor`: the libraries, hardware and disk of this machine, and whether its file system can hold commits."""
 
+from __future__ import annotations
+
 import os
 import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cluster.commands.arguments import JsonOption
 from cluster.terminal import print_json, show
+from engine.errors import NotReadyError, UsageError
+
+if TYPE_CHECKING:
+    from engine.models.endpoints import EndpointSettings
+
+_ENDPOINT_S = 10.0
+_SKEW_S = 2.0
+"""Seconds that a clock may be off: logs are compared by eye, and nothing that is kept depends on it."""
+_RACERS, _RACES = 8, 10
 
 
 def doctor(
+    job_file: Annotated[Path | None, typer.Argument(metavar="[JOB]", help="Check its keys and endpoints too.")] = None,
     out: Annotated[Path, typer.Option("--out", help="The folder in which a run will be kept.")] = Path(),
+    address: Annotated[str, typer.Option(help="Look from every node of the Ray cluster with this dashboard.")] = "",
+    python: Annotated[str, typer.Option(help="With --address: the head's Python that has Ray.")] = "python",
     as_json: JsonOption = False,
 ) -> None:
-    """What this machine has: libraries by extra, GPUs, memory, disk, and whether OUT can hold commits.
+    """What this machine and a cluster have, and whether OUT can hold commits: libraries, GPUs, disk, keys, nodes.
 
-    Exit code 1 if a library of the base is missing, or if OUT cannot hold commits.
+    Exit code 15 if something that a run needs is missing. With --address, a Ray job looks at OUT, the clock and the
+    variables from every node. No request to a model costs anything.
     """
     facts = _examine(next(folder for folder in (out.resolve(), *out.resolve().parents) if folder.is_dir()))
+    if job_file is not None:
+        facts["models"] = check_models(job_file)
+    if address:
+        facts["cluster"] = check_cluster(address, Path(facts["out"]), python)
+    problems = [*_problems_here(facts), *facts.get("models", []), *facts.get("cluster", {}).get("problems", [])]
+    facts |= {"problems": problems, "ok": not problems}
     if as_json:
         print_json(facts)
     else:
         _print_facts(facts)
-    if not facts["ok"]:
-        raise typer.Exit(1)
+    if problems:
+        raise NotReadyError("; ".join(problems))
 
 
 def _examine(folder: Path) -> dict[str, Any]:
+    from cluster.deploy.ray_environment import differing
     from cluster.extras import PACKAGE, libraries, version_of
 
-    by_extra, file_system = libraries(), _try_commit_steps(folder)
-    base = by_extra.get("base", {})
     return {
         "foil": version_of(PACKAGE),
         "python": platform.python_version(),
-        "libraries": by_extra,
+        "libraries": libraries(),
         "gpus": _gpus(),
         "cpus": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "out": str(folder),
         "disk_free_bytes": shutil.disk_usage(folder).free,
-        "file_system": file_system,
-        "ok": bool(base) and None not in base.values() and not any(file_system.values()),
+        "file_system": _try_commit_steps(folder),
+        "ray_token": _token_problem(os.environ),
+        "ray_variables_differing": differing(os.environ),
     }
+
+
+def _problems_here(facts: dict[str, Any]) -> list[str]:
+    base = facts["libraries"].get("base", {})
+    missing = [name for name, version in base.items() if version is None] if base else ["foil-ir itself"]
+    failed = [f"{facts['out']} cannot {step}: {why}" for step, why in facts["file_system"].items() if why]
+    return [f"not installed: {name}" for name in missing] + failed + [why for why in [facts["ray_token"]] if why]
+
+
+def _token_problem(environment: Mapping[str, str]) -> str:
+    """What is wrong with Ray's token on this machine; "" where nothing is, or none is wanted."""
+    if environment.get("RAY_AUTH_MODE") != "token" or environment.get("RAY_AUTH_TOKEN"):
+        return ""
+    path = Path(environment.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
+    if not path.is_file() or not path.stat().st_size:
+        return (
+            f"RAY_AUTH_MODE is token, and {path} holds none; "
+            "unset RAY_AUTH_TOKEN_PATH and run `ray get-auth-token --generate`"
+        )
+    if path.stat().st_mode & 0o077:
+        return f"{path} can be read by others, and runs code on the cluster; `chmod 600 {path}`"
+    return ""
+
+
+def check_models(job_file: Path) -> list[str]:
+    """What is wrong with the keys and endpoints of a job's hosted models. Lists models, which costs nothing."""
+    from cluster.job import load_job
+    from engine.models.endpoints import HostedSettings
+
+    hosted = [model for model in load_job(job_file).models.values() if isinstance(model, HostedSettings)]
+    problems = [_endpoint_problem(endpoint) for model in hosted for endpoint in model.all_endpoints()]
+    return [problem for problem in problems if problem]
+
+
+def _endpoint_problem(endpoint: EndpointSettings) -> str:
+    import httpx2
+
+    from engine.keys import read_key, scrub
+
+    try:
+        key = read_key(endpoint.api_key)
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        status = httpx2.get(f"{endpoint.url.rstrip('/')}/models", headers=headers, timeout=_ENDPOINT_S).status_code
+    except UsageError as error:
+        return str(error)
+    except httpx2.HTTPError as error:
+        return f"{endpoint.url} does not answer: {scrub(str(error)) or type(error).__name__}"
+    if status in {401, 403}:
+        return f"{endpoint.url} refuses the key at {endpoint.api_key or '(no api_key)'} with status {status}"
+    return f"{endpoint.url} answers with status {status}" if status >= 500 else ""
+
+
+def check_cluster(address: str, folder: Path, python: str) -> dict[str, Any]:
+    """What each node of a Ray cluster sees, and what is wrong with it. Leaves nothing in the folder."""
+    from cluster.deploy.ray_environment import NETWORK
+    from cluster.extras import need
+
+    need("ray", extra="ray")
+    from cluster.commands.operators import ray_jobs
+
+    with tempfile.TemporaryDirectory(prefix=".foil-doctor-", dir=folder) as scratch:
+        Path(scratch).chmod(0o777)  # a node may run as another user
+        nodes = ray_jobs.probe_nodes(ray_jobs.connect(address), python, Path(scratch), list(NETWORK))
+    return {"nodes": nodes, "problems": node_problems(nodes, folder)}
+
+
+def node_problems(nodes: Sequence[Mapping[str, Any]], folder: Path) -> list[str]:
+    """What is wrong between the nodes: an OUT that is not shared, clocks, versions, variables."""
+    from cluster.deploy.ray_environment import differing
+
+    problems = [f"{_name(node)}: {node['problem']}" for node in nodes if node["problem"]]
+    seen = [node for node in nodes if not node["problem"]]
+    if len({node["winner"] for node in seen}) > 1 or sum(bool(node["won"]) for node in seen) > 1:
+        problems.append(
+            f"{folder} is not one folder on all nodes, or lets two create the same name; mount a shared one"
+        )
+    for node in seen:
+        if abs(node["skew_s"]) - node["skew_within_s"] > _SKEW_S:
+            problems.append(f"{_name(node)}: its clock is {node['skew_s']:+.1f} s off the head's; run NTP there")
+        if node["missing"]:
+            problems.append(f"{_name(node)}: not installed: {', '.join(node['missing'])}")
+        if others := differing(node["variables"]):
+            told = ", ".join(f"{name}={value or '(unset)'}" for name, value in others.items())
+            problems.append(f"{_name(node)}: started without our network settings (docs/operators.md): {told}")
+    for what in ("python", "ray"):
+        versions = sorted({node[what] for node in seen})
+        problems += [f"the nodes have different versions of {what}: {', '.join(versions)}"] * (len(versions) > 1)
+    return problems
+
+
+def _name(node: Mapping[str, Any]) -> str:
+    return f"node {node['node'][:8]} ({node.get('host', 'unknown')})"
 
 
 def _gpus() -> list[str]:
@@ -73,12 +187,33 @@ def _try_commit_steps(folder: Path) -> dict[str, str]:
                 "sync a file": lambda: sync(data),
                 "link a file": lambda: link.hardlink_to(data),
                 "refuse to link it twice": lambda: _expect_refusal(lambda: link.hardlink_to(data)),
+                "let one of many threads win a name": lambda: _race(Path(scratch)),
                 "rename over a file": lambda: data.replace(link),
                 "sync a folder": lambda: sync(Path(scratch)),
             }
             return {name: _failure(step) for name, step in steps.items()}
     except OSError as error:
         return {"write a file": str(error)}
+
+
+def _race(scratch: Path) -> None:
+    """Threads link their own files to one name: exactly one may win, and its bytes must stand there."""
+    for race in range(_RACES):
+        name, own = scratch / f"race-{race}", [scratch / f"own-{race}-{racer}" for racer in range(_RACERS)]
+        for path in own:
+            path.write_text(path.name)
+        with ThreadPoolExecutor(_RACERS) as racers:
+            won = [path.name for path in racers.map(lambda path, name=name: _link(path, name), own) if path]
+        if [name.read_text()] != won:
+            raise OSError(f"{len(won)} of {_RACERS} threads created the same name: {name.name}")
+
+
+def _link(own: Path, name: Path) -> Path | None:
+    try:
+        name.hardlink_to(own)
+    except FileExistsError:
+        return None
+    return own
 
 
 def _expect_refusal(step: Callable[[], object]) -> None:
@@ -114,4 +249,9 @@ def _print_facts(facts: dict[str, Any]) -> None:
         ("free disk", f"{facts['disk_free_bytes'] / gib:,.1f} GiB", facts["out"]),
         *((step, "fails" if problem else "works", problem) for step, problem in facts["file_system"].items()),
     ]
+    rows += [("problem", "", problem) for problem in facts["problems"]]
+    if lacking := facts["ray_variables_differing"]:
+        rows.append(("Ray settings", "not set here; `foil run` and `foil submit` set them", ", ".join(lacking)))
     show(["machine", "", ""], rows)
+    for node in facts.get("cluster", {}).get("nodes", []):
+        show([_name(node), ""], [(name, str(value)) for name, value in node.items() if name not in {"node", "host"}])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,6 +22,7 @@ _OUTCOME_COLUMNS = ("what became of the topics", "topics")
 _REASONS_SHOWN = 8
 _OUTCOMES = {"reject": "rejected", "edit": "edited", "mark": "marked", "pass": "passed"}
 _LINE_EVERY_S = 5.0
+_COUNT_EVERY_S = 1.0
 
 
 def run(
@@ -41,10 +43,13 @@ def run(
 
     job = load_job(job_file, overrides or [], out)
     if job.runtime.log_format == "json":
-        summary = run_job(job, reuse or [], _ProgressPrinter(None, lambda line: LOG.info(line.strip())))
+        printer = _ProgressPrinter(None, lambda line: LOG.info(line.strip()))
+        summary = run_job(job, reuse or [], printer, printer.count_seeds, takeover=takeover)
     else:
         with live_table() as update:
-            summary = run_job(job, reuse or [], _ProgressPrinter(update), takeover=takeover)
+            printer = _ProgressPrinter(update)
+            printer.count_seeds(0)
+            summary = run_job(job, reuse or [], printer, printer.count_seeds, takeover=takeover)
     _print_funnel(summary, job.out, job.runtime.log_format)
     if as_json:
         print_json(status(CommitLog(job.out), job.out))
@@ -59,8 +64,21 @@ class _ProgressPrinter:
         self, update: Callable[[Sequence[str], Rows, str], None] | None, tell: Callable[[str], None] = say
     ) -> None:
         self._update, self._tell, self._next_line_s = update, tell, 0.0
+        self._next_count_s, self._seeds_ended = 0.0, False
+
+    def count_seeds(self, seeds: int) -> None:
+        """Tells each second how many seeds are read, until the first one has ended."""
+        now_s = time.monotonic()
+        if self._seeds_ended or now_s < self._next_count_s:
+            return
+        self._next_count_s = now_s + _COUNT_EVERY_S
+        if self._update:
+            self._update(_OUTCOME_COLUMNS, [], f"reading seeds: {seeds:,}")
+        else:
+            self._tell(f"reading seeds: {seeds:,}")
 
     def __call__(self, progress: Progress) -> None:
+        self._seeds_ended = self._seeds_ended or progress.counts.seeds.total() > 0
         if self._update:
             self._update(_OUTCOME_COLUMNS, _outcome_rows(progress.counts), _progress_line(progress))
         elif progress.seconds >= self._next_line_s:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shlex
 import shutil
 import subprocess
@@ -15,14 +16,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cluster.commands.arguments import JobArgument, SetOption
-from cluster.terminal import print_line
-from engine.errors import UsageError
+from cluster.commands.arguments import AddressOption, JobArgument, OutOption, ReuseOption, SetOption
+from cluster.deploy.ray_environment import NETWORK, STOP_WAIT, stop_wait_s
+from cluster.terminal import print_line, say
+from engine.errors import ClusterUnreachableError, UsageError
 
 if TYPE_CHECKING:
-    from ray.job_submission import JobSubmissionClient
+    from cluster.commands.operators.ray_jobs import RayJobs
 
-_POLL_S = 1.0
 _EXCLUDED = (".git", ".venv*", "venv", "__pycache__", ".*_cache", ".hypothesis", "node_modules", "*.egg-info")
 _EXCLUDED_HERE = ("benchmarks", "tests", "datasets_out/data", "out")
 """Folders of the checkout that no run needs."""
@@ -38,56 +39,78 @@ _SOURCES = (".py", ".pyi")
 
 def submit(
     job_file: JobArgument,
-    address: Annotated[str, typer.Option(help="The Ray head's dashboard.")] = "http://127.0.0.1:8265",
+    address: AddressOption = "http://127.0.0.1:8265",
     overrides: SetOption = None,
+    out: OutOption = None,
+    reuse: ReuseOption = None,
     python: Annotated[str, typer.Option(help="The head's Python that has Foil's requirements.")] = "python",
-    wait: Annotated[bool, typer.Option(help="Wait for the end and print the job's log.")] = True,
+    wait: Annotated[bool, typer.Option(help="Print the job's log and end with its exit code.")] = True,
 ) -> None:
     """Send a job to a running Ray head through Ray Jobs; the same job again resumes.
 
-    Uploads this checkout and the job file, and starts `foil run` on the cluster. The job's `out` must be a folder that
-    every node sees. No environment variable and no file whose name speaks of keys (.env, *.pem, ...) is sent; what git
-    ignores stays too. Says what is sent and what is not.
+    Uploads this checkout and the job file (once: Ray keeps what it has), and starts `foil run` on the cluster. The
+    job's `out` must be a folder that every node sees. No key is sent: neither files whose names speak of keys (.env,
+    *.pem, ...) nor your environment, but for Ray's own network settings; what git ignores stays too. Says what is sent.
     """
     from cluster.extras import need
     from cluster.job import load_job
 
     need("ray", extra="ray")
-    job = load_job(job_file, overrides or [])
+    job = load_job(job_file, overrides or [], out)
     if job.runtime.kind != "ray":
         raise UsageError(f"{job_file}: runtime.kind is {job.runtime.kind!r}; to submit it set kind: ray and workers: N")
-    client = _client(address)
-    name = _send(client, _command(python, job_file, overrides or [], job.out.resolve()), job.out.resolve())
+    from cluster.commands.operators import ray_jobs
+
+    command = _command(python, job_file, overrides or [], job.out.resolve(), reuse or [])
+    client = ray_jobs.connect(address)
+    name = f"{ray_jobs.name_prefix(job.out)}{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+    _send(client, name, command, _variables(job.runtime.drain_s))
     print_line(f"submitted {name} to {address}")
     if wait:
-        _follow(client, name)
+        _wait(client, name)
 
 
-def _command(python: str, job_file: Path, overrides: Sequence[str], out: Path) -> list[str]:
+def _wait(client: RayJobs, name: str) -> None:
+    from cluster.commands.operators import ray_jobs
+
+    try:
+        ray_jobs.end_like(name, ray_jobs.follow(client, name))
+    except KeyboardInterrupt:
+        say(f"foil: {name} goes on without you; `foil logs -f {name}` follows it, `foil cancel {name}` stops it")
+        raise
+
+
+def _command(python: str, job_file: Path, overrides: Sequence[str], out: Path, reuse: Sequence[Path]) -> list[str]:
     home, inside = Path.cwd(), job_file.resolve()
     if not inside.is_relative_to(home):
         raise UsageError(
             f"job file {job_file} lies outside of {home}, which is uploaded; move it there or change folder"
         )
     settings = [part for override in overrides for part in ("--set", override)]
-    return [python, "-m", "cluster", "run", str(inside.relative_to(home)), *settings, "--out", str(out)]
+    reused = [part for folder in reuse for part in ("--reuse", str(folder.resolve()))]
+    return [python, "-m", "cluster", "run", str(inside.relative_to(home)), *settings, *reused, "--out", str(out)]
 
 
-def _send(client: JobSubmissionClient, command: Sequence[str], out: Path) -> str:
-    """Uploads the current folder and starts the command there; returns the submission's name."""
-    from engine.ids import content_id
+def _variables(drain_s: float) -> dict[str, str]:
+    """The environment of the job: Ray's network settings, and a wait before SIGKILL that lets the run drain."""
+    return {**NETWORK, STOP_WAIT: os.environ.get(STOP_WAIT, str(stop_wait_s(drain_s)))}
 
-    name = f"foil-{content_id('job', str(out))[:8]}-{time.strftime('%Y%m%d-%H%M%S')}"
-    files, secrets = files_to_send(Path.cwd())
+
+def _send(client: RayJobs, name: str, command: Sequence[str], variables: dict[str, str]) -> None:
+    """Uploads the current folder, unless the head has its bytes already, and starts the command there."""
+    files, left_out = files_to_send(Path.cwd())
     size = sum(file.stat().st_size for file in files)
-    print_line(f"sending {len(files):,} files, {size:,} bytes; left out as secrets: {', '.join(secrets) or 'none'}")
+    print_line(f"sending {len(files):,} files, {size:,} bytes; left out as secrets: {', '.join(left_out) or 'none'}")
     with tempfile.TemporaryDirectory(prefix="foil-submit-") as folder:
         for file in files:
             target = Path(folder) / file.relative_to(Path.cwd())
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, target)
-        client.submit_job(entrypoint=shlex.join(command), submission_id=name, runtime_env={"working_dir": folder})
-    return name
+        runtime_env = {"working_dir": folder, "env_vars": variables}
+        try:
+            client.submit_job(entrypoint=shlex.join(command), submission_id=name, runtime_env=runtime_env)
+        except (OSError, RuntimeError) as error:
+            raise ClusterUnreachableError(f"the Ray head did not take the job: {error}; submit it again") from None
 
 
 def files_to_send(folder: Path) -> tuple[list[Path], list[str]]:
@@ -95,17 +118,17 @@ def files_to_send(folder: Path) -> tuple[list[Path], list[str]]:
 
     What git ignores is left out silently, and so are links, caches, environments, tests and data. Price: one walk.
     """
-    sent, secrets = [], []
+    sent, left_out = [], []
     for path in _candidates(folder):
         inside = path.relative_to(folder)
         names = [part.lower() for part in inside.parts]
         if _matches(names, _EXCLUDED) or any(inside.is_relative_to(each) for each in _EXCLUDED_HERE):
             continue
         if _matches(names[:-1] if path.suffix in _SOURCES else names, _SECRETS):
-            secrets.append(str(inside))
+            left_out.append(str(inside))
         elif path.is_file() and not path.is_symlink():
             sent.append(path)
-    return sorted(sent), sorted(secrets)
+    return sorted(sent), sorted(left_out)
 
 
 def _candidates(folder: Path) -> Iterator[Path]:
@@ -123,36 +146,3 @@ def _candidates(folder: Path) -> Iterator[Path]:
 
 def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
-
-
-def _client(address: str) -> JobSubmissionClient:
-    from ray.job_submission import JobSubmissionClient
-
-    from engine.runtime.cluster_address import check_reachable
-
-    check_reachable(address)
-    try:
-        return JobSubmissionClient(address)
-    except (ConnectionError, RuntimeError) as error:
-        raise UsageError(
-            f"no Ray head answers at {address}: {error}; start one with `ray start --head`, "
-            "set RAY_AUTH_MODE=token if it wants a token, or give --address"
-        ) from error
-
-
-def _follow(client: JobSubmissionClient, name: str) -> None:
-    """Prints the log as it grows; exits with 1 if the job did not succeed (Ray hides the job's own code)."""
-    from ray.job_submission import JobStatus
-
-    printed = 0
-    while True:
-        status = client.get_job_status(name)
-        log = client.get_job_logs(name)
-        print_line(log[printed:], end="")
-        printed = len(log)
-        if status.is_terminal():
-            break
-        time.sleep(_POLL_S)
-    print_line(f"{name}: {status}")
-    if status != JobStatus.SUCCEEDED:
-        raise typer.Exit(1)

@@ -68,16 +68,6 @@ def test_a_range_of_workers_asks_the_autoscaler_for_room_until_the_run_ends(tmp_
     assert asked == [[{"CPU": 1.0}, {"CPU": 1.0}], []]
 
 
-@pytest.mark.parametrize(("wait", "drain_s"), [("", 2.0), ("10", 8.0), ("5", 4.0), ("0.5", 0.0)])
-def test_a_ray_job_drains_before_ray_kills_it(monkeypatch, wait, drain_s):
-    settings = RuntimeSettings(kind="ray", workers=1)
-    assert run_ray._within_stop_wait(settings) == settings
-    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
-    if wait:
-        monkeypatch.setenv("RAY_JOB_STOP_WAIT_TIME_S", wait)
-    assert run_ray._within_stop_wait(settings).drain_s == drain_s
-
-
 @pytest.mark.long
 def test_actors_share_one_budget(tmp_path):
     bill = tmp_path / "bill"

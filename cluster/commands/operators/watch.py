@@ -1,0 +1,145 @@
+"""`foil watch`: a run as its folder shows it, from any machine that sees `out`. Never asks Ray.
+
+    commits/, newest session file --every few seconds--> one line: seeds, rate, time left or a stall, workers, spend
+
+Promise: the watcher's own clock judges whether anything moves, so that clocks which differ fool nobody.
+"""
+
+import json
+import time
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cluster.commands.arguments import OutArgument
+from cluster.terminal import print_line
+
+_WINDOW_S = 60.0
+"""The rate is that of the last minute, so that a run which slows down shows it."""
+_STILL_S = 30.0
+"""A run that works writes its session file many times in this time, and finishes a seed."""
+
+
+def watch(
+    out: OutArgument,
+    every: Annotated[float, typer.Option(min=0.1, max=3600.0, help="Seconds between two lines.")] = 5.0,
+    once: Annotated[bool, typer.Option("--once", help="Print one line and end.")] = False,
+) -> None:
+    """Watch a run from anywhere that sees OUT: seeds, rate, time left, workers, spend; ends with the run's exit code.
+
+    Where no seed ended for 30 s, it says so and gives no time left. Where the run has not written for 30 s, its driver
+    was killed, or its machine is cut off.
+    """
+    from datasets_out.commits.log import CommitLog
+
+    log = CommitLog(out)
+    log.run()
+    pace = Pace()
+    while True:
+        session = _newest_session(out)
+        pace.see(session, time.monotonic())
+        print_line(describe(session, len(log.partitions()), pace))
+        if once:
+            return
+        if session.get("exit_code") is not None:
+            raise typer.Exit(int(session["exit_code"]))
+        time.sleep(every)
+
+
+@dataclass(slots=True)
+class Pace:
+    """How fast a run moves, by the clock of the machine that watches."""
+
+    seen: deque[tuple[float, int]] = field(default_factory=deque)
+    written_s: float = 0.0
+    ended_s: float = 0.0
+    now_s: float = 0.0
+    _session: dict[str, Any] = field(default_factory=dict)
+
+    def see(self, session: dict[str, Any], now_s: float) -> None:
+        """Takes in one look at the session file."""
+        ended = _ended(session)
+        if session != self._session:
+            self.written_s = now_s
+        if not self.seen or ended != self.seen[-1][1]:
+            self.ended_s = now_s
+        self._session, self.now_s = session, now_s
+        self.seen.append((now_s, ended))
+        while len(self.seen) > 2 and now_s - self.seen[1][0] > _WINDOW_S:
+            self.seen.popleft()
+
+    def seeds_per_s(self) -> float:
+        """Over the last minute, or as long as this watcher has looked."""
+        (begun_s, begun), (last_s, last) = self.seen[0], self.seen[-1]
+        return max(0.0, (last - begun) / (last_s - begun_s)) if last_s > begun_s else 0.0
+
+    def silent_s(self) -> float:
+        """Seconds since the session file changed."""
+        return self.now_s - self.written_s
+
+    def still_s(self) -> float:
+        """Seconds since a seed ended."""
+        return self.now_s - self.ended_s
+
+
+def describe(session: dict[str, Any], commits: int, pace: Pace) -> str:
+    """One line about a run. `session`: its newest session file, {} where it has none."""
+    if not session:
+        return f"{commits:,} partitions committed; no session has noted its progress yet (or its file was deleted)"
+    counts, planned = session["counts"], session.get("planned")
+    seeds = Counter(counts["seeds"])
+    parts = [
+        f"{seeds.total():,}/{'?' if planned is None else f'{planned:,}'} seeds",
+        ", ".join(f"{seeds[status]:,} {status}" for status in ("accepted", "rejected", "failed")),
+        f"{commits:,} commits",
+        *_workers(session),
+        f"{counts['prompt_tokens'] + counts['completion_tokens']:,} tokens, ${counts['cost_usd']:.2f}",
+        _state(session, pace),
+    ]
+    return "; ".join(parts)
+
+
+def _workers(session: dict[str, Any]) -> list[str]:
+    lost = session.get("workers_lost", 0)
+    placed, wanted = session.get("workers_placed"), session.get("workers_wanted")
+    told = [f"{placed} of {wanted} workers placed"] if wanted else []
+    return told + ([f"{lost:,} workers lost"] if lost else [])
+
+
+def _state(session: dict[str, Any], pace: Pace) -> str:
+    """Ended, silent, stalled, or the rate and the time left."""
+    code = session.get("exit_code")
+    if code is not None:
+        return f"ended with exit code {code}" + (f": {session['stopped']}" if session.get("stopped") else "")
+    if pace.silent_s() >= _STILL_S:
+        return f"SILENT: the run has not written for {pace.silent_s():.0f} s; was it killed, or is it cut off?"
+    waiting = f"; waiting for {session['waiting_for']}" if session.get("waiting_for") else ""
+    if pace.still_s() >= _STILL_S:
+        return f"STALLED: no seed ended for {pace.still_s():.0f} s, {session['in_flight']:,} in flight{waiting}"
+    rate = pace.seeds_per_s()
+    if not rate:
+        return f"{session['in_flight']:,} in flight{waiting}"
+    planned = session.get("planned")
+    left = "" if planned is None else f", {max(0, planned - _ended(session)) / rate:,.0f} s left"
+    return f"{rate:,.1f} seeds/s, {session['in_flight']:,} in flight{left}{waiting}"
+
+
+def _ended(session: dict[str, Any]) -> int:
+    return sum(session["counts"]["seeds"].values()) if session else 0
+
+
+def _newest_session(out: Path) -> dict[str, Any]:
+    """The newest session file that reads; {} if there is none."""
+    from engine.atomic_files import read_regular
+
+    for path in sorted((out / "sessions").glob("*.json"), reverse=True):
+        try:
+            session: dict[str, Any] = json.loads(read_regular(path))
+            _ended(session)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            continue
+        return session
+    return {}

@@ -1,0 +1,87 @@
+"""`foil doctor`: each thing that a run needs is missed by name, with an exit code of its own."""
+
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cluster.commands.app import app
+from cluster.commands.operators import doctor
+from cluster.deploy.ray_environment import NETWORK
+from tests.support.commands import foil, write_job
+from tests.support.models.fault_server import Behaviour, serving
+
+KEY = "sk-doctor-0123456789"
+
+
+def hosted_job(folder: Path, url: str) -> Path:
+    job = write_job(folder, 5)
+    model = f"{{kind: hosted, model: m, url: '{url}', api_key: '${{DOCTOR_KEY}}'}}"
+    job.write_text(job.read_text().replace("{kind: rule_writer}", model))
+    return job
+
+
+def test_keys_and_endpoints_are_tried_without_a_paid_request(tmp_path):
+    with serving(Behaviour(api_keys=(KEY,))) as server:
+        job = hosted_job(tmp_path, server.url)
+        fine = foil("doctor", job, "--out", tmp_path, env={"DOCTOR_KEY": KEY})
+        absent = foil("doctor", job, "--out", tmp_path, env={"DOCTOR_KEY": ""})
+    dead = foil("doctor", job, "--out", tmp_path, env={"DOCTOR_KEY": KEY})
+    assert fine.returncode == 0, fine.stderr
+    assert (absent.returncode, dead.returncode) == (15, 15)
+    assert "DOCTOR_KEY is empty" in absent.stderr
+    assert f"{server.url} does not answer" in dead.stderr
+    assert KEY not in dead.stdout + dead.stderr + fine.stdout
+
+
+def test_a_token_that_is_missing_or_that_others_can_read_is_told(tmp_path):
+    token = tmp_path / "token"
+    env = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "", "RAY_AUTH_TOKEN_PATH": str(token)}
+    missing = foil("doctor", "--out", tmp_path, env=env)
+    assert (missing.returncode, "ray get-auth-token --generate" in missing.stderr) == (15, True)
+    token.write_text("0" * 64)
+    token.chmod(0o644)
+    assert "chmod 600" in foil("doctor", "--out", tmp_path, env=env).stderr
+    token.chmod(0o600)
+    assert foil("doctor", "--out", tmp_path, env=env).returncode == 0
+
+
+def test_a_file_system_where_two_can_create_one_name_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setattr("pathlib.Path.hardlink_to", lambda self, target: self.write_bytes(Path(target).read_bytes()))
+    result = CliRunner().invoke(app, ["doctor", "--out", str(tmp_path), "--json"])
+    assert result.exit_code
+    assert f"{doctor._RACERS} of {doctor._RACERS} threads created the same name" in result.stdout
+
+
+def node(name: str, **facts):
+    return {
+        "node": name * 8, "host": name, "problem": "", "won": False, "winner": "a" * 8, "skew_s": 0.1,
+        "skew_within_s": 0.01, "missing": [], "variables": dict(NETWORK), "python": "3.11.9", "ray": "2.60.0", **facts,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("second", "told"),
+    [
+        ({"winner": "b" * 8, "won": True}, "is not one folder on all nodes"),
+        ({"won": True}, "lets two create the same name"),
+        ({"skew_s": -7.0}, "its clock is -7.0 s off"),
+        ({"problem": "FileNotFoundError: no such folder"}, "no such folder"),
+        ({"missing": ["duckdb"]}, "not installed: duckdb"),
+        ({"variables": {}}, "RAY_health_check_period_ms=(unset)"),
+        ({"ray": "2.59.0"}, "different versions of ray: 2.59.0, 2.60.0"),
+    ],
+)
+def test_what_differs_between_nodes_is_told(second, told):
+    nodes = [node("a", won=True), node("b", **second)]
+    [problem] = doctor.node_problems(nodes, Path("/runs"))
+    assert told in problem
+    assert doctor.node_problems([nodes[0], node("b")], Path("/runs")) == []
+
+
+def test_this_machine_alone_passes(tmp_path):
+    assert (
+        foil("doctor", "--out", tmp_path, env={name: "" for name in os.environ if name.startswith("RAY_")}).returncode
+        == 0
+    )
