@@ -143,7 +143,7 @@ class SimulatedWorker:
 
     async def live(self) -> WorkerReport:
         self._note("live")
-        return WorkerReport(len(self._open), Counts(), self.answers)
+        return WorkerReport(len(self._open), {}, self.answers)
 
     async def try_seeds(self, index: int, seeds: Sequence[Any]) -> None:  # noqa: ARG002
         raise AssertionError("a lost node accuses no seed")

@@ -6,6 +6,7 @@ Job -> build_run -> run.json opened -> the runner of runtime.kind -> Summary
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from cluster.build import build_run
@@ -19,7 +20,7 @@ from engine.keys import read_key
 from engine.models.endpoints import HostedSettings
 from engine.protocols import SeedReader
 from engine.runtime import run_local
-from engine.runtime.session import OnProgress
+from engine.runtime.session import OnProgress, RunSpec
 from engine.settings import Settings
 from engine.telemetry.json_logs import begin_logs
 from engine.telemetry.prometheus import serve_metrics
@@ -63,9 +64,15 @@ def run_job(
     """
     _check_needs(job, reuse)
     spec = build_run(_drained_in_time(job), [out.resolve() for out in reuse])
-    spec = replace(spec, reader=CountedSeeds(spec.reader, on_seeds), takeover=takeover)
-    begin_logs(job.runtime.log_format, spec.worker.run)
     log = CommitLog(job.out)
+    spec = replace(
+        spec,
+        reader=CountedSeeds(spec.reader, on_seeds),
+        takeover=takeover,
+        stands=log.stands_for(spec.fingerprint, spec.identity),
+        prepare=partial(_open, log, spec),
+    )
+    begin_logs(job.runtime.log_format, spec.worker.run)
     runner = run_local.run
     if job.runtime.kind == "ray":
         set_network_defaults()  # Ray reads them as it is imported
@@ -73,9 +80,13 @@ def run_job(
 
         runner = run_ray.run
     with _metrics(job):
-        log.discard_unused(spec.fingerprint)
-        log.open(spec.fingerprint, spec.identity)
         return runner(spec, on_progress)
+
+
+def _open(log: CommitLog, spec: RunSpec) -> None:
+    """Makes the folder this run's. Whoever does so must hold it."""
+    log.discard_unused(spec.fingerprint)
+    log.open(spec.fingerprint, spec.identity)
 
 
 def _metrics(job: Job) -> AbstractContextManager[None]:

@@ -66,7 +66,8 @@ class Holder:
 
     def is_gone(self) -> bool:
         """Whether this was a process of this machine, and is no more."""
-        return self.place == _place() and _started(self.pid) != self.started
+        started = _started(self.pid)
+        return self.place == _place() and (not started or started != self.started)
 
 
 @dataclass(frozen=True, slots=True)

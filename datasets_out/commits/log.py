@@ -92,11 +92,21 @@ class CommitLog:
             self._grow(new)
         self._sweep_all()
 
-    def discard_unused(self, fingerprint: str) -> None:
-        """Makes way where another job's run was opened, and nothing was committed, asked or named in it."""
+    def stands_for(self, fingerprint: str, job: Mapping[str, Any]) -> bool:
+        """Whether this job's run is here, with these limits. Writes nothing; raises DifferentJobError as `open`."""
+        if self.read_sealed("run.json") is None or self._is_unused(fingerprint):
+            return False
+        return self._is_run_of({"fingerprint": fingerprint, "job": job, "schema_version": SCHEMA_VERSION})
+
+    def _is_unused(self, fingerprint: str) -> bool:
+        """Whether another job's run was opened here, and nothing was committed, asked or named in it."""
         run = self.read_sealed("run.json")
         kept = ("commits", "journal", "batches", "snapshots")
-        if run is None or run["fingerprint"] == fingerprint or self._growths() or any(map(self._names, kept)):
+        return not (run is None or run["fingerprint"] == fingerprint or self._growths() or any(map(self._names, kept)))
+
+    def discard_unused(self, fingerprint: str) -> None:
+        """Makes way where another job's run was opened, and nothing was committed, asked or named in it."""
+        if not self._is_unused(fingerprint):
             return
         with _storage(self.out, 0):
             for name in ("plan.json", "run.json"):

@@ -142,7 +142,7 @@ class Flow:
         open_partitions = list(self._open_partitions.values())
         return WorkerReport(
             self._in_flight,
-            total(open_partition.counts for open_partition in open_partitions),
+            {each.partition.index: each.counts for each in open_partitions},
             self._answers + sum(open_partition.replies.answers for open_partition in open_partitions),
             max((open_partition.replies.oldest_request_s() for open_partition in open_partitions), default=0.0),
             self._endings,

@@ -1,6 +1,6 @@
 """What a worker says of itself while it works, and how its seeds ended, as far as a breaker must know it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from engine.flow.progress import Counts
@@ -36,12 +36,12 @@ class SeedEndings:
 
 @dataclass(frozen=True, slots=True)
 class WorkerReport:
-    """Seeds in flight, counts not yet committed, requests answered since the worker started, the age of its oldest open
-    request in seconds, and how its seeds ended, but for those of which the journal had every reply.
+    """Seeds in flight, counts of each partition not yet committed, requests answered since the worker started, the age
+    of its oldest open request in seconds, and how its seeds ended, but for those of which the journal had every reply.
     """
 
     in_flight: int = 0
-    counts: Counts = field(default_factory=Counts)
+    counts: Mapping[int, Counts] = field(default_factory=dict)
     answers: int = 0
     oldest_request_s: float = 0.0
     endings: SeedEndings = SeedEndings()

@@ -74,11 +74,16 @@ class WorkerSpec:
     run: str = ""  # names the run in logs
 
 
+def _nothing() -> None:
+    """Prepares nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunSpec:
     """One run: what is read and screened in this process, what each worker gets, and what decides the rows.
 
-    `takeover`: takes the folder from a run that holds it.
+    `takeover`: takes the folder from a run that holds it. `stands`: the folder is this run's already; else `prepare`
+    makes it so, once it is held.
     """
 
     reader: SeedReader
@@ -86,6 +91,8 @@ class RunSpec:
     worker: WorkerSpec
     identity: Mapping[str, Any] = field(default_factory=dict)
     takeover: bool = False
+    stands: bool = True
+    prepare: Callable[[], None] = _nothing
 
     @property
     def fingerprint(self) -> str:
@@ -108,9 +115,10 @@ def run_session(spec: RunSpec, parts: Parts, on_progress: OnProgress, start_work
 
 async def _run_alone(spec: RunSpec, parts: Parts, on_progress: OnProgress, start_worker: StartWorkerWithin) -> Summary:
     """A session that holds the folder, and reads what is there once it does. A finished run needs no lease."""
-    if parts.store.plan() is not None and (finished := _Session(spec, parts, on_progress)).complete():
+    if spec.stands and parts.store.plan() is not None and (finished := _Session(spec, parts, on_progress)).complete():
         return finished.summary()
     async with hold(Path(parts.out), takeover=spec.takeover) as lease:
+        spec.prepare()
         return await _Session(spec, parts, on_progress).run(start_worker, lease)
 
 

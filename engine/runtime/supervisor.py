@@ -196,7 +196,9 @@ class Supervisor:
         """What all workers say of themselves, and what the run waits for."""
         reports = [slot.report for slot in self._slots]
         in_flight = sum(report.in_flight for report in reports)
-        counts = total(report.counts for report in reports)
+        counts = total(  # a report may be older than the commit of what it counts
+            made for slot in self._slots for index, made in slot.report.counts.items() if index in slot.open
+        )
         endings = reduce(add, (slot.ended_before + slot.report.endings for slot in self._slots))
         stalled_s = self._stall.seconds((self._moves, self._queue.counts.topics.total()))
         placed, wanted = sum(slot.placed for slot in self._slots), len(self._slots)
@@ -473,7 +475,7 @@ def _now() -> float:
 
 
 def _answered(report: WorkerReport) -> tuple[int, int]:
-    return report.answers, report.counts.topics.total()
+    return report.answers, sum(counts.topics.total() for counts in report.counts.values())
 
 
 def _split(seeds: Sequence[Seed]) -> Iterable[Sequence[Seed]]:

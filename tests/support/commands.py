@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from tests.support.paths import REPO
 
@@ -57,3 +58,18 @@ def write_job(folder: Path, seeds: int, window: int = 8) -> Path:
         "validators: [{kind: shape}, {kind: leak}, {kind: constraint_check}]\n"
     )
     return job
+
+
+def hosted_job(folder: Path, url: str, seeds: int, more: str = "") -> Path:
+    """A job over a hosted model at this URL; `more` goes behind `limits.partition_seeds`."""
+    job = write_job(folder, seeds)
+    model = f"{{kind: hosted, model: m, url: '{url}', price: {{prompt: 100.0, completion: 100.0}}}}"
+    text = job.read_text().replace("{kind: verifiable}", "{kind: infir}").replace("{kind: rule_writer}", model)
+    text = text.replace("[{kind: shape}, {kind: leak}, {kind: constraint_check}]", "[{kind: shape}]")
+    job.write_text(text.replace("partition_seeds: 10", "partition_seeds: 64" + more))
+    return job
+
+
+def calls_sent(server: Any) -> int:
+    """How many requests a fault server has answered or is answering."""
+    return int(server.report()["admitted"])

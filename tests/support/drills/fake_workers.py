@@ -199,7 +199,7 @@ class FakeWorker:
 
     async def live(self) -> WorkerReport:
         await self.unless_dead(asyncio.sleep(0))
-        return WorkerReport(self.busy, Counts(), self.answers)
+        return WorkerReport(self.busy, {}, self.answers)
 
     async def drain(self) -> None:
         """Nothing is kept from starting here."""

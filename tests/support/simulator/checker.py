@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 from tests.support.simulator.provider import Provider, Sent
 from tests.support.simulator.world import THREAD_S
 
+HELD = 12
+"""The exit code of a run that another one keeps from the folder."""
 EXIT_CODES = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 130, 143}
 VALIDATORS = {"shape", "leak", "constraint_check"}
 _SYNCED_S = 4 * THREAD_S

@@ -11,7 +11,7 @@ from typing import Any
 
 from cluster.__main__ import main as foil_main
 from tests.support.simulator import inputs
-from tests.support.simulator.checker import EXIT_CODES, Version
+from tests.support.simulator.checker import EXIT_CODES, HELD, Version
 from tests.support.simulator.disk import FAULTS
 from tests.support.simulator.world import Fault, Process, World
 
@@ -80,7 +80,7 @@ class Life:
         said = process.stderr
         if process.failure or ("Traceback" in said and process.code is not None):
             self.violated(f"traceback: foil {words[0]}: {process.failure or said.splitlines()[-1]}")
-        elif process.code not in (EXIT_CODES | {None}):
+        elif process.code not in EXIT_CODES | {None} | ({HELD} if process.racing else set()):
             self.violated(f"exit code: foil {words[0]} ended with {process.code}: {said[-300:].strip()}")
         elif process.code and process.code < 128 and not said:
             self.violated(f"silence: foil {words[0]} ended with {process.code} and no word")

@@ -32,7 +32,7 @@ from typing import Any
 
 import pytest
 
-from engine import crash_points
+from engine import crash_points, lease
 from tests.support.simulator.disk import FAULTS, Disk, KilledError
 from tests.support.virtual_time import VirtualLoop
 
@@ -132,6 +132,8 @@ class World:
             patch.setattr(time, "time", self.wall)
             patch.setattr(time, "gmtime", lambda at=None: _REAL_GMTIME(self.wall() if at is None else at))
             patch.setattr(time, "monotonic", lambda: self.now)
+            patch.setattr(lease, "now", lambda: self.now)
+            patch.setattr(lease, "_started", self._started)
             patch.setattr(threading.Thread, "start", partialmethod(_start_thread, self))
             patch.setattr(asyncio, "run", self._run_loop)
             os.chdir(self.folder)
@@ -144,6 +146,11 @@ class World:
 
     def wall(self) -> float:
         return self.now + self.wall_shift
+
+    def _started(self, pid: int) -> float:
+        """When a process started, as the lease asks for it; 0 if it is gone."""
+        began = (process.pid for process in self._alive if process.pid == pid and not process.dead)
+        return float(next(began, 0))
 
     def _if_running(self, ours: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:

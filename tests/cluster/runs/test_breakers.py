@@ -1,31 +1,17 @@
 """A run that only goes on to cost stops by itself, says why with an example, and goes on once the cause is mended."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from datasets_out.commits.log import CommitLog
 from engine.flow.progress import status
-from tests.support.commands import foil, write_job
+from tests.support.commands import calls_sent, foil, hosted_job, write_job
 from tests.support.models.character import Character
 from tests.support.models.fault_server import Behaviour, serving
 
 TRIPPED = 13
 SEEDS = 4_000
-
-
-def hosted_job(folder: Path, url: str, seeds: int, more: str = "") -> Path:
-    job = write_job(folder, seeds)
-    model = f"{{kind: hosted, model: m, url: '{url}', price: {{prompt: 100.0, completion: 100.0}}}}"
-    text = job.read_text().replace("{kind: verifiable}", "{kind: infir}").replace("{kind: rule_writer}", model)
-    text = text.replace("[{kind: shape}, {kind: leak}, {kind: constraint_check}]", "[{kind: shape}]")
-    job.write_text(text.replace("partition_seeds: 10", "partition_seeds: 64" + more))
-    return job
-
-
-def calls_sent(server) -> int:
-    return int(server.report()["admitted"])
 
 
 @pytest.mark.parametrize("workers", [0, 2])

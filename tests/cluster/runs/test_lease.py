@@ -11,8 +11,7 @@ import pytest
 
 from datasets_out.commits.log import CommitLog
 from engine.flow.progress import status
-from tests.cluster.test_breakers import calls_sent, hosted_job
-from tests.support.commands import foil
+from tests.support.commands import calls_sent, foil, hosted_job
 from tests.support.models.character import Character
 from tests.support.models.fault_server import Behaviour, serving
 from tests.support.paths import REPO

@@ -35,7 +35,7 @@ def test_a_ray_address_at_which_nothing_listens_is_named(tmp_path):
 def test_a_dead_head_ends_submit_with_a_message(tmp_path):
     address = f"http://127.0.0.1:{closed_port()}"
     sets = ("--set", "runtime.kind=ray", "--set", "runtime.workers=1")
-    ended = foil("submit", write_job(tmp_path, 4), "--address", address, *sets)
+    ended = foil("submit", write_job(tmp_path, 4), "--address", address, *sets, folder=tmp_path)
     assert ended.returncode == UNREACHABLE, ended.stderr
     assert f"no Ray head answers at {address}" in ended.stderr
     assert "Traceback" not in ended.stderr
