@@ -83,6 +83,7 @@ PRINTERS = {
     "cluster/terminal.py": "makes texts of others visible",
     "datasets_out/sql/query_process.py": "writes to its parent",
     "engine/models/orphan_reaper.py": "writes words of its own",
+    "engine/seeds/python_docs/compiled_objects.py": "writes to its parent",
 }
 
 

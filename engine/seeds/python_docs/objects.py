@@ -4,16 +4,18 @@
 
 Docstrings that a package attaches by a call with literal text (`add_docstr(torch.abs, "...")`, `add_newdoc("name",
 "...")`) are read at the call. Only what has no Python source comes from live modules: the compiled modules of the
-standard library, numpy and pyarrow (`COMPILED_MODULES`), which Foil has loaded or can load at no risk.
+standard library, numpy and pyarrow (`COMPILED_MODULES`), in an interpreter of their own (`compiled_objects`).
 Order: by name. Price: about 6 MB of source a second and core.
 """
 
 import ast
-import importlib
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import ModuleType
 
+from engine.errors import UsageError
+from engine.seeds.python_docs.compiled_objects import read_compiled
 from engine.seeds.python_docs.parsed_module import STDLIB, ParsedModule, find_files, literal_text, parse_module
 from engine.seeds.python_docs.public_names import is_public, public_names
 
@@ -96,30 +98,10 @@ def _attachment_target(
 
 
 def _compiled_objects(library: str) -> Iterator[PythonObject]:
-    visited_ids: set[int] = set()
-    for name in COMPILED_MODULES.get(library, "").split():
-        yield from _live_objects(importlib.import_module(name), library, visited_ids)
-
-
-def _live_objects(module: ModuleType, library: str, visited_ids: set[int]) -> Iterator[PythonObject]:
-    """The public objects that a live module defines and no earlier one (by `id`), with the methods of its classes."""
-    top_package = module.__name__.split(".")[0]
-    for name, value in sorted(vars(module).items(), key=lambda item: item[0]):
-        defining_module = getattr(value, "__module__", None) or module.__name__
-        foreign = defining_module.split(".")[0].lstrip("_") != top_package.lstrip("_")
-        if name.startswith("_") or foreign or id(value) in visited_ids:
-            continue
-        visited_ids.add(id(value))
-        public_name = name if top_package == "builtins" else f"{module.__name__}.{name}"
-        if isinstance(value, type):
-            yield PythonObject(public_name, library, "class", value.__doc__ or "")
-            yield from _live_methods(value, public_name, library)
-        elif callable(value) and isinstance(value.__doc__, str):
-            yield PythonObject(public_name, library, "function", value.__doc__)
-
-
-def _live_methods(owner: type, public_name: str, library: str) -> Iterator[PythonObject]:
-    for name, member in sorted(vars(owner).items(), key=lambda item: item[0]):
-        doc = getattr(member, "__doc__", None)
-        if not name.startswith("_") and isinstance(doc, str) and callable(getattr(owner, name, None)):
-            yield PythonObject(f"{public_name}.{name}", library, "method", doc)
+    try:
+        found = read_compiled(COMPILED_MODULES.get(library, "").split())
+    except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
+        raise UsageError(
+            f"python_docs: {library}: {error}; see that {sys.executable} can import it, or leave it out of `libraries`"
+        ) from None
+    return (PythonObject(name, library, kind, doc) for name, kind, doc in found)
