@@ -20,7 +20,7 @@ from tests.support.paths import REPO
 
 DEPLOY = REPO / "cluster" / "deploy"
 RULES = DEPLOY / "alerts" / "foil_rules.yaml"
-KEY = "-".join(("sk", "proj", "Zq83hfKq02mfLw93nvbTx71"))
+KEY = "sk-proj-" + "Zq83hfKq02mfLw93nvbTx71"
 HOSTILE = 'kite"} 1\nfoil_seeds_total{outcome="accepted"} 999\n\u202e'
 JOB = """\
 seeds:

@@ -13,7 +13,7 @@ from engine.keys import know_key
 from engine.telemetry.json_logs import JsonFormatter, add_log_facts
 from engine.telemetry.metrics import METRICS, MOST_SERIES, REJECTS, Meter, is_recording, use_meter
 
-KEY = "-".join(("sk", "proj", "Zq83hfKq02mfLw93nvbTx71"))
+KEY = "sk-proj-" + "Zq83hfKq02mfLw93nvbTx71"
 HOSTILE = ['"} 1\nfoil_seeds_total 9', "sk-proj-1234567890abcdef", "What is Slate?", "a" * 33, "", "\u202e", "-x"]
 
 
