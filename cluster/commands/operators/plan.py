@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -38,15 +39,35 @@ def plan(
 
     job = load_job(job_file, overrides or [], out)
     spec = build_run(job, [run_folder.resolve() for run_folder in reuse or []])
-    if sample:
-        CommitLog(job.out).open(spec.fingerprint, spec.identity)
     parts = spec.worker.build_parts()
     seeds, chosen = sample_seeds(spec.reader, job.limits, max(look_at, sample))
-    traced = asyncio.run(_trace(parts, chosen, job, sample))
+    if sample:
+        opening = partial(CommitLog(job.out).open, spec.fingerprint, spec.identity)
+        traced = asyncio.run(_trace_alone(parts, chosen, job, sample, opening))
+    else:
+        traced = asyncio.run(_trace(parts, chosen, job, sample))
     costs = stages(traced, seeds, parts.models)
     _print_plan(job, seeds, traced, costs)
     if as_json:
         print_json(_to_json(job, seeds, traced, costs))
+
+
+async def _trace_alone(
+    parts: Parts, chosen: Sequence[tuple[int, Seed]], job: Job, sample: int, opening: Callable[[], None]
+) -> PlanSample:
+    """What is really asked is paid, and kept for the run: so nobody else may work on the folder meanwhile."""
+    import asyncio
+
+    from engine.lease import FENCE, hold
+
+    async with hold(job.out, takeover=False) as lease:
+        opening()
+        FENCE.set(lease)
+        keeping = asyncio.create_task(lease.keep(lambda _error: None))
+        try:
+            return await _trace(parts, chosen, job, sample)
+        finally:
+            keeping.cancel()
 
 
 async def _trace(parts: Parts, chosen: Sequence[tuple[int, Seed]], job: Job, sample: int) -> PlanSample:

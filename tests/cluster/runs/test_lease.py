@@ -71,8 +71,8 @@ def test_a_run_that_lives_is_shown_and_keeps_its_folder(tmp_path, provider):
     first = begin("run", job)
     until(lambda: calls_sent(provider) > 5)
     assert f"process {first.pid} on " in state_of(tmp_path)["held_by"]
-    refused = foil("run", job)
-    assert refused.returncode == HELD
+    assert foil("run", job).returncode == HELD
+    assert foil("plan", job, "--sample", 2).returncode == HELD
     _, err = first.communicate(timeout=120)
     assert first.returncode == 0, err
     assert calls_sent(provider) == state_of(tmp_path)["calls"]
