@@ -35,6 +35,7 @@ class Uses(Life):
         super().__init__(world)
         self.mined, self.export = self.folder / "box" / "mined", self.folder / "box" / "export.parquet"
         self.acknowledged: set[int] = set()
+        self.exported = False  # a command has said so; one that was killed on the way promised nothing
         put_finished_run(world)
         world.told["mined and exported"] += 1
 
@@ -92,10 +93,10 @@ class Uses(Life):
         before = self.export.read_bytes() if self.export.exists() else None
         process = self._sql("--parquet", "box/export.parquet", **troubles)
         self._judge_export(process, before)
+        self.exported = self.exported or process.code == 0
         if self.dice.random() < 0.4:
-            stays = self.export.exists() and (process.code == 0 or before is not None)
             self._cut_power()
-            if stays and not self.export.exists():
+            if self.exported and not self.export.exists():
                 self.violated("lost: an export was told of, and is gone")
             self._judge_export(None, before)
         return process
@@ -114,7 +115,7 @@ class Uses(Life):
     def _finish_export(self) -> None:
         there = self.export.exists()
         code = self._export().code
-        if code != (_MET_EXISTING if there else 0) or not self.export.exists():
+        if code != (_MET_EXISTING if there else 0) or (self.exported and not self.export.exists()):
             self.violated(f"export: foil sql in peace ended with {code}")
 
     def _print_to_a_full_disk(self) -> None:
