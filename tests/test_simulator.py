@@ -31,6 +31,11 @@ def test_the_same_seed_makes_the_same_calls_in_every_process():
     )
 
 
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: f"{planted.part}: {planted.name}")
+def test_the_code_that_a_planted_fault_replaces_stands_there(planted):
+    assert (REPO / planted.file).read_text().count(planted.old) == 1
+
+
 @pytest.mark.long
 def test_no_life_of_a_run_in_twenty_thousand_ends_wrongly():
     print(simulate("--seeds", "200:20200", "--workers", "2", "--processes", "200"))

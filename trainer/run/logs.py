@@ -11,6 +11,7 @@ events of the steps before once more.
 import csv
 import io
 import os
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
@@ -19,7 +20,9 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from tensorboardX import SummaryWriter
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.proto.summary_pb2 import Summary
 
 from engine.atomic_files import put_text
 from engine.errors import CorruptDataError
@@ -55,7 +58,7 @@ class Logs:
             events_file.unlink()
         self._folder = folder
         self._file = path.open("a", encoding="utf-8", newline="")
-        self._events = SummaryWriter(str(folder))
+        self._events = EventsWriter(str(folder / "events"))  # the SummaryWriter's thread dies when the clock steps back
         self._measured: set[int] = set()
         for row in kept:
             self._add_scalars("train", asdict(row))
@@ -86,9 +89,10 @@ class Logs:
         self._file.close()
 
     def _add_scalars(self, kind: str, values: Mapping[str, float]) -> None:
-        for name, value in values.items():
-            if name != "step":
-                self._events.add_scalar(f"{kind}/{name}", value, values["step"])
+        scalars = [Summary.Value(tag=f"{kind}/{name}", simple_value=values[name]) for name in values if name != "step"]
+        summary = Summary(value=scalars)
+        self._events.write_event(Event(wall_time=time.time(), step=int(values["step"]), summary=summary))
+        self._events.flush()
 
 
 def read_rows(path: Path) -> list[LogRow]:

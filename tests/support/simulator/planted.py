@@ -106,9 +106,9 @@ PLANTED = (
     ),
     Planted(
         "journal", "a reply is put after its use", ASK,
-        "        await self._journal.put(reply, durable=not free)\n        return reply\n\n\nclass SeedAsk",
+        "        await self._journal.put(reply, durable=not free)\n        if not free",
         "        asyncio.get_running_loop().call_later(30, lambda: asyncio.ensure_future(self._journal.put(reply)))\n"
-        "        return reply\n\n\nclass SeedAsk",
+        "        if not free",
     ),
     Planted(
         "journal", "a question is not noted", JOURNAL,
@@ -146,8 +146,8 @@ PLANTED = (
     ),
     Planted(
         "flow", "the order of completion", FLOW,
-        "        topics_of_seeds = await asyncio.gather(*seeds)\n",
-        "        topics_of_seeds = [await one for one in asyncio.as_completed(seeds)]\n",
+        "        topics_of_seeds = await asyncio.gather(*open_partition.seeds)\n",
+        "        topics_of_seeds = [await one for one in asyncio.as_completed(open_partition.seeds)]\n",
     ),
     Planted(
         "flow", "rejected rows are dropped", FLOW,
