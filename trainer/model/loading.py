@@ -152,7 +152,7 @@ def _broken(name: str | Path, words: str) -> FoilError:
 
 
 def _check_complete(name: str | Path, model: nn.Module) -> None:
-    """transformers draws weights that the files lack at random; it marks those that were there. A pooler is not used."""
+    """transformers draws weights that the files lack, and marks those that were there. A pooler is not used."""
     missing = [
         weight
         for backbone in model.modules()
@@ -162,7 +162,8 @@ def _check_complete(name: str | Path, model: nn.Module) -> None:
     ]
     if missing:
         raise _broken(
-            name, f"{name} lacks {len(missing)} of its weights ({', '.join(missing[:3])}): is it whole, and a text encoder?"
+            name,
+            f"{name} lacks {len(missing)} of its weights ({', '.join(missing[:3])}): is it whole, and a text encoder?",
         )
 
 
