@@ -214,7 +214,8 @@ def kind_of(passage: Passage) -> Kind:
         return "code"
     if "library" in passage.attributes or "\n>>> " in text or text.startswith(">>> "):
         return "documentation"
-    return "mathematics" if FAMILIES["arithmetic"].find(text, {}, "") >= 0 else "text"
+    solved = text.rstrip().rpartition("\n")[2].startswith(("#### ", "A: ")) and len(text) == len(passage.text)
+    return "mathematics" if solved or FAMILIES["arithmetic"].detector.find(text, {}, "") >= 0 else "text"
 
 
 def _pieces(text: str, kind: Kind) -> list[Block]:
@@ -280,7 +281,7 @@ _MEANING = re.compile(
 )
 _HEADING = 45
 """A matching block of fewer characters is taken for a heading."""
-_FINAL = re.compile(r"^#### |\banswer(?: is|:)", re.IGNORECASE)
+_FINAL = re.compile(r"^#### |^A: |\banswer(?: is|:)", re.IGNORECASE)
 
 
 @lru_cache(maxsize=256)

@@ -100,7 +100,8 @@ def _distinctive_phrases(
     material: SeedMaterial, source: SourcePassage, text: str, others: Sequence[Passage], rng: Random
 ) -> Iterator[str]:
     """Phrases of the text that stand in none of the other passages, in no title, and are more than the query."""
-    offered = FAMILIES["uses" if source.kind == "code" else "mentions"].offer(text, {})
+    family = FAMILIES["uses" if source.kind == "code" else "mentions"]
+    offered = family.detector.offer(text, source.passage.attributes)
     query_stems = stems(material.seed.query)
     other_texts = (source.passage.title, *map(full_text, others))
     for word in sorted(dict.fromkeys(offered), key=lambda w: rng.random() - (" " in w or not w.islower())):
