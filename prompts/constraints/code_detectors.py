@@ -51,7 +51,14 @@ def _normalise_language(name: str) -> str:
     return language if language in WORDINGS["language"].values else ""
 
 
-_NOT_CALLS = word_set("print range len int str self super list dict tuple bool float max min abs sum size length main")
+_NOT_CALLS = word_set(
+    """
+    print range len int str self super list dict tuple bool float max min abs sum size length main begin end push pop
+    push_back pop_back append add get put charAt toString to_string toCharArray fill empty front back top emplace remove
+    emplace_back insert contains containsKey isEmpty equals reserve resize substr substring items values keys swap copy
+    clear find count next hasNext first last extend update set sort sorted reverse valueOf intValue
+    """
+)
 
 
 _LINE_OF_CODE = re.compile(r"[:;{}=,(]\s*$|^\s*(?:#|//|/\*|@|import\b|from\b|package\b)")
@@ -75,6 +82,11 @@ def _calls(text: str, attributes: Attributes) -> Mapping[str, int]:
     return {name: begin + offset for name, offset in facts.calls.items()}
 
 
+def call_names(text: str, attributes: Attributes) -> list[str]:
+    """The names of all calls, everyday ones too, in the order in which they first stand there."""
+    return [name for name in _calls(text, attributes) if len(name) > 3]
+
+
 def _offer_calls(text: str, attributes: Attributes) -> Iterable[str]:
     names = _calls(text, attributes)
     return [name for name in names if len(name) > 3 and name not in _NOT_CALLS and not _ERROR.fullmatch(name)]
@@ -94,6 +106,11 @@ def _offer_approaches(text: str, attributes: Attributes) -> Iterable[str]:
 def _is_approach_unsure(text: str, attributes: Attributes, value: str) -> bool:
     facts, _ = _facts(text, attributes)
     return facts is None or value in facts.unsure
+
+
+def _is_comment_unsure(text: str, attributes: Attributes, _value: str) -> bool:
+    facts, _ = _facts(text, attributes)
+    return facts is None or "comments" in facts.unsure
 
 
 def _find_comment(text: str, attributes: Attributes, value: str) -> int:
@@ -154,7 +171,7 @@ APPROACH = Detector(_find_approach, _offer_approaches, _is_approach_unsure)
 COMMENT = Detector(
     _find_comment,
     lambda text, attributes: ("",) if _find_comment(text, attributes, "") >= 0 else (),
-    lambda text, attributes, _: _facts(text, attributes)[0] is None,
+    _is_comment_unsure,
 )
 LANGUAGE = by_attribute("language", _normalise_language)
 SOURCE = Detector(_find_source, lambda text, attributes: ("",) if _find_source(text, attributes, "") >= 0 else ())

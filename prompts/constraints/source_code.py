@@ -149,7 +149,7 @@ _OWN = frozenset({"", "self", "this", "cls", "(*this)"})
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """What the code does, each with the offset of its first witness in characters."""
+    """What the code does, each with the offset of its first witness in characters; `comment` is within a function."""
 
     calls: Mapping[str, int] = field(default_factory=dict)
     approaches: Mapping[str, int] = field(default_factory=dict)
@@ -250,8 +250,14 @@ class _Reading:
             calls.setdefault(call.name, self._offset(call.begin))
         witnesses = {value: find(self) for value, find in _APPROACHES.items()}
         approaches = {value: self._offset(place) for value, place in witnesses.items() if place >= 0}
-        comment = min((place for _, place in self._found.get("comment", [])), default=-1)
+        comment = min(filter(self._is_in_function, self._places("comment")), default=-1)
         return SourceFacts(calls, approaches, self._unsure(), self._offset(comment) if comment >= 0 else -1)
+
+    def _places(self, kind: str) -> list[int]:
+        return [place for _, place in self._found.get(kind, [])]
+
+    def _is_in_function(self, place: int) -> bool:
+        return any(function.begin < place < function.end for function in self._functions)
 
     def named(self, pattern: re.Pattern[str], kinds: Sequence[str] = ("call", "type")) -> int:
         """Where a call or a type of such a name first is."""
@@ -339,6 +345,8 @@ class _Reading:
             unsure.add("stack")
         if self.first("literal") >= 0:
             unsure.add("set")
+        if self._places("comment"):
+            unsure.add("comments")  # a note on what calls the code, or a definition that it builds on
         return frozenset(unsure)
 
 
