@@ -166,6 +166,18 @@ class CommitLog:
         self._fingerprint = self._fingerprint or str(self.run()["fingerprint"])
         return self._fingerprint
 
+    def _checked_fingerprint(self) -> str:
+        """The run's fingerprint, once it is sure that it is the run that we commit for, or one that grew into it."""
+        if self._run and self._run != self.fingerprint():
+            growths = self._growths()
+            grown = {**self.run()["job"], "limits": growths[-1]["limits"]} if growths else {}
+            if self._run != sha256_hex(canonical_json(grown))[: len(self._run)]:
+                raise CommitError(
+                    f"{self.out} has become the folder of another run; give one of them a folder of its own"
+                )
+            self._run = self.fingerprint()
+        return self.fingerprint()
+
     def plan(self) -> Mapping[str, Any] | None:
         return self.read_sealed(_plan_name(len(self._growths())))
 
@@ -274,9 +286,7 @@ class CommitLog:
         """The entry that this attempt would put, and the bytes of its files by table."""
         if not 0 <= partition <= MAX_PARTITION:
             raise CommitError(f"partition {partition} is outside 0 to {MAX_PARTITION}; make partitions larger")
-        fingerprint = self._run or self.fingerprint()
-        if fingerprint != self.fingerprint():
-            raise CommitError(f"{self.out} has become the folder of another run; give one of them a folder of its own")
+        fingerprint = self._checked_fingerprint()
         tables = to_tables(topics, partition)
         blobs = {table: encode(rows) for table, rows in tables.items()}
         files = {
