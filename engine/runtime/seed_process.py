@@ -97,6 +97,11 @@ class StoredPartition:
         return partition
 
 
+def sweep_spool(out: Path) -> None:
+    """Removes what dead sessions left there. Whoever does so must hold the folder."""
+    shutil.rmtree(out / _FOLDER, ignore_errors=True)
+
+
 class SeedProcess:
     """An iterator over the partitions, for one thread at a time. The process starts with the first, after `open`.
 
@@ -114,8 +119,7 @@ class SeedProcess:
         self._sending, self._starting = threading.Lock(), threading.Lock()
 
     def open(self, out: Path, epoch: int) -> None:
-        """Takes its folder for the session of this epoch; what dead sessions left there is removed."""
-        shutil.rmtree(out / _FOLDER, ignore_errors=True)
+        """Takes its folder for the session of this epoch."""
         self._folder = out / _FOLDER / f"{epoch:08d}"
 
     def __iter__(self) -> Iterator[PendingPartition]:
@@ -259,9 +263,11 @@ def _run_process(pipe: Connection, source: SeedSource, task: _Task) -> None:
             entries = source.store.committed()
             for partition in source.partitions(entries, _Teller(pipe)):
                 task.reached.check(partition)
+                if partition.index in task.given:
+                    continue
                 if partition.index in entries:
                     pipe.send(StoredPartition(partition.index, partition.size, partition.stream))
-                elif partition.index not in task.given:
+                else:
                     pipe.send(_put_aside(partition, task.folder, room))
             pipe.send(None)
         except BrokenPipeError:

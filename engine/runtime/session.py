@@ -31,7 +31,7 @@ from engine.lease import RunLease, hold
 from engine.protocols import Parts, Screen, SeedReader
 from engine.runtime.breaker import RunBreaker
 from engine.runtime.partition_queue import CommittedPartition, PartitionQueue
-from engine.runtime.seed_process import SeedProcess, SeedSource
+from engine.runtime.seed_process import SeedProcess, SeedSource, sweep_spool
 from engine.runtime.seed_stream import SeedRecord
 from engine.runtime.supervisor import Supervisor, Worker
 from engine.runtime.watchdog import relaxed_gc
@@ -159,6 +159,7 @@ class _Session:
         start = partial(start_worker, budget, lease.epoch)
         supervisor = Supervisor(self._queue, start, self._journal, self._limits, self._spec.worker.runtime)
         file = SessionFile(Path(self._parts.out))
+        sweep_spool(Path(self._parts.out))
         if self._seeds:
             self._seeds.open(Path(self._parts.out), lease.epoch)
         LOG.info("the session began: %d partitions are committed", len(self._queue.committed()))
