@@ -48,10 +48,12 @@ _SPAWN = multiprocessing.get_context("spawn")
 
 @dataclass(frozen=True, slots=True)
 class SeedSource:
-    """Where the partitions of a run come from, and what they are held against. Goes to another process by pickle."""
+    """Where the partitions of a run come from, and what they are held against. Goes to another process by pickle.
 
-    reader: SeedReader
-    screens: Sequence[Screen]
+    `open` gives the reader and the screens, in the process that reads.
+    """
+
+    open: Callable[[], tuple[SeedReader, Sequence[Screen]]]
     limits: Limits
     store: Store
     journal: Path
@@ -64,8 +66,9 @@ class SeedSource:
         short, paid = self.store.short_partitions(), paid_seeds(self.journal, records.keys())
         ends = self.limits.accept is None
         past = PastStream(records, paid, self.store.plan(), ends=ends, grown=short is not None)
-        seeds = CountedSeeds(self.reader, on_seeds)
-        return past.check(split_into_partitions(seeds, self.screens, self.limits, short))
+        reader, screens = self.open()
+        seeds = CountedSeeds(reader, on_seeds)
+        return past.check(split_into_partitions(seeds, screens, self.limits, short))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -87,7 +87,8 @@ def _nothing() -> None:
 class RunSpec:
     """One run: what is read and screened in one process, what each worker gets, and what decides the rows.
 
-    With workers, `reader` and `screens` go to a process of their own by pickle. `on_seeds` is told how many were read.
+    With workers, `open_seeds` makes the reader and the screens anew in a process of their own; without it those two go
+    there by pickle. `on_seeds` is told how many seeds were read.
     `takeover`: takes the folder from a run that holds it. `stands`: the folder is this run's already; else `prepare`
     makes it so, once it is held.
     """
@@ -98,6 +99,7 @@ class RunSpec:
     identity: Mapping[str, Any] = field(default_factory=dict)
     takeover: bool = False
     stands: bool = True
+    open_seeds: Callable[[], tuple[SeedReader, Sequence[Screen]]] | None = None
     on_seeds: Callable[[int], None] = _ignore_count
     prepare: Callable[[], None] = _nothing
 
@@ -142,9 +144,11 @@ class _Session:
             index: CommittedPartition(c.topics["accepted"], c.seeds.total(), _stream(entries[index]))
             for index, c in counts.items()
         }
-        source = SeedSource(spec.reader, spec.screens, self._limits, parts.store, self._journal)
+        as_given = partial(_pair, spec.reader, spec.screens)
+        source = SeedSource(as_given, self._limits, parts.store, self._journal)
         runtime, self._seeds = spec.worker.runtime, None
         if runtime.most_workers:
+            source = replace(source, open=spec.open_seeds or as_given)
             self._seeds = SeedProcess(source, runtime, spec.worker.run, spec.on_seeds)
             self._queue = PartitionQueue(iter(self._seeds), committed, self._limits, self._seeds.committed)
         else:
@@ -250,6 +254,11 @@ class _Session:
             exit_code=getattr(error, "exit_code", 1) if error else 0,
             stopped=str(error) if error else "",
         )
+
+
+def _pair(reader: SeedReader, screens: Sequence[Screen]) -> tuple[SeedReader, Sequence[Screen]]:
+    """The two as they are."""
+    return reader, screens
 
 
 def _stream(entry: Mapping[str, Any]) -> str:

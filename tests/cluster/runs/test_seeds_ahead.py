@@ -76,3 +76,15 @@ def test_seeds_that_were_edited_after_a_kill_are_refused_and_what_was_put_aside_
     seeds.write_text(before)
     assert foil("run", job, *WORKERS).returncode == 0
     same_as_one_process(job, out)
+
+
+def test_screens_see_every_seed_in_order_whatever_the_workers(tmp_path):
+    job, seeds, out = write_job(tmp_path, 40), tmp_path / "seeds.jsonl", tmp_path / "out"
+    rows = [json.loads(line) for line in seeds.read_text().splitlines()]
+    repeats = [{**row, "id": f"again {row['id']}"} for row in rows[::2]]
+    seeds.write_text("".join(json.dumps(row) + "\n" for row in [*rows, *repeats]))
+    job.write_text(job.read_text().replace("[{kind: shape}", "[{kind: duplicates}, {kind: shape}"))
+    more = foil("run", job, *WORKERS)
+    assert more.returncode == 0, more.stderr
+    assert "planned 60 seeds = 40 accepted + 20 rejected + 0 failed" in more.stdout
+    same_as_one_process(job, out)
