@@ -24,7 +24,8 @@ def build_run(job: Job, reuse: Sequence[Path] = ()) -> RunSpec:
     identity = job.identity() | {"fingerprints": {part.name: part.fingerprint for part in hashed}}
     worker = WorkerSpec(partial(build_parts, job, reuse), job.limits, job.runtime)
     spec = RunSpec(open_seeds(job.seeds), screens, worker, identity, open_seeds=partial(_open_stream, job))
-    return replace(spec, worker=replace(worker, run=spec.fingerprint[:12]))
+    build = partial(build_parts, job, reuse, run=spec.fingerprint)
+    return replace(spec, worker=replace(worker, build_parts=build, run=spec.fingerprint[:12]))
 
 
 def _open_stream(job: Job) -> tuple[SeedReader, Sequence[Screen]]:
@@ -32,14 +33,17 @@ def _open_stream(job: Job) -> tuple[SeedReader, Sequence[Screen]]:
     return open_seeds(job.seeds), screens_of(job.validators)
 
 
-def build_parts(job: Job, reuse: Sequence[Path] = ()) -> Parts:
-    """The parts of one worker process; the same job gives the same parts on every machine."""
+def build_parts(job: Job, reuse: Sequence[Path] = (), run: str = "") -> Parts:
+    """The parts of one worker process; the same job gives the same parts on every machine.
+
+    `run`: the fingerprint of the run that they work for; "" where nothing is committed.
+    """
     return Parts(
         recipe=factory_for(RECIPES, job.recipe)(job.recipe),
         validators=validators_of(job.validators),
         models=_models(job),
         parse=parse_reply,
-        store=CommitLog(job.out),
+        store=CommitLog(job.out, run=run),
         out=str(job.out),
         paid=ReplyArchive([out / "journal" for out in reuse]) if reuse else None,
     )

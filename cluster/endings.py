@@ -37,8 +37,12 @@ def run_command(app: typer.Typer, arguments: Sequence[str]) -> int:
             command.invoke(context)
     except typer.Exit as end:
         return end.exit_code
-    except BrokenPipeError as error:  # typer's own help; what Foil prints ends there by itself
+    except BrokenPipeError as error:
         return READER_GONE if reader_is_gone() else _tell(error)
+    except SystemExit as end:  # rich, which draws the help, ends so where its reader is gone
+        if isinstance(end.__context__, BrokenPipeError):
+            return READER_GONE
+        raise
     except KeyboardInterrupt:
         say("foil: interrupted")
         return _INTERRUPTED

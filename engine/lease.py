@@ -49,7 +49,8 @@ def now() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who took an epoch. `place` names the machine since its last start, and the process space on it."""
+    """Who took an epoch, and when by its own clock. `place` names the machine since its last start, and the process
+    space on it."""
 
     epoch: int
     host: str
@@ -57,12 +58,13 @@ class Holder:
     started: float
     place: str
     since: str
+    at: float = 0.0
 
     @classmethod
     def here(cls, epoch: int) -> "Holder":
         """This process."""
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-        return cls(epoch, platform.node(), os.getpid(), _started(os.getpid()), _place(), since)
+        return cls(epoch, platform.node(), os.getpid(), _started(os.getpid()), _place(), since, now())
 
     def is_gone(self) -> bool:
         """Whether this was a process of this machine, and is no more."""
@@ -194,6 +196,7 @@ async def _take(out: Path, *, takeover: bool) -> RunLease:
         if not free:
             await _wait_for_end(folder, newest)
         await asyncio.to_thread(_sweep, folder, holder.epoch)
+        await lease.check()  # another run may have taken it over meanwhile
         return lease
     raise RunHeldError(f"{out} is taken by one run after another; look who starts them, and try again")
 
@@ -206,7 +209,7 @@ async def _is_free(folder: Path, epoch: int) -> bool:
     if beat.released or (holder and holder.is_gone()):
         return True
     if holder and holder.place == _place():
-        return now() - beat.at >= VALID_S
+        return now() - max(beat.at, holder.at) >= VALID_S
     return not await _changes(folder, epoch, beat)
 
 
@@ -246,7 +249,7 @@ def _describe(folder: Path, epoch: int) -> str:
     holder, beat = _read_holder(folder, epoch), _read_beat(folder, epoch)
     if holder is None:
         return f"epoch {epoch}"
-    seen = f", last seen {max(0.0, now() - beat.at):.0f} s ago" if holder.place == _place() else ""
+    seen = f", last seen {max(0.0, now() - max(beat.at, holder.at)):.0f} s ago" if holder.place == _place() else ""
     return f"process {holder.pid} on {holder.host}, since {holder.since}{seen}"
 
 

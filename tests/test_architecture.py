@@ -61,7 +61,7 @@ class Tiny:
         "prompts/constraints/families.py": [
             ('    _family("mentions"', '    _family("singing", text.SINGING, 1.0, TEXT),\n    _family("mentions"'),
         ],
-        "prompts/recipes/verifiable.py": [('VERSION = "2"', 'VERSION = "3"')],
+        "prompts/recipes/verifiable.py": [('VERSION = "3"', 'VERSION = "4"')],
         "prompts/constraints/wordings.yaml": [
             (NEW, "\nsinging:\n  affirm: speak of singing\n  deny: be silent on singing\n"),
         ],
@@ -158,7 +158,7 @@ job = {"seeds": {"kind": "tiny"}, "recipe": {"kind": "tiny"}, "out": str(folder 
 (folder / "job.yaml").write_text(yaml.safe_dump(job))
 summary = run_job(load_job(folder / "job.yaml"))
 assert summary.counts.plain()["validators"] == {"tiny pass": 1, "judge_tiny pass": 1}, summary
-assert FAMILIES["singing"].find("She sings.", {}, "") == 4 and "singing" in NAMES_BY_KIND["text"]
+assert FAMILIES["singing"].detector.find("She sings.", {}, "") == 4 and "singing" in NAMES_BY_KIND["text"]
 block = torch.zeros(2, 3), torch.ones(2, 3, dtype=bool)
 settings = LossSettings(combine="tiny", blocks=("P",))
 assert row_losses(torch.ones(2), {"P": block}, settings).tolist() == [-1, -1]

@@ -64,11 +64,12 @@ _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)  # no file can be th
 class CommitLog:
     """Implements engine.protocols.Store over a local or shared POSIX folder with hard links.
 
-    Reading needs no `open`. A writer process may commit once any process has opened the run.
+    Reading needs no `open`. A writer process may commit once any process has opened the run. `run`: the fingerprint
+    of the run that it commits for; then nothing is committed where another's lies by now.
     """
 
-    def __init__(self, out: Path, file_system: FileSystem | None = None) -> None:
-        self.out = Path(out)
+    def __init__(self, out: Path, file_system: FileSystem | None = None, *, run: str = "") -> None:
+        self.out, self._run = Path(out), run
         self._file_system = file_system or FileSystem()
         self._fingerprint = ""  # of the run that lies here, once it was read
 
@@ -83,19 +84,25 @@ class CommitLog:
         with _storage(self.out, 0):
             for name in names:
                 self._file_system.mkdir(self.out / name)
-            for folder in (self.out / "commits", self.out / "data", self.out, self.out.parent):
-                with suppress(PermissionError):  # a parent may be closed to us
-                    sync(folder, self._file_system)
+        self.sync()
         new = {"fingerprint": fingerprint, "job": job, "schema_version": SCHEMA_VERSION}
         self.put_sealed("run.json", new)
         while not self._is_run_of(new):
             self._grow(new)
         self._sweep_all()
 
+    def sync(self) -> None:
+        """Makes durable what stands here: a commit whose own sync failed may be seen, and still be lost."""
+        with _storage(self.out, 0):
+            for folder in (self.out / "commits", self.out / "data", self.out, self.out.parent):
+                with suppress(PermissionError):  # a parent may be closed to us
+                    sync(folder, self._file_system)
+
     def stands_for(self, fingerprint: str, job: Mapping[str, Any]) -> bool:
-        """Whether this job's run is here, with these limits. Writes nothing; raises DifferentJobError as `open`."""
+        """Whether this job's run is here, with these limits; then it is durable. Raises DifferentJobError as `open`."""
         if self.read_sealed("run.json") is None or self._is_unused(fingerprint):
             return False
+        self.sync()
         return self._is_run_of({"fingerprint": fingerprint, "job": job, "schema_version": SCHEMA_VERSION})
 
     def _is_unused(self, fingerprint: str) -> bool:
@@ -267,7 +274,9 @@ class CommitLog:
         """The entry that this attempt would put, and the bytes of its files by table."""
         if not 0 <= partition <= MAX_PARTITION:
             raise CommitError(f"partition {partition} is outside 0 to {MAX_PARTITION}; make partitions larger")
-        fingerprint = self.fingerprint()
+        fingerprint = self._run or self.fingerprint()
+        if fingerprint != self.fingerprint():
+            raise CommitError(f"{self.out} has become the folder of another run; give one of them a folder of its own")
         tables = to_tables(topics, partition)
         blobs = {table: encode(rows) for table, rows in tables.items()}
         files = {

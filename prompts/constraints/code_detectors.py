@@ -1,10 +1,11 @@
 """Detectors for program code and its documentation: parameters, errors, calls, sections, approaches, recursion."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from prompts.constraints.detectors import Attributes, Detector, by_attribute, by_occurrences, by_pattern, by_patterns
+from prompts.constraints.detectors import Attributes, Detector, by_attribute, by_occurrences, by_patterns
 from prompts.constraints.phrases import word_set
+from prompts.constraints.source_code import GRAMMARS, SourceFacts, facts_of, facts_of_examples, language_of
 from prompts.constraints.wordings import WORDINGS
 
 _PARAMETER = re.compile(
@@ -44,67 +45,79 @@ def _errors(text: str) -> Iterator[tuple[str, int]]:
     return ((match.group(), match.start()) for match in _ERROR.finditer(text))
 
 
-_LANGUAGES = {"c++": "cpp", "python3": "python", "js": "javascript", "ts": "typescript", "golang": "go", "c#": "csharp"}
-
-
 def _normalise_language(name: str) -> str:
     """The normal name of a programming language; "" for one without a wording."""
-    language = _LANGUAGES.get(name.lower(), name.lower())
+    language = language_of(name)
     return language if language in WORDINGS["language"].values else ""
 
 
-_CALL = re.compile(r"(?<![\w.])([A-Za-z_][\w.]*)\(")
-_NOT_CALLS = word_set("if for while switch return catch def class print range len int str self super and or not in")
-
-
-def _calls(text: str) -> Iterator[tuple[str, int]]:
-    for match in _CALL.finditer(text):
-        name = match.group(1).rsplit(".", 1)[-1]
-        if len(name) > 3 and name not in _NOT_CALLS and not _ERROR.fullmatch(name):
-            yield name, match.start(1)
-
-
-_DEFINITION = re.compile(
-    r"^([ \t]*)(?:[\w<>\[\],*&:]+[ \t]+)*?(?:def[ \t]+)?\*?&?(\w+)\([^\n;]*[:{][ \t]*$", re.MULTILINE
+_NOT_CALLS = word_set(
+    """
+    print range len int str self super list dict tuple bool float max min abs sum size length main begin end push pop
+    push_back pop_back append add get put charAt toString to_string toCharArray fill empty front back top emplace remove
+    emplace_back insert contains containsKey isEmpty equals reserve resize substr substring items values keys swap copy
+    clear find count next hasNext first last extend update set sort sorted reverse valueOf intValue
+    """
 )
-_LINE = re.compile(r"^([ \t]*)\S", re.MULTILINE)
-_KEYWORDS = word_set("if for while switch catch else elif with synchronized")
 
 
-def _find_body_end(text: str, start: int, depth: int) -> int:
-    """Where the next line begins that is indented no deeper than `depth` characters."""
-    return next((line.start() for line in _LINE.finditer(text, start) if len(line.group(1)) <= depth), len(text))
+_LINE_OF_CODE = re.compile(r"[:;{}=,(]\s*$|^\s*(?:#|//|/\*|@|import\b|from\b|package\b)")
 
 
-def _find_recursion(text: str) -> int:
-    """Offset of the first call of a function within its own body, which ends where its head's indentation returns."""
-    for head in _DEFINITION.finditer(text):
-        if head.group(2) in _KEYWORDS:
-            continue
-        body_end = _find_body_end(text, head.end() + 1, len(head.group(1)))
-        offset = text.find(head.group(2) + "(", head.end(), body_end)
-        if offset >= 0 and not (text[offset - 1].isalnum() or text[offset - 1] == "_"):
-            return offset
-    return -1
+def _facts(text: str, attributes: Attributes) -> tuple[SourceFacts | None, int]:
+    """The facts of the code in a text, and where it begins there: a title may stand in its first line."""
+    language = attributes.get("language") or "python"
+    facts = facts_of(text, language)
+    first, _, rest = text.partition("\n")
+    if facts is None and rest and language_of(language) in GRAMMARS and not _LINE_OF_CODE.search(first):
+        return facts_of(rest, language), len(first) + 1
+    return facts, 0
 
 
-_APPROACHES = {
-    "hash map": r"\b(?:dict\(|defaultdict|Counter\(|HashMap|unordered_map|TreeMap|new Map\()|= \{\}|\bmap<",
-    "set": r"\bset\(|\bHashSet\b|\bunordered_set\b|\bnew Set\(|\bTreeSet\b|\bset<",
-    "sorting": r"\bsorted\(|\.sort\(|\bsort\(",
-    "heap": r"\bheapq\b|\bheappush\b|\bheapify\b|\bPriorityQueue\b|\bpriority_queue\b",
-    "queue": r"\bdeque\b|\bArrayDeque\b|\bQueue<|\bqueue<",
-    "stack": r"\bstack\b|\bStack<|\bstk\b",
-    "dynamic programming": r"\bdp\b|\bmemo\w*|@cache\b|\blru_cache\b",
-    "binary search": r"\bbisect\w*|\blower_bound\b|\bupper_bound\b|\bbinarySearch\b|\bmid\b",
-    "bit manipulation": r"\^|<<=?[ ]*\w|>>=?[ ]*\d|\bbit_count\b|\bbitCount\b|\bpopcount\w*",
-    "two pointers": r"\bwhile\b[ (]*(?:l|left|lo|low|i|slow)[ ]*<=?[ ]*(?:r|right|hi|high|j|fast)\b",
-    "loop": r"^[ \t]*(?:for|while)\b",
-    "string building": r"\bStringBuilder\b|\.join\(|\bstringstream\b",
-}
-_find_pattern_approach, _offer_pattern_approaches = by_patterns(
-    {value: (pattern, "") for value, pattern in _APPROACHES.items()}
-)
+def _calls(text: str, attributes: Attributes) -> Mapping[str, int]:
+    """The calls of the code, or of the examples in a page of documentation, with their offsets."""
+    facts, begin = _facts(text, attributes) if attributes.get("language") else (None, 0)
+    if facts is None:
+        return facts_of_examples(text).calls if ">>>" in text else {}
+    return {name: begin + offset for name, offset in facts.calls.items()}
+
+
+def call_names(text: str, attributes: Attributes) -> list[str]:
+    """The names of all calls, everyday ones too, in the order in which they first stand there."""
+    return [name for name in _calls(text, attributes) if len(name) > 3]
+
+
+def _offer_calls(text: str, attributes: Attributes) -> Iterable[str]:
+    names = _calls(text, attributes)
+    return [name for name in names if len(name) > 3 and name not in _NOT_CALLS and not _ERROR.fullmatch(name)]
+
+
+def _find_approach(text: str, attributes: Attributes, value: str) -> int:
+    facts, begin = _facts(text, attributes)
+    offset = facts.approaches.get(value, -1) if facts else -1
+    return begin + offset if offset >= 0 else -1
+
+
+def _offer_approaches(text: str, attributes: Attributes) -> Iterable[str]:
+    facts, _ = _facts(text, attributes)
+    return facts.approaches if facts else ()
+
+
+def _is_approach_unsure(text: str, attributes: Attributes, value: str) -> bool:
+    facts, _ = _facts(text, attributes)
+    return facts is None or value in facts.unsure
+
+
+def _is_comment_unsure(text: str, attributes: Attributes, _value: str) -> bool:
+    facts, _ = _facts(text, attributes)
+    return facts is None or "comments" in facts.unsure
+
+
+def _find_comment(text: str, attributes: Attributes, value: str) -> int:
+    facts, begin = _facts(text, attributes)
+    return begin + facts.comment if facts and facts.comment >= 0 and not value else -1
+
+
 _SOURCE_LINE = (
     r"^[ \t]*(?:def \w+\(|class \w+[^\n]*[:{]$|return\b[^\n]*(?:[;()\[\]=]|$)|#include\b|public\b|private\b"
     r"|import [\w.]+;?$|from [\w.]+ import\b|\}[ \t;]*$)"
@@ -112,27 +125,18 @@ _SOURCE_LINE = (
 _SOURCE = re.compile(_SOURCE_LINE, re.MULTILINE)
 
 
-def _has_source(text: str) -> bool:
-    """Whether the text has lines of program code, interactive sessions aside."""
-    return bool(_SOURCE.search(text))
-
-
 def count_code_lines(text: str) -> int:
     """How many lines look like program code, interactive sessions aside."""
     return sum(1 for _ in _SOURCE.finditer(text))
 
 
-def _find_approach(text: str, attributes: Attributes, value: str) -> int:
-    if not _has_source(text):
+def _find_source(text: str, attributes: Attributes, value: str) -> int:
+    """By what the corpus says of the passage; else by lines that look like code."""
+    form = attributes.get("form", "")
+    if value or form == "documentation":
         return -1
-    return _find_recursion(text) if value == "recursion" else _find_pattern_approach(text, attributes, value)
-
-
-def _offer_approaches(text: str, attributes: Attributes) -> Iterable[str]:
-    if not _has_source(text):
-        return []
-    recursion = ["recursion"] if _find_recursion(text) >= 0 else []
-    return [*_offer_pattern_approaches(text, attributes), *recursion]
+    match = _SOURCE.search(text)
+    return 0 if form == "source" else match.start() if match else -1
 
 
 _SECTIONS = {
@@ -158,8 +162,17 @@ _SECTIONS = {
 
 PARAMETER = by_occurrences(_parameters, lambda name: len(name) > 1)
 ERROR = by_occurrences(_errors)
-CALL = by_occurrences(_calls)
-APPROACH: Detector = (_find_approach, _offer_approaches)
+CALL = Detector(
+    lambda text, attributes, value: _calls(text, attributes).get(value, -1),
+    _offer_calls,
+    lambda text, _, value: value in text,
+)
+APPROACH = Detector(_find_approach, _offer_approaches, _is_approach_unsure)
+COMMENT = Detector(
+    _find_comment,
+    lambda text, attributes: ("",) if _find_comment(text, attributes, "") >= 0 else (),
+    _is_comment_unsure,
+)
 LANGUAGE = by_attribute("language", _normalise_language)
-SOURCE = by_pattern(_SOURCE_LINE, ignore_case=False)
+SOURCE = Detector(_find_source, lambda text, attributes: ("",) if _find_source(text, attributes, "") >= 0 else ())
 SECTION = by_patterns(_SECTIONS)

@@ -16,7 +16,7 @@ from engine.errors import UsageError
 from engine.ids import canonical_json
 from engine.topic import Intent, Passage
 from prompts.constraints.families import FAMILIES
-from prompts.constraints.wordings import negate_phrase
+from prompts.constraints.wordings import can_negate, negate_phrase
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,12 @@ class Constraint:
 
     def find_witness(self, passage: Passage) -> int:
         """Offset near which the passage shows what the family looks for, or -1. Negation does not change it."""
-        return FAMILIES[self.family].find(full_text(passage), passage.attributes, self.value)
+        return FAMILIES[self.family].detector.find(full_text(passage), passage.attributes, self.value)
+
+    def is_clear(self, passage: Passage) -> bool:
+        """Whether every reader would say the same of this passage: it has a witness, or nothing like one."""
+        unsure = FAMILIES[self.family].detector.unsure
+        return self.find_witness(passage) >= 0 or not unsure(full_text(passage), passage.attributes, self.value)
 
     def holds(self, passage: Passage) -> bool:
         """Whether the passage satisfies this constraint."""
@@ -51,11 +56,11 @@ class Constraint:
     def render(self, variant: int = 0) -> str:
         """A verb phrase in its base form ("mention X", "leave out X"); another variant, another wording.
 
-        A denial is one of the family's own phrases, or "not" before one that affirms.
+        A denial is one of the family's own phrases, or "not" before one that affirms and has no negation of its own.
         """
         family = FAMILIES[self.family]
         affirm, deny = family.wording.affirm, family.wording.deny
-        phrases = (*deny, *map(negate_phrase, affirm)) if self.negated else affirm
+        phrases = (*deny, *map(negate_phrase, filter(can_negate, affirm))) if self.negated else affirm
         return phrases[variant % len(phrases)].replace("{x}", family.describe_value(self.value))
 
     def to_json(self) -> Mapping[str, Any]:
@@ -80,6 +85,16 @@ def constraints_of(intent: Intent) -> tuple[Constraint, ...]:
     """The constraints behind an intent's instruction; none for an original intent or a free-form instruction."""
     stored = intent.attributes.get("constraints", "")
     return tuple(Constraint.from_json(fields) for fields in json.loads(stored)) if stored else ()
+
+
+def surely_hold(constraints: Sequence[Constraint], passage: Passage) -> bool:
+    """Whether the passage satisfies every one of them, and every reader would say so."""
+    return all(constraint.holds(passage) and constraint.is_clear(passage) for constraint in constraints)
+
+
+def surely_broken(constraints: Sequence[Constraint], passage: Passage) -> bool:
+    """Whether the passage breaks one of them, and every reader would say so."""
+    return any(not constraint.holds(passage) and constraint.is_clear(passage) for constraint in constraints)
 
 
 def all_hold(constraints: Sequence[Constraint], passage: Passage) -> bool:

@@ -1,17 +1,33 @@
 """Detectors: the exact tests behind the constraint families, and the functions that build them.
 
-A detector is a pair. Its finder takes (text, attributes, value) and returns the offset of the first witness, or -1. Its
-offerer lists the values that a text makes true. Finders are linear in the text: no pattern nests a repetition.
+A detector has three functions. Its finder takes (text, attributes, value) and returns the offset of the first witness
+that every reader would accept, or -1. Its offerer lists the values that a text makes true. `unsure` tells whether a
+text without a witness has something that a reader might still take for one: then neither the demand nor its denial is
+used.
+Finders are linear in the text: no pattern nests a repetition.
 """
 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 Attributes = Mapping[str, str]
 Finder = Callable[[str, Attributes, str], int]
 Offerer = Callable[[str, Attributes], Iterable[str]]
-Detector = tuple[Finder, Offerer]
+Doubt = Callable[[str, Attributes, str], bool]
+
+
+def _never(_text: str, _attributes: Attributes, _value: str) -> bool:
+    return False
+
+
+class Detector(NamedTuple):
+    """How a family is decided; see above."""
+
+    find: Finder
+    offer: Offerer
+    unsure: Doubt = _never
 
 
 @lru_cache(maxsize=64)
@@ -45,36 +61,49 @@ def _compile_search(pattern: str, hints: str, flags: int) -> Callable[[str], int
     return search_offset
 
 
-def by_pattern(pattern: str, hints: str = "", *, ignore_case: bool = True) -> Detector:
-    """A family that a pattern finds, without values. `hints`: see `_compile_search`."""
+def by_pattern(pattern: str, hints: str = "", *, ignore_case: bool = True, loose: str = "") -> Detector:
+    """A family that a pattern finds, without values. `loose` finds what may count. `hints`: see `_compile_search`."""
     search = _compile_search(pattern, hints, re.MULTILINE | (re.IGNORECASE if ignore_case else 0))
-    return (
+    doubt = _compile_search(loose or pattern, "" if loose else hints, re.MULTILINE | re.IGNORECASE)
+    return Detector(
         lambda text, _, value: search(text) if value == "" else -1,
         lambda text, _: ("",) if search(text) >= 0 else (),
+        lambda text, _attributes, _value: doubt(text) >= 0,
     )
 
 
-def by_patterns(patterns: Mapping[str, tuple[str, str]]) -> Detector:
-    """A family with one (pattern, hints) per value."""
+def by_patterns(patterns: Mapping[str, tuple[str, str]], loose: Mapping[str, str] | None = None) -> Detector:
+    """A family with one (pattern, hints) per value, and per value a looser pattern of what may count."""
     searches = {value: _compile_search(pattern, hints, re.MULTILINE) for value, (pattern, hints) in patterns.items()}
-    return (
+    doubts = {
+        value: _compile_search(pattern, "", re.MULTILINE | re.IGNORECASE) for value, pattern in (loose or {}).items()
+    }
+    return Detector(
         lambda text, _, value: searches[value](text) if value in searches else -1,
         lambda text, _: [value for value, search in searches.items() if search(text) >= 0],
+        lambda text, _, value: value in doubts and doubts[value](text) >= 0,
     )
 
 
 def by_occurrences(
     occurrences: Callable[[str], Iterable[tuple[str, int]]], is_offered: Callable[[str], bool] = bool
 ) -> Detector:
-    """A family whose values occur in the text. `occurrences` lists (value, offset); `is_offered` selects values."""
-    return (
+    """A family whose values occur in the text. `occurrences` lists (value, offset); `is_offered` selects values.
+
+    A value that stands in the text in another way may count.
+    """
+    return Detector(
         lambda text, _, wanted: next((offset for value, offset in occurrences(text) if value == wanted), -1),
         lambda text, _: dict.fromkeys(value for value, _offset in occurrences(text) if is_offered(value)),
+        lambda text, _, value: bool(value) and value.lower() in _lower(text),
     )
 
 
 def by_count(count: Callable[[str], int], bounds: tuple[int, ...], *, at_least: bool) -> Detector:
-    """The value is a bound on a count; the witness is the whole text. The tightest bound that holds is offered."""
+    """The value is a bound on a count; the witness is the whole text. The tightest bound that holds is offered.
+
+    A text within a quarter of the bound, or one off, is too near to it for a reader who does not count.
+    """
 
     def find(text: str, _: Attributes, value: str) -> int:
         if not value.isdecimal():
@@ -87,7 +116,10 @@ def by_count(count: Callable[[str], int], bounds: tuple[int, ...], *, at_least: 
         tightest = [b for b in bounds if total >= b][-1:] if at_least else [b for b in bounds if total <= b][:1]
         return [str(bound) for bound in tightest]
 
-    return find, offer
+    def unsure(text: str, _: Attributes, value: str) -> bool:
+        return not value.isdecimal() or abs(count(text) - int(value)) <= max(1, int(value) // 4)
+
+    return Detector(find, offer, unsure)
 
 
 def by_attribute(key: str, normalise: Callable[[str], str] = str) -> Detector:
@@ -100,7 +132,7 @@ def by_attribute(key: str, normalise: Callable[[str], str] = str) -> Detector:
         value = normalise(attributes.get(key, ""))
         return (value,) if value else ()
 
-    return find, offer
+    return Detector(find, offer, lambda _text, attributes, _value: not normalise(attributes.get(key, "")))
 
 
 def _count_words(text: str) -> int:
@@ -112,7 +144,7 @@ def _count_steps(text: str) -> int:
     return sum("=" in line for line in text.splitlines())
 
 
-_WORD_BOUNDS, _STEP_BOUNDS = (25, 40, 60, 80, 120), (2, 3, 4, 5)
+_WORD_BOUNDS, _STEP_BOUNDS = (40, 60, 80, 120, 200), (2, 3, 4, 5)
 AT_MOST_WORDS = by_count(_count_words, _WORD_BOUNDS, at_least=False)
 AT_LEAST_WORDS = by_count(_count_words, _WORD_BOUNDS, at_least=True)
 AT_MOST_STEPS = by_count(_count_steps, _STEP_BOUNDS, at_least=False)

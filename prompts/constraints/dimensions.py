@@ -138,7 +138,7 @@ def classify_format(text: str) -> str:
         return "stackoverflow_post"
     if not text.strip() or _is_code(unfenced):
         return "code_snippet" if text.strip() else ""
-    has_heading = _HEADING.search(unfenced) or any(FAMILIES["section"].offer(unfenced, {}))
+    has_heading = _HEADING.search(unfenced) or any(FAMILIES["section"].detector.offer(unfenced, {}))
     return "manual" if has_heading and count_words(unfenced) >= _MANUAL_WORDS else ""
 
 

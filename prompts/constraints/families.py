@@ -1,7 +1,7 @@
 """The families of verifiable constraints, one record each: what it looks for, where it fits, and how it is said.
 
-`Constraint.holds` asks a family's `find` and nothing else. To add a family: a detector, a record in `FAMILIES`, and its
-phrases in `wordings.yaml`.
+`Constraint.holds` asks a family's detector and nothing else. To add a family: a detector, a record in `FAMILIES`, and
+its phrases in `wordings.yaml`.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from engine.errors import UsageError
 from prompts.constraints import code_detectors as code
 from prompts.constraints import detectors as general
 from prompts.constraints import text_detectors as text
-from prompts.constraints.detectors import Detector, Finder, Offerer, by_attribute, by_pattern
+from prompts.constraints.detectors import Detector, by_attribute
 from prompts.constraints.wordings import WORDINGS, Wording, name_year, quote_code, quote_term
 
 Kind = Literal["text", "documentation", "code", "mathematics"]
@@ -27,8 +27,7 @@ class Family:
     """
 
     name: str
-    find: Finder
-    offer: Offerer
+    detector: Detector
     weight: float
     kinds: frozenset[Kind]
     wording: Wording
@@ -61,7 +60,7 @@ def _family(
     free: bool = False,
     display: Callable[[str], str] = str,
 ) -> Family:
-    return Family(name, *detector, weight, kinds, WORDINGS.get(name, Wording()), free, display)
+    return Family(name, detector, weight, kinds, WORDINGS.get(name, Wording()), free, display)
 
 
 def index_families(*families: Family, wordings: Mapping[str, Wording] = WORDINGS) -> Mapping[str, Family]:
@@ -81,45 +80,44 @@ CODE: frozenset[Kind] = frozenset({"code"})
 MATH: frozenset[Kind] = frozenset({"mathematics"})
 
 FAMILIES: Mapping[str, Family] = index_families(
-    _family("mentions", text.MENTION, 0.5, TEXT | DOCS | MATH, free=True, display=quote_term),
-    _family("names", text.NAME, 1.0, TEXT | DOCS | MATH, free=True),
-    _family("discusses", text.DISCUSSION, 0.5, TEXT | DOCS | MATH, free=True, display=quote_term),
-    _family("number", text.NUMBER, 0.4, TEXT | DOCS | MATH, free=True),
+    _family("mentions", text.MENTION, 0.5, TEXT | MATH, free=True, display=quote_term),
+    _family("names", text.NAME, 1.0, TEXT | MATH, free=True),
+    _family("discusses", text.DISCUSSION, 0.2, TEXT | MATH, free=True, display=quote_term),
+    _family("number", text.NUMBER, 0.2, TEXT, free=True),
     _family("year", text.YEAR, 3.0, TEXT, free=True, display=name_year),
-    _family("percentage", by_pattern(r"\d ?%|\bper ?cent\b", "%|cent"), 3.0, TEXT | DOCS | MATH),
-    _family("money", text.MONEY, 3.0, TEXT | MATH),
-    _family("measure", text.MEASURE, 3.0, TEXT | MATH),
+    _family("percentage", text.PERCENTAGE, 3.0, TEXT | MATH),
+    _family("money", text.MONEY, 3.0, TEXT),
+    _family("measure", text.MEASURE, 3.0, TEXT),
     _family("example", text.EXAMPLE, 3.0, TEXT | DOCS),
     _family("caveat", text.CAVEAT, 3.0, TEXT | DOCS),
-    _family("reason", text.REASON, 3.0, TEXT | DOCS | MATH),
+    _family("reason", text.REASON, 3.0, TEXT | DOCS),
     _family("comparison", text.COMPARISON, 2.0, TEXT | DOCS),
-    _family("reader", by_pattern(r"\byou(?:r|rs|rself)?\b", "you"), 2.0, TEXT | DOCS),
-    _family("definition", text.DEFINITION, 2.5, TEXT | DOCS),
-    _family("advice", text.ADVICE, 3.0, TEXT | DOCS),
+    _family("reader", text.READER, 2.0, TEXT | DOCS),
+    _family("definition", text.DEFINITION, 2.5, TEXT),
+    _family("advice", text.ADVICE, 3.0, TEXT),
     _family("further_reading", text.REFERENCE, 2.0, TEXT | DOCS),
-    _family("quotation", by_pattern(r"[\"“][A-Za-z][^\"“”\n]{2,80}[\"”]", '"|“'), 1.5, TEXT | DOCS),
-    _family("question", by_pattern(r"\w\?(?=\s|$|[\"”)])", "?"), 1.5, TEXT | DOCS),
+    _family("quotation", text.QUOTATION, 1.5, TEXT),
+    _family("question", text.QUESTION, 1.5, TEXT | DOCS),
     _family("date", text.DATE, 3.0, TEXT),
-    _family("figure", by_pattern(r"(?<![\w.])\d"), 1.5, TEXT | DOCS),
+    _family("figure", text.FIGURE, 1.0, TEXT),
     _family("history", text.HISTORY, 2.5, TEXT),
-    _family("process", text.PROCESS, 2.5, TEXT | DOCS),
-    _family("benefit", text.BENEFIT, 2.5, TEXT | DOCS),
+    _family("process", text.PROCESS, 2.5, TEXT),
+    _family("benefit", text.BENEFIT, 2.5, TEXT),
     _family("risk", text.RISK, 2.5, TEXT),
-    _family("place", text.PLACE, 2.5, TEXT),
-    _family("attribution", text.ATTRIBUTION, 2.5, TEXT | DOCS),
-    _family("uncertainty", text.UNCERTAINTY, 2.0, TEXT | DOCS),
-    _family("superlative", text.SUPERLATIVE, 2.0, TEXT | DOCS | MATH),
-    _family("kinds", text.KINDS, 2.0, TEXT | DOCS),
-    _family("purpose", text.PURPOSE, 2.5, TEXT | DOCS),
+    _family("attribution", text.ATTRIBUTION, 2.5, TEXT),
+    _family("uncertainty", text.UNCERTAINTY, 2.0, TEXT),
+    _family("superlative", text.SUPERLATIVE, 2.0, TEXT),
+    _family("kinds", text.KINDS, 2.0, TEXT),
+    _family("purpose", text.PURPOSE, 2.5, TEXT),
     _family("default", text.DEFAULT, 2.5, DOCS),
     _family("performance", text.PERFORMANCE, 3.0, DOCS),
     _family("shape", text.SHAPE, 2.0, DOCS),
     _family("data_type", text.DATA_TYPE, 1.5, DOCS),
     _family("missing_values", text.MISSING, 3.0, DOCS),
-    _family("list", text.LIST, 0.5, TEXT | DOCS | MATH),
-    _family("at_most_words", general.AT_MOST_WORDS, 0.2, TEXT | DOCS | CODE | MATH, free=True),
-    _family("at_least_words", general.AT_LEAST_WORDS, 0.2, TEXT | DOCS | CODE | MATH, free=True),
-    _family("code_sample", by_pattern(r"^[ \t]*>>> |^```|::\n\n[ \t]+\S", ">>>|```|::"), 2.5, DOCS),
+    _family("list", text.LIST, 0.5, TEXT | DOCS),
+    _family("at_most_words", general.AT_MOST_WORDS, 0.2, TEXT | DOCS | MATH, free=True),
+    _family("at_least_words", general.AT_LEAST_WORDS, 0.2, TEXT | DOCS | MATH, free=True),
+    _family("code_sample", text.CODE_SAMPLE, 2.5, DOCS),
     _family("source", code.SOURCE, 2.0, DOCS | CODE),
     _family("section", code.SECTION, 3.0, DOCS),
     _family("parameter", code.PARAMETER, 2.5, DOCS, free=True, display=quote_code),
@@ -128,17 +126,17 @@ FAMILIES: Mapping[str, Family] = index_families(
     _family("language", code.LANGUAGE, 0.7, CODE),
     _family("approach", code.APPROACH, 3.0, CODE),
     _family("uses", code.CALL, 1.5, DOCS | CODE, free=True, display=quote_code),
-    _family("comments", text.COMMENT, 3.0, CODE),
-    _family("complexity", by_pattern(r"\bO\([^)\n]{1,40}\)", "o(", ignore_case=False), 3.0, DOCS | CODE),
+    _family("comments", code.COMMENT, 3.0, CODE),
+    _family("complexity", text.COMPLEXITY, 3.0, DOCS | CODE),
     _family("library", by_attribute("library"), 2.0, DOCS | CODE, free=True),
     _family("at_most_steps", general.AT_MOST_STEPS, 0.5, MATH, free=True),
     _family("at_least_steps", general.AT_LEAST_STEPS, 0.5, MATH, free=True),
     _family("operation", text.OPERATION, 0.4, MATH),
-    _family("decimals", by_pattern(r"(?<![\w.])\d+\.\d+(?![\w.]\d)", "."), 1.5, MATH),
+    _family("decimals", text.DECIMALS, 1.5, MATH),
     _family("unknown", text.UNKNOWN, 3.0, MATH),
     _family("total", text.TOTAL, 2.5, TEXT | MATH),
-    _family("arithmetic", by_pattern(r"\d[^=\n]{0,80}= *[^\s\d]{0,2}\d", "="), 1.0, MATH),
-    _family("answer_line", by_pattern(r"^#### |\b(?:final )?answer is\b|^answer:", "####|answer"), 1.0, MATH),
+    _family("arithmetic", text.ARITHMETIC, 1.0, MATH),
+    _family("answer_line", text.ANSWER_LINE, 1.0, MATH),
 )
 WEIGHTS: Mapping[str, float] = {family.name: family.weight for family in FAMILIES.values()}
 NAMES_BY_KIND: Mapping[Kind, frozenset[str]] = {

@@ -80,6 +80,11 @@ _BEFORE_VERB = word_set(
     "to can could will would may might must should not don't doesn't cannot they we you i he she it who that which and"
 )
 _ARTICLES = word_set("the a an of its his her this their our my")
+_BEFORE_NOUN = _ARTICLES | word_set(
+    "of in on at with by from for into over under between among through during without within about against near across"
+)
+_OBJECTS = word_set("it them him her us me the a an its their his this these")
+_AFTER_ADJECTIVE = word_set("one ones and or than")
 _NOUN_ENDINGS = tuple(word_set("tion sion ment ity ness ance ence ism ist ship ure logy phy ers ors ings"))
 _NON_NOUN_ENDINGS = ("ed", "ing", "ive", "ous", "able", "ible", "ful", "less", "ize", "ise")
 
@@ -154,22 +159,32 @@ def phrases_of(text: str) -> Phrases:
 
 
 def _find_term(run: _Run) -> str:
-    """The run as a noun phrase: without a verb or participle at either end; "" where nothing specific is left."""
+    """The run as a noun phrase: without a verb or participle at either end; "" where nothing specific is left.
+
+    What stands behind an article or a preposition is one; what an object follows ends in a verb.
+    """
     words = run.words
+    is_name = all(word[0].isupper() for word in words) and not run.opening
+    if not is_name and (run.before not in _BEFORE_NOUN or (len(words) > 1 and run.after.lower() in _OBJECTS)):
+        return ""
     if run.before in _BEFORE_VERB and not words[0][0].isupper():
         words = words[1:]
     while words and not _is_noun_like(words[-1]):
         words = words[:-1]
     if len(words) > 1 and words[0].endswith("ing"):
         words = words[1:]
+    if len({word.lower() for word in words}) < len(words):
+        return ""
     if not 1 <= len(words) <= _MAX_WORDS or (len(words) == 1 and not _is_surely_noun(words[0], run)):
         return ""
     return " ".join(words)
 
 
 def _is_surely_noun(word: str, run: _Run) -> bool:
-    """Whether a single word is surely a noun: by its ending, by its capital, or between an article and a break."""
-    if len(word) < 5:
+    """Whether a single word is surely a noun: by its ending, by its capital, or by what stands before and after it."""
+    if len(word) < 4 or run.after in _AFTER_ADJECTIVE:
         return False
-    follows_article = run.before in _ARTICLES and run.after != "," and len(run.words) == 1
-    return follows_article or word.endswith(_NOUN_ENDINGS) or (word[0].isupper() and not run.opening)
+    stands_alone = (
+        len(run.words) == 1 and run.before in _BEFORE_NOUN and not (run.before in _ARTICLES and run.after == ",")
+    )
+    return stands_alone or word.endswith(_NOUN_ENDINGS) or (word[0].isupper() and not run.opening)

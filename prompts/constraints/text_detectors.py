@@ -1,4 +1,9 @@
-"""Detectors of what prose and mathematics say: phrases, numbers, and patterns of English."""
+"""Detectors of what prose and mathematics say: phrases, numbers, and patterns of English.
+
+Each pattern of English has two widths. The narrow one finds what every reader would accept; the loose one finds what a
+reader might accept, so that a denial is used only where nothing of the kind stands. Families whose meaning no pattern
+decides (places, for one) are not here.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -57,6 +62,12 @@ def _find_discussion(text: str, _: Attributes, value: str) -> int:
     return first if first >= 0 and _find_words(folded, phrase, first + 1) >= 0 else -1
 
 
+def _has_word_of(text: str, _: Attributes, value: str) -> bool:
+    """Whether the beginning of a longer word of the phrase stands anywhere in the text."""
+    folded = fold_text(text)
+    return any(word[:5] in folded for word in fold_text(value).split() if len(word) > 3)
+
+
 def _by_phrases(find: Finder, select: Callable[[Phrases], Iterable[str]]) -> Detector:
     """Offers phrases that `find` confirms: outside ASCII a phrase may end where a word does not ("x²")."""
 
@@ -64,11 +75,14 @@ def _by_phrases(find: Finder, select: Callable[[Phrases], Iterable[str]]) -> Det
         phrases = select(phrases_of(text))
         return phrases if text.isascii() else [phrase for phrase in phrases if find(text, {}, phrase) >= 0]
 
-    return find, offer
+    return Detector(find, offer, _has_word_of)
 
 
 _NUMBER = re.compile(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?:\.\d+)?(?![\w])|(?<![\w.,])\d+(?:\.\d+)?(?!\w)")
 _YEAR = re.compile(r"(?<![\w.,$€£-])(?:1[5-9]|20)\d\d(?![\w%])(?![.,]\d)")
+
+
+_ANY_YEAR = re.compile(r"(?<!\d)(?:1\d|20)\d\d(?!\d)|\bcentur|\b(?:19|20)\d0s\b")
 
 
 def _numbers(text: str) -> Iterator[tuple[str, int]]:
@@ -88,149 +102,259 @@ MENTION = _by_phrases(_find_mention, attrgetter("terms"))
 NAME = _by_phrases(_find_name, attrgetter("names"))
 DISCUSSION = _by_phrases(_find_discussion, attrgetter("repeated"))
 NUMBER = by_occurrences(_numbers, lambda number: len(number) > 1 and not _YEAR.fullmatch(number))
-YEAR: Detector = (_find_year, _offer_years)
+YEAR = Detector(
+    _find_year, _offer_years, lambda text, _, value: value in text if value else bool(_ANY_YEAR.search(text))
+)
+_NUMERAL = (
+    r"(?:\d[\d.,/]{0,11}|\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty))[ -]?"
+)
+_UNITS = {
+    "duration": r"(?:seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|weeks?|months?|years?|decades?|centuries)\b",
+    "distance": r"(?:mm|cm|km|kilomet(?:er|re)s?|met(?:er|re)s?|miles?|feet|foot|ft|inch(?:es)?|yards?)\b",
+    "weight": r"(?:mg|grams?|kg|kilograms?|lbs?|pounds?|ounces?|oz|tons?|tonnes?)\b",
+    "temperature": r"(?:°|º|degrees? (?:[CF]|Celsius|Fahrenheit|celsius|fahrenheit)\b)",
+    "volume": r"(?:ml|lit(?:er|re)s?|gallons?|cups?|pints?|quarts?|tablespoons?|teaspoons?)\b",
+    "data": r"(?:KB|MB|GB|TB|[Kk]ilobytes?|[Mm]egabytes?|[Gg]igabytes?|bytes?|bits?)\b",
+}
 MEASURE = by_patterns(
-    {
-        "duration": (
-            (
-                r"\d[\d.,]*[ -]?(?:seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|weeks?|months?|years?|decades?"
-                r"|centuries)\b"
-                r"|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve|an?)[ -]"
-                r"(?:minutes?|hours?|days?|weeks?|months?|years?)\b"
-            ),
-            "sec|min|hour|hr|day|week|month|year|decade|centur",
-        ),
-        "distance": (
-            r"\d[\d.,/]*[ -]?(?:mm|cm|km|kilomet(?:er|re)s?|met(?:er|re)s?|miles?|feet|foot|ft|inch(?:es)?|yards?)\b",
-            "mm|cm|km|met|mile|feet|foot|ft|inch|yard",
-        ),
-        "weight": (
-            r"\d[\d.,/]*[ -]?(?:mg|grams?|kg|kilograms?|lbs?|pounds?|ounces?|oz|tons?)\b",
-            "mg|gram|kg|lb|pound|ounce|oz|ton",
-        ),
-        "temperature": (r"\d[\d.,]* ?(?:°|º|degrees?\b)", "°|º|degree"),
-        "volume": (
-            r"\d[\d.,/]*[ -]?(?:ml|lit(?:er|re)s?|gallons?|cups?|pints?|quarts?|tablespoons?|teaspoons?)\b",
-            "ml|lit|gallon|cup|pint|quart|spoon",
-        ),
-        "data": (r"\d[\d.,]*[ -]?(?:KB|MB|GB|TB|[Kk]ilobytes?|[Mm]egabytes?|[Gg]igabytes?|bytes?|bits?)\b", "b"),
-        "time": (r"\b\d{1,2}(?::\d\d)? ?(?:[ap]\.?m\b\.?|[AP]\.?M\b\.?)", "am|pm|a.m|p.m"),
-    }
+    {unit: (_NUMERAL + pattern, "") for unit, pattern in _UNITS.items()}
+    | {"time": (r"\b\d{1,2}(?::\d\d)? ?(?:[ap]\.m\.|[AP]\.?M\b|[ap]m\b)", "")},
+    {unit: rf"\b{pattern}|\d{pattern}" for unit, pattern in _UNITS.items()}
+    | {"temperature": r"°|º|degree|hot|cold|warm", "time": r"\d ?[ap]\.?m|\d:\d\d|o'clock|noon|midnight|morning"},
 )
 OPERATION = by_patterns(
     {
-        "addition": (r"\d[\w $%.,)]{0,25}\+[ (]*\$?\d|\b[Aa]dd(?:s|ed|ing)?\b", "+|add"),
-        "subtraction": (r"\d[\w $%.,)]{0,25}[-–−] *\$?\d+[^\n]{0,40}=|\b[Ss]ubtract", "-|–|−|subtract"),
+        "addition": (r"\d *\+ *\$?\d|\d[\w $%.,)]{0,25}\+[ (]*\$?\d", "+"),
+        "subtraction": (r"\d[\w $%.,)]{0,25}[-–−] *\$?\d+[^\n]{0,40}=", "-|–|−"),
         "multiplication": (
-            r"\d[\w $%.,)]{0,25}[*×][ (]*\$?\d|\d *x *\$?\d|\\times|\b[Mm]ultipl",
-            "*|×|x|times|multipl",
+            r"\d[\w $%.,)]{0,25}[*×][ (]*\$?\d|\d *x *\$?\d|\d *\\(?:times|cdot) *\d",
+            "*|×|x|times|cdot",
         ),
-        "division": (r"\d[\w $%.,)]{0,25}/[ (]*\$?\d|÷|\\frac|\b[Dd]ivid", "/|÷|frac|divid"),
-    }
+        "division": (r"\d[\w $%.,)]{0,25}(?:/|÷)[ (]*\$?\d[^\n]{0,20}=", "/|÷"),
+    },
+    {
+        "addition": r"\+|\badd|\bsum|total|altogether|combined|\bmore\b|\bplus\b",
+        "subtraction": r"[-–−] *\$?[\d(a-z]|subtract|minus|less|left|fewer|differ|remain|take",
+        "multiplication": r"[*×]|\\times|\\cdot|\d *x\b|times|multipl|product|twice|double|triple|each|per|\)\(|\^",
+        "division": r"/|÷|\\frac|divid|half|third|quarter|per\b|ratio|average|each|split",
+    },
 )
 _LIST_ITEM = r"[ \t]*(?:[-*•+]|\d{1,2}[.)]) \S"
+PERCENTAGE = by_pattern(r"\d ?%|\d per ?cent\b", "%|cent", loose=r"%|per ?cent|\bhalf\b|\bthirds?\b|\bquarter")
 MONEY = by_pattern(
-    r"[$€£] ?\d|\b\d[\d.,]* ?(?:dollars?|euros?|cents|USD|pounds sterling)\b", "$|€|£|dollar|euro|cents|usd|sterling"
+    r"[€£] ?\d|\$ ?\d[\d,.]*(?![\d,.]*[^$\n]{0,12}\$)|\b\d[\d.,]* ?(?:dollars?|euros?|cents|USD|pounds sterling)\b",
+    "$|€|£|dollar|euro|cents|usd|sterling",
+    loose=r"[$€£]|dollars?|euros?|\bcents?\b|\bpounds?\b|\bprice|\bcost|\bfees?\b|salar|\bwages?\b|money|\bpa(?:y"
+    r"|id)|rupee|\byen\b",
 )
 EXAMPLE = by_pattern(
-    r"\b(?:for example|for instance|such as|e\.g\.)|\bexamples?\b|^[ \t]*>>> ", "example|instance|such as|e.g.|>>>"
+    r"\b(?:for example|for instance|such as|e\.g\.)|^[ \t]*Examples?:?[ \t]*$|^[ \t]*>>> ",
+    "example|instance|such as|e.g.|>>>",
+    loose=r"exampl|instance|such as|e\.g|>>>|includ|\blike\b|illustrat|namely|\(",
 )
 CAVEAT = by_pattern(
-    r"\b(?:however|caution|warnings?|careful(?:ly)?|unless|beware|except(?:ion)?s?|limitations?|note that|although)\b",
-    "however|caution|warning|careful|unless|beware|except|limit|note|although",
+    r"\b(?:however,|caution|beware|be careful|warning:|note that|except (?:for|that|when|in)|unless|limitations?\b)",
+    "however|caution|warning|careful|unless|beware|except|limit|note",
+    loose=r"\b(?:however|but|although|though|while|except|only|not|n't|may|might|caution|warn|careful|unless|limit"
+    r"|note|avoid|never|must|yet|despite|rarely|some)",
 )
 REASON = by_pattern(
-    r"\b(?:because|due to|caused by|causes?|reasons?|therefore|hence|thus|as a result)\b",
-    "cause|due to|reason|therefore|hence|thus|as a result",
+    r"\b(?:because|due to|caused by|the reason|reasons? (?:for|why)|is why|owing to|thanks to)\b",
+    "cause|due to|reason|is why|owing|thanks",
+    loose=r"caus|\bdue\b|reason|therefore|hence|\bthus\b|result|\bsince\b|\bso\b|\bwhy\b|\blead|owing|thanks|\bas\b"
+    r"|stem",
 )
 COMPARISON = by_pattern(
-    r"\b(?:compared?|comparison|unlike|whereas|in contrast|similar to|equivalent to|rather than|instead of"
-    r"|differ(?:s|ent|ence|ences)?|than)\b",
-    "compar|unlike|whereas|contrast|similar|equivalent|than|instead|differ",
+    r"\b(?:compared (?:to|with)|in comparison|in contrast|unlike|whereas|differs? from|different from|as opposed to)\b"
+    r"|\b(?:more|less|fewer|\w{3,}er) \w*? ?than (?!\d|\$|one|two|three|four|five|six|seven|eight|nine|ten|half|a "
+    r"|just)",
+    "compar|unlike|whereas|contrast|than|differ|opposed",
+    loose=r"\bthan\b|compar|unlike|whereas|\bwhile\b|contrast|similar|\bsame\b|equivalent|instead|differ|\blike\b"
+    r"|versus"
+    r"|\bvs\b|\bboth\b|\balike|\bother|relative|\w{3,}est\b|\bmost\b",
 )
+READER = by_pattern(r"\byou(?:r|rs|rself)?\b", "you")
 DEFINITION = by_pattern(
-    r"\b(?:is|are) (?:defined as|called)\b|\brefers? to\b|\bmeans\b|\bdefinition\b|\bknown as\b|\bstands? for\b",
-    "defin|called|refer|means|known|stand",
+    r"\b(?:is|are) defined as\b|\bthe term \S+(?: \S+){0,3} (?:means|refers|is|describes)\b|\brefers to (?:an?|the"
+    r"|any)\b"
+    r"|\bmeans that\b|\bstands for\b|\bdefinition of\b|\bis the (?:term|name) (?:for|given)\b",
+    "defin|refers|means|stands|term|name",
+    loose=r"defin|called|refer|mean|known|stand|\bterm|\bi\.e|\bnamed?\b|\b(?:is|are|was) (?:an?|the|any|when)\b"
+    r"|[:=—–]",
 )
 ADVICE = by_pattern(
-    r"\bshould\b|\brecommend|\badvis|\bit is best\b|\bconsider using\b|\bprefer(?:able|ably|red)?\b",
-    "should|recommend|advis|best|consider|prefer",
+    r"\b(?:you|one|we|patients|people|parents|women|men|children|adults|everyone|anyone|owners|drivers"
+    r"|students) should\b"
+    r"|\b(?:is|are|we|experts|doctors) recommend(?:s|ed)?\b|\badvisable\b|\bit is best to\b|\bmake sure\b"
+    r"|\bbe sure to\b",
+    "should|recommend|advis|best|sure",
+    loose=r"should|must|need|recommend|advis|suggest|\bbest\b|consider|prefer|avoid|important|\btip|never|always|ought"
+    r"|\bdo not\b|n't|sure|\btry\b|\bcan\b|better|help|use\b",
 )
 REFERENCE = by_pattern(
-    r"https?://|\bwww\.|\bsee also\b|\bet al\b|^[ \t]*\.\. \[\w+\]|\[\d+\]_|\bclick here\b",
-    "http|www.|see also|et al|.. [|]_|click here",
+    r"https?://|\bwww\.|\bsee also\b|\bet al\b|^[ \t]*\.\. \[\w+\]|\[\d+\]_",
+    "http|www.|see also|et al|.. [|]_",
+    loose=r"http|www\.|\bsee\b|et al|\[\w+\]|refer|\bcf\b|read more|click|source|accord|wikipedia|link|\.com|\.org",
+)
+QUOTATION = by_pattern(r"[\"“][A-Za-z][^\"“”\n]{2,80}[\"”]", '"|“', loose=r"[\"“”‘’'`]")
+QUESTION = by_pattern(r"\w\?(?=\s|$|[\"”)])", "?", loose=r"\?|\b(?:ask|question|wonder)")
+_MONTHS = (
+    "January|February|March|April|May|June|July|August|September|October|November|December"
+    "|Jan|Feb|Aug|Sept?|Oct|Nov|Dec"
 )
 DATE = by_pattern(
-    r"\b(?:January|February|March|April|June|July|August|September|October|November|December|Sunday|Monday|Tuesday|Wednesday"
-    r"|Thursday|Friday|Saturday)s?\b|\bMay \d|\b(?:Jan|Feb|Aug|Sept?|Oct|Nov|Dec)\.? \d",
+    rf"\b(?:{_MONTHS})\.? \d|\b\d{{1,2}}(?:st|nd|rd|th)? (?:of )?(?:{_MONTHS})\b",
     ignore_case=False,
+    loose=rf"\b(?:{_MONTHS})|day\b|\d[/-]\d|\bdate|\bmonth|week",
+)
+FIGURE = by_pattern(
+    r"(?<![\w.])\d",
+    loose=r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|half|twice|dozen|hundred|thousand|million"
+    r"|billion|first"
+    r"|second|third|zero)s?\b",
 )
 HISTORY = by_pattern(
-    r"\b(?:histor(?:y|ic|ical|ically)|origin(?:s|ated|ally)?|(?:was|were) (?:founded|established|introduced)"
-    r"|invented|invention|discovered|ancient|centur(?:y|ies)|dates? back|first used)\b",
-    "histor|origin|found|invent|discov|establ|ancient|centur|dat|intro|first",
+    r"\b(?:was|were) (?:first |originally )?(?:founded|invented|discovered|established|introduced|settled)\b"
+    r"|\boriginat(?:ed|es) (?:in|from|as|with)\b|\bdates? back\b|\bin ancient\b|\bfirst (?:used|built|made"
+    r"|introduced|appeared)\b"
+    r"|\b(?:1\d|20)th[ -]century\b|\bhistory of\b",
+    "histor|origin|found|invent|discov|establ|ancient|centur|dat|intro|first|settl",
+    loose=r"histor|origin|ancient|centur|(?<!\d)(?:1\d|20)\d\d(?!\d)|\bago\b|beg[ai]n|found|establish|invent|discover"
+    r"|introduc|first|former|\bold|\bpast\b|tradition|early|develop|creat|derive|\bwas\b|\bwere\b",
 )
 PROCESS = by_pattern(
-    r"\b(?:steps?|procedures?|instructions?|repeat)\b|\b(?:first|firstly|next|finally),",
-    "step|first|next|final|proce|instruction|repeat",
+    r"\b[Ss]tep (?:\d|one|two)\b|(?:^|[.:;!] )(?:First(?:ly)?|To (?:start|begin)),? [^\n]{10,300}?"
+    r"\b(?:[Tt]hen|[Nn]ext|[Ss]econd(?:ly)?|[Ff]inally|[Aa]fter that|[Oo]nce)\b",
+    "step|first|start|begin",
+    ignore_case=False,
+    loose=r"\bsteps?\b|first|\bthen\b|\bnext\b|final|proce|instruction|\bafter\b|\bbefore\b|beg[ai]n|start|\bonce\b"
+    r"|how to"
+    r"|^\s*\d[.)]|method|\bby \w+ing",
 )
 BENEFIT = by_pattern(
-    r"\b(?:benefi(?:t|ts|cial)|advantag\w+|helps?|helpful|improv\w+|useful|effective(?:ly)?|convenient|easier)\b",
-    "benefi|advantag|help|improv|useful|effective|conven|easier",
+    r"\bbeneficial (?:for|to)\b|\badvantages? (?:of|is|are)\b|\bhealth benefits?\b|\bbenefits of (?!the (?:plan"
+    r"|policy))"
+    r"|\bhelps? (?:to |you )?(?:reduce|prevent|improve|protect|relieve|lower|maintain|strengthen|ease|treat|boost"
+    r"|fight)\b"
+    r"|\bis (?:good|useful|helpful) for\b",
+    "benefi|advantag|help|useful|good",
+    loose=r"benefi|advantag|help|improv|useful|effectiv|conveni|eas(?:y|ier|e)|good|better|best|reduc|protect"
+    r"|prevent|ideal"
+    r"|allow|great|enabl|support|save|popular|import|health|strong|safe|can\b",
 )
 RISK = by_pattern(
-    r"\b(?:risks?|danger\w*|harm\w*|damag\w+|side effects?|diseases?|injur\w+|infections?|pain\w*|symptoms?|failures?"
-    r"|deaths?|die[sd]?|poison\w*|toxic)\b",
-    "risk|dang|harm|damag|side|diseas|injur|infec|pain|sympt|fail|death|die|poison|toxic",
-)
-PLACE = by_pattern(
-    r"\b(?:located|situated|cit(?:y|ies)|county|countr(?:y|ies)|north(?:ern)?|south(?:ern)?|east(?:ern)?|west(?:ern)?"
-    r"|United States|U\.S\.|America|Europe|Africa|Asia|Australia|China|India|England|Canada|California"
-    r"|Texas|New York|Florida)\b",
-    ignore_case=False,
+    r"\brisks? (?:of|for|factors?)\b|\bside effects?\b|\bcan (?:cause|lead to|damage|harm|kill|be (?:fatal"
+    r"|dangerous|harmful|deadly))\b"
+    r"|\bdangerous\b|\bharmful\b|\bpoisonous\b|\btoxic\b|\blife-threatening\b|\bdeadly\b|\bfatal\b",
+    "risk|dang|harm|damag|side|cause|lead|kill|fatal|poison|toxic|threat|dead",
+    loose=r"risk|dang|harm|damag|side effect|diseas|injur|infec|pain|symptom|fail|death|\bdie|dead|kill|poison|toxi"
+    r"|cancer"
+    r"|disorder|illness|problem|severe|fatal|hazard|threat|safe|loss|bleed|attack|crim|war\b|caus|complicat|warn"
+    r"|avoid|sick",
 )
 ATTRIBUTION = by_pattern(
-    r"\b(?:according to|said|says|stud(?:y|ies)|research(?:ers)?|experts?|scientists?|reports?"
-    r"|reported|survey|found that|argued?)\b",
-    "accord|sa|stud|research|expert|scien|report|survey|found|argue",
+    r"\b[Aa]ccording to\b|\bstud(?:y|ies) (?:has |have |also |recently )?(?:found|show|suggest|report|conclud"
+    r"|indicat)\w*"
+    r"|\b[Rr]esearchers (?:have |has )?(?:found|say|said|believe|report|discovered)\w*"
+    r"|\b[A-Z][a-z]+ (?:said|says|argued|reported|wrote|claims|claimed)\b",
+    "accord|stud|research|sa|argue|report|wrote|claim",
+    ignore_case=False,
+    loose=r"accord|\bsa(?:id|ys?)\b|stud(?:y|ies)|research|expert|scien|report|survey|found|argu|claim|believ"
+    r"|\bstate[sd]\b"
+    r"|poll|wrote|publish|author|recommend|\[\w+\]|et al|known|consider|thought|suggest|[\"“]",
 )
 UNCERTAINTY = by_pattern(
-    r"\b(?:may|might|could|possibl[ey]|probabl[ey]|perhaps|likely|potential(?:ly)?|seems?|appears?)\b",
-    "may|might|could|possib|probab|perhaps|likely|potential|seem|appear",
+    r"\b(?:might|perhaps|possibly|probably|it is (?:likely|possible)|(?:is|are) (?:thought|believed|likely) to)\b"
+    r"|\bseems? to\b|\bappears? to\b",
+    "might|perhaps|possib|probab|likely|thought|believed|seem|appear",
+    loose=r"\bmay\b|might|could|possib|probab|perhaps|likely|potential|seem|appear|thought|believ|suggest|\bcan\b|about"
+    r"|approximat|usual|often|some|roughly|around|estimat|generally|typical|would|should|sometimes",
 )
 SUPERLATIVE = by_pattern(
-    r"\b(?:most|best|worst|largest|biggest|smallest|highest|lowest|longest|oldest|greatest|fastest)\b", "st"
+    r"\bthe (?:most \w+|best|worst|largest|biggest|smallest|highest|lowest|longest|shortest|oldest|greatest|fastest"
+    r"|tallest|deepest|strongest|richest|cheapest)\b",
+    "st",
+    loose=r"\w{2,}est\b|\bmost\b|\bleast\b|\btop\b|\bfirst\b|\bonly\b|leading|\bmajor|\bmain|\bmaximum|\bminimum"
+    r"|primar|best"
+    r"|chief|record|ultimate|\bvery\b|number one",
 )
 KINDS = by_pattern(
-    r"\b(?:types?|kinds?|categor(?:y|ies)|components?|consists? of|classified|divided into|varieties|species)\b",
-    "type|kind|categ|compon|consist|class|divid|variet|species",
+    r"\b(?:two|three|four|five|six|seven|eight|several|many|different|various|main|basic|\d+) (?:\w+ )?"
+    r"(?:types|kinds|categories|varieties|classes|forms) of\b|\b(?:is|are|can be) (?:divided into|classified (?:as"
+    r"|into|by))\b",
+    "type|kind|categ|variet|class|form|divid",
+    loose=r"type|kind|categor|compon|consist|class|divid|variet|species|\bforms?\b|includ|group|either|\bparts?\b"
+    r"|both|among"
+    r"|such as|range|sort|\bmodels?\b|version|breed|\bfirst\b|differ",
 )
 PURPOSE = by_pattern(
-    r"\bused (?:to|for|as)\b|\bpurposes?\b|\bserves? (?:to|as)\b|\bdesigned (?:to|for)\b"
-    r"|\bin order to\b|\bfunctions? (?:is|as|of)\b",
-    "used|purpose|serve|designed|order|function",
+    r"\b(?:is|are|be|been|being|was|were|often|commonly|widely|mainly|usually|also|primarily) used (?:to|for|as|in"
+    r"|by)\b"
+    r"|\bthe (?:main |primary )?purpose of\b|\bserves? (?:to|as)\b|\b(?:is|are|was|were) designed (?:to|for)\b"
+    r"|\bthe function of\b",
+    "used|purpose|serve|designed|function",
+    loose=r"\bus(?:e|ed|es|ing|age|eful)\b|purpos|serve|design|in order|function|\brole\b|meant|intend|help|allow"
+    r"|appli|goal"
+    r"|\baim|enabl|so that|\bto \w+|\bfor\b",
 )
-DEFAULT = by_pattern(r"\bdefaults?\b|\bif (?:omitted|not (?:given|specified|provided))\b", "default|if omitted|if not")
+DEFAULT = by_pattern(
+    r"\bdefaults? (?:is|to|value|=|are)\b|\bby default\b|\(default\b|, default\b|\bdefault:|\bDefault\b",
+    "default",
+    loose=r"default|omitted|optional|not (?:given|specified|provided)|if None|=",
+)
 PERFORMANCE = by_pattern(
-    r"\b(?:performance|faster|fastest|slow(?:er|ly)?|speed|efficien\w+|memory|overhead|expensive"
-    r"|optimi[sz]\w+|parallel\w*)\b",
-    "perform|fast|slow|speed|effic|memory|overhead|expens|optim|parallel",
+    r"\bperformance\b|\bfaster\b|\bslower\b|\befficien(?:t|cy|tly)\b|\bspeed(?:s|up)?\b|\bmemory (?:usage|use"
+    r"|overhead)\b"
+    r"|\boverhead\b",
+    "perform|fast|slow|speed|effic|memory|overhead",
+    loose=r"perform|fast|slow|speed|effici|memory|overhead|expensiv|optimi|parallel|\btime|cost|copy|copies|quick"
+    r"|cache|lazy"
+    r"|large|buffer|O\(",
 )
-SHAPE = by_pattern(r"\b(?:shapes?|ndim|\w*dimension\w*|[1-4]-?D|axis|axes)\b", "shape|ndim|dimen|1|2|3|4|axis|axes")
+SHAPE = by_pattern(
+    r"\bndim\b|\b[1-4]-?[Dd]\b|\bdimension(?:s|al)?\b|\bshape (?:of|\(|\w+\.)|\.shape\b",
+    "shape|ndim|dimen|d",
+    loose=r"shape|\bndim|dimension|[1-4]-?d\b|\baxis|\baxes|array|matrix|vector|\bsize|\brows?\b|column|\blen",
+)
 DATA_TYPE = by_pattern(
-    r"\b(?:dtypes?|data types?|float(?:32|64)?|int(?:32|64|egers?)?|bool(?:ean)?|complex|strings?|types?)\b",
-    "type|float|int|bool|complex|string",
+    r"\bdtypes?\b|\bdata[- ]?types?\b|\bfloat(?:32|64)\b|\bu?int(?:8|16|32|64)\b",
+    "type|float|int",
+    loose=r"type|float|\bu?int|bool|complex|\bstr|string|object|array|list|dict|tuple|number|byte",
 )
-MISSING = by_pattern(r"\b(?:NaNs?|nan|nulls?|NA|NaT|missing|empty)\b", "na|null|missing|empty", ignore_case=False)
-LIST = by_pattern(rf"^{_LIST_ITEM}[^\n]*\n(?:[^\n]*\n){{0,2}}{_LIST_ITEM}", "\n")
+MISSING = by_pattern(
+    r"\bNaNs?\b|\bnan\b|\bNaT\b|\bmissing (?:values?|data|entries)\b|\bNA values?\b|\bnulls?\b",
+    "na|null|missing",
+    ignore_case=False,
+    loose=r"\bna[nt]?s?\b|null|missing|empty|none|invalid|mask|inf\b",
+)
+LIST = by_pattern(
+    rf"^{_LIST_ITEM}[^\n]*\n(?:[^\n]*\n){{0,2}}{_LIST_ITEM}",
+    "\n",
+    loose=rf"^{_LIST_ITEM}|\n\s*\n|^\w[^\n]{{0,40}}:\s*$",
+)
 VERSION = by_pattern(
     r"\bversion(?:added|changed)\b|\bdeprecated\b|\b(?:new|added|changed) in version\b|\bsince version\b",
     "version|deprecated",
+    loose=r"version|\bsince\b|deprecat|remov|chang|\bnew\b|\badded\b|\d+\.\d+|legacy|future|longer",
 )
-COMMENT = by_pattern(r"^[ \t]*(?:#(?!include|define|###)|//|/\*)[ !*]?\S|\S  # \S|; +// \S", "#|//|/*")
+CODE_SAMPLE = by_pattern(
+    r"^[ \t]*>>> |^```|::\n\n[ \t]+\S", ">>>|```|::", loose=r">>>|```|::|^[ \t]{4,}\S.*[=(]|\w\(.*\)|`"
+)
+COMPLEXITY = by_pattern(
+    r"\bO\([^)\n]{1,40}\)", "o(", ignore_case=False, loose=r"\bO *\(|complexity|linear|quadratic|log n"
+)
+DECIMALS = by_pattern(r"(?<![\w.])\d+\.\d+(?![\w.]\d)", ".", loose=r"\d\.\d|\.\d|decimal|point")
 UNKNOWN = by_pattern(
-    r"\b[Ll]et \$?[A-Za-z]\b(?: (?:be|represent|denote|stand)|\$| ?=)"
-    r"|(?<![\w'])[A-Za-z] ?= ?\$?\d|\b\d+[a-zA-Z] ?[=+-]",
-    ignore_case=False,
+    r"\b[Ll]et \$?[A-Za-z]\b(?: (?:be|represent|denote|stand)|\$| ?=)",
+    "let",
+    loose=r"\blet\b|(?<![\w'\\])[a-z] *[=+*/^-]|[=+*/^-] *[a-z](?![\w'])|\d[a-z]\b|equation|variable|unknown|\$[a-z]",
 )
-TOTAL = by_pattern(r"\b(?:total|altogether|in all|combined|sum)\b", "total|altog|in all|combined|sum")
+TOTAL = by_pattern(
+    r"\b(?:a total of|in total|total (?:of|number|cost|amount|distance|time|weight|price)|altogether)\b",
+    "total|altog",
+    loose=r"total|altogether|\ball\b|combined|\bsum|together|\badd|whole|overall",
+)
+ARITHMETIC = by_pattern(r"\d[^=\n]{0,80}= *[^\s\d]{0,2}\d", "=", loose=r"=|\d *[-+*/×÷] *\d")
+ANSWER_LINE = by_pattern(
+    r"^#### |\b(?:final )?answer is\b|^answer:", "####|answer", loose=r"####|answer|\\boxed|^\W*[\d.,$]+\W*$"
+)

@@ -16,6 +16,7 @@ import yaml
 from engine.errors import UsageError
 
 _PARTS = ("affirm", "deny", "values")
+_NEGATION = re.compile(r"\b(?:no|not|without|nothing|none|never|rather|at (?:most|least)|fewer|or more|twice|once)\b")
 _SLOT = re.compile(r"\{.*?\}")
 _IRREGULAR = {"be": "is", "have": "has", "do": "does", "go": "goes", "say": "says"}
 
@@ -64,6 +65,11 @@ def quote_code(value: str) -> str:
 def name_year(value: str) -> str:
     """ "2004" -> "the year 2004"; without a value, any year."""
     return f"the year {value}" if value else "a calendar year"
+
+
+def can_negate(phrase: str) -> bool:
+    """Whether "not" before the phrase makes good English: "not be no longer than" does not."""
+    return not _NEGATION.search(phrase)
 
 
 def negate_phrase(phrase: str) -> str:

@@ -18,7 +18,6 @@ from prompts.constraints.phrases import COMMON_WORDS
 MAX_TEXT = 6000
 """Characters of a positive that are segmented; views cannot use the rest."""
 MAX_BLOCKS = 24
-_EXAMPLE = 160
 MAX_BLOCK = 420
 """Characters of one block; a longer one is shortened to the end of a line or sentence."""
 _KEPT_ATTRIBUTES = frozenset({"language", "library", "kind", "form", "module"})
@@ -152,9 +151,8 @@ class _Document:
             return True
         if self._in_entries():
             return indent <= self._base
-        if self._mode == "code":
-            fresh = stripped.startswith(">>>") and sum(map(len, self._lines)) > _EXAMPLE
-            return fresh or bool(_PROSE_LINE.fullmatch(stripped))
+        if self._mode == "code":  # the lines of one example stand or fall together
+            return bool(_PROSE_LINE.fullmatch(stripped))
         return self._mode_of(stripped, indent) != "prose" or self._mode == "item"
 
     def _mode_of(self, stripped: str, indent: int) -> str:
@@ -214,7 +212,8 @@ def kind_of(passage: Passage) -> Kind:
         return "code"
     if "library" in passage.attributes or "\n>>> " in text or text.startswith(">>> "):
         return "documentation"
-    return "mathematics" if FAMILIES["arithmetic"].find(text, {}, "") >= 0 else "text"
+    solved = text.rstrip().rpartition("\n")[2].startswith(("#### ", "A: ")) and len(text) == len(passage.text)
+    return "mathematics" if solved or FAMILIES["arithmetic"].detector.find(text, {}, "") >= 0 else "text"
 
 
 def _pieces(text: str, kind: Kind) -> list[Block]:
@@ -252,15 +251,31 @@ def segment(name: str, passage: Passage, query: str = "", answer: str = "", limi
     Without a query none are; `answer` is the answering sentence, or the answer itself, where it is known.
     """
     text, kind = passage.text[:limit], kind_of(passage)
-    pieces = [b for b in _pieces(text, kind) if b.text.strip()] or [Block("", text)]
+    pieces = _with_leads([b for b in _pieces(text, kind) if b.text.strip()]) or [Block("", text)]
     kept = pieces[:MAX_BLOCKS]
     core = _core([b.text for b in kept], query, answer, kind) if query else frozenset[int]()
     blocks = tuple(
-        replace(b, label=f"{name}.{i + 1}", text=b.text if kind == "code" else _shortened(b.text), core=i in core)
+        replace(b, label=f"{name}.{i + 1}", text=b.text if _is_code(b, kind) else _shortened(b.text), core=i in core)
         for i, b in enumerate(kept)
     )
     whole = len(text) == len(passage.text) and kept == pieces and 10 * len(join(blocks)) >= 9 * len(text.strip())
     return SourcePassage(name, passage, blocks, whole, kind)
+
+
+def _with_leads(pieces: Sequence[Block]) -> list[Block]:
+    """The blocks, each that ends in a colon joined to the one that it announces."""
+    joined: list[Block] = []
+    for block in pieces:
+        if joined and joined[-1].text.rstrip().endswith((":", "::")) and joined[-1].header == block.header:
+            last = joined.pop()
+            block = replace(block, text=f"{last.text}{block.gap}{block.text}", gap=last.gap, paragraph=last.paragraph)  # noqa: PLW2901
+        joined.append(block)
+    return joined
+
+
+def _is_code(block: Block, kind: Kind) -> bool:
+    """Whether the block must not be shortened: a program, or the lines of an example."""
+    return kind == "code" or ">>> " in block.text
 
 
 _WORD = re.compile(r"[A-Za-z][\w'-]+|\d+")
@@ -280,7 +295,7 @@ _MEANING = re.compile(
 )
 _HEADING = 45
 """A matching block of fewer characters is taken for a heading."""
-_FINAL = re.compile(r"^#### |\banswer(?: is|:)", re.IGNORECASE)
+_FINAL = re.compile(r"^#### |^A: |\banswer(?: is|:)", re.IGNORECASE)
 
 
 @lru_cache(maxsize=256)

@@ -21,7 +21,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from engine.errors import Rejected, UsageError
 from engine.topic import Passage, PassageRole
-from prompts.constraints.constraint import Constraint, all_hold, dump_constraints
+from prompts.constraints.constraint import Constraint, dump_constraints, surely_broken, surely_hold
 from prompts.constraints.detectors import fold_text
 from prompts.constraints.families import FAMILIES
 from prompts.parse import StructuredReply
@@ -66,13 +66,13 @@ def constraints_from(demands: Sequence[Demand]) -> tuple[Constraint, ...]:
 def verify_constraints(
     demands: Sequence[Demand], wording: str, holds: Sequence[Passage], fails: Sequence[Passage]
 ) -> tuple[Constraint, ...]:
-    """The constraints behind a wording: all hold of each passage in `holds`, not all of any in `fails`; () for none.
+    """The constraints behind a wording: all surely hold of each in `holds`, one is surely broken by each in `fails`.
 
     Raises Rejected (`bad_constraint`, `constraint_not_held`, `value_not_named`).
     """
     constraints = constraints_from(demands)
-    all_met = all(all_hold(constraints, p) for p in holds)
-    if constraints and (not all_met or any(all_hold(constraints, p) for p in fails)):
+    all_met = all(surely_hold(constraints, p) for p in holds)
+    if constraints and not (all_met and all(surely_broken(constraints, p) for p in fails)):
         raise Rejected("constraint_not_held", dump_constraints(constraints))
     folded_wording = fold_text(wording)
     unnamed = [c.value for c in constraints if FAMILIES[c.family].free and fold_text(c.value) not in folded_wording]

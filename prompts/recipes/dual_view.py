@@ -19,7 +19,7 @@ from engine.errors import Rejected
 from engine.protocols import Ask, Recipe
 from engine.settings import Settings
 from engine.topic import Intent, Seed, Topic
-from prompts.constraints.constraint import all_hold, constraints_of
+from prompts.constraints.constraint import constraints_of, surely_broken, surely_hold
 from prompts.constraints.instructions import LENGTHS, STYLES
 from prompts.passages.answer_evidence import answers, evidence_of
 from prompts.passages.blocks import stems
@@ -31,7 +31,7 @@ from prompts.recipes.promptriever import Promptriever, PromptrieverSettings
 from prompts.recipes.verifiable import Verifiable, VerifiableSettings
 from prompts.render import load, recipe_fingerprint
 
-VERSION = "1"
+VERSION = "2"
 """Raised when the same seed, settings and template would give other topics."""
 
 
@@ -103,7 +103,7 @@ class DualView:
         second = written.instruction.strip()
         self._differ(first.instruction, second)
         demand, evidence = constraints_of(first), evidence_of(first)
-        if demand and not (all_hold(demand, d_plus) and not all_hold(demand, d_minus)):
+        if demand and not (surely_hold(demand, d_plus) and surely_broken(demand, d_minus)):
             raise Rejected("constraint_not_held", f"the seed's own instruction: {first.attributes['constraints']}")
         evidence = evidence if all(answers(evidence, p) for p in (d_plus, d_minus)) else ()
         topic = TopicBuilder(self.name, material.seed)

@@ -18,7 +18,7 @@ from engine.errors import Rejected
 from engine.protocols import Ask
 from engine.settings import Settings
 from engine.topic import Intent, IntentRole, Passage, PassageRole, Seed, Topic
-from prompts.constraints.constraint import Constraint, all_hold, full_text
+from prompts.constraints.constraint import Constraint, full_text, surely_hold
 from prompts.constraints.detectors import fold_text
 from prompts.constraints.families import FAMILIES, WEIGHTS
 from prompts.constraints.instructions import LENGTHS, STYLES
@@ -29,7 +29,7 @@ from prompts.passages.topic_builder import TopicBuilder
 from prompts.passages.views import BlockIndex
 from prompts.render import load, recipe_fingerprint
 
-VERSION = "2"
+VERSION = "3"
 """Raised when the same seed, settings and template would give other topics."""
 
 _MAX_POSITIVES = 5
@@ -42,10 +42,10 @@ class VerifiableSettings(Settings):
 
     kind: Literal["verifiable"] = "verifiable"
     dual_share: float = Field(
-        default=0.6, ge=0, le=1, description="how often the other view has a demand of its own, instead of the opposite"
+        default=0.9, ge=0, le=1, description="how often the other view has a demand of its own, instead of the opposite"
     )
     denied_share: float = Field(
-        default=0.3, ge=0, le=1, description="how often two demands of their own both say what must not be there"
+        default=0.1, ge=0, le=1, description="how often instructions say what must not be there"
     )
     constraint_weights: tuple[Weight, Weight, Weight] = Field(
         default=(5.0, 3.5, 1.5),
@@ -118,7 +118,7 @@ class Verifiable:
             "length": _choose(rng, LENGTHS, self._settings.length_weights),
             "style": _choose(rng, STYLES, (1.0, 1.0, 1.0, 1.0)),
             "dual": dual,
-            "denied": rng.random() < (self._settings.denied_share if dual else 0.5),
+            "denied": rng.random() < self._settings.denied_share,
             "view_chars": self._settings.view_chars,
             "families": order,
             "variation": int(rng.random() * 2**32),
@@ -196,7 +196,7 @@ class _TopicCheck:
         if query in (fold_text(self._material.seed.query), "") or query in fold_text(full_text(d_plus)):
             raise Rejected("other_answers", f"the other query {other.query!r} is the seed's, or stands in d+")
         passage = self._answering_passage(other.view, "query_negative")
-        if not all_hold(demand, passage):
+        if not surely_hold(demand, passage):
             raise Rejected("constraint_not_held", "the other query's passage does not obey the instruction")
         return passage
 

@@ -53,7 +53,7 @@ def _keywords(material: SeedMaterial, _: str) -> Sequence[str]:
     texts = [source.passage.title, *(f"{b.header}\n{b.text}" for b in source.blocks)]
     keywords: list[str] = []
     for block in source.free_blocks:
-        for phrase in FAMILIES["mentions"].offer(block.text, {}):
+        for phrase in FAMILIES["mentions"].detector.offer(block.text, {}):
             taken_stems = stems(f"{material.seed.query} {' '.join(keywords)}")
             if not stems(phrase) & taken_stems and sum(_mentions_term(phrase, text) for text in texts) == 1:
                 keywords.append(phrase)

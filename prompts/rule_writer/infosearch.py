@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from engine.topic import Passage
+from prompts.constraints.code_detectors import call_names
 from prompts.constraints.constraint import Constraint, full_text
 from prompts.constraints.dimensions import count_words, language_name, meets
 from prompts.constraints.families import FAMILIES
@@ -100,7 +101,8 @@ def _distinctive_phrases(
     material: SeedMaterial, source: SourcePassage, text: str, others: Sequence[Passage], rng: Random
 ) -> Iterator[str]:
     """Phrases of the text that stand in none of the other passages, in no title, and are more than the query."""
-    offered = FAMILIES["uses" if source.kind == "code" else "mentions"].offer(text, {})
+    offer = call_names if source.kind == "code" else FAMILIES["mentions"].detector.offer
+    offered = offer(text, source.passage.attributes)
     query_stems = stems(material.seed.query)
     other_texts = (source.passage.title, *map(full_text, others))
     for word in sorted(dict.fromkeys(offered), key=lambda w: rng.random() - (" " in w or not w.islower())):

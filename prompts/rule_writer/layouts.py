@@ -12,7 +12,6 @@ from prompts.constraints.dimensions import ARTICLE_WORDS, PARAGRAPH_WORDS, class
 from prompts.constraints.phrases import COMMON_WORDS
 from prompts.passages.blocks import Block, SourcePassage, join
 from prompts.passages.seed_material import SeedMaterial
-from prompts.rule_writer.view_pairs import NO_BORROWING
 
 _PER_PARAGRAPH = 3
 
@@ -39,14 +38,13 @@ def _paragraph(_material: SeedMaterial, source: SourcePassage) -> str:
 
 
 def _article(material: SeedMaterial, source: SourcePassage) -> str:
-    """The whole passage in paragraphs, then other positives and, of prose, passages on neighbouring subjects."""
+    """The whole passage in paragraphs, then other positives."""
     if source.kind == "code":
         return ""
     if classify_length(source.passage.text) == "article":
         return source.passage.text
     parts = [_in_paragraphs(source)]
     further = [c for c in material.positives if c is not source and c.kind == source.kind]
-    further += [c for c in material.negatives if c.kind == source.kind and source.kind not in NO_BORROWING]
     for other in further:
         if sum(map(count_words, parts)) < ARTICLE_WORDS:
             parts.append(_in_paragraphs(other))

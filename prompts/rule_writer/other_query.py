@@ -8,17 +8,25 @@ from dataclasses import dataclass
 from random import Random
 
 from engine.topic import Passage
-from prompts.constraints.constraint import Constraint, all_hold, full_text
+from prompts.constraints.constraint import Constraint, full_text, surely_hold
 from prompts.constraints.detectors import fold_text
 from prompts.constraints.families import FAMILIES
 from prompts.constraints.instructions import pick
 from prompts.passages.answer_evidence import Evidence, evidence_of_view
 from prompts.passages.blocks import SourcePassage, stems
 from prompts.passages.reply_types import View
-from prompts.rule_writer.view_pairs import NO_BORROWING, VISIBLE, ViewPair, ViewPairFinder
+from prompts.rule_writer.view_pairs import VISIBLE, ViewPair, ViewPairFinder
 
-_ONE_PHRASE = ("information about {a}", "{a}", "facts on {a}", "{a} explained")
-_TWO_PHRASES = ("{a} and {b}", "{a}, {b}", "{a} in connection with {b}", "information about {a} and {b}")
+_ONE_PHRASE = (
+    "what is known about {a}",
+    "what should I know about {a}",
+    "where can I read about {a}",
+    "what is there to say on {a}",
+)
+_TWO_PHRASES = (
+    "what does {a} have to do with {b}", "how are {a} and {b} connected", "what is the connection between {a} and {b}",
+    "how is {a} related to {b}", "where do {a} and {b} come together",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +46,15 @@ class OtherQueryFinder:
         self._query, self._negatives, self._pairs, self._rng = query, negatives, pairs, rng
 
     def find(self, pair: ViewPair, constraints: Sequence[Constraint]) -> OtherQueryMatch | None:
-        """The first negative that obeys the constraints, as it is or with borrowed blocks, and a query it answers."""
-        blocks = [self._pairs.blocks.block(label) for label in pair.first.blocks]
-        free = [b for b in blocks if not b.core]
+        """The first negative that obeys the constraints, and a query that it answers."""
         own = fold_text(self._query)
-        for borrowed in ([], free):
-            for source in self._negatives:
-                if borrowed and (source.kind != pair.kinds[0] or source.kind in NO_BORROWING):
-                    continue
-                view = self._pairs.view(source, source.free_blocks, borrowed)
-                passage = self._pairs.blocks.passage(view, "query_negative")
-                if all_hold(constraints, passage):
-                    query = self._query_for(passage, source, pair.d_plus)
-                    if fold_text(query) not in ("", own) and fold_text(query) not in fold_text(full_text(pair.d_plus)):
-                        return OtherQueryMatch(query, view, passage, evidence_of_view(source, view.blocks))
+        for source in self._negatives:
+            view = self._pairs.view(source, source.free_blocks)
+            passage = self._pairs.blocks.passage(view, "query_negative")
+            if surely_hold(constraints, passage):
+                query = self._query_for(passage, source, pair.d_plus)
+                if fold_text(query) not in ("", own) and fold_text(query) not in fold_text(full_text(pair.d_plus)):
+                    return OtherQueryMatch(query, view, passage, evidence_of_view(source, view.blocks))
         return None
 
     def _query_for(self, passage: Passage, source: SourcePassage, d_plus: Passage) -> str:
@@ -61,7 +64,7 @@ class OtherQueryFinder:
             return own_query
         title = " ".join(source.passage.title.split())
         if title and title.lower() not in full_text(d_plus).lower():
-            return title if " " in title else f"what is {title} for"
+            return f"where can I read about {title}" if " " in title else f"what is {title} for"
         phrases = self._phrases(passage.text[:VISIBLE], full_text(d_plus))
         if not phrases:
             return ""
@@ -71,7 +74,7 @@ class OtherQueryFinder:
     def _phrases(self, text: str, other: str) -> list[str]:
         """Up to two distinctive phrases of the text, none of whose words the other text has."""
         other_stems = stems(other)
-        offered = FAMILIES["mentions"].offer(text, {})
+        offered = FAMILIES["mentions"].detector.offer(text, {})
         distinctive = [p for p in offered if stems(p) and not stems(p) & other_stems]
         chosen: list[str] = []
         for phrase in sorted(self._pairs.shuffled(distinctive), key=lambda p: " " not in p):

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from engine.errors import RefusedRequestError
 from engine.topic import Passage
-from prompts.constraints.constraint import Constraint, all_hold, full_text
+from prompts.constraints.constraint import Constraint, full_text, surely_broken, surely_hold
 from prompts.constraints.families import FAMILIES, Kind
 from prompts.constraints.instructions import compose
 from prompts.passages.answer_evidence import answers
@@ -129,7 +129,9 @@ def _code_constraints(passage: Passage, kind: Kind) -> Sequence[tuple[Constraint
     """What an instruction for code says besides: its language and its approach, or the language alone."""
     if kind != "code":
         return [()]
-    offered = [next(iter(FAMILIES[f].offer(passage.text, passage.attributes)), None) for f in ("language", "approach")]
+    offered = [
+        next(iter(FAMILIES[f].detector.offer(passage.text, passage.attributes)), None) for f in ("language", "approach")
+    ]
     language = tuple(Constraint("language", value) for value in offered[:1] if value)
     approach = tuple(Constraint("approach", value) for value in offered[1:] if value)
     return [(*language, *approach), language] if approach else [language]
@@ -187,7 +189,7 @@ def _poisoned_query(inputs: Mapping[str, Any]) -> WrittenQuery:
 def _terms(text: str, other: str) -> list[str]:
     """Distinctive terms of a text, phrases of several words first, none of whose words the other text has."""
     other_stems = stems(other)
-    phrases = [p for p in dict.fromkeys(FAMILIES["mentions"].offer(text, {})) if not stems(p) & other_stems]
+    phrases = [p for p in dict.fromkeys(FAMILIES["mentions"].detector.offer(text, {})) if not stems(p) & other_stems]
     words = [w for w in dict.fromkeys(_WORD.findall(text)) if stems(w) and not stems(w) & other_stems]
     return [*sorted(phrases, key=lambda p: " " not in p), *words]
 
@@ -205,8 +207,8 @@ def _passages(inputs: Mapping[str, Any]) -> WrittenPassages:
     """Other passages that answer the query, sorted by whether they meet the demand."""
     choice, material = _choice(inputs), inputs["material"]
     candidates = {p.id: p for p in (choice.p1, *_answering_passages(material)) if p.id != choice.p_plus.id}
-    meeting = [p for p in candidates.values() if all_hold(choice.demand, p)]
-    breaking = [p for p in candidates.values() if not all_hold(choice.demand, p)]
+    meeting = [p for p in candidates.values() if surely_hold(choice.demand, p)]
+    breaking = [p for p in candidates.values() if surely_broken(choice.demand, p)]
     return WrittenPassages(
         positive=WrittenPassage(**_fields_of(meeting[0])) if meeting else None,
         negatives=tuple(_negative(p, choice, material) for p in breaking[: inputs["candidates"]]),

@@ -2,21 +2,21 @@
 
     positives in blocks --pairs()--> (first, second) views --contrasts()--> constraints that tell them apart
 
-Tried in this order, half of the time with the first two exchanged: two views of one positive that share its answering
-blocks; two different positives; a view with a sentence borrowed from a negative. The caller stops
-at the first pair that serves.
+Tried in this order: two different positives, whole where they are short enough; then two views of one positive that
+share its answering blocks. No sentence of another passage enters a view, no figure is changed, and a worked solution or
+a program is never cut: it would be another solution, or none. The caller stops at the first pair that serves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations
 from random import Random
 from typing import TypeVar
 
 from engine.topic import Passage
-from prompts.constraints.constraint import Constraint, full_text
+from prompts.constraints.constraint import Constraint, full_text, surely_broken
 from prompts.constraints.families import FAMILIES, NAMES_BY_KIND, Kind
 from prompts.passages.blocks import Block, SourcePassage, stems
 from prompts.passages.reply_types import View
@@ -26,13 +26,13 @@ VISIBLE = 700
 """The difference must stand within so many characters: about what an encoder of 200 word pieces reads."""
 _WHOLE = 1200
 _TRIES = 4
+_POSITIVES = 4
 _LIST_RANK = 6
-_LONGEST_BORROWED = 300
-NO_BORROWING = frozenset({"code", "mathematics", "documentation"})
-"""Kinds of text in which a borrowed sentence would be false, such as a parameter of another function."""
+WHOLE = frozenset({"code", "mathematics"})
+"""Kinds of text that are never cut."""
 _FORMAL = frozenset({"at_most_words", "at_least_words", "at_most_steps", "at_least_steps"})
+_FIGURES = frozenset({"figure", "number", "year", "date", "percentage", "money", "measure"})
 _PHRASES = frozenset({"mentions", "names", "discusses"})
-_FIGURES = frozenset({"number", "year"})
 T = TypeVar("T")
 
 
@@ -78,19 +78,14 @@ class ViewPairFinder:
 
     def pairs(self) -> Iterator[ViewPair]:
         """Pairs to try, the best kind first."""
-        others_first = len(self._positives) > 1 and self._rng.random() < 0.5
         sources = self.shuffled(self._positives)
-        if others_first:
-            yield from self._two_positives(sources)
+        yield from self._two_positives(sources)
         for source in sources:
-            yield from self._two_views(source)
-        if not others_first:
-            yield from self._two_positives(sources)
-        for source in sources:
-            yield from self._borrowed_pairs(source)
+            if source.kind not in WHOLE:
+                yield from self._two_views(source)
 
-    def view(self, source: SourcePassage, chosen: Sequence[Block], borrowed: Sequence[Block] = ()) -> View:
-        """The answering blocks and as many of the chosen as there is room for, in their order; then the borrowed."""
+    def view(self, source: SourcePassage, chosen: Sequence[Block]) -> View:
+        """The answering blocks and as many of the chosen as there is room for, in their order."""
         room = self._room - sum(len(b.text) + 1 for b in source.core_blocks)
         kept: set[str] = set()
         for block in chosen:
@@ -99,7 +94,7 @@ class ViewPairFinder:
                 break
             kept.add(block.label)
         own = [b.label for b in source.blocks if b.core or b.label in kept]
-        return View(blocks=(*own, *(b.label for b in borrowed)))
+        return View(blocks=tuple(own))
 
     def _pair(
         self, sources: tuple[SourcePassage, SourcePassage], first: View, second: View, lead: Constraint | None = None
@@ -109,12 +104,12 @@ class ViewPairFinder:
         return ViewPair(first, second, d_plus, d_minus, (sources[0].kind, sources[1].kind), lead)
 
     def _two_positives(self, sources: Sequence[SourcePassage]) -> Iterator[ViewPair]:
-        for first, other in pairwise(sources[:3]):
+        for first, other in combinations(sources[:_POSITIVES], 2):
             yield self._pair((first, other), self._opening(first), self._opening(other))
 
     def _opening(self, source: SourcePassage) -> View:
         """A short passage and code stay whole; else its answering blocks and as many others as fit."""
-        if source.whole and (source.kind == "code" or len(source.passage.text) <= _WHOLE):
+        if source.whole and (source.kind in WHOLE or len(source.passage.text) <= _WHOLE):
             return View(blocks=source.labels)
         return self.view(source, source.free_blocks)
 
@@ -126,36 +121,20 @@ class ViewPairFinder:
             kept = self.view(source, free)
             yield self._pair((source, source), kept.model_copy(update={"layout": "list"}), kept, Constraint("list"))
         for lead, block in self._leads(free, core, kind):
-            rest = self.shuffled([b for b in free if not _shows(lead, b)])
-            if lead.family in _FIGURES and self._rng.random() < 0.5:
-                yield from self._changed(source, [block, *rest], lead)
-            first, second = self._split(source, core, (lead, block), rest)
+            rest = self.shuffled([b for b in free if not _may_show(lead, b)])
+            first, second = self._split(source, core, block, rest)
             if first.blocks != second.blocks:
                 yield self._pair((source, source), first, second, lead)
 
-    def _split(
-        self, source: SourcePassage, core: Passage, shown: tuple[Constraint, Block], rest: Sequence[Block]
-    ) -> tuple[View, View]:
+    def _split(self, source: SourcePassage, core: Passage, block: Block, rest: Sequence[Block]) -> tuple[View, View]:
         """The block that shows something goes to the first view; in dual mode the second gets one of its own."""
-        lead, block = shown
         if not self._dual:
             return self.view(source, [block, *rest]), self.view(source, rest)
         first = Passage(f"{full_text(core)}\n{block.text}", "seed_positive")
         counter = next((b for _, b in self._leads(rest, first, source.kind)), None)
-        borrowed = [] if counter else self._borrowed(source, lead)
         rest = [b for b in rest if b is not counter]
         second = [*([counter] if counter else []), *rest[1::2]]
-        return self.view(source, [block, *rest[::2]]), self.view(source, second, borrowed)
-
-    def _changed(self, source: SourcePassage, chosen: Sequence[Block], lead: Constraint) -> Iterator[ViewPair]:
-        """The same view twice, with one figure changed in the second."""
-        kept = self.view(source, chosen)
-        passage = self.blocks.passage(kept, "seed_positive")
-        if lead.value.isdecimal() and full_text(passage).count(lead.value) == 1 and lead.holds(passage):
-            step = 1 + int(self._rng.random() * 9)
-            other = str(int(lead.value) + (step if self._rng.random() < 0.5 or int(lead.value) < 20 else -step))
-            if not Constraint(lead.family, other).holds(passage):
-                yield self._pair((source, source), kept, kept.model_copy(update={"changed": (lead.value, other)}), lead)
+        return self.view(source, [block, *rest[::2]]), self.view(source, second)
 
     def _leads(self, free: Sequence[Block], core: Passage, kind: Kind) -> Iterator[tuple[Constraint, Block]]:
         """What some free block shows and the core does not, one block a family, in the order of the families."""
@@ -170,37 +149,17 @@ class ViewPairFinder:
             if count == _TRIES:
                 return
 
-    def _borrowed_pairs(self, source: SourcePassage) -> Iterator[ViewPair]:
-        """The passage with a borrowed sentence, beside the passage as it is or with another such."""
-        if source.kind in NO_BORROWING:
-            return
-        free, borrowable = source.free_blocks, self._borrowable(source)
-        for i, block in enumerate(borrowable):
-            first = self.view(source, free, [block])
-            others = borrowable[i + 1 : i + 2] if self._dual else []
-            second = self.view(source, free, others) if others else self._opening(source)
-            yield self._pair((source, source), first, second)
-
-    def _borrowed(self, source: SourcePassage, lead: Constraint) -> list[Block]:
-        return next(([b] for b in self._borrowable(source) if not _shows(lead, b)), [])
-
-    def _borrowable(self, source: SourcePassage) -> list[Block]:
-        """A short block of each of three negatives of the same kind of text."""
-        same_kind = [n for n in self._negatives if n.kind == source.kind and n.kind not in NO_BORROWING]
-        blocks = [b for n in self.shuffled(same_kind)[:3] for b in self.shuffled(n.blocks)[:1]]
-        return [b for b in blocks if len(b.text) < _LONGEST_BORROWED]
-
     def contrasts(self, pair: ViewPair, count: int) -> list[Constraint]:
         """Up to `count` constraints that hold of d+, visibly early, and not of d-; at most one a family."""
         d_plus, d_minus, lead = pair.d_plus, pair.d_minus, pair.lead
-        contrasts = [lead] if lead is not None and lead.holds(d_plus) and not lead.holds(d_minus) else []
-        text = full_text(d_plus)[:VISIBLE]
+        parts = lead is not None and lead.holds(d_plus) and surely_broken([lead], d_minus)
+        contrasts = [lead] if lead is not None and parts else []
         for family in self._families[pair.kinds[0]]:
             if len(contrasts) >= count:
                 break
-            offered = self._offers(family, text, d_minus, d_plus.attributes)
-            contrast = next((c for c in offered if c.holds(d_plus)), None)
-            if contrast is not None and contrast not in contrasts:
+            offered = self._offers(family, full_text(d_plus), d_minus, d_plus.attributes)
+            contrast = next((c for c in offered if 0 <= c.find_witness(d_plus) < VISIBLE), None)
+            if contrast is not None and not any(_overlap(contrast, other) for other in contrasts):
                 contrasts.append(contrast)
         return contrasts[:count]
 
@@ -208,18 +167,24 @@ class ViewPairFinder:
         self, family: str, text: str, other: Passage, attributes: Mapping[str, str] | None = None
     ) -> Iterator[Constraint]:
         """Constraints of a family that the text shows and the other passage does not, plainly."""
-        values = list(FAMILIES[family].offer(text, attributes or {}))
+        values = list(FAMILIES[family].detector.offer(text, attributes or {}))
         if len(values) > 1:
             values.sort(key=lambda v: self._rng.random() - 0.5 * (" " in v))
         for value in values:
             constraint = Constraint(family, value)
-            if constraint.find_witness(other) < 0 and (family not in _PHRASES or self._is_distinctive(value, other)):
+            if surely_broken([constraint], other) and (family not in _PHRASES or self._is_distinctive(value, other)):
                 yield constraint
 
     def _is_distinctive(self, phrase: str, other: Passage) -> bool:
         """Whether the other passage has none of the phrase's words, and the phrase is more than the query's subject."""
         own = stems(phrase)
         return bool(own) and not own & stems(full_text(other)) and not own <= self._query_stems
+
+
+def _overlap(first: Constraint, second: Constraint) -> bool:
+    """Whether two demands say much the same: of one family, both on figures, or about values that share a word."""
+    families = {first.family, second.family}
+    return len(families) == 1 or families <= _FIGURES or bool(stems(first.value) & stems(second.value))
 
 
 def denials(constraints: Sequence[Constraint]) -> list[Constraint]:
@@ -237,5 +202,6 @@ def _text_of(block: Block) -> str:
     return f"{block.header}\n{block.text}" if block.header else block.text
 
 
-def _shows(constraint: Constraint, block: Block) -> bool:
-    return FAMILIES[constraint.family].find(_text_of(block), {}, constraint.value) >= 0
+def _may_show(constraint: Constraint, block: Block) -> bool:
+    """Whether a reader might say that the block shows it."""
+    return not surely_broken([constraint], Passage(_text_of(block), "seed_positive"))

@@ -208,6 +208,11 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(sample, unbuffered):
     assert (done.returncode, done.stdout, done.stderr) == (141, b"range\n", b"")
 
 
+def test_a_reader_that_goes_away_ends_the_help_quietly():
+    done = shell("foil --help | true")
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
 def test_a_full_disk_under_stdout_is_said(sample):
     done = shell(f"foil sql {sample} 'SELECT 1 AS a' --json > /dev/full")
     assert done.returncode == 8

@@ -119,6 +119,38 @@ def test_a_holder_of_another_machine_is_waited_for_by_our_own_clock(tmp_path, mo
     assert VALID_S <= virtually(play()) < VALID_S + 1
 
 
+def test_a_holder_that_has_not_beaten_yet_holds_the_folder(tmp_path, monkeypatch):
+    async def play():
+        await asyncio.sleep(10 * VALID_S)
+        with monkeypatch.context() as patch:
+            patch.setattr(RunLease, "beat", lambda *_args, **_kwargs: None)
+            async with hold(tmp_path, takeover=False):
+                with pytest.raises(RunHeldError, match="is held by another run"):
+                    async with hold(tmp_path, takeover=False):
+                        pass
+                await asyncio.sleep(VALID_S)
+                async with hold(tmp_path, takeover=False) as second:
+                    return second.epoch
+
+    assert virtually(play()) == 2
+
+
+def test_a_run_that_was_taken_over_before_it_began_does_not_begin(tmp_path, monkeypatch):
+    real = lease._sweep
+
+    def taken_over_meanwhile(folder, epoch):
+        lease._put_holder(folder, lease.Holder.here(epoch + 1))
+        real(folder, epoch)
+
+    async def play():
+        monkeypatch.setattr(lease, "_sweep", taken_over_meanwhile)
+        with pytest.raises(RunHeldError, match="another run has taken"):
+            async with hold(tmp_path, takeover=False):
+                pytest.fail("it began")
+
+    virtually(play())
+
+
 def test_what_lies_in_the_folder_and_does_not_read_holds_nobody_up(tmp_path):
     (tmp_path / "lease").mkdir()
     for name in ("00000003.json", "00000003.beat", "notes.txt", "x.json"):

@@ -43,7 +43,7 @@ def load_model(name: str | Path, settings: ModelSettings) -> SentenceTransformer
     `.train()` turns gradient checkpointing on, and dropout where the settings say so. The new weights of LoRA are the
     same at every call. The model's own default prompt is dropped: templates replace it.
     Raises UsageError where there is no such model, or where it does not allow what the settings ask; CorruptDataError
-    where Foil published the model and it does not load or has weights that are no finite numbers.
+    where Foil published the model and it does not load, or lacks weights, or has some that are no finite numbers.
     """
     device = _device(settings)
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
@@ -53,6 +53,7 @@ def load_model(name: str | Path, settings: ModelSettings) -> SentenceTransformer
         raise
     except Exception as error:  # over a damaged folder the libraries raise errors of any kind
         raise _broken(name, _load_error(str(name), error)) from error
+    _check_complete(name, model)
     _check_finite(name, model)
     model.default_prompt_name = None
     for encoder in dict.fromkeys(split_encoders(model)):
@@ -148,6 +149,22 @@ def _broken(name: str | Path, words: str) -> FoilError:
     if (Path(name) / FACTS).is_file():
         return CorruptDataError(f"{words}; remove {name} and train again, or restore it from a copy")
     return UsageError(words)
+
+
+def _check_complete(name: str | Path, model: nn.Module) -> None:
+    """transformers draws weights that the files lack, and marks those that were there. A pooler is not used."""
+    missing = [
+        weight
+        for backbone in model.modules()
+        if isinstance(backbone, PreTrainedModel)
+        for weight, values in backbone.named_parameters()
+        if not getattr(values, "_is_hf_initialized", False) and "pooler" not in weight and ".lora_" not in weight
+    ]
+    if missing:
+        raise _broken(
+            name,
+            f"{name} lacks {len(missing)} of its weights ({', '.join(missing[:3])}): is it whole, and a text encoder?",
+        )
 
 
 def _check_finite(name: str | Path, model: nn.Module) -> None:

@@ -135,7 +135,7 @@ def _distinguishing(
 
 def _constraints_in(passage: Passage, chars: int, rng: Random) -> Iterator[Constraint]:
     for family in sorted(_UNAMBIGUOUS, key=lambda _: rng.random()):
-        for value in FAMILIES[family].offer(full_text(passage)[:chars], passage.attributes):
+        for value in FAMILIES[family].detector.offer(full_text(passage)[:chars], passage.attributes):
             yield Constraint(family, value)
 
 

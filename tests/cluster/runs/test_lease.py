@@ -66,16 +66,18 @@ def test_of_two_runs_that_start_at_once_one_pays_and_the_other_is_told_who_does(
     assert sent_again(provider) == 0
 
 
-def test_a_run_that_lives_is_shown_and_keeps_its_folder(tmp_path, provider):
-    job = hosted_job(tmp_path, provider.url, SEEDS)
-    first = begin("run", job)
-    until(lambda: calls_sent(provider) > 5)
-    assert f"process {first.pid} on " in state_of(tmp_path)["held_by"]
-    assert foil("run", job).returncode == HELD
-    assert foil("plan", job, "--sample", 2).returncode == HELD
-    _, err = first.communicate(timeout=120)
-    assert first.returncode == 0, err
-    assert calls_sent(provider) == state_of(tmp_path)["calls"]
+def test_a_run_that_lives_is_shown_and_keeps_its_folder(tmp_path):
+    with serving(Behaviour(latency=2.0), Character()) as provider:
+        job = hosted_job(tmp_path, provider.url, SEEDS)
+        first = begin("run", job)
+        until(lambda: calls_sent(provider) > 5)
+        assert f"process {first.pid} on " in state_of(tmp_path)["held_by"]
+        others = [begin("run", job), begin("plan", job, "--sample", 2)]
+        said = [other.communicate(timeout=120) for other in others]
+        assert [other.returncode for other in others] == [HELD, HELD], said
+        _, err = first.communicate(timeout=120)
+        assert first.returncode == 0, err
+        assert calls_sent(provider) == state_of(tmp_path)["calls"]
 
 
 @pytest.mark.parametrize("workers", [0, 2])

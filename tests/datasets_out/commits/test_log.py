@@ -154,6 +154,31 @@ def test_a_run_of_another_schema_version_is_not_written_to(tmp_path):
         opened(tmp_path)
 
 
+def test_nothing_is_committed_for_a_run_whose_folder_has_become_anothers(tmp_path):
+    opened(tmp_path)
+    writer = CommitLog(tmp_path, run="drill")
+    assert writer.commit(0, topics_of(0), {}) is True
+    with pytest.raises(CommitError, match="has become the folder of another run"):
+        CommitLog(tmp_path, run="another").commit(1, topics_of(1), {})
+    (tmp_path / "run.json").write_bytes(seal({"fingerprint": "other", "job": JOB, "schema_version": 1}))
+    writer.commit(2, topics_of(2), {})  # it read run.json before: its entry is foreign there, and told apart
+    with pytest.raises(CorruptDataError, match="is of another run"):
+        CommitLog(tmp_path).entry(2)
+
+
+def test_a_run_that_is_found_complete_is_durable(tmp_path):
+    opened(tmp_path)
+    synced = []
+
+    class Noting(FileSystem):
+        def fsync(self, fd):
+            synced.append(Path(f"/proc/self/fd/{fd}").resolve())
+            super().fsync(fd)
+
+    assert CommitLog(tmp_path, Noting()).stands_for("drill", JOB)
+    assert {tmp_path.resolve(), (tmp_path / "commits").resolve()} <= set(synced)
+
+
 def test_a_plan_stands_once(tmp_path):
     log = opened(tmp_path)
     log.put_plan({"seeds": 4, "partitions": 1})

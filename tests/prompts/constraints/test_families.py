@@ -9,18 +9,19 @@ from hypothesis import strategies as st
 
 from engine.errors import UsageError
 from prompts.constraints.constraint import Constraint
+from prompts.constraints.detectors import Detector
 from prompts.constraints.families import FAMILIES, NAMES_BY_KIND, TEXT, Family, index_families
 from prompts.constraints.wordings import Wording
 from prompts.passages.blocks import join, segment
 from tests.support.topics.sample_seeds import passage
 
-PROSE = """The black rhino lives in southern Africa, for example in Namibia and Kenya. It weighs about 1,400 kg and was
-discovered, as far as anyone knows, in 1758. According to a study, 60 % of the calves survive their first 3
-years because the mothers guard them. However, poachers sell a horn for $60,000. "Hook-lipped rhino" is
-another name, which means the same animal. You should visit https://example.org to learn more. Is it the
-largest species? It differs from the white rhino, which may be calmer. In March the herds move north, a useful
-habit. The horn is used for carving. First, find water; next, wait. Two types exist, and there is a risk of
-disease. In total, rhinos number 6,195. Rhinos rest at 10 pm. Rhinos like rhinos."""
+PROSE = """The black rhino lives in southern Africa, for example in Namibia and Kenya. It weighs about 1,400 kg.
+It was first discovered, as far as anyone knows, in 1758. According to a study, 60 % of the calves survive their first
+3 years because the mothers guard them. However, poachers sell a horn for $60,000. "Hook-lipped rhino" is another name.
+The term rhino refers to the same animal. You should visit https://example.org to learn more. Is it the largest species?
+It differs from the white rhino, which might be calmer. On 3 March the herds move north, which helps reduce thirst.
+There is a risk of drought. The horn is used for carving. First, find water; then wait. There are two types of horn.
+It is the largest of all. A total of 6,195 rhinos live there. Rhinos rest at 10 pm. Rhinos like rhinos."""
 DOC = """Return the bounds of a mesh as an array of shape (2, 3), much faster than a loop. Since version 1.2
 missing values are skipped; O(n) time.
 
@@ -71,7 +72,7 @@ TEXTS = {
 def offered(kind: str) -> list[Constraint]:
     text, attributes = TEXTS[kind].text, TEXTS[kind].attributes
     names = sorted(NAMES_BY_KIND[kind])
-    return [Constraint(name, value) for name in names for value in FAMILIES[name].offer(text, attributes)]
+    return [Constraint(name, value) for name in names for value in FAMILIES[name].detector.offer(text, attributes)]
 
 
 @pytest.mark.parametrize("kind", sorted(TEXTS))
@@ -84,14 +85,14 @@ def test_what_a_text_offers_holds_of_it_and_its_negation_does_not(kind):
 
 def test_every_family_is_offered_by_some_text_and_suits_some_kind():
     bullets = "- one apple\n- two pears\n"
-    in_bullets = {name for name, family in FAMILIES.items() if tuple(family.offer(bullets, {}))}
+    in_bullets = {name for name, family in FAMILIES.items() if tuple(family.detector.offer(bullets, {}))}
     assert {constraint.family for kind in TEXTS for constraint in offered(kind)} | in_bullets == set(FAMILIES)
     assert frozenset().union(*NAMES_BY_KIND.values()) == frozenset(FAMILIES)
     assert len(FAMILIES) >= 16
 
 
 def build_family(weight=1.0, kinds=TEXT, affirm=("sing",), deny=("be silent",), **options):
-    return Family("sings", lambda *_: -1, lambda *_: (), weight, kinds, Wording(affirm, deny), **options)
+    return Family("sings", Detector(lambda *_: -1, lambda *_: ()), weight, kinds, Wording(affirm, deny), **options)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +152,7 @@ def test_a_rendering_names_the_value_of_every_free_family(constraint, variant):
 @given(texts)
 def test_whatever_a_text_offers_it_satisfies(text):
     for family in FAMILIES.values():
-        for value in family.offer(text, {}):
+        for value in family.detector.offer(text, {}):
             assert Constraint(family.name, value).holds(passage(text)), (family.name, value)
 
 
@@ -162,12 +163,12 @@ def test_a_block_dropped_or_added_satisfies_what_it_was_dropped_or_added_for(dat
     block = data.draw(st.sampled_from(blocks))
     rest = [b for b in blocks if b is not block]
     block_text = f"{block.header}\n{block.text}"
-    for family in FAMILIES.values():
-        for value in family.offer(block_text, {}):
-            constraint = Constraint(family.name, value)
-            if family.name.startswith("at_most") or constraint.holds(passage(join(rest))):
+    for name in NAMES_BY_KIND[kind] - {"comments", "approach"}:  # a part of a program does not parse
+        for value in FAMILIES[name].detector.offer(block_text, {}):
+            constraint = Constraint(name, value)
+            if name.startswith("at_most") or constraint.holds(passage(join(rest))):
                 continue
-            assert constraint.holds(passage(join(blocks))), (family.name, value)
+            assert constraint.holds(passage(join(blocks))), (name, value)
             assert constraint.negate().holds(passage(join(rest)))
 
 
@@ -180,8 +181,8 @@ def test_finders_stay_linear_on_hostile_text(family):
     def seconds(factor: int) -> float:
         start = time.process_time()
         for text in hostile:
-            FAMILIES[family].find(text * factor, {}, value)
-            list(FAMILIES[family].offer(text * factor, {}))
+            FAMILIES[family].detector.find(text * factor, {}, value)
+            list(FAMILIES[family].detector.offer(text * factor, {}))
         return time.process_time() - start
 
     seconds(1)

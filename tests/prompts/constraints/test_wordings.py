@@ -9,12 +9,12 @@ from prompts.constraints.constraint import Constraint
 from prompts.constraints.wordings import WORDINGS, Wording, load_wordings, negate_phrase, plural, third_person
 
 
-def test_every_family_has_six_affirmations_and_a_denial_for_each_of_them_and_more():
+def test_every_family_has_six_affirmations_and_six_denials():
     for name, wording in WORDINGS.items():
         assert len(set(wording.affirm)) >= 6, name
         assert len(set(wording.deny)) >= 4, name
         value = next(iter(wording.values or {"7"}))
-        assert len({Constraint(name, value, negated=True).render(variant) for variant in range(40)}) >= 10, name
+        assert len({Constraint(name, value, negated=True).render(variant) for variant in range(40)}) >= 6, name
 
 
 def test_all_wordings_are_verb_phrases_that_can_be_inflected():

@@ -96,8 +96,8 @@ def check_rules(topic: Topic) -> None:
 @pytest.mark.parametrize(
     ("corpus", "dimension", "conditions"),
     [
-        ("msmarco", "length", ["sentence", "paragraph", "article"]),
-        ("robust04", "length", ["sentence", "paragraph", "article"]),
+        ("msmarco", "length", ["sentence", "paragraph"]),
+        ("robust04", "length", ["sentence", "paragraph"]),
         ("metamath", "length", ["sentence", "paragraph"]),
         ("python_docs", "format", ["stackoverflow_post", "code_snippet", "manual"]),
         ("leetcode", "format", ["stackoverflow_post", "code_snippet"]),

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from engine.errors import RefusedRequestError, Rejected
 from engine.ids import canonical_json, sha256_hex
 from engine.requests import Request
+from engine.seeds.metamath import MetamathReader, MetamathSettings
 from engine.topic import Topic
 from prompts.constraints.constraint import all_hold, constraints_of
 from prompts.constraints.detectors import fold_text
@@ -109,11 +110,11 @@ def test_formats_styles_polarity_and_kinds_of_reversal_are_balanced_by_the_seeds
         if i.role in ("instructed", "reversed", "dual")
         for c in constraints_of(i)
     ]
-    assert 0.3 < sum(denied) / len(denied) < 0.6
-    assert 0.4 < sum(i.role == "dual" for t in made for i in t.intents) / len(made) < 0.75
+    assert 0.1 < sum(denied) / len(denied) < 0.35
+    assert sum(i.role == "dual" for t in made for i in t.intents) / len(made) > 0.6
     families = Counter(c.family for i in instructed for c in constraints_of(i)[:1])
     assert max(families.values()) < 0.35 * len(made)
-    assert len(families) >= 8
+    assert len(families) >= 6
 
 
 def test_the_answering_sentence_stands_in_both_views_and_edits_are_marked():
@@ -148,14 +149,27 @@ def test_code_is_never_cut_and_a_language_tells_solutions_apart():
         assert {p.text for p in topic.passages} == {python.text, java.text}
 
 
-def test_a_worked_solution_keeps_its_result():
-    text = (
-        "She buys 3 * 4 = 12 pears.\nShe eats half, 12 / 2 = 6 pears.\nShe gets 5 more, so 6 + 5 = 11 pears.\n#### 11"
-    )
+SUMS = (
+    "She buys 3 * 4 = 12 pears.\nShe eats half, 12 / 2 = 6 pears.\nShe gets 5 more, so 6 + 5 = 11 pears.\n#### 11",
+    "Let x be the number of pears.\nHalf of 12 is 6.\nx = 6 + 5 = 11\n#### 11",
+)
+
+
+def test_a_worked_solution_or_a_program_is_never_cut():
     for i in range(30):
-        topic = topic_of(seed(f"sum{i}", (text,), (), query="How many pears?"))
+        topic = topic_of(seed(f"sum{i}", SUMS, (), query="How many pears?"))
         check(topic)
-        assert all("6 + 5 = 11" in d.text and "#### 11" in d.text for d in topic.passages[:2])
+        assert {d.text for d in topic.passages[:2]} == set(SUMS)
+    with pytest.raises(Rejected, match="no_contrast"):
+        topic_of(seed("one", SUMS[:1], (), query="How many pears?"))
+
+
+def test_no_sentence_of_another_passage_enters_a_view():
+    for topic in topics_of(SEEDS)[0]:
+        sources = {s.id: " ".join(s.text.split()) for one in SEEDS for s in (*one.positives, *one.negatives)}
+        for view in (p for p in topic.passages if p.edited_from):
+            sentences = [s for s in " ".join(view.text.split()).split(". ") if len(s) > 20]
+            assert all(s.rstrip(".") in sources[view.edited_from] for s in sentences), view.text
 
 
 def test_the_same_seed_gives_the_same_topic_and_another_seed_another():
@@ -228,7 +242,7 @@ def answered(answer: dict) -> Topic:
     async def ask(prompt, kind, *, role="writer"):
         return parse_reply(json.dumps(answer), kind)
 
-    short = f"{RHINO[: RHINO.index(' The scientist')]} Poachers sell its horn, although this is forbidden."
+    short = f"{RHINO[: RHINO.index(' The scientist')]} However, poachers sell its horn."
     (topic,) = asyncio.run(Verifiable(VerifiableSettings())(seed(positives=(short,)), ask))
     return topic
 
@@ -365,7 +379,7 @@ def test_web_passages_make_topics(shared_data):
         seed(f"{i}", (r["positive"]["text"],), [o["text"] for o in r["others"]], query=r["query"])
         for i, r in enumerate(rows)
     ]
-    assert accepted_share(seeds, 200) >= 0.9
+    assert accepted_share(seeds, 200) >= 0.75
 
 
 def test_solutions_in_several_languages_make_topics(shared_data):
@@ -375,15 +389,14 @@ def test_solutions_in_several_languages_make_topics(shared_data):
     assert accepted_share(seeds, 150) >= 0.9
 
 
-def test_worked_solutions_make_topics(shared_data):
-    rows = lines(shared_data / "gsm8k" / "train.jsonl", 200)
-    seeds = [seed(str(i), (r["answer"],), (rows[i - 1]["answer"],), query=r["question"]) for i, r in enumerate(rows)]
-    assert accepted_share(seeds, 200) >= 0.8
+def test_worked_solutions_make_topics_where_a_question_has_several(shared_data):
+    settings = MetamathSettings(path=shared_data / "gsm8k" / "example_model_solutions.jsonl")
+    assert accepted_share(list(islice(MetamathReader(settings), 200)), 200) >= 0.35
 
 
 def test_other_families_need_another_version():
     """Every family draws one number a seed: a new one changes all draws after it, and so the topics."""
     drawn = sha256_hex(canonical_json(list(WEIGHTS.items())))[:12]
-    assert (VERSION, drawn) == ("2", "442144c5b283"), (
+    assert (VERSION, drawn) == ("3", "d50720a92920"), (
         "families or weights changed: raise VERSION, then note the new hash here"
     )

@@ -19,6 +19,8 @@ COLUMNS = (
     "clock jumps", "flipped bits", "trainings", "mined and exported", "killed processes",
 )  # fmt: skip
 _PROGRESS_SEEDS = 250
+_CHUNK, _CHUNKS = 10, 40
+"""Seeds that a worker process is handed at a time, and how often before another takes its place: caches grow."""
 
 
 def main() -> None:
@@ -46,8 +48,9 @@ def play_all(seeds: range, workers: int, processes: int, *, trace: bool, stop: b
     from tests.support.simulator.play import play
 
     play_one = partial(play, traced=trace, processes=processes)
-    with Pool(workers) if workers > 1 else nullcontext() as pool:
-        return _report(pool.imap(play_one, seeds, 10) if pool else map(play_one, seeds), len(seeds), stop=stop)
+    new = Pool(workers, maxtasksperchild=_CHUNKS) if workers > 1 else nullcontext()
+    with new as pool:
+        return _report(pool.imap(play_one, seeds, _CHUNK) if pool else map(play_one, seeds), len(seeds), stop=stop)
 
 
 def _report(outcomes: Iterable["Outcome"], seeds: int, *, stop: bool) -> int:

@@ -180,8 +180,9 @@ class Scenario(Life):
         return self.jobs.get(json.loads(path.read_bytes())["fingerprint"]) if path.exists() else None
 
     def _learn_owner(self, processes: list[Process]) -> None:
-        path = self.out / "run.json"
-        if len(processes) == 1 and path.exists() and processes[0].code not in {None, 2}:  # else it may be another job's
+        path, first = self.out / "run.json", processes[0]
+        surely = len(processes) == 1 and not first.met and first.code not in {None, 2}  # else it may be another job's
+        if surely and path.exists():
             self.jobs.setdefault(json.loads(path.read_bytes())["fingerprint"], self.version.job)
 
     # looking
@@ -216,11 +217,12 @@ class Scenario(Life):
 
     def _judge_verify(self, process: Process) -> None:
         data = read(self.out)
-        complete = any(is_complete(data, version, self.plan.accept) for version in self.tried)
+        fitting = [version for version in self.tried if not first_difference(data, version)]
+        complete = {is_complete(data, version, self.plan.accept) for version in fitting}
         planned = (self.out / "plan.json").exists()
-        wanted = {0} if complete and planned else {0, 11} if complete else {11} if data.entries else {2, 11}
-        if process.code not in wanted:
-            state = "complete" if complete else "incomplete"
+        wanted = {0} if complete == {True} and planned else {0, 11} if True in complete else {11}
+        if process.code not in wanted | (set() if data.entries else {2}):
+            state = "complete" if True in complete else "incomplete"
             self.violated(f"verify: {process.code} of a run that is {state} and undamaged: {process.stderr[-200:]}")
 
     # the end

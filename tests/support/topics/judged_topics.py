@@ -141,6 +141,12 @@ ANIMALS = ("rhino", "hippo", "zebra", "otter", "stork", "gecko", "bison", "camel
 PLACES = ("Kenya", "Namibia", "Botswana", "Uganda", "Malawi", "Angola", "Zambia", "Gabon", "Ghana", "Benin")
 
 
+BUFFALO = (
+    "The buffalo is a heavy animal that drinks every day. In 1905, for example, wardens from Uganda counted 900 of "
+    "them. They rest for five hours because the sun is strong."
+)
+
+
 def animal_seeds(count: int) -> list:
     """Seeds that differ: an animal, a place, a year, and what else is known of it."""
     made = []
@@ -154,7 +160,10 @@ def animal_seeds(count: int) -> list:
         )
         made.append(
             seed(
-                f"s{number}", positives=(positive,), negatives=(HIPPO, ZEBRA), query=f"what is the {animal} of {place}"
+                f"s{number}",
+                positives=(positive,),
+                negatives=(HIPPO, ZEBRA, BUFFALO),
+                query=f"what is the {animal} of {place}",
             )
         )
     return made

@@ -156,6 +156,15 @@ def _mathematics() -> Seed:
                 "The bad ones are taken away from the total.\n120 - 18 = 102 apples.\n#### 102",
                 form="solution",
             ),
+            passage(
+                "Five crates of 24 apples make 5 * 24 = 120.\nOf these, 120 - 18 = 102 can be eaten.\n#### 102",
+                form="solution",
+            ),
+            passage(
+                "The first four crates give 4 * 24 = 96 apples.\nThe fifth, with its bad ones out, gives 24 - 18 = 6.\n"
+                "Altogether there are 96 + 6 = 102.\n#### 102",
+                form="solution",
+            ),
         ),
         (
             passage(
@@ -166,9 +175,10 @@ def _mathematics() -> Seed:
                 form="solution",
             ),
             passage(
-                "Each bus takes 45 children.\n45 * 3 = 135 children.\nAnswer: 135",
+                "Let y be the number of children who ride.\nEach bus takes 45 children.\n45 * 3 = 135 children.\n"
+                "Five of them stay at home, so in total 135 - 5 = 130 ride.\nThat is y = 130.\n#### 130",
                 "seed_negative",
-                query="How many children ride in three buses of 45?",
+                query="How many children ride in three buses of 45 if five stay at home?",
                 form="solution",
             ),
         ),
@@ -189,7 +199,7 @@ SEEDS: Mapping[str, Seed] = {
 CORPORA = {
     "msmarco": "{kind: msmarco, path: DATA/msmarco/rows_dl.jsonl}",
     "leetcode": "{kind: leetcode, path: DATA/leetcode}",
-    "gsm8k": "{kind: metamath, corpus: gsm8k, path: DATA/gsm8k/train.jsonl}",
+    "gsm8k": "{kind: metamath, corpus: gsm8k, path: DATA/gsm8k/example_model_solutions.jsonl}",
     "cacm": "{kind: robust04, corpus: cacm, topics: DATA/trec_sgml/cacm/topics.cacm.txt, "
     "qrels: DATA/trec_sgml/cacm/qrels.cacm.txt, documents: DATA/trec_sgml/cacm/cacm.tar.gz}",
     "cranfield": "{kind: robust04, corpus: cranfield, topic_ids: position, "

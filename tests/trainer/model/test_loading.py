@@ -1,6 +1,7 @@
 """Base models of every family: loaded, trained in part or in whole, saved, and loaded again by SentenceTransformer."""
 
 import json
+import shutil
 import sys
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from pydantic import ValidationError
+from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from transformers import AutoModel
@@ -261,6 +263,16 @@ def test_models_that_cannot_be_loaded_say_why(folder, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(own_code))
     with pytest.raises(UsageError, match="needs code of its own from its repository, which is never run here"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_model_that_lacks_weights_is_refused_and_not_completed_at_random(folder, family, tmp_path):
+    copied = shutil.copytree(folder / family, tmp_path / family)
+    weights = load_file(copied / "model.safetensors")
+    gone = next(name for name in weights if name.endswith("1.mlp.down_proj.weight") or "layer" in name)
+    save_file({name: weights[name] for name in weights if name != gone}, copied / "model.safetensors", {"format": "pt"})
+    with pytest.raises(UsageError, match=r"lacks 1 of its weights \(\S+\): is it whole"):
+        load(copied)
 
 
 def test_a_tokenizer_without_an_end_of_text_says_so(folder, tmp_path):

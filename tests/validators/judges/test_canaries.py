@@ -134,11 +134,11 @@ def test_a_canary_shows_as_many_passages_as_a_real_question(tmp_path):
     assert shown == {False: 5, True: 5}
 
 
-def test_a_topic_of_infir_has_a_canary_of_all_that_is_shown_where_no_single_word_tells_its_passage():
+def test_a_canary_of_infir_is_right_for_its_hero_alone():
     """The oracle agrees with it: all the demands hold of the hero alone."""
     settings, recipe = RECIPES["infir"]
     made = []
-    for one in animal_seeds(20):
+    for one in animal_seeds(80):
         [topic] = asyncio.run(recipe(settings.model_validate({"kind": "infir"}))(one, RuleAsk()))
         if canary := make_canary(topic, "x", len(topic.passages), 8000):
             made.append(canary)
@@ -147,7 +147,8 @@ def test_a_topic_of_infir_has_a_canary_of_all_that_is_shown_where_no_single_word
                 True,
                 *[False] * (len(topic.passages) - 1),
             ]
-    assert max(len(constraints_of(canary.intent)) for canary in made) > 1
+    assert all(constraints_of(canary.intent) for canary in made)
+    assert made
 
 
 def test_a_judge_as_good_as_the_threshold_is_hardly_ever_stopped():

@@ -1,0 +1,373 @@
+"""What a program does, read from its syntax tree: calls, recursion, loops, comments, data structures.
+
+    code --tree-sitter--> tree --one query a language--> SourceFacts
+
+Names in comments and strings count for nothing. Recursion is a cycle of calls among the functions of the text: by their
+bare names or on `self`/`this`, with the number of arguments that the function takes where the language overloads.
+Price: about 0.5 ms for 40 lines; the facts of the last texts are kept.
+"""
+
+import doctest
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from importlib import import_module
+
+from tree_sitter import Language, Node, Parser, Query, QueryCursor
+
+_LANGUAGES = {"c++": "cpp", "python3": "python", "js": "javascript", "ts": "typescript", "golang": "go", "c#": "csharp"}
+_OVERLOADING = frozenset({"java", "csharp"})
+
+_C_LIKE = """
+        [(for_statement) (while_statement) (do_statement)] @loop
+"""
+_QUERIES: Mapping[str, tuple[str, str, str]] = {
+    "python": ("tree_sitter_python", "language", """
+        (function_definition name: (identifier) @name parameters: (_) @parameters) @function
+        (assignment left: (identifier) @name right: (lambda)) @function
+        (call function: (identifier) @name arguments: (_) @arguments) @call
+        (call function: (attribute object: (_) @object attribute: (identifier) @name) arguments: (_) @arguments) @call
+        [(for_statement) (while_statement)] @loop
+        (comment) @comment
+        (block . (expression_statement (string) @comment))
+        (module . (expression_statement (string) @comment))
+        [(dictionary) (dictionary_comprehension)] @map
+        (set_comprehension) @set
+        (set) @literal
+        (assignment left: (identifier) @variable)
+        (assignment left: (attribute attribute: (identifier) @variable))
+        (binary_operator operator: ["^" "<<" ">>" "&" "|"]) @bits
+        (augmented_assignment operator: ["^=" "<<=" ">>=" "&=" "|="]) @bits
+        (while_statement body: (block (expression_statement (assignment left: (identifier) right: (_) @middle))))
+    """),
+    "java": ("tree_sitter_java", "language", _C_LIKE + """
+        (method_declaration name: (identifier) @name parameters: (_) @parameters) @function
+        (method_invocation !object name: (identifier) @name arguments: (_) @arguments) @call
+        (method_invocation object: (_) @object name: (identifier) @name arguments: (_) @arguments) @call
+        (enhanced_for_statement) @loop
+        [(line_comment) (block_comment)] @comment
+        (type_identifier) @type
+        (method_invocation object: (identifier) @type)
+        (variable_declarator name: (identifier) @variable)
+        (binary_expression operator: ["^" "<<" ">>" ">>>" "&" "|"]) @bits
+        (assignment_expression operator: ["^=" "<<=" ">>=" ">>>=" "&=" "|="]) @bits
+        (while_statement body: (block
+            (local_variable_declaration declarator: (variable_declarator value: (_) @middle))))
+        (while_statement body: (block (expression_statement (assignment_expression right: (_) @middle))))
+    """),
+    "cpp": ("tree_sitter_cpp", "language", _C_LIKE + """
+        (function_definition declarator: (function_declarator
+            declarator: [(identifier) (field_identifier)] @name parameters: (_) @parameters)) @function
+        (function_definition declarator: (function_declarator
+            declarator: (qualified_identifier name: (identifier) @name) parameters: (_) @parameters)) @function
+        (function_definition declarator: (_ (function_declarator
+            declarator: [(identifier) (field_identifier)] @name parameters: (_) @parameters))) @function
+        (init_declarator declarator: (identifier) @name value: (lambda_expression)) @function
+        (call_expression function: (identifier) @name arguments: (_) @arguments) @call
+        (call_expression function: (template_function name: (identifier) @name) arguments: (_) @arguments) @call
+        (call_expression function: (field_expression argument: (_) @object field: (field_identifier) @name)
+            arguments: (_) @arguments) @call
+        (call_expression function: (qualified_identifier scope: (_) @object name: (identifier) @name)
+            arguments: (_) @arguments) @call
+        (for_range_loop) @loop
+        (comment) @comment
+        (template_type name: (type_identifier) @type)
+        (declaration declarator: (identifier) @variable)
+        (init_declarator declarator: (identifier) @variable)
+        (binary_expression operator: ["^" "<<" ">>" "&" "|"]) @bits
+        (assignment_expression operator: ["^=" "<<=" ">>=" "&=" "|="]) @bits
+        (while_statement body: (compound_statement (declaration declarator: (init_declarator value: (_) @middle))))
+        (while_statement body: (compound_statement
+            (expression_statement (assignment_expression right: (_) @middle))))
+    """),
+    "javascript": ("tree_sitter_javascript", "language", _C_LIKE + """
+        (function_declaration name: (identifier) @name parameters: (_) @parameters) @function
+        (method_definition name: (property_identifier) @name parameters: (_) @parameters) @function
+        (variable_declarator name: (identifier) @name value: [(arrow_function) (function_expression)]) @function
+        (call_expression function: (identifier) @name arguments: (_) @arguments) @call
+        (call_expression function: (member_expression object: (_) @object property: (property_identifier) @name)
+            arguments: (_) @arguments) @call
+        (for_in_statement) @loop
+        (comment) @comment
+        (new_expression constructor: (identifier) @type)
+        (variable_declarator name: (identifier) @variable)
+        (binary_expression operator: ["^" "<<" ">>" ">>>" "&" "|"]) @bits
+        (augmented_assignment_expression operator: ["^=" "<<=" ">>=" ">>>=" "&=" "|="]) @bits
+        (while_statement body: (statement_block (lexical_declaration (variable_declarator value: (_) @middle))))
+        (while_statement body: (statement_block (expression_statement (assignment_expression right: (_) @middle))))
+    """),
+    "go": ("tree_sitter_go", "language", """
+        (function_declaration name: (identifier) @name parameters: (_) @parameters) @function
+        (method_declaration name: (field_identifier) @name parameters: (_) @parameters) @function
+        (assignment_statement left: (expression_list (identifier) @name)
+            right: (expression_list (func_literal))) @function
+        (call_expression function: (identifier) @name arguments: (_) @arguments) @call
+        (call_expression function: (selector_expression operand: (_) @object field: (field_identifier) @name)
+            arguments: (_) @arguments) @call
+        (for_statement) @loop
+        (comment) @comment
+        (map_type) @map
+        (selector_expression operand: (identifier) @type)
+        (short_var_declaration left: (expression_list (identifier) @variable))
+        (binary_expression operator: ["^" "<<" ">>" "&" "|" "&^"]) @bits
+        (assignment_statement operator: ["^=" "<<=" ">>=" "&=" "|="]) @bits
+    """),
+}  # fmt: skip
+_QUERIES = {
+    **_QUERIES,
+    "typescript": ("tree_sitter_typescript", "language_typescript", _QUERIES["javascript"][2]),
+}
+GRAMMARS = frozenset(_QUERIES)
+"""The languages that are read; of others nothing is known but their name."""
+
+_MAP_CALLS = re.compile(r"dict|defaultdict|Counter|OrderedDict")
+_MAP_TYPES = re.compile(r"(?:Linked|Concurrent)?HashMap|TreeMap|Map|(?:unordered_)?map")
+_SET_CALLS = re.compile(r"set|frozenset|SortedSet")
+_SET_TYPES = re.compile(r"(?:Linked)?HashSet|TreeSet|Set|(?:unordered_)?(?:multi)?set")
+_SORTS = re.compile(r"sort(?:ed)?|stable_sort|sort(?:Ints|Strings|Slice|ed_by)?|Slice|Ints|parallelSort|sort_by\w*")
+_HEAPS = re.compile(r"heap(?:push|pop|ify|replace|pushpop)|nlargest|nsmallest|PriorityQueue|priority_queue|make_heap")
+_SEARCHES = re.compile(r"bisect(?:_left|_right)?|insort\w*|lower_bound|upper_bound|equal_range|binary_?[sS]earch")
+_BIT_CALLS = re.compile(r"bit_count|bit_length|bitCount|\w*popcount\w*|countTrailingZeros|numberOfTrailingZeros")
+_MIDDLE = re.compile(r"\(?.+\+.+(?://|/|>>>?)\s*[12]\)?")
+_STACK_NAME = re.compile(r"(?:\w*[a-z])?(?:[sS]tack|stk)s?")
+_SHIFT_BY_ONE = re.compile(r">>>?=?\s*1\s*$")
+_STREAM = re.compile(r"^\s*(?:std::)?(?:cout|cerr|cin|\w*(?:stream|ss|oss|iss|out|in))\b")
+_PUSHES = frozenset({"append", "push", "push_back", "addLast", "add"})
+_HINTS = {
+    "queue": re.compile(rb"\b(?:pop|poll|remove|offer)\("),
+    "heap": re.compile(rb"\b[Hh]eap|\bpq\b"),
+    "binary search": re.compile(rb"\b(?:mid|middle)\b"),
+    "bit manipulation": re.compile(rb"&|\||~|>>|<<"),
+    "hash map": re.compile(rb"(?i)map|dict|count|memo|\bcache\b|trie"),
+    "set": re.compile(rb"(?i)set\b|seen|visited"),
+    "sorting": re.compile(rb"(?i)sort"),
+    "loop": re.compile(rb"\bfor\b|\bwhile\b|\b(?:map|reduce|filter|forEach|stream|accumulate|transform)\b"),
+}
+_OWN = frozenset({"", "self", "this", "cls", "(*this)"})
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """What the code does, each with the offset of its first witness in characters; `comment` is within a function."""
+
+    calls: Mapping[str, int] = field(default_factory=dict)
+    approaches: Mapping[str, int] = field(default_factory=dict)
+    unsure: frozenset[str] = frozenset()
+    comment: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    name: str
+    begin: int
+    end: int
+    parameters: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    name: str
+    target: str
+    begin: int
+    arguments: tuple[str, ...]
+
+
+def language_of(name: str) -> str:
+    """The normal name of a programming language."""
+    return _LANGUAGES.get(name.lower(), name.lower())
+
+
+@lru_cache(maxsize=128)
+def facts_of(code: str, language: str) -> SourceFacts | None:
+    """The facts of a program; None where no grammar reads the language, or the code does not parse."""
+    language = language_of(language)
+    if language not in GRAMMARS:
+        return None
+    parser, query = _reader(language)
+    raw = code.encode("utf-8", "replace")
+    root = parser.parse(raw).root_node
+    if root.has_error:
+        return None
+    return _Reading(raw, QueryCursor(query).matches(root), language).facts()
+
+
+@lru_cache(maxsize=128)
+def facts_of_examples(text: str) -> SourceFacts:
+    """The calls in the interactive Python examples (`>>> `) of a page of documentation."""
+    calls: dict[str, int] = {}
+    begins = [0, *(match.end() for match in re.finditer("\n", text))]
+    try:
+        examples = doctest.DocTestParser().get_examples(text)
+    except ValueError:  # a prompt without a blank after it
+        return SourceFacts()
+    for example in examples:
+        facts = facts_of(example.source, "python")
+        for name, offset in (facts.calls if facts else {}).items():
+            calls.setdefault(name, begins[example.lineno] + example.indent + len(">>> ") + offset)
+    return SourceFacts(calls)
+
+
+@cache
+def _reader(language: str) -> tuple[Parser, Query]:
+    module, function, query = _QUERIES[language]
+    grammar = Language(getattr(import_module(module), function)())
+    return Parser(grammar), Query(grammar, query)
+
+
+class _Reading:
+    def __init__(self, raw: bytes, matches: Sequence[tuple[int, Mapping[str, list[Node]]]], language: str) -> None:
+        self._raw, self._language = raw, language
+        self._functions: list[_Function] = []
+        self._calls: list[_Call] = []
+        self._found: dict[str, list[tuple[str, int]]] = {}
+        for _, captures in matches:
+            self._read(captures)
+
+    def _text(self, node: Node) -> str:
+        return self._raw[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+    def _offset(self, place: int) -> int:
+        return len(self._raw[:place].decode("utf-8", "replace"))
+
+    def _read(self, captures: Mapping[str, list[Node]]) -> None:
+        first = {kind: nodes[0] for kind, nodes in captures.items()}
+        if function := first.get("function"):
+            parameters = _named(first["parameters"]) if "parameters" in first else []
+            name = self._text(first["name"])
+            self._functions.append(_Function(name, function.start_byte, function.end_byte, len(parameters)))
+        elif call := first.get("call"):
+            target = self._text(first["object"]) if "object" in first else ""
+            arguments = tuple(map(self._text, _named(first["arguments"])))
+            self._calls.append(_Call(self._text(first["name"]), target, call.start_byte, arguments))
+        else:
+            for kind, node in first.items():
+                self._found.setdefault(kind, []).append((self._text(node), node.start_byte))
+
+    def facts(self) -> SourceFacts:
+        calls: dict[str, int] = {}
+        for call in sorted(self._calls, key=lambda call: call.begin):
+            calls.setdefault(call.name, self._offset(call.begin))
+        witnesses = {value: find(self) for value, find in _APPROACHES.items()}
+        approaches = {value: self._offset(place) for value, place in witnesses.items() if place >= 0}
+        comment = min(filter(self._is_in_function, self._places("comment")), default=-1)
+        return SourceFacts(calls, approaches, self._unsure(), self._offset(comment) if comment >= 0 else -1)
+
+    def _places(self, kind: str) -> list[int]:
+        return [place for _, place in self._found.get(kind, [])]
+
+    def _is_in_function(self, place: int) -> bool:
+        return any(function.begin < place < function.end for function in self._functions)
+
+    def named(self, pattern: re.Pattern[str], kinds: Sequence[str] = ("call", "type")) -> int:
+        """Where a call or a type of such a name first is."""
+        places = [call.begin for call in self._calls if "call" in kinds and pattern.fullmatch(call.name)]
+        places += [p for text, p in self._found.get("type", []) if "type" in kinds and pattern.fullmatch(text)]
+        return min(places, default=-1)
+
+    def first(self, kind: str, holds: Callable[[str], bool] = lambda _text: True) -> int:
+        """Where something of this kind first is."""
+        return min((place for text, place in self._found.get(kind, []) if holds(text)), default=-1)
+
+    def types(self) -> set[str]:
+        return {text for text, _ in self._found.get("type", [])} | {call.name for call in self._calls}
+
+    def recursion(self) -> int:
+        """Where a function first calls one that calls it again, or itself."""
+        edges = [(caller, callee, call.begin) for call in self._calls for caller, callee in self._links(call)]
+        reached = {(caller, callee) for caller, callee, _ in edges}
+        while more := {(a, d) for a, b in reached for c, d in reached if b == c} - reached:
+            reached |= more
+        return min((begin for caller, callee, begin in edges if (callee, caller) in reached), default=-1)
+
+    def _links(self, call: _Call) -> Iterator[tuple[int, int]]:
+        if call.target not in _OWN:
+            return
+        for i, callee in enumerate(self._functions):
+            if callee.name != call.name or (
+                self._language in _OVERLOADING and callee.parameters != len(call.arguments)
+            ):
+                continue
+            yield from ((j, i) for j, caller in enumerate(self._functions) if caller.begin < call.begin < caller.end)
+
+    def bits(self) -> int:
+        """Where bits are worked on: not halving by a shift, not streams, not sets."""
+        sets = self.set() >= 0
+        place = self.first("bits", lambda text: not self._is_other(text, sets=sets))
+        return place if place >= 0 else self.named(_BIT_CALLS, ("call",))
+
+    def _is_other(self, text: str, *, sets: bool) -> bool:
+        if _SHIFT_BY_ONE.search(text) or (self._language == "cpp" and _STREAM.match(text)):
+            return True
+        return sets and self._language == "python" and "<<" not in text and ">>" not in text
+
+    def map(self) -> int:
+        calls = self.named(_MAP_CALLS, ("call",)) if self._language == "python" else -1
+        return _earliest(self.first("map"), calls, self.named(_MAP_TYPES, ("type",)))
+
+    def set(self) -> int:
+        calls = self.named(_SET_CALLS, ("call",)) if self._language == "python" else -1
+        return _earliest(self.first("set"), calls, self.named(_SET_TYPES, ("type",)))
+
+    def heap(self) -> int:
+        return self.named(_HEAPS)
+
+    def queue(self) -> int:
+        """A queue that is emptied at the front; a deque may also be a stack."""
+        calls, types = {call.name for call in self._calls}, self.types()
+        if calls & {"popleft", "pop_front", "pollFirst", "removeFirst", "dequeue"}:
+            return self.named(re.compile("popleft|pop_front|pollFirst|removeFirst|dequeue"), ("call",))
+        if "queue" in types:
+            return self.named(re.compile("queue"))
+        if "Queue" in types and types & {"LinkedList", "ArrayDeque"}:
+            return self.named(re.compile("Queue"))
+        if "Deque" in types and {"poll", "offer"} <= calls and "PriorityQueue" not in types:
+            return self.named(re.compile("poll"), ("call",))
+        return -1
+
+    def stack(self) -> int:
+        place = self.named(re.compile(r"Stack|stack"), ("type",))
+        return place if place >= 0 else self.first("variable", lambda name: bool(_STACK_NAME.fullmatch(name)))
+
+    def search(self) -> int:
+        place = self.named(_SEARCHES, ("call",))
+        return place if place >= 0 else self.first("middle", lambda text: bool(_MIDDLE.fullmatch(text)))
+
+    def _unsure(self) -> frozenset[str]:
+        """What the code may do in a way that is not seen for sure."""
+        unsure = {value for value, hint in _HINTS.items() if hint.search(self._raw)}
+        names, own = {call.name for call in self._calls}, {function.name for function in self._functions}
+        if any(call.target not in _OWN and call.name in own for call in self._calls):
+            unsure.add("recursion")  # a method of another object of the same class, perhaps
+        if any(call.name in call.arguments for call in self._calls):
+            unsure.add("recursion")  # a closure that is handed to itself
+        if names & _PUSHES and names & {"pop", "pop_back", "removeLast"}:
+            unsure.add("stack")
+        if self.first("literal") >= 0:
+            unsure.add("set")
+        if self._places("comment"):
+            unsure.add("comments")  # a note on what calls the code, or a definition that it builds on
+        return frozenset(unsure)
+
+
+def _named(node: Node) -> list[Node]:
+    return [child for child in node.named_children if child.type != "comment"]
+
+
+def _earliest(*places: int) -> int:
+    return min((place for place in places if place >= 0), default=-1)
+
+
+_APPROACHES: Mapping[str, Callable[[_Reading], int]] = {
+    "hash map": _Reading.map,
+    "set": _Reading.set,
+    "sorting": lambda code: code.named(_SORTS, ("call",)),
+    "heap": _Reading.heap,
+    "queue": _Reading.queue,
+    "stack": _Reading.stack,
+    "binary search": _Reading.search,
+    "bit manipulation": _Reading.bits,
+    "loop": lambda code: code.first("loop"),
+    "recursion": _Reading.recursion,
+}
+APPROACHES = tuple(_APPROACHES)
