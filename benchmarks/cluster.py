@@ -6,7 +6,7 @@ ray 1, 2        actors of a Ray that the run starts for itself (engine.runtime.r
 
 `cpu_ms_a_topic`: CPU of the process and of all that it started, raylet and GCS too, for topics of the rule writer, less
 that of a session over 8 seeds, and less what a worker does in its last half second; `driver_us_a_seed`: the driver's
-own. `requests_a_s`: a hosted model on loopback with
+own, less what this benchmark does in it to watch. `requests_a_s`: a hosted model on loopback with
 50 ms of latency. `start_s`: a whole first session over 8 seeds. `peak_mb`: proportional memory (PSS) of all processes.
 Each contender runs in a process of its own; `ratio` divides by `local 0` of the same run.
 
@@ -87,17 +87,19 @@ def memory_mb(pid: int) -> float:
 
 def session(spec: Any, runner: Any) -> Session:
     """Runs it and measures what it took; Ray, where there is one, runs already."""
-    peak, before = 0.0, dict(tree(os.getpid()))
+    peak, watching, before = 0.0, 0.0, dict(tree(os.getpid()))
     after = dict(before)
 
     def watch(_: Any) -> None:
-        nonlocal peak
+        nonlocal peak, watching
+        began = time.thread_time()
         after.update(tree(os.getpid()))
         peak = max(peak, sum(map(memory_mb, after)))
+        watching += time.thread_time() - began
 
     driver, began = time.process_time(), time.monotonic()
     summary = runner(spec, watch)
-    seconds, own = time.monotonic() - began, time.process_time() - driver
+    seconds, own = time.monotonic() - began, time.process_time() - driver - watching
     after.update(tree(os.getpid()))
     assert summary.complete, summary
     return Session(seconds, sum(after.values()) - sum(before.values()), own, peak, summary.counts.topics.total())

@@ -32,9 +32,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.flow.progress import Counts
 from engine.flow.worker_report import WorkerReport
-from engine.protocols import Partition
+from engine.protocols import PendingPartition
 from engine.runtime import partition_queue
 from engine.runtime.partition_queue import PartitionQueue
+from engine.runtime.seed_process import StoredPartition
 from engine.runtime.supervisor import Cause, Supervisor, Worker, WorkerDiedError
 from tests.support.memory import peak_memory
 from tests.support.virtual_time import run_virtually
@@ -117,16 +118,16 @@ class SimulatedWorker:
             self.world.lost_at.setdefault(index, _now())
         self._dead.set()
 
-    async def start(self, partition: Partition, poison_seeds: Mapping[str, Any]) -> None:  # noqa: ARG002
+    async def start(self, partition: PendingPartition, poison_seeds: Mapping[str, Any]) -> None:  # noqa: ARG002
         self._note("start")
         index, world = partition.index, self.world
         self._open.add(index)
         if index in world.lost_at:
             world.recoveries.append(_now() - world.lost_at.pop(index))
         left, began = 1.0 - world.done.get(index, 0.0), _now()
-        seconds = left * len(partition.seeds) / world.rate
+        seconds = left * partition.size / world.rate
         await self._sleep(seconds, lambda: self._note_share(index, left, _now() - began, seconds))
-        self.answers += len(partition.seeds)
+        self.answers += partition.size
         world.done[index] = 1.0
 
     async def make(self, index: int) -> None:  # noqa: ARG002
@@ -145,7 +146,7 @@ class SimulatedWorker:
         self._note("live")
         return WorkerReport(len(self._open), {}, self.answers)
 
-    async def try_seeds(self, index: int, seeds: Sequence[Any]) -> None:  # noqa: ARG002
+    async def try_seeds(self, partition: PendingPartition, seed_ids: Sequence[str]) -> None:  # noqa: ARG002
         raise AssertionError("a lost node accuses no seed")
 
     async def drain(self) -> None:
@@ -173,10 +174,10 @@ class SimulatedWorker:
         raise WorkerDiedError("its node is lost", Cause.OUTSIDE)
 
 
-def partitions(told: argparse.Namespace) -> Iterator[Partition]:
-    """Partitions whose seeds are but a length."""
+def partitions(told: argparse.Namespace) -> Iterator[PendingPartition]:
+    """Partitions as the driver knows them; their seeds lie nowhere."""
     for index in range(told.topics // told.partition_seeds):
-        yield Partition(index, range(told.partition_seeds))  # type: ignore[arg-type]
+        yield StoredPartition(index, told.partition_seeds, "")
 
 
 def read_virtually(told: argparse.Namespace) -> Callable[..., asyncio.Future[Any]]:

@@ -10,7 +10,7 @@ from cluster.job import Job
 from datasets_out.commits.log import CommitLog
 from engine.flow.journal import ReplyArchive
 from engine.ids import canonical_json
-from engine.protocols import Model, Parts, Recipe, Screen, Validator
+from engine.protocols import Model, Parts, Recipe, Screen, SeedReader, Validator
 from engine.runtime.session import RunSpec, WorkerSpec
 from prompts.parse import parse_reply
 from prompts.recipes.catalog import RECIPES
@@ -23,9 +23,14 @@ def build_run(job: Job, reuse: Sequence[Path] = ()) -> RunSpec:
     hashed: list[Recipe | Screen | Validator] = [parts.recipe, *screens, *parts.validators]
     identity = job.identity() | {"fingerprints": {part.name: part.fingerprint for part in hashed}}
     worker = WorkerSpec(partial(build_parts, job, reuse), job.limits, job.runtime)
-    spec = RunSpec(open_seeds(job.seeds), screens, worker, identity)
+    spec = RunSpec(open_seeds(job.seeds), screens, worker, identity, open_seeds=partial(_open_stream, job))
     build = partial(build_parts, job, reuse, run=spec.fingerprint)
     return replace(spec, worker=replace(worker, build_parts=build, run=spec.fingerprint[:12]))
+
+
+def _open_stream(job: Job) -> tuple[SeedReader, Sequence[Screen]]:
+    """The reader and the screens, new ones."""
+    return open_seeds(job.seeds), screens_of(job.validators)
 
 
 def build_parts(job: Job, reuse: Sequence[Path] = (), run: str = "") -> Parts:

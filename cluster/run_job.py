@@ -18,13 +18,11 @@ from engine.errors import UsageError
 from engine.flow.progress import Progress, Summary
 from engine.keys import read_key
 from engine.models.endpoints import HostedSettings
-from engine.protocols import SeedReader
 from engine.runtime import run_local
 from engine.runtime.session import OnProgress, RunSpec
 from engine.settings import Settings
 from engine.telemetry.json_logs import begin_logs
 from engine.telemetry.prometheus import serve_metrics
-from engine.topic import Seed
 
 
 def ignore_progress(_progress: Progress) -> None:
@@ -33,21 +31,6 @@ def ignore_progress(_progress: Progress) -> None:
 
 def ignore_count(_seeds: int) -> None:
     """The callback of a corpus whose reading nobody watches."""
-
-
-class CountedSeeds:
-    """A SeedReader that tells how many seeds it has given."""
-
-    def __init__(self, reader: SeedReader, on_seeds: Callable[[int], None]) -> None:
-        self._reader, self._on_seeds = reader, on_seeds
-        self.skipped = 0
-
-    def __iter__(self) -> Iterator[Seed]:
-        for number, seed in enumerate(self._reader, 1):
-            self.skipped = self._reader.skipped
-            self._on_seeds(number)
-            yield seed
-        self.skipped = self._reader.skipped
 
 
 def run_job(
@@ -60,14 +43,15 @@ def run_job(
 ) -> Summary:
     """Runs or resumes a job. `reuse`: `out` folders of runs whose replies are taken over.
 
-    `on_seeds` is called with the number of seeds read, for each. `takeover`: takes the folder from a run that holds it.
+    `on_seeds` is called with the number of seeds read, for each or now and then. `takeover`: takes the folder from a
+    run that holds it.
     """
     _check_needs(job, reuse)
     spec = build_run(_drained_in_time(job), [out.resolve() for out in reuse])
     log = CommitLog(job.out)
     spec = replace(
         spec,
-        reader=CountedSeeds(spec.reader, on_seeds),
+        on_seeds=on_seeds,
         takeover=takeover,
         stands=log.stands_for(spec.fingerprint, spec.identity),
         prepare=partial(_open, log, spec),

@@ -17,6 +17,7 @@
         CommitUnknownError         8   the outcome of a commit could not be learnt; look again
         UnstorableTopicError       8   a topic holds what no shard can: a lone surrogate, a null
         JournalError               8   a reply could not be made durable
+        SpoolError                 8   seeds could not be put aside for the workers, or not be read there
       ModelError                   9   a model could not answer
         TransientModelError        9   worth another attempt
           RateLimitedError         9   the model asks for patience (429)
@@ -190,6 +191,10 @@ class UnstorableTopicError(CommitError):
 
 class JournalError(CommitError):
     """A reply could not be made durable; nothing read it."""
+
+
+class SpoolError(CommitError):
+    """Seeds could not be put aside for the workers, or a worker could not read them there."""
 
 
 class ModelError(FoilError):

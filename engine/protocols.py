@@ -156,6 +156,27 @@ class Partition:
     digests: str = ""
     stream: str = ""
 
+    @property
+    def size(self) -> int:
+        """How many seeds it has."""
+        return len(self.seeds)
+
+    async def load(self) -> "Partition":
+        """The partition itself: its seeds are here."""
+        return self
+
+
+class PendingPartition(Protocol):
+    """A partition on its way to a worker, who loads its seeds. `stream` as in Partition."""
+
+    @property
+    def index(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def stream(self) -> str: ...
+    async def load(self) -> Partition: ...
+
 
 class Store(Protocol):
     """Where partitions are committed; each exactly once (design, guarantees 1 and 2).

@@ -84,6 +84,12 @@ class RuntimeSettings(Settings):
         le=86_400,
         description="seconds that a worker may take to be placed and to build its parts; then it is asked for again",
     )
+    seeds_ahead_mb: int = Field(
+        default=64,
+        ge=1,
+        le=65_536,
+        description="MiB of seeds that are read ahead of worker processes and lie in `out/spool` for them",
+    )
     stall_s: float = Field(
         default=120.0,
         gt=0,

@@ -20,7 +20,15 @@ from itertools import chain
 from pathlib import Path
 
 from engine.crash_points import crash_point
-from engine.errors import STOPPING, CommitLostError, FoilError, Rejected, SeedsChangedError, UnstorableTopicError
+from engine.errors import (
+    STOPPING,
+    CommitLostError,
+    FoilError,
+    Rejected,
+    SeedsChangedError,
+    SpoolError,
+    UnstorableTopicError,
+)
 from engine.flow.ask import ReplyService, SeedAsk
 from engine.flow.budget import BudgetClient
 from engine.flow.journal import Journal
@@ -29,7 +37,7 @@ from engine.flow.progress import Counts, count_topics, counts_of, total
 from engine.flow.seed_outcome import SeedClock, SeedOutcome, empty_topic, run_guarded, unstorable_row, with_outcome
 from engine.flow.worker_report import SeedEndings, WorkerReport
 from engine.lease import FENCE, Fence, check_fence
-from engine.protocols import Ask, Cost, Partition, Parts, Validator
+from engine.protocols import Ask, Cost, Partition, Parts, PendingPartition, Validator
 from engine.telemetry.json_logs import add_log_facts
 from engine.telemetry.metrics import COMMIT_SECONDS
 from engine.topic import Call, Seed, Topic, Verdict
@@ -83,12 +91,13 @@ class Flow:
         self._stop: FoilError | None = None
         self._fence = fence
 
-    async def start(self, partition: Partition, poison_seeds: Mapping[str, SeedOutcome]) -> None:
-        """Returns once every seed of a partition has its place in the window, or no more may start.
+    async def start(self, pending: PendingPartition, poison_seeds: Mapping[str, SeedOutcome]) -> None:
+        """Loads the seeds. Returns once every seed of a partition has its place in the window, or no more may start.
 
         `poison_seeds` fail without being tried. `make` waits for the topics.
         """
         FENCE.set(self._fence)
+        partition = await _load(pending)
         open_partition = self._begin(partition, poison_seeds)
         seeds = open_partition.seeds
         try:
@@ -130,10 +139,12 @@ class Flow:
         self._close(open_partition)
         return counts
 
-    async def try_seeds(self, index: int, seeds: Sequence[Seed]) -> None:
-        """Runs seeds for what they do to this process; their replies are journalled, their topics dropped."""
+    async def try_seeds(self, pending: PendingPartition, seed_ids: Sequence[str]) -> None:
+        """Runs these seeds of a partition for what they do to this process; replies are journalled, topics dropped."""
         FENCE.set(self._fence)
-        open_partition = self._begin(Partition(index, tuple(seeds)), {})
+        partition, wanted = await _load(pending), set(seed_ids)
+        seeds = tuple(seed for seed in partition.seeds if seed.id in wanted)
+        open_partition = self._begin(Partition(partition.index, seeds), {})
         await asyncio.gather(*(self._topics(seed, open_partition) for seed in seeds))
         self._close(open_partition)
 
@@ -247,6 +258,15 @@ class Flow:
         return SeedAsk(
             open_partition.replies, parts.models, parts.parse, repair_attempts=repairs, seed_id=seed_id, clock=clock
         )
+
+
+async def _load(pending: PendingPartition) -> Partition:
+    """The partition with its seeds. Raises RunHeldError where they are gone because another run has the folder."""
+    try:
+        return await pending.load()
+    except SpoolError:
+        await check_fence()
+        raise
 
 
 async def _run_validator(validator: Validator, topic: Topic, ask: Ask, verdicts: list[Verdict]) -> Topic:

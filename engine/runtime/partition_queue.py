@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from engine.flow.limits import Limits
 from engine.flow.progress import Counts, total
-from engine.protocols import Partition
+from engine.protocols import PendingPartition
 
 T = TypeVar("T")
 
@@ -31,6 +31,10 @@ class CommittedPartition:
     stream: str
 
 
+def _ignore(_partition: PendingPartition) -> None:
+    """Nobody waits for this commit."""
+
+
 class PartitionQueue:
     """Hands out the partitions that are not committed yet, until there is a reason to stop.
 
@@ -40,10 +44,15 @@ class PartitionQueue:
     """
 
     def __init__(
-        self, partitions: Iterator[Partition], committed: Mapping[int, CommittedPartition], limits: Limits
+        self,
+        partitions: Iterator[PendingPartition],
+        committed: Mapping[int, CommittedPartition],
+        limits: Limits,
+        on_commit: Callable[[PendingPartition], None] = _ignore,
     ) -> None:
+        self._on_commit = on_commit
         self._partitions, self._committed, self._limits = partitions, dict(committed), limits
-        self._ready: asyncio.PriorityQueue[tuple[float, Partition | None]] = asyncio.PriorityQueue()
+        self._ready: asyncio.PriorityQueue[tuple[float, PendingPartition | None]] = asyncio.PriorityQueue()
         self._pulls = 0
         self._reader: asyncio.Task[None] | None = None
         self._open: set[int] = set()  # read, and not committed
@@ -58,7 +67,7 @@ class PartitionQueue:
         self.over = asyncio.Event()
         self._advance()
 
-    async def next(self) -> Partition | None:
+    async def next(self) -> PendingPartition | None:
         """The lowest partition that is to be made; None once the queue is over."""
         self._pulls += 1
         self._read_on()
@@ -71,7 +80,7 @@ class PartitionQueue:
             return None
         return partition
 
-    def give_back(self, partition: Partition) -> None:
+    def give_back(self, partition: PendingPartition) -> None:
         """Takes back a partition whose worker is gone; it is handed out before all later ones."""
         self._ready.put_nowait((partition.index, partition))
 
@@ -84,12 +93,13 @@ class PartitionQueue:
         await turn.wait()
         return self._turn == index and not self._enough()
 
-    def record_commit(self, partition: Partition, counts: Counts) -> None:
+    def record_commit(self, partition: PendingPartition, counts: Counts) -> None:
         """Notes that this partition is committed."""
         self.counts = total([self.counts, counts])
         self._committed[partition.index] = CommittedPartition(
-            counts.topics["accepted"], len(partition.seeds), partition.stream
+            counts.topics["accepted"], partition.size, partition.stream
         )
+        self._on_commit(partition)
         self._open.discard(partition.index)
         self._turns.pop(partition.index, None)
         self._advance()
@@ -162,7 +172,7 @@ class PartitionQueue:
         """Reads while more is wanted. An error of the reader stops the queue after what it read."""
         while self._wants_more():
             try:
-                partition: Partition | None = await in_thread(lambda: next(self._partitions, None), name="seeds")
+                partition: PendingPartition | None = await in_thread(lambda: next(self._partitions, None), name="seeds")
             except Exception as error:  # noqa: BLE001 - the queue carries it to whoever runs it
                 self.stop(error)
                 return
@@ -172,8 +182,8 @@ class PartitionQueue:
             else:
                 self._take_in(partition)
 
-    def _take_in(self, partition: Partition) -> None:
-        self._seeds_read += len(partition.seeds)
+    def _take_in(self, partition: PendingPartition) -> None:
+        self._seeds_read += partition.size
         if partition.index > self._last_read:
             self._last_read, self._stream_read = partition.index, partition.stream
         if partition.index not in self._committed:

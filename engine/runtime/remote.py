@@ -8,8 +8,7 @@ from engine.flow.budget import Spend
 from engine.flow.progress import Counts
 from engine.flow.seed_outcome import SeedOutcome
 from engine.flow.worker_report import WorkerReport
-from engine.protocols import Partition
-from engine.topic import Seed
+from engine.protocols import PendingPartition
 
 Call = Callable[..., Awaitable[Any]]
 
@@ -20,7 +19,7 @@ class RemoteWorker:
     def __init__(self, call: Call, end: Callable[[], Awaitable[None]]) -> None:
         self._call, self._end = call, end
 
-    async def start(self, partition: Partition, poison_seeds: Mapping[str, SeedOutcome]) -> None:
+    async def start(self, partition: PendingPartition, poison_seeds: Mapping[str, SeedOutcome]) -> None:
         await self._call("start", partition, poison_seeds)
 
     async def make(self, index: int) -> None:
@@ -30,8 +29,8 @@ class RemoteWorker:
         counts: Counts = await self._call("commit", index)
         return counts
 
-    async def try_seeds(self, index: int, seeds: Sequence[Seed]) -> None:
-        await self._call("try_seeds", index, seeds)
+    async def try_seeds(self, partition: PendingPartition, seed_ids: Sequence[str]) -> None:
+        await self._call("try_seeds", partition, seed_ids)
 
     async def live(self) -> WorkerReport:
         report: WorkerReport = await self._call("live")

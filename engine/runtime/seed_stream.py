@@ -10,7 +10,7 @@ that they knew was read. 8 bytes a seed for its id.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
 
@@ -34,6 +34,21 @@ class SeedRecord:
 
     seeds: str = ""
     stream: str = ""
+
+
+class CountedSeeds:
+    """A SeedReader that tells how many seeds it has given."""
+
+    def __init__(self, reader: SeedReader, on_seeds: Callable[[int], None]) -> None:
+        self._reader, self._on_seeds = reader, on_seeds
+        self.skipped = 0
+
+    def __iter__(self) -> Iterator[Seed]:
+        for number, seed in enumerate(self._reader, 1):
+            self.skipped = self._reader.skipped
+            self._on_seeds(number)
+            yield seed
+        self.skipped = self._reader.skipped
 
 
 def split_into_partitions(

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from engine.crash_points import crash_point
 from engine.errors import FoilError, RunFailedError
 from engine.flow.budget import Budget, Spend
-from engine.flow.journal import paid_replies, paid_seeds, possibly_paid_twice
+from engine.flow.journal import paid_replies, possibly_paid_twice
 from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
 from engine.flow.progress import Counts, Progress, SessionFile, Summary, check_conservation, counts_of, total
 from engine.flow.run_metrics import CountRecorder
@@ -31,7 +31,8 @@ from engine.lease import RunLease, hold
 from engine.protocols import Parts, Screen, SeedReader
 from engine.runtime.breaker import RunBreaker
 from engine.runtime.partition_queue import CommittedPartition, PartitionQueue
-from engine.runtime.seed_stream import PastStream, SeedRecord, split_into_partitions
+from engine.runtime.seed_process import SeedProcess, SeedSource, sweep_spool
+from engine.runtime.seed_stream import SeedRecord
 from engine.runtime.supervisor import Supervisor, Worker
 from engine.runtime.watchdog import relaxed_gc
 from engine.telemetry.metrics import (
@@ -74,14 +75,20 @@ class WorkerSpec:
     run: str = ""  # names the run in logs
 
 
+def _ignore_count(_seeds: int) -> None:
+    """Nobody watches how many seeds are read."""
+
+
 def _nothing() -> None:
     """Prepares nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """One run: what is read and screened in this process, what each worker gets, and what decides the rows.
+    """One run: what is read and screened in one process, what each worker gets, and what decides the rows.
 
+    With workers, `open_seeds` makes the reader and the screens anew in a process of their own; without it those two go
+    there by pickle. `on_seeds` is told how many seeds were read.
     `takeover`: takes the folder from a run that holds it. `stands`: the folder is this run's already; else `prepare`
     makes it so, once it is held.
     """
@@ -92,6 +99,8 @@ class RunSpec:
     identity: Mapping[str, Any] = field(default_factory=dict)
     takeover: bool = False
     stands: bool = True
+    open_seeds: Callable[[], tuple[SeedReader, Sequence[Screen]]] | None = None
+    on_seeds: Callable[[int], None] = _ignore_count
     prepare: Callable[[], None] = _nothing
 
     @property
@@ -130,17 +139,20 @@ class _Session:
         self._journal = Path(parts.out) / "journal"
         entries, self._plan = parts.store.committed(), parts.store.plan()
         counts = {index: counts_of(entry) for index, entry in entries.items()}
-        records = {index: SeedRecord(**entry["facts"].get("seeds", {})) for index, entry in entries.items()}
         self._earlier = total(counts.values())
-        paid = paid_seeds(self._journal, records.keys())
-        short = parts.store.short_partitions()
-        past = PastStream(records, paid, self._plan, ends=self._limits.accept is None, grown=short is not None)
-        partitions = past.check(split_into_partitions(spec.reader, spec.screens, self._limits, short))
         committed = {
-            index: CommittedPartition(c.topics["accepted"], c.seeds.total(), records[index].stream)
+            index: CommittedPartition(c.topics["accepted"], c.seeds.total(), _stream(entries[index]))
             for index, c in counts.items()
         }
-        self._queue = PartitionQueue(partitions, committed, self._limits)
+        as_given = partial(_pair, spec.reader, spec.screens)
+        source = SeedSource(as_given, self._limits, parts.store, self._journal)
+        runtime, self._seeds = spec.worker.runtime, None
+        if runtime.most_workers:
+            source = replace(source, open=spec.open_seeds or as_given)
+            self._seeds = SeedProcess(source, runtime, spec.worker.run, spec.on_seeds)
+            self._queue = PartitionQueue(iter(self._seeds), committed, self._limits, self._seeds.committed)
+        else:
+            self._queue = PartitionQueue(source.partitions(entries, spec.on_seeds), committed, self._limits)
         self._recorder = CountRecorder()
 
     async def run(self, start_worker: StartWorkerWithin, lease: RunLease) -> Summary:
@@ -151,6 +163,9 @@ class _Session:
         start = partial(start_worker, budget, lease.epoch)
         supervisor = Supervisor(self._queue, start, self._journal, self._limits, self._spec.worker.runtime)
         file = SessionFile(Path(self._parts.out))
+        sweep_spool(Path(self._parts.out))
+        if self._seeds:
+            self._seeds.open(Path(self._parts.out), lease.epoch)
         LOG.info("the session began: %d partitions are committed", len(self._queue.committed()))
         background = [
             asyncio.create_task(self._tick(supervisor, file)),
@@ -162,6 +177,8 @@ class _Session:
         finally:
             for task in background:
                 task.cancel()
+            if self._seeds:
+                self._seeds.close()
         self._put_plan()
         summary = self.summary(supervisor.lost())
         file.note(summary)
@@ -237,6 +254,16 @@ class _Session:
             exit_code=getattr(error, "exit_code", 1) if error else 0,
             stopped=str(error) if error else "",
         )
+
+
+def _pair(reader: SeedReader, screens: Sequence[Screen]) -> tuple[SeedReader, Sequence[Screen]]:
+    """The two as they are."""
+    return reader, screens
+
+
+def _stream(entry: Mapping[str, Any]) -> str:
+    """The digest of the seed stream to the end of this partition, as far as its entry says."""
+    return SeedRecord(**entry["facts"].get("seeds", {})).stream
 
 
 def spent_before(parts: Parts) -> Spend:

@@ -41,9 +41,8 @@ from engine.flow.partition_flow import DrainedError
 from engine.flow.progress import Counts, total
 from engine.flow.seed_outcome import SeedOutcome
 from engine.flow.worker_report import SeedEndings, WorkerReport
-from engine.protocols import Partition
+from engine.protocols import PendingPartition
 from engine.runtime.partition_queue import PartitionQueue
-from engine.topic import Seed
 
 LOG = logging.getLogger(__name__)
 _GROUPS = 8
@@ -82,10 +81,10 @@ class WorkerDiedError(FoilError):
 class Worker(Protocol):
     """An engine.flow.partition_flow.Flow somewhere. Every call raises WorkerDiedError once it is gone."""
 
-    async def start(self, partition: Partition, poison_seeds: Mapping[str, SeedOutcome]) -> None: ...
+    async def start(self, partition: PendingPartition, poison_seeds: Mapping[str, SeedOutcome]) -> None: ...
     async def make(self, index: int) -> None: ...
     async def commit(self, index: int) -> Counts: ...
-    async def try_seeds(self, index: int, seeds: Sequence[Seed]) -> None: ...
+    async def try_seeds(self, partition: PendingPartition, seed_ids: Sequence[str]) -> None: ...
     async def live(self) -> WorkerReport: ...
     async def drain(self) -> None: ...
     async def close(self) -> None: ...
@@ -127,7 +126,7 @@ class WorkerSlot:
     deaths_at_start: int = 0
     report: WorkerReport = field(default_factory=WorkerReport)
     ended_before: SeedEndings = field(default_factory=SeedEndings)
-    open: dict[int, Partition] = field(default_factory=dict)
+    open: dict[int, PendingPartition] = field(default_factory=dict)
     work: asyncio.Task[None] | None = None
 
     def place(self) -> None:
@@ -313,7 +312,12 @@ class Supervisor:
                 await started.wait()
 
     async def _run_partition(
-        self, slot: WorkerSlot, worker: Worker, partition: Partition, room: asyncio.Semaphore, started: asyncio.Event
+        self,
+        slot: WorkerSlot,
+        worker: Worker,
+        partition: PendingPartition,
+        room: asyncio.Semaphore,
+        started: asyncio.Event,
     ) -> None:
         """One partition to its commit. One that waits for its turn leaves its room to another (see `most_open`)."""
         try:
@@ -362,12 +366,12 @@ class Supervisor:
             for partition in partitions:
                 self._spawn(self._recover(partition, death))
 
-    async def _recover(self, partition: Partition, death: WorkerDiedError) -> None:
+    async def _recover(self, partition: PendingPartition, death: WorkerDiedError) -> None:
         """Gives a dead worker's partition back, its poison seeds told from the others before."""
         past = self._pasts[partition.index]
-        suspects = await asyncio.to_thread(self._suspects, partition, past, death.cause, _now())
+        suspects = await asyncio.to_thread(self._suspects, partition.index, past, death.cause, _now())
         if suspects:
-            found = await self._find_poison(partition.index, suspects)
+            found = await self._find_poison(partition, suspects)
             past.poison_seeds |= found
             if found:
                 past.deaths.clear()
@@ -378,13 +382,9 @@ class Supervisor:
             )
         self._queue.give_back(partition)
 
-    def _suspects(self, partition: Partition, past: _PartitionPast, cause: Cause, now: float) -> list[Seed]:
-        """The seeds that were in flight and may have ended the worker. Reads what it left in the journal."""
-        segments = [
-            segment
-            for segment in unclosed_segments(self._journal, partition.index)
-            if segment.name not in past.segments
-        ]
+    def _suspects(self, index: int, past: _PartitionPast, cause: Cause, now: float) -> list[str]:
+        """The ids of the seeds that were in flight and may have ended the worker. Reads what it left in the journal."""
+        segments = [segment for segment in unclosed_segments(self._journal, index) if segment.name not in past.segments]
         past.segments.update(segment.name for segment in segments)
         if cause is Cause.OUTSIDE:
             return []
@@ -394,15 +394,15 @@ class Supervisor:
         in_flight = {seed for segment in segments for seed in segment.suspects} - set(past.poison_seeds)
         past.kills.update(in_flight)
         needed = 1 if cause is Cause.OWN else 2
-        return [seed for seed in partition.seeds if seed.id in in_flight and past.kills[seed.id] >= needed]
+        return [seed for seed in sorted(in_flight) if past.kills[seed] >= needed]
 
     # Suspects
 
-    async def _find_poison(self, index: int, seeds: Sequence[Seed]) -> dict[str, SeedOutcome]:
+    async def _find_poison(self, partition: PendingPartition, seeds: Sequence[str]) -> dict[str, SeedOutcome]:
         """The seeds, of these, that end a worker when they run alone."""
         self._trying += len(seeds)
         try:
-            found = await self._try_groups(index, seeds)
+            found = await self._try_groups(partition, seeds)
         finally:
             self._trying -= len(seeds)
         if not self._trying:
@@ -410,32 +410,34 @@ class Supervisor:
             await asyncio.gather(*(slot.clear() for slot in idle))
         return found
 
-    async def _try_groups(self, index: int, seeds: Sequence[Seed]) -> dict[str, SeedOutcome]:
-        found = await asyncio.gather(*(self._try_group(index, group) for group in _split(seeds)))
+    async def _try_groups(self, partition: PendingPartition, seeds: Sequence[str]) -> dict[str, SeedOutcome]:
+        found = await asyncio.gather(*(self._try_group(partition, group) for group in _split(seeds)))
         return {name: outcome for outcomes in found for name, outcome in outcomes.items()}
 
-    async def _try_group(self, index: int, seeds: Sequence[Seed]) -> dict[str, SeedOutcome]:
+    async def _try_group(self, partition: PendingPartition, seeds: Sequence[str]) -> dict[str, SeedOutcome]:
         deaths, seconds = 0, 0.0
         while deaths < (_DEATHS_ALONE if len(seeds) == 1 else 1):
-            death, seconds = await self._try_once(index, seeds)
+            death, seconds = await self._try_once(partition, seeds)
             if death is None:
                 return {}
             deaths += death.cause is not Cause.OUTSIDE
         if len(seeds) > 1:
-            return await self._try_groups(index, seeds)
+            return await self._try_groups(partition, seeds)
         reason = "timeout" if seconds >= self._runtime.seed_timeout_s else "crashed_worker"
         detail = f"its worker ended {_DEATHS_ALONE + 1} times, {_DEATHS_ALONE} with this seed alone"
-        return {seeds[0].id: SeedOutcome("failed", reason, detail)}
+        return {seeds[0]: SeedOutcome("failed", reason, detail)}
 
-    async def _try_once(self, index: int, seeds: Sequence[Seed]) -> tuple[WorkerDiedError | None, float]:
+    async def _try_once(
+        self, partition: PendingPartition, seeds: Sequence[str]
+    ) -> tuple[WorkerDiedError | None, float]:
         """How a worker apart ended over these seeds, None if it did not, and after how many seconds."""
         async with self._worker_apart() as slot:
             worker = slot.worker or await self._hire(slot)
             started = _now()
             try:
-                await worker.try_seeds(index, seeds)
+                await worker.try_seeds(partition, seeds)
             except WorkerDiedError as death:
-                LOG.warning("partition %d, %d seeds apart: %s", index, len(seeds), death)
+                LOG.warning("partition %d, %d seeds apart: %s", partition.index, len(seeds), death)
                 self._lost += 1
                 await slot.clear()
                 return death, _now() - started
@@ -478,7 +480,7 @@ def _answered(report: WorkerReport) -> tuple[int, int]:
     return report.answers, sum(counts.topics.total() for counts in report.counts.values())
 
 
-def _split(seeds: Sequence[Seed]) -> Iterable[Sequence[Seed]]:
+def _split(seeds: Sequence[str]) -> Iterable[Sequence[str]]:
     size = -(-len(seeds) // _GROUPS)
     return (seeds[start : start + size] for start in range(0, len(seeds), size))
 

@@ -6,11 +6,18 @@ Price: the index holds one float and one integer for each distinct word of each 
 A query costs one pass over the postings of its words and one over the scores of all texts.
 """
 
+import threading
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 
 import bm25s
 import numpy as np
 from numpy.typing import NDArray
+
+with suppress(ImportError):
+    from tqdm import tqdm  # type: ignore[import-untyped]
+
+    tqdm.set_lock(threading.RLock())  # bm25s uses it; its own lock is a semaphore that a killed process leaves behind
 
 
 class Bm25Index:

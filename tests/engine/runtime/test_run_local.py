@@ -136,7 +136,7 @@ def test_a_limit_of_accepted_topics_stops_after_the_same_partition_at_every_conc
     assert planned(tmp_path) == (24, 3)
     assert (summary.planned, summary.complete, summary.counts.topics["accepted"]) == (24, True, 12)
     assert job(tmp_path, reader=reader, limits={"accept": 10}).complete
-    assert reader.reads == 1
+    assert reader.reads == (0 if workers else 1)  # with workers, a process of its own reads
 
 
 def test_accepted_topics_of_earlier_sessions_count_towards_the_limit(tmp_path):
@@ -443,7 +443,7 @@ def test_a_killed_child_under_a_slow_hosted_model_resumes_within_seconds(tmp_pat
 
     def kill_once(progress):
         if not killed and progress.in_flight >= 128:
-            killed.append(multiprocessing.active_children()[0].pid)
+            killed.append(next(c.pid for c in multiprocessing.active_children() if c.name.startswith("child ")))
             os.kill(killed[0], signum)
 
     with serving(Behaviour(latency=2.0)) as server:

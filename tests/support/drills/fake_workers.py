@@ -191,9 +191,9 @@ class FakeWorker:
         await self.unless_dead(asyncio.sleep(0.01))  # it may die between its commit and its answer
         return counts
 
-    async def try_seeds(self, index: int, seeds: Sequence[Any]) -> None:
+    async def try_seeds(self, _partition: Partition, seed_ids: Sequence[str]) -> None:
         await self.unless_dead(asyncio.sleep(self.world.seed_s))
-        if self.world.poison & {one.id for one in seeds}:
+        if self.world.poison & set(seed_ids):
             self.die(Cause.OWN)
             await self.unless_dead(asyncio.sleep(0))
 

@@ -1,0 +1,333 @@
+"""The seed stream, read in a process of its own where a run has workers: its driver never holds a seed.
+
+    this process: split, screen, check against the past -> out/spool/EPOCH/PARTITION, as far ahead as bytes allow
+    driver:       StoredPartition (index, size, digest, file), which it hands to a worker that is up
+    worker:       load: the file's digest is checked, then its seeds are unpickled
+
+Promise: the partitions are those of engine.runtime.seed_stream, in its order. A reading process that dies is started
+again; it reads the corpus from its start, screens included, writes only what the driver does not have yet, and refuses
+a corpus that has changed meanwhile. `out/spool` is never needed again: it goes with the session, or with the next one.
+Price: an interpreter more; each seed is written and read once, not synced.
+"""
+
+import asyncio
+import hashlib
+import multiprocessing
+import os
+import pickle
+import shutil
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from logging import getLogger
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from engine.atomic_files import put_bytes, read_regular
+from engine.errors import CorruptDataError, FoilError, SeedsChangedError, SpoolError
+from engine.flow.journal import paid_seeds
+from engine.flow.limits import Limits, RuntimeSettings
+from engine.protocols import Partition, PendingPartition, Screen, SeedReader, Store
+from engine.runtime.seed_stream import CountedSeeds, PastStream, SeedRecord, split_into_partitions
+from engine.runtime.watchdog import relax_gc
+from engine.telemetry.json_logs import begin_logs
+
+LOG = getLogger(__name__)
+_FOLDER = "spool"
+_DEATHS = 3
+_REAP_S = 5.0
+_TELL_S = 0.25
+_SPAWN = multiprocessing.get_context("spawn")
+
+
+@dataclass(frozen=True, slots=True)
+class SeedSource:
+    """Where the partitions of a run come from, and what they are held against. Goes to another process by pickle.
+
+    `open` gives the reader and the screens, in the process that reads.
+    """
+
+    open: Callable[[], tuple[SeedReader, Sequence[Screen]]]
+    limits: Limits
+    store: Store
+    journal: Path
+
+    def partitions(
+        self, entries: Mapping[int, Mapping[str, Any]], on_seeds: Callable[[int], None]
+    ) -> Iterator[Partition]:
+        """The partitions, committed ones too, once they agree with the past. `entries`: what is committed."""
+        records = {index: SeedRecord(**entry["facts"].get("seeds", {})) for index, entry in entries.items()}
+        short, paid = self.store.short_partitions(), paid_seeds(self.journal, records.keys())
+        ends = self.limits.accept is None
+        past = PastStream(records, paid, self.store.plan(), ends=ends, grown=short is not None)
+        reader, screens = self.open()
+        seeds = CountedSeeds(reader, on_seeds)
+        return past.check(split_into_partitions(seeds, screens, self.limits, short))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPartition:
+    """A partition whose seeds lie in `file`, of `nbytes` bytes with this sha256. One that is committed has no file."""
+
+    index: int
+    size: int
+    stream: str
+    file: str = ""
+    nbytes: int = 0
+    sha256: str = ""
+
+    async def load(self) -> Partition:
+        """The partition with its seeds. Raises SpoolError, or CorruptDataError for other bytes than were written."""
+        return await asyncio.to_thread(self._read)
+
+    def _read(self) -> Partition:
+        try:
+            data = read_regular(Path(self.file))
+        except OSError as error:
+            raise SpoolError(
+                f"the seeds of partition {self.index} cannot be read from {self.file} ({error}); every worker must see "
+                "`out`: see to the storage and run again"
+            ) from None
+        if hashlib.sha256(data).hexdigest() != self.sha256:
+            raise CorruptDataError(f"{self.file} is not what was written there; see to the storage and run again")
+        partition: Partition = pickle.loads(data)  # noqa: S301 - the bytes that our own process wrote
+        return partition
+
+
+def sweep_spool(out: Path) -> None:
+    """Removes what dead sessions left there. Whoever does so must hold the folder."""
+    shutil.rmtree(out / _FOLDER, ignore_errors=True)
+
+
+class SeedProcess:
+    """An iterator over the partitions, for one thread at a time. The process starts with the first, after `open`.
+
+    `on_seeds` is told now and then how many seeds were read.
+    """
+
+    def __init__(self, source: SeedSource, runtime: RuntimeSettings, run: str, on_seeds: Callable[[int], None]) -> None:
+        self._source, self._runtime, self._run, self._on_seeds = source, runtime, run, on_seeds
+        self._folder = Path()
+        self._process: BaseProcess | None = None
+        self._pipe: Connection
+        self._given: set[int] = set()
+        self._reached = _Reached()
+        self._deaths, self._closed = 0, False
+        self._sending, self._starting = threading.Lock(), threading.Lock()
+
+    def open(self, out: Path, epoch: int) -> None:
+        """Takes its folder for the session of this epoch."""
+        self._folder = out / _FOLDER / f"{epoch:08d}"
+
+    def __iter__(self) -> Iterator[PendingPartition]:
+        return self
+
+    def __next__(self) -> PendingPartition:
+        """Raises what the reader raised, SpoolError, or FoilError where the process dies again and again."""
+        while True:
+            match self._receive():
+                case StoredPartition() as partition:
+                    self._note(partition)
+                    return partition
+                case int() as seeds:
+                    self._on_seeds(seeds)
+                case None:
+                    raise StopIteration
+                case error:
+                    raise error
+
+    def committed(self, partition: PendingPartition) -> None:
+        """Lets go of the file of a partition that is committed."""
+        if isinstance(partition, StoredPartition):
+            self._send(partition.file)
+
+    def close(self) -> None:
+        """Ends the process and removes the folder; whoever waits for a partition gets the end."""
+        with self._starting:
+            self._closed = True
+            if self._process:
+                self._process.kill()
+                self._process.join()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        with suppress(OSError):
+            self._folder.parent.rmdir()
+
+    def _receive(self) -> Any:
+        while True:
+            with self._starting:
+                if self._closed:
+                    raise FoilError("the session is over, and reads no more seeds")
+                if self._process is None:
+                    self._start()
+            try:
+                return self._pipe.recv()
+            except (EOFError, OSError):
+                self._bury()
+
+    def _note(self, partition: StoredPartition) -> None:
+        self._given.add(partition.index)
+        self._reached = max(self._reached, _Reached(partition.index, partition.stream))
+        self._deaths = 0
+        self._send(partition.nbytes)
+
+    def _send(self, message: int | str) -> None:
+        with self._sending, suppress(OSError):  # a dead process needs no message
+            self._pipe.send(message)
+
+    def _start(self) -> None:
+        self._pipe, child_end = _SPAWN.Pipe()
+        task = _Task(self._folder, frozenset(self._given), self._reached, self._runtime, self._run)
+        self._process = _SPAWN.Process(
+            target=_run_process, args=(child_end, self._source, task), name="seeds", daemon=True
+        )
+        self._process.start()
+        child_end.close()
+
+    def _bury(self) -> None:
+        """Makes room for another process. Raises FoilError after too many deaths without a partition between."""
+        with self._starting:
+            process, self._process = self._process, None
+            if self._closed or process is None:
+                return
+        process.join(_REAP_S)
+        self._deaths += 1
+        words = f"the process that reads the seeds (pid {process.pid}) ended with exit code {process.exitcode}"
+        if self._deaths >= _DEATHS:
+            raise FoilError(
+                f"{words}, {_DEATHS} times in a row without a partition between; look into its messages and the memory "
+                "of this machine, and run again"
+            )
+        LOG.warning("%s; another reads them again", words)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Reached:
+    """The highest partition that the driver was given, and the digest of the stream to its end."""
+
+    index: int = -1
+    stream: str = ""
+
+    def check(self, partition: Partition) -> None:
+        """Raises SeedsChangedError if the stream is another one at this partition."""
+        if partition.index == self.index and partition.stream != self.stream:
+            raise SeedsChangedError(
+                f"a seed changed before the end of partition {self.index} while the process that read it was replaced"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What one process is to do besides: put what was not `given` yet into `folder`."""
+
+    folder: Path
+    given: frozenset[int]
+    reached: _Reached
+    runtime: RuntimeSettings
+    run: str
+
+
+class _Room:
+    """The bytes that lie ahead of the workers: at most so many, or a single partition."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._ahead = most, 0
+        self._changed = threading.Condition()
+
+    def take(self, nbytes: int) -> None:
+        """Waits until there is room."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._ahead or self._ahead + nbytes <= self._most)
+            self._ahead += nbytes
+
+    def leave(self, nbytes: int) -> None:
+        """Notes that a worker takes a partition."""
+        with self._changed:
+            self._ahead -= nbytes
+            self._changed.notify()
+
+
+def _run_process(pipe: Connection, source: SeedSource, task: _Task) -> None:
+    """Runs in the child. The parent handles signals; when the parent is gone, the child ends."""
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, signal.SIG_IGN)
+    begin_logs(task.runtime.log_format, task.run)
+    relax_gc()
+    room = _Room(task.runtime.seeds_ahead_mb << 20)
+    listening = threading.Thread(target=_listen, args=(pipe, room), daemon=True)
+    listening.start()
+    with suppress(BrokenPipeError):
+        try:
+            entries = source.store.committed()
+            for partition in source.partitions(entries, _Teller(pipe)):
+                task.reached.check(partition)
+                if partition.index in task.given:
+                    continue
+                if partition.index in entries:
+                    pipe.send(StoredPartition(partition.index, partition.size, partition.stream))
+                else:
+                    pipe.send(_put_aside(partition, task.folder, room))
+            pipe.send(None)
+        except BrokenPipeError:
+            raise
+        except Exception as error:  # noqa: BLE001 - raised again in the driver
+            pipe.send(_portable(error))
+    listening.join()
+
+
+def _listen(pipe: Connection, room: _Room) -> None:
+    """Hears which partitions are taken (their bytes) and committed (their file), until the parent is gone."""
+    try:
+        while True:
+            match pipe.recv():
+                case int() as nbytes:
+                    room.leave(nbytes)
+                case str() as file if file:
+                    with suppress(OSError):
+                        Path(file).unlink()
+    except (EOFError, OSError):
+        os._exit(0)
+
+
+class _Teller:
+    """Sends the number of seeds read, a few times a second."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe, self._told = pipe, 0.0
+
+    def __call__(self, seeds: int) -> None:
+        if (now := time.monotonic()) - self._told >= _TELL_S:
+            self._told = now
+            self._pipe.send(seeds)
+
+
+def _put_aside(partition: Partition, folder: Path, room: _Room) -> StoredPartition:
+    """Writes the seeds of a partition, once there is room for them. Raises SpoolError."""
+    data, file = pickle.dumps(partition, pickle.HIGHEST_PROTOCOL), folder / f"{partition.index:08d}"
+    room.take(len(data))
+    try:
+        put_bytes(file, data, durable=False)
+    except OSError as error:
+        raise SpoolError(
+            f"the seeds of partition {partition.index} cannot be written to {file} ({error}); nothing is lost: see to "
+            "the storage, or lower `runtime.seeds_ahead_mb`, and run again"
+        ) from None
+    sha256 = hashlib.sha256(data).hexdigest()
+    return StoredPartition(partition.index, partition.size, partition.stream, str(file), len(data), sha256)
+
+
+def _portable(error: Exception) -> Exception:
+    """The error as it is, with its traceback as a note; as text, where it does not survive pickling."""
+    text = "".join(traceback.format_exception(error))
+    if not isinstance(error, FoilError):
+        error.add_note(text)
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+    except Exception:  # noqa: BLE001 - whatever a reader's own exception does
+        return FoilError(f"the process that reads the seeds failed:\n{text}")
+    return error

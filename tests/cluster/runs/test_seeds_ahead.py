@@ -1,0 +1,90 @@
+"""Seeds put aside for worker processes, through `foil run`: a full disk, a killed run, an edited corpus."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+from tests.support.commands import foil, write_job
+from tests.support.paths import REPO
+
+WORKERS = ("--set", "runtime.workers=2")
+MOST_BYTES = 400_000
+
+
+@contextmanager
+def small_files():
+    """No file may grow beyond MOST_BYTES, as on a disk that is full by then."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_BYTES, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def shards(out):
+    return {path.relative_to(out).as_posix(): path.read_bytes() for path in sorted((out / "data").rglob("*.parquet"))}
+
+
+def same_as_one_process(job, out):
+    whole = out.with_name("whole")
+    assert foil("run", job, "--out", whole).returncode == 0
+    assert shards(out) == shards(whole)
+    assert foil("verify", out).returncode == 0
+    assert not (out / "spool").exists()
+
+
+def test_a_disk_that_is_full_when_seeds_are_put_aside_is_told_and_nothing_is_lost(tmp_path):
+    job, seeds, out = write_job(tmp_path, 50), tmp_path / "seeds.jsonl", tmp_path / "out"
+    rows = [json.loads(line) for line in seeds.read_text().splitlines()]
+    for row in rows[30:]:
+        row["good"] += " It is built from two spars and a sail." * 2_000
+    seeds.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with small_files():
+        full = foil("run", job, *WORKERS)
+    assert full.returncode == 8, full.stderr
+    assert "the seeds of partition 3 cannot be written to" in full.stderr
+    assert "File too large" in full.stderr
+    assert {path.name for path in (out / "commits").iterdir()} <= {f"0000000{n}.json" for n in range(3)}
+    more = foil("run", job, *WORKERS)
+    assert more.returncode == 0, more.stderr
+    same_as_one_process(job, out)
+
+
+def test_seeds_that_were_edited_after_a_kill_are_refused_and_what_was_put_aside_is_swept(tmp_path):
+    job, seeds, out = write_job(tmp_path, 300), tmp_path / "seeds.jsonl", tmp_path / "out"
+    command = [sys.executable, "-m", "cluster", "run", str(job), *WORKERS]
+    environment = {**os.environ, "PYTHONPATH": str(REPO)}
+    run = subprocess.Popen(command, cwd=REPO, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 60
+    while not list((out / "commits").glob("*.json")) and time.monotonic() < end:
+        time.sleep(0.01)
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    assert list(out.glob("spool/*/*"))
+    before = seeds.read_text()
+    seeds.write_text(before.replace("Harbour Town 3 ", "Harbour Town 4 "))
+    refused = foil("run", job, *WORKERS)
+    assert refused.returncode == 2, refused.stderr
+    assert "the first seed that differs is number 3 of partition 0, 's3'" in refused.stderr
+    assert not (out / "spool").exists()
+    seeds.write_text(before)
+    assert foil("run", job, *WORKERS).returncode == 0
+    same_as_one_process(job, out)
+
+
+def test_screens_see_every_seed_in_order_whatever_the_workers(tmp_path):
+    job, seeds, out = write_job(tmp_path, 40), tmp_path / "seeds.jsonl", tmp_path / "out"
+    rows = [json.loads(line) for line in seeds.read_text().splitlines()]
+    repeats = [{**row, "id": f"again {row['id']}"} for row in rows[::2]]
+    seeds.write_text("".join(json.dumps(row) + "\n" for row in [*rows, *repeats]))
+    job.write_text(job.read_text().replace("[{kind: shape}", "[{kind: duplicates}, {kind: shape}"))
+    more = foil("run", job, *WORKERS)
+    assert more.returncode == 0, more.stderr
+    assert "planned 60 seeds = 40 accepted + 20 rejected + 0 failed" in more.stdout
+    same_as_one_process(job, out)
