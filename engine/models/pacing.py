@@ -3,9 +3,10 @@
     request -> EndpointPool.acquire -> the endpoint of its seed, or the least loaded -> a RequestSlot -> leave(outcome)
                   waits while every endpoint is full, paced, paused or broken
 
-An endpoint takes a request if it has room (engine.models.concurrency), if its requests and tokens a minute allow it
-(from the settings, else from x-ratelimit-* headers), if no 429 has paused it, and if its circuit breaker is closed. An
-open breaker lets one request through at a time, ever less often; the one that probes is not to blame if that fails.
+An endpoint takes a request if it has room, if its requests and tokens a minute allow it (from the settings, else from
+x-ratelimit-* headers), if the rate that its 429s taught does (engine.models.limits), and if its circuit breaker is
+closed. An open breaker lets one request through at a time, ever less often; the one that probes is not to blame if that
+fails.
 
 Promise: first come, first served; all times are of the event loop's monotonic clock; requests a minute never pass the
 setting by more than half a second's worth. Without an endpoint for `outage_s`, all who wait get ModelOutageError.
@@ -23,19 +24,18 @@ from math import log
 import xxhash
 
 from engine.errors import ModelOutageError
-from engine.models.concurrency import Concurrency, SendOutcome
+from engine.models.limits import Bucket, Concurrency, LearntRate, SendOutcome
 from engine.models.reading import header_number
 from engine.models.retry import LONGEST_PAUSE_S
 from engine.telemetry.metrics import (
     CONCURRENCY_LIMIT,
     ENDPOINT_BREAKER_OPEN,
+    LEARNT_RATE,
     REQUEST_SECONDS,
     REQUESTS,
     REQUESTS_IN_FLIGHT,
 )
 
-_BURST_S = 0.5
-_LIMITED_IN_A_ROW = 6
 FAILED_IN_A_ROW = 10
 _FEW = 8
 _PROBES_S = (3.0, 6.0, 12.0, 15.0)
@@ -45,40 +45,6 @@ _NEVER = float("inf")
 
 class FewAreStuckError(ModelOutageError):
     """An outage that a handful of requests alone may have caused: each fails whenever it is sent."""
-
-
-class Bucket:
-    """A rate a minute as a token bucket that holds half a second's worth; large amounts leave it in debt."""
-
-    def __init__(self, per_minute: float | None) -> None:
-        self._set = per_minute is not None
-        self._rate = per_minute / 60 if per_minute else 0.0
-        self._level, self._at = self._capacity(), 0.0
-
-    def _capacity(self) -> float:
-        return max(1.0, self._rate * _BURST_S)
-
-    def wait(self, amount: float, now: float) -> float:
-        """Seconds until this amount may be taken."""
-        if not self._rate:
-            return 0.0
-        self._level = min(self._capacity(), self._level + (now - self._at) * self._rate)
-        self._at = now
-        missing = min(amount, self._capacity()) - self._level
-        return missing / self._rate if missing > 1e-9 else 0.0
-
-    def take(self, amount: float) -> None:
-        """Takes the amount; a negative one gives back."""
-        if self._rate:
-            self._level -= amount
-
-    def learn(self, limit: float, remaining: float, now: float) -> None:
-        """Takes over what a provider says of its limit a minute; nothing if the settings name one, or it is unknown."""
-        if self._set or limit < 1 or remaining < 0:
-            return
-        self.wait(0, now)
-        self._at, self._rate = now, limit / 60
-        self._level = min(self._level, remaining, self._capacity())
 
 
 class Breaker:
@@ -143,8 +109,8 @@ class Endpoint:
         self.concurrency, self.breaker = Concurrency(most), Breaker(failures)
         self.requests, self.tokens = Bucket(rpm), Bucket(tpm)
         self.in_flight = 0
+        self.learnt = LearntRate()
         self.paused_until = 0.0
-        self._limited_in_a_row = 0
 
     @property
     def load(self) -> float:
@@ -155,7 +121,7 @@ class Endpoint:
         """When a request of so many tokens may go; infinity if only the end of another one can tell."""
         if self.in_flight >= self.concurrency.limit:
             return _NEVER
-        paced = now + max(self.requests.wait(1, now), self.tokens.wait(tokens, now))
+        paced = now + max(self.requests.wait(1, now), self.tokens.wait(tokens, now), self.learnt.wait(now))
         return max(paced, self.paused_until, self.breaker.ready_at())
 
     def down_until(self, now: float, outage_s: float) -> float:
@@ -164,16 +130,15 @@ class Endpoint:
             return now
         return _NEVER if self.breaker.opened is None else self.breaker.opened + outage_s
 
-    def limited(self, now: float, pause_s: float | None) -> None:
-        """A 429. One alone concerns its request; several in a row, or a long pause, the whole endpoint."""
-        self._limited_in_a_row += 1
-        alone = self._limited_in_a_row < max(_LIMITED_IN_A_ROW, self.in_flight)
-        if pause_s is not None and (not alone or pause_s > LONGEST_PAUSE_S):
+    def ended(self, slot: RequestSlot, now: float, outcome: SendOutcome, pause_s: float | None) -> None:
+        """Learns from the end of a request. A 429 that asks for a long pause rests the whole endpoint at once."""
+        limited = outcome == "limited"
+        if outcome == "worked":
+            self.concurrency.worked(now, now - slot.since, self.in_flight)
+        self.breaker.ended(now, worked=outcome != "failed", probe=slot.probe)
+        self.learnt.ended(now, slot.number, slot.since, refused=limited, pause_s=pause_s)
+        if limited and pause_s is not None and pause_s > LONGEST_PAUSE_S:
             self.paused_until = max(self.paused_until, now + pause_s)
-
-    def worked(self) -> None:
-        """Anything but a 429."""
-        self._limited_in_a_row = 0
 
     def record_end(self, outcome: SendOutcome | None, seconds: float) -> None:
         """Tells the meter how a request ended, and the state that it leaves."""
@@ -183,6 +148,7 @@ class Endpoint:
         REQUESTS_IN_FLIGHT.record(self.in_flight, self.label)
         CONCURRENCY_LIMIT.record(self.concurrency.limit, self.label)
         ENDPOINT_BREAKER_OPEN.record(self.breaker.opened is not None, self.label)
+        LEARNT_RATE.record(60 * (self.learnt.rate or 0.0), self.label)
 
     def learn(self, headers: Mapping[str, str], now: float) -> None:
         """Reads x-ratelimit-limit-* and x-ratelimit-remaining-*; what is absent, unreadable or 0 is unknown."""
@@ -202,6 +168,7 @@ class RequestSlot:
     tokens: int
     probe: bool
     since: float
+    number: int
 
     def leave(self, outcome: SendOutcome | None, tokens: int | None = None, pause_s: float | None = None) -> None:
         """Releases the slot. `outcome` is None where nothing was learnt; `tokens` is what was really used."""
@@ -243,10 +210,9 @@ class EndpointPool:
         endpoint, now = slot.endpoint, self._now()
         if outcome is None:
             endpoint.breaker.abandoned(probe=slot.probe)
+            endpoint.learnt.abandoned(slot.number)
         else:
-            endpoint.concurrency.ended(now, now - slot.since, outcome, endpoint.in_flight)
-            endpoint.breaker.ended(now, worked=outcome != "failed", probe=slot.probe)
-            endpoint.limited(now, pause_s) if outcome == "limited" else endpoint.worked()
+            endpoint.ended(slot, now, outcome, pause_s)
         endpoint.in_flight -= 1
         endpoint.record_end(outcome, now - slot.since)
         endpoint.tokens.take((tokens if tokens is not None else 0) - slot.tokens)
@@ -272,7 +238,7 @@ class EndpointPool:
         REQUESTS_IN_FLIGHT.record(endpoint.in_flight, endpoint.label)
         endpoint.requests.take(1)
         endpoint.tokens.take(tokens)
-        return RequestSlot(self, endpoint, tokens, endpoint.breaker.probe(), now)
+        return RequestSlot(self, endpoint, tokens, endpoint.breaker.probe(), now, endpoint.learnt.send(now))
 
     def _choose(self, waiter: _Waiter, now: float) -> Endpoint | None:
         ready = [endpoint for endpoint in self.endpoints if endpoint.ready_at(waiter.tokens, now) <= now]

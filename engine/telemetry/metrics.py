@@ -104,6 +104,9 @@ REQUEST_SECONDS = Metric(
 RETRIES = Metric("foil_retries_total", "counter", (), "sends after the first of their request")
 REQUESTS_IN_FLIGHT = Metric("foil_requests_in_flight", "gauge", ("endpoint",), "requests sent and not yet ended")
 CONCURRENCY_LIMIT = Metric("foil_concurrency_limit", "gauge", ("endpoint",), "the most requests in flight")
+LEARNT_RATE = Metric(
+    "foil_learnt_requests_per_minute", "gauge", ("endpoint",), "the rate that 429s taught; 0 where none has to hold"
+)
 ENDPOINT_BREAKER_OPEN = Metric(
     "foil_endpoint_breaker_open", "gauge", ("endpoint",), "1 while an endpoint is taken for down", "max"
 )
@@ -111,5 +114,5 @@ ENDPOINT_BREAKER_OPEN = Metric(
 METRICS = (
     SEEDS, TOPICS, REJECTS, CALLS, TOKENS, DOLLARS, SEEDS_IN_FLIGHT, WORKERS, WORKERS_LOST, PAID_TWICE,
     RUN_BREAKER_OPEN, COMMIT_SECONDS, REQUESTS, REQUEST_SECONDS, RETRIES, REQUESTS_IN_FLIGHT, CONCURRENCY_LIMIT,
-    ENDPOINT_BREAKER_OPEN,
+    LEARNT_RATE, ENDPOINT_BREAKER_OPEN,
 )  # fmt: skip
