@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from tests.support.paced_server import QUOTAS, Quota, QuotaServer, simulate
+from tests.support.models.paced_server import QUOTAS, Quota, QuotaServer, simulate
 
 MOST_IN_FLIGHT = 256
 FIRST_S = 43  # when the second fixed window begins

@@ -199,7 +199,8 @@ class LearntRate:
         self._from, self._since, self._refused = 0, 0.0, 0
         self._usual = self._found = 0.0
         self._cuts, self._bound = 0, 0.0
-        self._vain, self._share, self._before = 0, 0.0, self.rate
+        self._vain, self._share = 0, 0.0
+        self._before: float | None = None
         self._quiet_since, self._quiet, self._growth = 0.0, _QUIET_S, _GROWTH
         self._good, self._ramping, self._known = 0.0, False, False
 
@@ -250,7 +251,7 @@ class LearntRate:
 
     def _is_silent(self) -> bool:
         """Whether so many 429s in a row are no chance, and most of what was sent since the first of them."""
-        row = _IN_A_ROW if self.rate is not None else _IN_A_ROW_AT_FIRST
+        row: float = _IN_A_ROW if self.rate is not None else _IN_A_ROW_AT_FIRST
         if self._usual:
             row = max(row, log(_CHANCE_OF_A_ROW) / log(self._usual))
         return self._row >= row and 2 * self._row >= self._sends - self._row_from

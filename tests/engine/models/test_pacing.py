@@ -10,7 +10,7 @@ import pytest
 
 from engine.models.limits import Bucket
 from engine.models.pacing import Endpoint, EndpointPool
-from tests.support.paced_server import LATENCY, QUOTAS, Quota, QuotaServer, Server, simulate
+from tests.support.models.paced_server import LATENCY, QUOTAS, Quota, QuotaServer, Server, simulate
 from tests.support.virtual_time import run_virtually
 
 

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections import Counter, deque
 from dataclasses import dataclass, field
+from typing import Any
 
 from engine.errors import ModelOutageError
 from engine.models.pacing import Endpoint, EndpointPool
@@ -157,7 +158,7 @@ class QuotaServer(Server):
         return "worked"
 
 
-QUOTAS = {
+QUOTAS: dict[str, dict[str, Any]] = {
     "bucket of half a second": {"burst_s": 0.5},
     "bucket of ten seconds": {"burst_s": 10.0},
     "bucket of a minute": {"burst_s": 60.0},
