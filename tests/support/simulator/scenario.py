@@ -236,6 +236,7 @@ class Scenario(Life):
         fitting = [version for version in tries if not first_difference(data, version)]
         codes, said = [], ""
         for version in fitting:
+            self.tried += [version] if version not in self.tried else []
             with inputs.code_of(version):
                 process = self.foil(*self._job(version))
             codes.append(process.code)
