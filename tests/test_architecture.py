@@ -61,9 +61,9 @@ class Tiny:
         "prompts/constraints/families.py": [
             ('    _family("mentions"', '    _family("singing", text.SINGING, 1.0, TEXT),\n    _family("mentions"'),
         ],
-        "prompts/recipes/verifiable.py": [('VERSION = "3"', 'VERSION = "4"')],
+        "prompts/recipes/verifiable.py": [('VERSION = "4"', 'VERSION = "5"')],
         "prompts/constraints/wordings.yaml": [
-            (NEW, "\nsinging:\n  affirm: speak of singing\n  deny: be silent on singing\n"),
+            (NEW, "\nsinging:\n  affirm: speak of singing\n  deny: be silent on singing\n  why: I sing.\n  spare: I hum.\n"),
         ],
     },
     "check": {

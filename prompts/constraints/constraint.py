@@ -53,15 +53,28 @@ class Constraint:
         """The opposite demand."""
         return replace(self, negated=not self.negated)
 
-    def render(self, variant: int = 0) -> str:
+    def render(self, variant: int = 0, *, plainly: bool = False) -> str:
         """A verb phrase in its base form ("mention X", "leave out X"); another variant, another wording.
 
-        A denial is one of the family's own phrases, or "not" before one that affirms and has no negation of its own.
+        A denial is one of the family's own phrases, or "not" before one that affirms and has no negation of its own;
+        `plainly`, only the latter where there are any.
         """
-        family = FAMILIES[self.family]
-        affirm, deny = family.wording.affirm, family.wording.deny
-        phrases = (*deny, *map(negate_phrase, filter(can_negate, affirm))) if self.negated else affirm
-        return phrases[variant % len(phrases)].replace("{x}", family.describe_value(self.value))
+        wording = FAMILIES[self.family].wording
+        phrases: Sequence[str] = wording.affirm
+        if self.negated:
+            plain = [negate_phrase(phrase) for phrase in wording.affirm if can_negate(phrase)]
+            phrases = plain if plainly and plain else (*wording.deny, *plain)
+        return self._filled(phrases[variant % len(phrases)])
+
+    def reason(self, variant: int = 0) -> str:
+        """A sentence that tells why somebody asks for it; another variant, another reason."""
+        wording = FAMILIES[self.family].wording
+        reasons = wording.spare if self.negated else wording.why
+        reason = self._filled(reasons[variant % len(reasons)])
+        return reason[0].upper() + reason[1:]
+
+    def _filled(self, words: str) -> str:
+        return words.replace("{x}", FAMILIES[self.family].describe_value(self.value))
 
     def to_json(self) -> Mapping[str, Any]:
         return {"family": self.family, "value": self.value, "negated": self.negated}

@@ -22,7 +22,8 @@ Kind = Literal["text", "documentation", "code", "mathematics"]
 class Family:
     """One kind of requirement. `free` families take any text as value, the others one of a closed list or none.
 
-    `weight`: how soon recipes try the family; rare families weigh more. `kinds`: the kinds of text that it suits.
+    `weight`: how soon recipes try the family; rare families weigh more, and with 0 none draws it. `kinds`: the kinds of
+    text that it suits.
     `display` puts a value of a free family into words.
     """
 
@@ -36,7 +37,7 @@ class Family:
 
     def __post_init__(self) -> None:
         wording = self.wording
-        needed = {"weight": self.weight > 0, "kinds": self.kinds, "affirm": wording.affirm, "deny": wording.deny}
+        needed = {"weight": self.weight >= 0, "kinds": self.kinds, "affirm": wording.affirm, "deny": wording.deny}
         missing = ", ".join(part for part, value in needed.items() if not value)
         if missing:
             raise UsageError(f"constraint family {self.name!r} lacks {missing}; see families.py and wordings.yaml")
@@ -82,8 +83,7 @@ MATH: frozenset[Kind] = frozenset({"mathematics"})
 FAMILIES: Mapping[str, Family] = index_families(
     _family("mentions", text.MENTION, 0.5, TEXT | MATH, free=True, display=quote_term),
     _family("names", text.NAME, 1.0, TEXT | MATH, free=True),
-    _family("discusses", text.DISCUSSION, 0.2, TEXT | MATH, free=True, display=quote_term),
-    _family("number", text.NUMBER, 0.2, TEXT, free=True),
+    _family("number", text.NUMBER, 0.0, TEXT, free=True),
     _family("year", text.YEAR, 3.0, TEXT, free=True, display=name_year),
     _family("percentage", text.PERCENTAGE, 3.0, TEXT | MATH),
     _family("money", text.MONEY, 3.0, TEXT),
@@ -96,8 +96,7 @@ FAMILIES: Mapping[str, Family] = index_families(
     _family("definition", text.DEFINITION, 2.5, TEXT),
     _family("advice", text.ADVICE, 3.0, TEXT),
     _family("further_reading", text.REFERENCE, 2.0, TEXT | DOCS),
-    _family("quotation", text.QUOTATION, 1.5, TEXT),
-    _family("question", text.QUESTION, 1.5, TEXT | DOCS),
+    _family("quotation", text.QUOTATION, 0.5, TEXT),
     _family("date", text.DATE, 3.0, TEXT),
     _family("figure", text.FIGURE, 1.0, TEXT),
     _family("history", text.HISTORY, 2.5, TEXT),
@@ -105,8 +104,7 @@ FAMILIES: Mapping[str, Family] = index_families(
     _family("benefit", text.BENEFIT, 2.5, TEXT),
     _family("risk", text.RISK, 2.5, TEXT),
     _family("attribution", text.ATTRIBUTION, 2.5, TEXT),
-    _family("uncertainty", text.UNCERTAINTY, 2.0, TEXT),
-    _family("superlative", text.SUPERLATIVE, 2.0, TEXT),
+    _family("uncertainty", text.UNCERTAINTY, 0.5, TEXT),
     _family("kinds", text.KINDS, 2.0, TEXT),
     _family("purpose", text.PURPOSE, 2.5, TEXT),
     _family("default", text.DEFAULT, 2.5, DOCS),
@@ -134,11 +132,11 @@ FAMILIES: Mapping[str, Family] = index_families(
     _family("operation", text.OPERATION, 0.4, MATH),
     _family("decimals", text.DECIMALS, 1.5, MATH),
     _family("unknown", text.UNKNOWN, 3.0, MATH),
-    _family("total", text.TOTAL, 2.5, TEXT | MATH),
+    _family("total", text.TOTAL, 2.5, MATH),
     _family("arithmetic", text.ARITHMETIC, 1.0, MATH),
     _family("answer_line", text.ANSWER_LINE, 1.0, MATH),
 )
-WEIGHTS: Mapping[str, float] = {family.name: family.weight for family in FAMILIES.values()}
+WEIGHTS: Mapping[str, float] = {family.name: family.weight for family in FAMILIES.values() if family.weight}
 NAMES_BY_KIND: Mapping[Kind, frozenset[str]] = {
     kind: frozenset(family.name for family in FAMILIES.values() if kind in family.kinds) for kind in get_args(Kind)
 }

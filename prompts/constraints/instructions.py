@@ -1,14 +1,21 @@
 """Whole instructions: constraints put into English, in one of four length formats and one of four styles.
 
-Formats and styles are those of Promptriever (section 3.1). The demand stands within the first fifty words of every
-instruction, so that an encoder that cuts its input still sees it. Longer formats repeat it in other words, and say what
-is not wanted.
+    who asks and what for   contexts.yaml, by kind of text      persona, background; very long: also in other styles
+    a reason                wordings.yaml, by family            from medium on
+    the demand              frames below, phrases by family     always, within the first fifty words
+    what is not wanted      the same, of the opposite           from long on, and in the style `negation`
+    what does not matter    contexts.yaml                       from long on
+
+Formats and styles are those of Promptriever (section 3.1). Nothing is said more than twice, once as a demand and once
+as an exclusion, which is how TREC's narratives put it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from pathlib import Path
 from random import Random
-from typing import Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
+
+import yaml
 
 from prompts.constraints.constraint import Constraint
 from prompts.constraints.families import Kind
@@ -18,185 +25,108 @@ Length = Literal["short", "medium", "long", "very_long"]
 Style = Literal["plain", "negation", "background", "persona"]
 LENGTHS: tuple[Length, ...] = get_args(Length)
 STYLES: tuple[Style, ...] = get_args(Style)
+T = TypeVar("T")
 
-_NOUNS: Mapping[Kind, tuple[str, ...]] = {
-    "text": ("passage", "document", "text"),
-    "documentation": ("passage", "page", "document", "text"),
-    "code": ("solution", "implementation", "passage", "program"),
-    "mathematics": ("solution", "answer", "passage"),
-}
 _DEMANDS = (
     "A relevant {noun} must {base}.",
     "The {noun} should {base}.",
-    "To be relevant, a {noun} has to {base}.",
+    "The {noun} has to {base}.",
     "I need a {noun} that {third}.",
-    "Find a {noun} that {third}.",
-    "Look for a {noun} that {third}.",
-    "Only a {noun} that {third} is relevant.",
-    "Return {noun}s that {plural}.",
-    "Relevant {noun}s {plural}.",
-    "I am only interested in {noun}s that {plural}.",
-    "Please pick a {noun} that {third}.",
-    "What I want to read is a {noun} that {third}.",
+    "I am looking for a {noun} that {third}.",
+    "I am looking for {noun}s that {plural}.",
+    "Please find a {noun} that {third}.",
+    "Only {noun}s that {plural} are relevant.",
+    "I only want {noun}s that {plural}.",
+    "What I need is a {noun} that {third}.",
+)
+_FURTHER_DEMANDS = (
+    "The {noun} must also {base}.",
+    "In addition, the {noun} should {base}.",
+    "Besides, the {noun} has to {base}.",
+    "Another condition is that the {noun} {third}.",
 )
 _EXCLUSIONS = (
     "{Noun}s that {plural} are not relevant.",
-    "A {noun} that {third} is of no use here.",
-    "Do not return a {noun} that {third}.",
-    "Leave out {noun}s that {plural}.",
-    "Discard any {noun} that {third}.",
-    "A {noun} does not count if it {third}.",
+    "A {noun} that {third} is not relevant.",
+    "{Noun}s that {plural} do not help me.",
     "I cannot use {noun}s that {plural}.",
-    "Anything that {third} should be ranked low.",
+    "Please do not return {noun}s that {plural}.",
+    "A {noun} that {third} is of no use to me.",
 )
-_REPETITIONS = (
-    "To say it once more: the {noun} has to {base}.",
-    "In other words, the right {noun} will {base}.",
-    "So, before anything else, check that the {noun} does what was asked: it must {base}.",
-    "Put differently, a good {noun} should {base}.",
-    "Judge every candidate by this: it has to {base}.",
+_CONTEXTS: Mapping[str, Any] = yaml.load(
+    Path(__file__).with_name("contexts.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
 )
-_OPENERS = (
-    "Several texts answer this question.",
-    "The question has more than one good answer.",
-    "There will be many candidates.",
-    "The topic alone does not decide this search.",
-    "Answering the question is not enough this time.",
-    "I have one more requirement besides the question itself.",
-)
-_CLOSINGS = (
-    "Of course it must also answer the question.",
-    "It still has to answer the question that I asked.",
-    "Everything else about it is open.",
-    "Apart from that, any {noun} that answers the question will do.",
-    "Please apply this strictly, even if another candidate looks closer to the question at first sight.",
-    "Closeness to the topic alone does not make up for missing this.",
-    "If two candidates are equally good otherwise, this is what decides.",
-    "I will check the result against this before I use it.",
-)
-_BACKGROUNDS: Mapping[Kind, tuple[str, ...]] = {
-    "text": (
-        "I am putting together a short overview of this subject and already have the general outline.",
-        "This is for a report in which each source has to contribute something particular.",
-        "Earlier searches brought up texts that all say roughly the same.",
-        "We are collecting sources for a reading list, and each one has a set place in it.",
-        "The basic facts are known to me, and now I am filling a particular gap.",
-        "An earlier draft was sent back because its sources did not fit the purpose.",
-        "The material will be part of a leaflet, so what it does and does not contain matters.",
-    ),
-    "documentation": (
-        "Our project keeps a collection of reference material, sorted by what each entry contains.",
-        "I am tidying up the notes that our team uses when reviewing code.",
-        "Several pages describe the same functionality, and they do not cover the same ground.",
-        "The code base that this is for has been growing for years and follows fixed conventions.",
-        "We are moving parts of an older program to a new one, and one detail is still open.",
-        "The overview is clear to me, and what remains is one particular aspect.",
-        "A colleague asked about this yesterday, and the usual page did not help.",
-    ),
-    "code": (
-        "Our project keeps a collection of solutions, sorted by how they work.",
-        "I am tidying up the examples that our team uses in code reviews.",
-        "There are many ways to solve this, and I have seen a few of them already.",
-        "The code that this goes into has grown for years and follows fixed conventions.",
-        "We are moving parts of an older program to a new one.",
-        "A colleague solved this yesterday in a way that does not suit us.",
-        "The task itself is clear to me.",
-    ),
-    "mathematics": (
-        "I am collecting worked solutions for a set of exercises.",
-        "The exercise has been solved in class in several ways.",
-        "These solutions go into a workbook in which each one shows something particular.",
-        "The result itself is known, and the way to it is what matters now.",
-        "We compare different write-ups of the same problem.",
-        "The solutions found so far all look alike.",
-    ),
-}
-_PERSONAS: Mapping[Kind, tuple[str, ...]] = {
-    "text": (
-        "I am a librarian answering a reader's request.",
-        "I am a journalist checking details for an article.",
-        "I teach an introductory course and prepare a handout.",
-        "As a student writing a term paper, I choose my sources with care.",
-        "I work at an advice desk and get this question often.",
-        "As an editor of a reference work, I compare sources every day.",
-        "I am a curious layperson who reads about this in the evenings.",
-    ),
-    "documentation": (
-        "I am a developer who maintains a library used by many others.",
-        "As a data scientist, I look such things up several times a day.",
-        "I teach programming to beginners and prepare the next lesson.",
-        "I am a technical writer revising a manual.",
-        "As a reviewer, I want to check one thing before I approve a change.",
-        "I am new to this language and am learning step by step.",
-        "I write tests for a living and need precise sources.",
-    ),
-    "code": (
-        "I am preparing for a programming interview.",
-        "I teach programming to beginners and prepare the next lesson.",
-        "As a reviewer, I compare solutions to the same task.",
-        "I am new to this language and am learning step by step.",
-        "I maintain a collection of algorithms.",
-        "As a developer, I want to put this into an existing program.",
-    ),
-    "mathematics": (
-        "I teach mathematics at a primary school.",
-        "As a tutor, I pick solutions that suit the child in front of me.",
-        "I am a parent helping with homework.",
-        "I am a pupil preparing for a test.",
-        "As the author of a workbook, I select sample solutions.",
-        "I grade exercises and compare how they are written up.",
-    ),
-}
 
 
-def pick(rng: Random, options: Sequence[str]) -> str:
+def pick(rng: Random, options: Sequence[T]) -> T:
     """One of the options."""
     return options[int(rng.random() * len(options))]
 
 
-def _join_phrases(phrases: Sequence[str], conjunction: str) -> str:
-    return phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} {conjunction} {phrases[-1]}"
+def compose(rng: Random, constraints: Sequence[Constraint], length: Length, style: Style, kind: Kind = "text") -> str:
+    """An instruction that demands the constraints, all of them. `kind` chooses the nouns and who asks."""
+    noun = pick(rng, _CONTEXTS[kind]["nouns"])
+    if length == "short":
+        return _exclusion(rng, constraints, noun) if style == "negation" else _demand(rng, constraints, noun)
+    is_long, is_very_long = length != "medium", length == "very_long"
+    opening = style if style in {"persona", "background"} else "background" if is_very_long else ""
+    reason = pick(rng, constraints).reason(_variant(rng)) if is_long or not opening else ""
+    sentences = [_context(rng, opening, kind), reason]
+    if style != "negation" or is_long:
+        sentences += _demands(rng, constraints, noun) if is_long else [_demand(rng, constraints, noun)]
+    if style == "negation" or is_very_long or (is_long and rng.random() < 0.5):
+        sentences.append(_exclusion(rng, constraints, noun))
+    elif is_long:
+        sentences.append(_context(rng, "indifference", kind))
+    if is_very_long:
+        sentences += [_context(rng, "progress", kind), _context(rng, "indifference", kind)]
+    return " ".join(filter(None, sentences))
 
 
-def _fill_frame(
-    rng: Random, frames: Sequence[str], constraints: Sequence[Constraint], noun: str, conjunction: str
-) -> str:
-    """A frame filled with one wording of each constraint, joined by the conjunction."""
-    phrases = [constraint.render(int(rng.random() * 1000)) for constraint in constraints]
-    frame = _insert_noun(pick(rng, frames), noun)
+def _variant(rng: Random) -> int:
+    return int(rng.random() * 1000)
+
+
+def _demand(rng: Random, constraints: Sequence[Constraint], noun: str, frames: Sequence[str] = _DEMANDS) -> str:
+    return _fill_frame(pick(rng, frames), [c.render(_variant(rng)) for c in constraints], noun, "and")
+
+
+def _demands(rng: Random, constraints: Sequence[Constraint], noun: str) -> list[str]:
+    """One sentence a constraint."""
+    first, *others = constraints
+    return [_demand(rng, [first], noun), *(_demand(rng, [c], noun, _FURTHER_DEMANDS) for c in others)]
+
+
+def _exclusion(rng: Random, constraints: Sequence[Constraint], noun: str) -> str:
+    opposites = [c.negate().render(_variant(rng), plainly=True) for c in constraints]
+    return _fill_frame(pick(rng, _EXCLUSIONS), opposites, noun, "or")
+
+
+def _fill_frame(frame: str, phrases: Sequence[str], noun: str, conjunction: str) -> str:
+    """A frame filled with the phrases, each in the form that the frame asks for, joined by the conjunction."""
     inflections: Mapping[str, Callable[[str], str]] = {"{base}": str, "{third}": third_person, "{plural}": plural}
     slot = next(slot for slot in inflections if slot in frame)
-    return frame.replace(slot, _join_phrases([inflections[slot](phrase) for phrase in phrases], conjunction))
+    *most, last = (inflections[slot](phrase) for phrase in phrases)
+    filled = _insert_noun(frame, noun).replace(slot, f" {conjunction} ".join(filter(None, [", ".join(most), last])))
+    return filled.replace("has to not ", "must not ")
 
 
 def _insert_noun(text: str, noun: str) -> str:
     if noun[0] in "aeiou":
         text = text.replace("a {noun}", "an {noun}").replace("A {noun}", "An {noun}")
+    plurals = {"entry": "entries"}
+    many = plurals.get(noun, f"{noun}s")
+    text = text.replace("{noun}s", many).replace("{Noun}s", many.capitalize())
     return text.replace("{noun}", noun).replace("{Noun}", noun.capitalize())
 
 
-def compose(rng: Random, constraints: Sequence[Constraint], length: Length, style: Style, kind: Kind = "text") -> str:
-    """An instruction that demands the constraints, all of them. `kind` chooses the nouns, personas and backgrounds."""
-    noun = pick(rng, _NOUNS[kind])
-    opposites = [constraint.negate() for constraint in constraints]
-    demand = partial(_fill_frame, rng, _DEMANDS, constraints, noun, "and")
-    exclude = partial(_fill_frame, rng, _EXCLUSIONS, opposites, noun, "or")
-    opening = {
-        "plain": "" if length == "short" else pick(rng, _OPENERS),
-        "negation": "",
-        "background": pick(rng, _BACKGROUNDS[kind]),
-        "persona": pick(rng, _PERSONAS[kind]),
-    }[style]
-    if length == "short":
-        return " ".join(filter(None, [opening, exclude() if style == "negation" else demand()]))
-    sentences = [opening, demand()]
-    closings = [_insert_noun(closing, noun) for closing in rng.sample(_CLOSINGS, 2)]
-    if length == "medium":
-        sentences += [*([exclude()] if style == "negation" else []), closings[0]]
-    if length == "long":
-        sentences += [exclude(), *closings]
-    text = " ".join(filter(None, sentences))
-    if length == "very_long":
-        repetition = _fill_frame(rng, _REPETITIONS, constraints, noun, "and")
-        text += "\n\n" + " ".join([repetition, exclude(), *closings])
-    return text
+def _context(rng: Random, part: str, kind: Kind) -> str:
+    """A sentence of `contexts.yaml`, its slots filled; "" for no part."""
+    if not part:
+        return ""
+    own = _CONTEXTS[kind]
+    first, second = rng.sample(own["aspects"], 2)
+    slots = {name: pick(rng, own[name]) for name in ("role", "doing", "thing", "readers")}
+    slots |= {name: pick(rng, _CONTEXTS[name]) for name in ("some", "pages", "gap")}
+    frame: str = pick(rng, _CONTEXTS["frames"][part])
+    return frame.format(a=first, b=second, **slots)

@@ -69,15 +69,19 @@ _MAX_WORDS = 3
 
 @dataclass(frozen=True, slots=True)
 class Phrases:
-    """`terms`: noun phrases of up to three words; `names`: capitalised in a sentence; `repeated`: words said twice."""
+    """`terms`: noun phrases of up to three words; `names`: capitalised in a sentence."""
 
     terms: tuple[str, ...]
     names: tuple[str, ...]
-    repeated: tuple[str, ...]
 
 
 _BEFORE_VERB = word_set(
     "to can could will would may might must should not don't doesn't cannot they we you i he she it who that which and"
+)
+_CALENDAR = word_set(
+    "January February March April May June July August September October November December Monday Tuesday Wednesday"
+    " Thursday Friday Saturday Sunday Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec Mon Tue Tues Wed Thu Thur Thurs"
+    " Fri Sat Sun"
 )
 _ARTICLES = word_set("the a an of its his her this their our my")
 _BEFORE_NOUN = _ARTICLES | word_set(
@@ -98,6 +102,11 @@ def _is_content_word(word: str) -> bool:
 def _is_noun_like(word: str) -> bool:
     """A guess from the ending, for words that stand alone or last."""
     return not word.endswith(_NON_NOUN_ENDINGS)
+
+
+def is_noun_by_ending(word: str) -> bool:
+    """Whether a single lower-case word is surely a noun: by an ending of nouns, or as a plural."""
+    return word.endswith(_NOUN_ENDINGS) or (word.endswith("s") and not word.endswith(("ss", "us", "is", "ous")))
 
 
 @dataclass(slots=True)
@@ -128,14 +137,14 @@ def _find_runs(text: str) -> list[_Run]:
 
 
 def _find_name(run: _Run) -> str:
-    """The first capitalised words of the run, the start of a sentence aside; "" if there are none."""
+    """The first capitalised words of the run, the start of a sentence aside; "" if there are none, or too many."""
     name_words: list[str] = []
     for word in run.words[1:] if run.opening else run.words:
         if word[0].isupper() and word[1:].islower():
             name_words.append(word)
         elif name_words:
             break
-    return " ".join(name_words[:_MAX_WORDS])
+    return "" if _CALENDAR.issuperset(name_words) or len(name_words) > _MAX_WORDS else " ".join(name_words)
 
 
 @lru_cache(maxsize=128)
@@ -143,19 +152,15 @@ def phrases_of(text: str) -> Phrases:
     """The salient phrases of a text, in their order; a phrase is at most three words long."""
     terms: dict[str, None] = {}
     names: dict[str, None] = {}
-    counts: dict[str, int] = {}
     for run in _find_runs(text):
         name = _find_name(run)
         if name:
             names[name] = None
         letter_words = [word for word in run.words if _NON_LETTERS.isdisjoint(word)]
-        for word in map(str.lower, letter_words):
-            if len(word) > 4 and _is_noun_like(word):
-                counts[word] = counts.get(word, 0) + 1
         term = _find_term(run) if len(letter_words) == len(run.words) else ""
         if term:
             terms[term if name else term.lower()] = None
-    return Phrases(tuple(terms), tuple(names), tuple(word for word, count in counts.items() if count > 1))
+    return Phrases(tuple(terms), tuple(names))
 
 
 def _find_term(run: _Run) -> str:

@@ -56,12 +56,6 @@ def _find_name(text: str, _: Attributes, value: str) -> int:
     return _find_words(_join_lines(text), value)
 
 
-def _find_discussion(text: str, _: Attributes, value: str) -> int:
-    folded, phrase = fold_text(text), fold_text(value)
-    first = _find_words(folded, phrase)
-    return first if first >= 0 and _find_words(folded, phrase, first + 1) >= 0 else -1
-
-
 def _has_word_of(text: str, _: Attributes, value: str) -> bool:
     """Whether the beginning of a longer word of the phrase stands anywhere in the text."""
     folded = fold_text(text)
@@ -100,7 +94,6 @@ def _offer_years(text: str, _: Attributes) -> Iterable[str]:
 
 MENTION = _by_phrases(_find_mention, attrgetter("terms"))
 NAME = _by_phrases(_find_name, attrgetter("names"))
-DISCUSSION = _by_phrases(_find_discussion, attrgetter("repeated"))
 NUMBER = by_occurrences(_numbers, lambda number: len(number) > 1 and not _YEAR.fullmatch(number))
 YEAR = Detector(
     _find_year, _offer_years, lambda text, _, value: value in text if value else bool(_ANY_YEAR.search(text))
@@ -197,7 +190,6 @@ REFERENCE = by_pattern(
     loose=r"http|www\.|\bsee\b|et al|\[\w+\]|refer|\bcf\b|read more|click|source|accord|wikipedia|link|\.com|\.org",
 )
 QUOTATION = by_pattern(r"[\"“][A-Za-z][^\"“”\n]{2,80}[\"”]", '"|“', loose=r"[\"“”‘’'`]")
-QUESTION = by_pattern(r"\w\?(?=\s|$|[\"”)])", "?", loose=r"\?|\b(?:ask|question|wonder)")
 _MONTHS = (
     "January|February|March|April|May|June|July|August|September|October|November|December"
     "|Jan|Feb|Aug|Sept?|Oct|Nov|Dec"
@@ -269,14 +261,6 @@ UNCERTAINTY = by_pattern(
     "might|perhaps|possib|probab|likely|thought|believed|seem|appear",
     loose=r"\bmay\b|might|could|possib|probab|perhaps|likely|potential|seem|appear|thought|believ|suggest|\bcan\b|about"
     r"|approximat|usual|often|some|roughly|around|estimat|generally|typical|would|should|sometimes",
-)
-SUPERLATIVE = by_pattern(
-    r"\bthe (?:most \w+|best|worst|largest|biggest|smallest|highest|lowest|longest|shortest|oldest|greatest|fastest"
-    r"|tallest|deepest|strongest|richest|cheapest)\b",
-    "st",
-    loose=r"\w{2,}est\b|\bmost\b|\bleast\b|\btop\b|\bfirst\b|\bonly\b|leading|\bmajor|\bmain|\bmaximum|\bminimum"
-    r"|primar|best"
-    r"|chief|record|ultimate|\bvery\b|number one",
 )
 KINDS = by_pattern(
     r"\b(?:two|three|four|five|six|seven|eight|several|many|different|various|main|basic|\d+) (?:\w+ )?"

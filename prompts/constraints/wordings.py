@@ -2,7 +2,8 @@
 
     wordings.yaml --load_wordings--> Wording per family;  "mention X" --third_person--> "mentions X"
 
-A phrase is a verb phrase in its base form, so that it fits after "must" and after "a passage that".
+A phrase is a verb phrase in its base form, so that it fits after "must" and after "a passage that". A reason is a
+sentence that stands before the demand and demands nothing itself.
 """
 
 import re
@@ -15,7 +16,7 @@ import yaml
 
 from engine.errors import UsageError
 
-_PARTS = ("affirm", "deny", "values")
+_PHRASES, _REASONS = ("affirm", "deny"), ("why", "spare")
 _NEGATION = re.compile(r"\b(?:no|not|without|nothing|none|never|rather|at (?:most|least)|fewer|or more|twice|once)\b")
 _SLOT = re.compile(r"\{.*?\}")
 _IRREGULAR = {"be": "is", "have": "has", "do": "does", "go": "goes", "say": "says"}
@@ -23,10 +24,15 @@ _IRREGULAR = {"be": "is", "have": "has", "do": "does", "go": "goes", "say": "say
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """Phrases that affirm a family and that deny it, and the words of each value where the list of values is closed."""
+    """How a family is said. `values` has the words of each value where the list of values is closed.
+
+    `affirm` and `deny` are verb phrases; `why` and `spare` are sentences that tell why somebody asks for it, or not.
+    """
 
     affirm: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+    why: tuple[str, ...] = ()
+    spare: tuple[str, ...] = ()
     values: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -36,17 +42,18 @@ def load_wordings(text: str) -> Mapping[str, Wording]:
 
 
 def _read_entry(family: str, entry: Mapping[str, Any]) -> Wording:
-    unknown_parts = [part for part in entry if part not in _PARTS]
+    known = (*_PHRASES, *_REASONS, "values")
+    unknown_parts = [part for part in entry if part not in known]
     if unknown_parts:
-        raise UsageError(f"wordings of {family!r}: unknown part {unknown_parts[0]!r}; use {', '.join(_PARTS)}")
-    missing_parts = [part for part in _PARTS[:2] if not entry.get(part)]
+        raise UsageError(f"wordings of {family!r}: unknown part {unknown_parts[0]!r}; use {', '.join(known)}")
+    missing_parts = [part for part in known[:-1] if not entry.get(part)]
     if missing_parts:
         raise UsageError(f"wordings of {family!r}: no phrases under `{missing_parts[0]}`")
-    affirm, deny = (tuple(entry[part].split("; ")) for part in _PARTS[:2])
-    for phrase in (*affirm, *deny):
+    parts = {part: tuple(entry[part].split("; ")) for part in known[:-1]}
+    for phrase in (phrase for phrases in parts.values() for phrase in phrases):
         if set(_SLOT.findall(phrase)) - {"{x}"}:
             raise UsageError(f"wordings of {family!r}: unknown slot in {phrase!r}; the only slot is {{x}}")
-    return Wording(affirm, deny, entry.get("values", {}))
+    return Wording(**parts, values=entry.get("values", {}))
 
 
 WORDINGS = load_wordings(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))

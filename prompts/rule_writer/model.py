@@ -111,8 +111,8 @@ class _TopicWriter:
             if self._denied:
                 instruction, reverse, poison = denials(reverse), denials(plus_only), denials(plus_only[-1:])
             elif self._count > 1 and self._rng.random() < 0.5:
-                instruction = [*plus_only[: self._count - 1], *denials(minus_only[:1])]
-                reverse = [*minus_only[: self._count - 1], *denials(plus_only[:1])]
+                instruction = _with_denial(plus_only[: self._count - 1], minus_only)
+                reverse = _with_denial(minus_only[: self._count - 1], plus_only)
         else:
             instruction, reverse, poison = plus_only, denials(plus_only), minus_only[:1] or denials(plus_only[:1])
             if self._denied:
@@ -137,6 +137,12 @@ class _TopicWriter:
     def _instruction(self, constraints: Sequence[Constraint], length: Length, style: Style, kind: Kind) -> Instruction:
         demands = tuple(map(Demand.of, constraints))
         return Instruction(constraints=demands, wording=compose(self._rng, constraints, length, style, kind))
+
+
+def _with_denial(demands: Sequence[Constraint], others: Sequence[Constraint]) -> list[Constraint]:
+    """The demands and the denial of one that the other side meets, if it is of another family."""
+    families = {c.family for c in demands}
+    return [*demands, *denials([c for c in others if c.family not in families][:1])]
 
 
 _TASKS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {

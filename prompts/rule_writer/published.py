@@ -43,6 +43,8 @@ _WORD = re.compile(r"[A-Za-z]\w{2,}")
 _ROOM = 20_000
 _PAIRS = 24
 _CONTRASTS = 5
+_DENIED = 0.15
+"""How often a demand is looked for first among what P+ lacks."""
 _MOST_VIEWS = 12
 _DIFFERENCES = 3
 
@@ -120,7 +122,7 @@ class _PairSearch:
         demands = [chosen for chosen in (plus_only[:2], *([c] for c in plus_only)) if chosen]
         affirmed = [(demand, minus_only[:1] or denials(demand[:1])) for demand in demands]
         denied = [(denials([c]), [c]) for c in minus_only]
-        for demand, poison in [*denied, *affirmed] if self._rng.random() < 0.5 else [*affirmed, *denied]:
+        for demand, poison in [*denied, *affirmed] if self._rng.random() < _DENIED else [*affirmed, *denied]:
             for fixed in _code_constraints(pair.d_plus, pair.kinds[0]):
                 yield (*fixed, *(c for c in demand if c not in fixed)), (*fixed[:1], *poison)
 

@@ -17,7 +17,9 @@ from typing import TypeVar
 
 from engine.topic import Passage
 from prompts.constraints.constraint import Constraint, full_text, surely_broken
+from prompts.constraints.detectors import fold_text
 from prompts.constraints.families import FAMILIES, NAMES_BY_KIND, Kind
+from prompts.constraints.phrases import is_noun_by_ending
 from prompts.passages.blocks import Block, SourcePassage, stems
 from prompts.passages.reply_types import View
 from prompts.passages.views import BlockIndex
@@ -31,8 +33,8 @@ _LIST_RANK = 6
 WHOLE = frozenset({"code", "mathematics"})
 """Kinds of text that are never cut."""
 _FORMAL = frozenset({"at_most_words", "at_least_words", "at_most_steps", "at_least_steps"})
-_FIGURES = frozenset({"figure", "number", "year", "date", "percentage", "money", "measure"})
-_PHRASES = frozenset({"mentions", "names", "discusses"})
+_FIGURES = frozenset({"figure", "year", "date", "percentage", "money", "measure"})
+_PHRASES = frozenset({"mentions", "names"})
 T = TypeVar("T")
 
 
@@ -70,6 +72,8 @@ class ViewPairFinder:
         self._families: Mapping[Kind, list[str]] = {k: _fitting(families, of) for k, of in NAMES_BY_KIND.items()}
         self._room, self._rng, self._dual = room, rng, dual
         self._query_stems = stems(query)
+        texts = [source.passage.text for source in (*positives, *negatives)]
+        self._folded, self._words = list(map(fold_text, texts)), {word for text in texts for word in text.split()}
         self.blocks = BlockIndex([*positives, *negatives])
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
@@ -172,13 +176,27 @@ class ViewPairFinder:
             values.sort(key=lambda v: self._rng.random() - 0.5 * (" " in v))
         for value in values:
             constraint = Constraint(family, value)
-            if surely_broken([constraint], other) and (family not in _PHRASES or self._is_distinctive(value, other)):
+            if family in _PHRASES and not (self._is_distinctive(value, other) and self._is_topical(value, text)):
+                continue
+            if surely_broken([constraint], other):
                 yield constraint
 
     def _is_distinctive(self, phrase: str, other: Passage) -> bool:
         """Whether the other passage has none of the phrase's words, and the phrase is more than the query's subject."""
         own = stems(phrase)
         return bool(own) and not own & stems(full_text(other)) and not own <= self._query_stems
+
+    def _is_topical(self, phrase: str, text: str) -> bool:
+        """Whether a phrase belongs to the subject: a name of several words, said twice, or said by another passage.
+
+        A single word must look like a noun; one that also stands in small letters is no name.
+        """
+        if " " in phrase and phrase[0].isupper():
+            return True
+        folded = fold_text(phrase)
+        if " " not in phrase and (folded in self._words if phrase != folded else not is_noun_by_ending(phrase)):
+            return False
+        return fold_text(text).count(folded) > 1 or sum(folded in known for known in self._folded) > 1
 
 
 def _overlap(first: Constraint, second: Constraint) -> bool:

@@ -98,7 +98,7 @@ def build_family(weight=1.0, kinds=TEXT, affirm=("sing",), deny=("be silent",), 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"weight": 0}, "constraint family 'sings' lacks weight; see families.py and wordings.yaml"),
+        ({"weight": -1.0}, "constraint family 'sings' lacks weight; see families.py and wordings.yaml"),
         ({"kinds": frozenset()}, "'sings' lacks kinds"),
         ({"affirm": (), "deny": ()}, "'sings' lacks affirm, deny"),
         ({"free": True}, "the phrase 'sing' has no {x}, yet the family takes a value"),

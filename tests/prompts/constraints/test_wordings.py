@@ -9,12 +9,24 @@ from prompts.constraints.constraint import Constraint
 from prompts.constraints.wordings import WORDINGS, Wording, load_wordings, negate_phrase, plural, third_person
 
 
-def test_every_family_has_six_affirmations_and_six_denials():
+def test_every_family_has_several_phrases_and_reasons():
     for name, wording in WORDINGS.items():
-        assert len(set(wording.affirm)) >= 6, name
-        assert len(set(wording.deny)) >= 4, name
+        assert len(set(wording.affirm)) >= 2, name
+        assert len(set(wording.why)) >= 3, name
+        assert len(set(wording.spare)) >= 2, name
         value = next(iter(wording.values or {"7"}))
-        assert len({Constraint(name, value, negated=True).render(variant) for variant in range(40)}) >= 6, name
+        assert len({Constraint(name, value, negated=True).render(variant) for variant in range(40)}) >= 2, name
+
+
+def test_all_reasons_are_whole_sentences():
+    for name, wording in WORDINGS.items():
+        value = next(iter(wording.values or {"7"}))
+        for negated in (False, True):
+            for variant in range(5):
+                reason = Constraint(name, value, negated=negated).reason(variant)
+                assert reason[0] in "\"`" or not reason[0].islower(), reason
+                assert reason.endswith("."), reason
+                assert "{" not in reason
 
 
 def test_all_wordings_are_verb_phrases_that_can_be_inflected():
@@ -28,11 +40,14 @@ def test_all_wordings_are_verb_phrases_that_can_be_inflected():
 
 def test_a_data_file_is_read_and_checked():
     text = "sings:\n  values: {loud: a loud song}\n  affirm: sing {x};\n    hum {x}\n  deny: leave out {x}\n"
+    text += "  why: I like {x}.\n  spare: I need no {x}.\n"
     assert load_wordings(text) == {
-        "sings": Wording(("sing {x}", "hum {x}"), ("leave out {x}",), {"loud": "a loud song"})
+        "sings": Wording(
+            ("sing {x}", "hum {x}"), ("leave out {x}",), ("I like {x}.",), ("I need no {x}.",), {"loud": "a loud song"}
+        )
     }
     for mistake, message in (
-        (("deny", "refuse"), "wordings of 'sings': unknown part 'refuse'; use affirm, deny, values"),
+        (("deny", "refuse"), "wordings of 'sings': unknown part 'refuse'; use affirm, deny, why, spare, values"),
         (("hum {x}", "hum {y}"), "wordings of 'sings': unknown slot in 'hum {y}'; the only slot is {x}"),
         (("leave out {x}", ""), "wordings of 'sings': no phrases under `deny`"),
     ):

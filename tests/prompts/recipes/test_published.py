@@ -132,7 +132,7 @@ def test_the_grid_is_balanced_by_the_hash_of_the_seed():
     assert max(cells.values()) < 140
 
 
-SENTENCES = {"short": (1, 2), "medium": (3, 6), "long": (3, 12), "very_long": (4, 16)}
+SENTENCES = {"short": (1, 1), "medium": (2, 2), "long": (3, 7), "very_long": (6, 10)}
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -142,8 +142,7 @@ def test_instructions_keep_to_their_length_format(length):
             topic = made("promptriever", replace(seed, id=f"{i}"), lengths=[length], styles=[style])
             (intent,) = (i for i in topic.intents if i.role == "instructed")
             assert (intent.attributes["length_format"], intent.attributes["style"]) == (length, style)
-            paragraphs = intent.instruction.split("\n\n")
-            assert len(paragraphs) == (2 if length == "very_long" else 1)
+            assert "\n" not in intent.instruction
             sentences = len(re.findall(r"[.!?](?=\s|$)", intent.instruction))
             low, high = SENTENCES[length]
             assert low <= sentences <= high, intent.instruction
@@ -152,7 +151,7 @@ def test_instructions_keep_to_their_length_format(length):
 def test_every_negative_says_how_it_fails():
     topic = made("promptriever", SEEDS["msmarco"])
     negatives = [p for p in topic.passages if p.role == "instruction_negative"]
-    assert 1 <= len(negatives) <= 3
+    assert 1 <= len(negatives) <= 5  # as many as are asked for; a judge lets three stand
     assert all(p.attributes["reason"] and p.attributes["category"] for p in negatives)
 
 
