@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +14,7 @@ from cluster.commands.arguments import JobArgument, JsonOption, OutOption, Reuse
 from cluster.terminal import live_table, print_json, print_line, say, show
 
 if TYPE_CHECKING:
+    from cluster.job import Job
     from cluster.terminal import Rows
     from engine.flow.progress import Counts, Progress, Summary
 
@@ -21,6 +22,23 @@ LOG = logging.getLogger(__name__)
 _OUTCOME_COLUMNS = ("what became of the topics", "topics")
 _REASONS_SHOWN = 8
 _OUTCOMES = {"reject": "rejected", "edit": "edited", "mark": "marked", "pass": "passed"}
+_FEW, _COMMON = 0.2, 0.1
+_REMEDIES = {
+    "no_contrast": "rules find nothing that parts two passages: take seeds with several or longer passages, or a model "
+    "as writer",
+    "one_block": "the answer is the whole passage: take longer passages, several for a query, or a model as writer",
+    "no_other": "no negative fits another query: give each seed more negatives",
+    "no_instruction": "the recipe needs seeds that come with an instruction, such as TREC topics",
+    "no_positive": "seeds lack a relevant passage: look at `foil seeds preview` and the reader's settings",
+    "no_negative": "seeds lack a non-relevant passage: look at `foil seeds preview` and the reader's settings",
+    "near_duplicate": "seeds repeat each other: remove doubles, or raise the validator's threshold",
+    "contaminated": "seeds overlap with an evaluation set: leave those out",
+    "unreadable_reply": "replies do not fit their type: try another model or `structured`, and raise `max_tokens`",
+    "cut_reply": "replies end at `max_tokens`: raise it",
+    "model_unavailable": "the model did not answer: run again when it does",
+    "recipe_error": "the recipe failed: `foil why` shows the error",
+}
+"""What to do where a reason is behind many topics that were not accepted."""
 _LINE_EVERY_S = 5.0
 _COUNT_EVERY_S = 1.0
 
@@ -50,7 +68,7 @@ def run(
             printer = _ProgressPrinter(update)
             printer.count_seeds(0)
             summary = run_job(job, reuse or [], printer, printer.count_seeds, takeover=takeover)
-    _print_funnel(summary, job.out, job.runtime.log_format)
+    _print_funnel(summary, job)
     if as_json:
         print_json(status(CommitLog(job.out), job.out))
     if summary.exit_code:
@@ -111,9 +129,9 @@ def _outcome_rows(counts: Counts) -> list[tuple[str, str]]:
     return [(outcome, f"{count:,}") for outcome, count in rows]
 
 
-def _validator_rows(counts: Counts) -> list[tuple[str, ...]]:
-    """The outcomes of each validator; those that saw most topics come first."""
-    outcomes_of: dict[str, dict[str, int]] = {}
+def _validator_rows(counts: Counts, names: Sequence[str]) -> list[tuple[str, ...]]:
+    """The outcomes of each validator of the job; those that saw most topics come first."""
+    outcomes_of: dict[str, dict[str, int]] = {name: {} for name in names}
     for name, topics in counts.validators.items():
         validator, _, outcome = name.rpartition(" ")
         outcomes_of.setdefault(validator, {})[outcome] = topics
@@ -129,17 +147,39 @@ def _validator_rows(counts: Counts) -> list[tuple[str, ...]]:
     ]
 
 
-def _print_funnel(summary: Summary, out: Path, log_format: str) -> None:
+def _print_funnel(summary: Summary, job: Job) -> None:
+    from validators.catalog import SCREENS
+
     counts, seeds = summary.counts, summary.counts.seeds
-    title = f"{out}: {summary.partitions:,} partitions in {summary.seconds:.1f} s"
+    title = f"{job.out}: {summary.partitions:,} partitions in {summary.seconds:.1f} s"
     show(_OUTCOME_COLUMNS, _outcome_rows(counts), title, numbers=True)
-    if counts.validators:
+    kinds = [str(validator.model_dump()["kind"]) for validator in job.validators]
+    names = [kind for kind in kinds if kind not in SCREENS]
+    if names:
         columns = ["validator", "topics", *_OUTCOMES.values(), "US dollars"]
-        show(columns, _validator_rows(counts), "what each validator made of them", numbers=True)
+        show(columns, _validator_rows(counts, names), "what each validator made of them", numbers=True)
     rest = "" if summary.complete else f" + {summary.planned - seeds.total():,} not done"
     print_line(
         f"planned {summary.planned:,} seeds = {seeds['accepted']:,} accepted + {seeds['rejected']:,} rejected "
         f"+ {seeds['failed']:,} failed{rest}"
     )
-    if summary.stopped and log_format == "text":
+    for line in _doubts(counts, kinds):
+        print_line(line)
+    if summary.stopped and job.runtime.log_format == "text":
         say(f"foil: {summary.stopped}")
+
+
+def _doubts(counts: Counts, validators: Sequence[str]) -> Iterator[str]:
+    """What somebody should know before the data is used: few topics and why, and no look at evaluation sets."""
+    total, accepted = counts.topics.total(), counts.topics["accepted"]
+    if total and accepted < _FEW * total:
+        how_many = f"only {accepted:,} of {total:,} topics were" if accepted else f"none of {total:,} topics was"
+        yield f"{how_many} accepted:"
+        for reason, count in counts.reasons.most_common(3):
+            if count >= _COMMON * total:
+                remedy = _REMEDIES.get(reason, "`foil sql` on the view `rejects` shows them")
+                yield f"  {count / total:.0%} {reason}: {remedy}"
+    if "duplicates" in validators and total and not any("duplicate" in reason for reason in counts.reasons):
+        yield "duplicates: looked at every seed and found none"
+    if accepted and "contamination" not in validators:
+        yield "not compared with any evaluation set: add the validator `contamination` before you report results"

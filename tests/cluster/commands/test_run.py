@@ -1,6 +1,7 @@
-"""What `foil run` says before the first seed has ended."""
+"""What `foil run` says before the first seed has ended, and at the end."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -29,3 +30,23 @@ def test_reading_is_counted_until_seeds_end(tmp_path):
     counts = [line for line in run.stderr.splitlines() if line.startswith("reading seeds: ")]
     assert counts[0] == "reading seeds: 0"
     assert len(counts) >= 2
+
+
+def test_the_end_says_what_was_not_looked_at_and_what_found_nothing(tmp_path):
+    job = write_job(tmp_path, 20)
+    run = foil("run", job)
+    assert run.returncode == 0, run.stderr
+    said = run.stdout + run.stderr
+    assert "not compared with any evaluation set" in said
+    assert re.search(r"leak +\S +20 +\S +0 ", said), said
+    assert "none of" not in said
+
+
+def test_a_run_that_accepts_nothing_says_why_and_what_to_do(tmp_path):
+    job = write_job(tmp_path, 20)
+    run = foil("run", job, "--set", "recipe.kind=dual_view")
+    said = run.stdout + run.stderr
+    assert "none of 20 topics was accepted:" in said, said
+    assert "100% no_instruction: the recipe needs seeds that come with an instruction" in said
+    assert re.search(r"leak +\S +0 +\S +0 ", said), said
+    assert "not compared with" not in said
