@@ -63,7 +63,11 @@ class Tiny:
         ],
         "prompts/recipes/verifiable.py": [('VERSION = "4"', 'VERSION = "5"')],
         "prompts/constraints/wordings.yaml": [
-            (NEW, "\nsinging:\n  affirm: speak of singing\n  deny: be silent on singing\n  why: I sing.\n  spare: I hum.\n"),
+            (
+                NEW,
+                "\nsinging:\n  affirm: speak of singing\n  deny: be silent on singing\n"
+                "  why: I sing.\n  spare: I hum.\n",
+            ),
         ],
     },
     "check": {
