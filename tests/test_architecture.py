@@ -12,6 +12,7 @@ from tests.support.paths import PACKAGES, REPO
 
 PAGE = (REPO / "docs" / "architecture.md").read_text(encoding="utf-8")
 NEW = "new"  # an edit that writes a new file has no anchor
+SINGING = "\nsinging:\n  affirm: speak of singing\n  deny: be silent on singing\n  why: I sing.\n  spare: I hum.\n"
 
 ADDITIONS: dict[str, dict[str, list[tuple[str, str]]]] = {
     "seed corpus": {
@@ -63,11 +64,7 @@ class Tiny:
         ],
         "prompts/recipes/verifiable.py": [('VERSION = "4"', 'VERSION = "5"')],
         "prompts/constraints/wordings.yaml": [
-            (
-                NEW,
-                "\nsinging:\n  affirm: speak of singing\n  deny: be silent on singing\n"
-                "  why: I sing.\n  spare: I hum.\n",
-            ),
+            (NEW, SINGING),
         ],
     },
     "check": {

@@ -24,7 +24,7 @@ def test_all_reasons_are_whole_sentences():
         for negated in (False, True):
             for variant in range(5):
                 reason = Constraint(name, value, negated=negated).reason(variant)
-                assert reason[0] in "\"`" or not reason[0].islower(), reason
+                assert reason[0] in '"`' or not reason[0].islower(), reason
                 assert reason.endswith("."), reason
                 assert "{" not in reason
 
