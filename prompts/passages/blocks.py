@@ -38,6 +38,14 @@ class Block:
     core: bool = False
 
 
+_ENDED = re.compile(r"[.!?:;][\"'”’)\]\d]*\s*$")
+
+
+def _is_cut(prose: str) -> bool:
+    """Whether prose of several words ends within a sentence."""
+    return len(prose.split()) > 3 and not _ENDED.search(prose)
+
+
 @dataclass(frozen=True, slots=True)
 class SourcePassage:
     """A passage and its blocks in order. `name` is the label of the passage: P1, P2, ..., N1, N2, ..."""
@@ -55,7 +63,8 @@ class SourcePassage:
 
     @property
     def free_blocks(self) -> list[Block]:
-        return [b for b in self.blocks if not b.core]
+        """Those that a view may show or leave out; of prose only whole sentences."""
+        return [b for b in self.blocks if not b.core and not (self.kind == "text" and _is_cut(b.text))]
 
     @property
     def labels(self) -> tuple[str, ...]:

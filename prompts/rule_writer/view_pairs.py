@@ -98,7 +98,7 @@ class ViewPairFinder:
                 break
             kept.add(block.label)
         own = [b.label for b in source.blocks if b.core or b.label in kept]
-        return View(blocks=tuple(own))
+        return View(blocks=tuple(own) or source.labels)
 
     def _pair(
         self, sources: tuple[SourcePassage, SourcePassage], first: View, second: View, lead: Constraint | None = None
@@ -187,12 +187,10 @@ class ViewPairFinder:
         return bool(own) and not own & stems(full_text(other)) and not own <= self._query_stems
 
     def _is_topical(self, phrase: str, text: str) -> bool:
-        """Whether a phrase belongs to the subject: a name of several words, said twice, or said by another passage.
+        """Whether a phrase belongs to the subject: said twice, or said by another passage.
 
         A single word must look like a noun; one that also stands in small letters is no name.
         """
-        if " " in phrase and phrase[0].isupper():
-            return True
         folded = fold_text(phrase)
         if " " not in phrase and (folded in self._words if phrase != folded else not is_noun_by_ending(phrase)):
             return False
