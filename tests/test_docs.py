@@ -52,9 +52,9 @@ def test_the_topic_of_the_readme_is_what_its_job_makes(tmp_path, monkeypatch):
     monkeypatch.chdir(REPO)
     job = load_job(Path("examples/jobs/first_topic.yaml"), out=tmp_path / "out")
     assert run_job(job).complete
-    [lamp] = [topic for topic in topics(tmp_path / "out") if "lamp" in topic.query]
+    [ferry] = [topic for topic in topics(tmp_path / "out") if "ferry" in topic.query]
     quoted = " ".join((REPO / "README.md").read_text().replace("\n>", "\n").split())
     for role in ("instructed", "dual"):
-        [instruction] = [intent.instruction for intent in lamp.intents if intent.role == role]
+        [instruction] = [intent.instruction for intent in ferry.intents if intent.role == role]
         assert sum(sentence in quoted for sentence in re.findall(r"[^.]+\.", instruction)) >= 2, instruction
-    assert all(passage.text.partition(".")[0] in quoted for passage in lamp.passages[:2])
+    assert all(passage.text.partition(".")[0] in quoted for passage in ferry.passages[:2])
