@@ -161,7 +161,7 @@ class EndpointClient:
         self._extensions = {"timeout": _timeout(settings.patience.timeout_s).as_dict()}
         self.structured: Structured = "json_schema" if settings.structured == "auto" else settings.structured
 
-    async def post(self, request: Request) -> Answer:
+    async def post(self, request: Request) -> RawAnswer:
         """The answer to one send, 200 or an error of engine.errors."""
         tried = self.structured
         try:
@@ -178,7 +178,7 @@ class EndpointClient:
         auto = self._settings.structured == "auto" and request.schema is not None and tried != "prompt"
         return auto and any(word in refusal.lower() for word in _NO_SCHEMA)
 
-    async def _post(self, request: Request, structured: Structured) -> Answer:
+    async def _post(self, request: Request, structured: Structured) -> RawAnswer:
         await check_fence()  # it may have waited for long
         body = json.dumps(body_of(request, structured), ensure_ascii=False).encode("utf-8", "surrogatepass")
         self.client()
@@ -294,7 +294,7 @@ class EndpointClient:
         return RefusedRequestError(text)
 
 
-class Answer(NamedTuple):
+class RawAnswer(NamedTuple):
     """What an endpoint answered: no more than the bytes that were allowed, decoded."""
 
     status: int
@@ -312,11 +312,11 @@ class BoundedClient(openai.DefaultAioHttpClient):
         super().__init__(**options)
         self._most_bytes = most_bytes
 
-    async def fetch(self, request: httpx2.Request, **options: Any) -> Answer:
+    async def fetch(self, request: httpx2.Request, **options: Any) -> RawAnswer:
         """The answer to a request, read as far as is allowed."""
         response = await super().send(request, stream=True, **options)
         try:
-            return Answer(response.status_code, response.headers, await self._read(response))
+            return RawAnswer(response.status_code, response.headers, await self._read(response))
         finally:
             await response.aclose()
 
@@ -325,7 +325,7 @@ class BoundedClient(openai.DefaultAioHttpClient):
             response = await super().send(request, stream=True, **options)
             if response.is_success:
                 return response
-            answer = Answer(response.status_code, response.headers, await self._read(response))
+            answer = RawAnswer(response.status_code, response.headers, await self._read(response))
             await response.aclose()
         else:
             answer = await self.fetch(request, **options)
