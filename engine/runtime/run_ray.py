@@ -42,6 +42,7 @@ from engine.runtime.supervisor import Cause, WorkerDiedError
 from engine.runtime.watchdog import exit_on_hang, limit_memory, relax_gc
 from engine.telemetry.json_logs import begin_logs
 from engine.telemetry.metrics import use_meter
+from engine.telemetry.otlp_spans import trace_here
 from engine.telemetry.ray_metrics import record_in_ray
 
 T = TypeVar("T")
@@ -75,6 +76,7 @@ class _FlowActor:
         )
         begin_logs(spec.runtime.log_format, spec.run)
         record_in_ray()
+        trace_here(spec.run)
         parts = spec.build_parts()
         fence = Fence(Path(parts.out), epoch)
         self._flow = Flow(parts, spec.runtime, budget, owner, log_seeds=True, fence=fence)
