@@ -20,6 +20,7 @@ ALLOWED = {
 FENCES = {
     "ray": {
         "engine/runtime/run_ray.py",
+        "engine/inference/engine_actors.py",
         "trainer/run/fit_ray.py",
         "engine/telemetry/ray_metrics.py",
         "cluster/commands/operators/ray_jobs.py",

@@ -60,6 +60,10 @@ class ServedVllm(Model):
         self._server: VllmServer | None = None
         self._hosted: Hosted | None = None
 
+    async def start(self) -> None:
+        """Starts the server, if it is not up. Raises ModelOutageError where it does not come up."""
+        await self._up()
+
     async def complete(self, request: Request) -> Reply:
         """One send. A server that died is started again meanwhile; once it is given up, raises ModelOutageError."""
         hosted = await self._up()
