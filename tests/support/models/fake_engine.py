@@ -1,6 +1,5 @@
 """An engine that costs no weights: it answers as `Echo` does, and notes each start in a file. For real Ray."""
 
-import asyncio
 import os
 import sys
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from tests.support.small_parts import Echo, Numbers, build, opened, quiet
 
 
 class FakeEngine(Echo):
-    """Its `model` is the name of what befalls it: `broken` does not start, `slow` takes a second."""
+    """One whose `model` is `broken` does not start."""
 
     def __init__(self, settings: LocalVllmSettings, bill: Path, delay_s: float = 0.05) -> None:
         super().__init__(bill, delay_s, settings.model)
@@ -28,7 +27,6 @@ class FakeEngine(Echo):
     async def start(self) -> None:
         if self.name == "broken":
             raise ModelOutageError("broken: no such weights")
-        await asyncio.sleep(self.name == "slow")
         with self.bill.with_name("starts").open("a") as file:
             file.write(f"{os.getpid()}\n")
 
