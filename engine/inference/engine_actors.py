@@ -55,6 +55,9 @@ class _EngineActor:
         self._model, self._again = build(), again
         self._starting: asyncio.Future[None] | None = None
 
+    async def placed(self) -> None:
+        """Returns once the actor has its process."""
+
     async def ready(self) -> None:
         """Returns once the engine can answer. Raises ModelOutageError where it never will."""
         self._starting = self._starting or asyncio.ensure_future(self._model.start())
@@ -80,10 +83,12 @@ class _EnginePlace:
     name: str
     group: Any = None
     actor: Any = None
+    placed: Any = None
     watch: Any = None
     deaths: int = 0
     since: float = 0.0
     start_at: float = 0.0
+    look_at: float = 0.0
     given_up: bool = False
     told: bool = False
 
@@ -129,20 +134,29 @@ class EngineCrew:
         for place in self._places:
             if place.watch is None and not place.given_up and time.monotonic() >= place.start_at:
                 self._hire(place)
-            elif not place.told and time.monotonic() - place.since > _ROOM_S:
-                place.told = True
-                if not place.group.wait(_LOOK_S):
-                    LOG.warning("engine %s of %s waits for %s on one node", place.name, place.spec.model, _words(place))
+            elif place.watch is not None and time.monotonic() >= place.look_at:
+                self._look_for_room(place)
         watched = {place.watch: place for place in self._places if place.watch is not None}
         if watched:
             ended, _ = ray.wait(list(watched), timeout=_LOOK_S)
             for watch in ended:
                 self._bury(watched[watch])
 
+    def _look_for_room(self, place: _EnginePlace) -> None:
+        """Says once that an engine has no room yet. One that waits in a group that is lost would wait for good."""
+        place.look_at = time.monotonic() + _ROOM_S
+        if ray.wait([place.placed], timeout=0)[0]:
+            return
+        if not place.told:
+            place.told = True
+            LOG.warning("engine %s of %s waits for %s on one node", place.name, place.spec.model, _words(place))
+        if _is_lost(place):
+            ray.kill(place.actor, no_restart=True)
+
     def _hire(self, place: _EnginePlace) -> None:
         place.since = time.monotonic()
-        if place.group is None:
-            place.group = placement_group([dict(place.spec.room)], strategy="STRICT_PACK")
+        place.look_at = place.since + _ROOM_S
+        _hold_room(place)
         options = {
             "name": _actor_name(self.session, place.name),
             "num_cpus": place.spec.room.get("CPU", 0),
@@ -158,7 +172,7 @@ class EngineCrew:
         except ValueError:  # the name is its predecessor's for a moment more
             place.start_at = place.since + _LOOK_S
             return
-        place.watch = place.actor.stay.remote()
+        place.placed, place.watch = place.actor.placed.remote(), place.actor.stay.remote()
 
     def _bury(self, place: _EnginePlace) -> None:
         """Notes why an engine ended. One whose first start failed stays, to tell the workers so."""
@@ -230,6 +244,22 @@ async def _answer(engine: str, reference: Any) -> Any:
 def _why(error: Exception) -> str:
     lines = str(error).splitlines() or [type(error).__name__]
     return next((line for line in lines if "because" in line), lines[0])[:300]
+
+
+def _hold_room(place: _EnginePlace) -> None:
+    """Keeps the engine's placement group, or makes another where its node is lost.
+
+    Ray 2.60 tries to put a lost group onto the same node again and again, millions of times, with a GCS that is busy.
+    """
+    if _is_lost(place):
+        remove_placement_group(place.group)
+        place.group = None
+    place.group = place.group or placement_group([dict(place.spec.room)], strategy="STRICT_PACK")
+
+
+def _is_lost(place: _EnginePlace) -> bool:
+    lost = {"RESCHEDULING", "REMOVED"}
+    return place.group is not None and ray.util.placement_group_table(place.group)["state"] in lost
 
 
 def _actor_name(session: str, engine: str) -> str:

@@ -7,7 +7,7 @@ EngineSpec    what whoever starts the engines must know
 
 Promise: the pool is that of hosted models: affinity by seed, concurrency, a breaker an engine. An engine that is not up
 costs a request no attempt; one that dies under it costs one, and the next goes to another engine. The number of engines
-changes no request and no id. Price: a message each way.
+changes no request and no id. Price: a message each way, 0.6 ms of CPU.
 """
 
 import asyncio

@@ -37,7 +37,7 @@ def own_ray(ray_home):
 
 def engines_started(out):
     starts = out / "starts"
-    return [int(line) for line in starts.read_text().splitlines()] if starts.exists() else []
+    return [int(line.split()[0]) for line in starts.read_text().splitlines()] if starts.exists() else []
 
 
 def engines_billed(out):

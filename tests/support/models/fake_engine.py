@@ -28,7 +28,7 @@ class FakeEngine(Echo):
         if self.name == "broken":
             raise ModelOutageError("broken: no such weights")
         with self.bill.with_name("starts").open("a") as file:
-            file.write(f"{os.getpid()}\n")
+            file.write(f"{os.getpid()} {os.environ.get('CUDA_VISIBLE_DEVICES', '')}\n")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class _Pooled:
 
 
 def settings_of(engines: int, model: str = "m", **more: object) -> LocalVllmSettings:
-    return LocalVllmSettings(kind="local_vllm", model=model, engines=engines, engine_cpus=1, **more)
+    return LocalVllmSettings(**{"kind": "local_vllm", "model": model, "engines": engines, "engine_cpus": 1, **more})
 
 
 def spec_of(out: Path, settings: LocalVllmSettings, seeds: int, workers: int = 1, delay_s: float = 0.05) -> RunSpec:
