@@ -3,9 +3,9 @@
     EngineCrew (driver) -> a placement group and an actor an engine -> watched, started again where it dies
     EngineCalls (worker) -> the actor of that name -> its model
 
-Promise: a placement group keeps an engine's room while the engine is started again, and lies on one node; a lost node costs it another group. Actors and
-groups belong to the driver, so Ray ends them with it, also after kill -9. An actor that is gone is a
-TransientModelError of the requests that it had, and its successor takes its name.
+Promise: a placement group lies on one node, and keeps an engine's room while the engine is started again; a lost node
+costs another group. Actors and groups belong to the driver, so Ray ends them with it, also after kill -9. An actor that
+is gone is a TransientModelError of the requests that it had, and its successor takes its name.
 Price: a thread in the driver; an actor is a process with its own vLLM.
 """
 
