@@ -37,7 +37,7 @@ test-long: setup ## the long crash drills, the full corpora, and 40 times the fu
 	FOIL_FUZZ=40 $(PYTEST) $(PARALLEL) -m fuzz --timeout 7200
 
 test-vllm: setup-vllm ## the local model over real vLLM, on the CPU
-	.venv-vllm/bin/python -m pytest tests/engine/models/test_local_vllm.py
+	.venv-vllm/bin/python -m pytest tests/engine/models/test_local_vllm.py tests/engine/inference/test_vllm_engines.py
 
 check: setup ## style, types, layers, no large file and no key (.pre-commit-config.yaml has the same)
 	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && $(PYTEST) tests/test_layers.py

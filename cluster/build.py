@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from cluster.catalog import MODELS, RunContext, factory_for, open_seeds
+from cluster.catalog import MODELS, RunContext, engines_of, factory_for, open_seeds
 from cluster.job import Job
 from datasets_out.commits.log import CommitLog
 from engine.flow.journal import ReplyArchive
@@ -22,7 +22,8 @@ def build_run(job: Job, reuse: Sequence[Path] = ()) -> RunSpec:
     parts, screens = build_parts(job, reuse), screens_of(job.validators)
     hashed: list[Recipe | Screen | Validator] = [parts.recipe, *screens, *parts.validators]
     identity = job.identity() | {"fingerprints": {part.name: part.fingerprint for part in hashed}}
-    worker = WorkerSpec(partial(build_parts, job, reuse), job.limits, job.runtime)
+    engines = engines_of(job.models.values())
+    worker = WorkerSpec(partial(build_parts, job, reuse), job.limits, job.runtime, engines=engines)
     spec = RunSpec(open_seeds(job.seeds), screens, worker, identity, open_seeds=partial(_open_stream, job))
     build = partial(build_parts, job, reuse, run=spec.fingerprint)
     return replace(spec, worker=replace(worker, build_parts=build, run=spec.fingerprint[:12]))

@@ -1,12 +1,13 @@
 """The models and seeds that a job can name. Recipes and validators have their catalogs in their own folders."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from cluster.run_seeds import RunReader, RunSettings
 from engine.ids import canonical_json, sha256_hex
+from engine.inference.pooled_vllm import EngineModel, EngineSpec, PooledVllm, engine_spec
 from engine.models.endpoints import HostedSettings
 from engine.models.local_vllm import LocalVllm, LocalVllmSettings
 from engine.protocols import Model, SeedReader
@@ -43,11 +44,23 @@ def _hosted(settings: HostedSettings, context: RunContext) -> Model:
 
 
 def _local_vllm(settings: LocalVllmSettings, _context: RunContext) -> Model:
+    return PooledVllm(settings) if settings.engines else _vllm_here(settings)
+
+
+def _vllm_here(settings: LocalVllmSettings) -> EngineModel:
+    """vLLM in or beside this process."""
     if settings.serve:
         from engine.models.served_vllm import ServedVllm
 
         return ServedVllm(settings)
     return LocalVllm(settings)
+
+
+def engines_of(models: Iterable[Settings]) -> tuple[EngineSpec, ...]:
+    """The engines that a run has to start for these models, each model once."""
+    apart = (settings for settings in models if isinstance(settings, LocalVllmSettings) and settings.engines)
+    specs = (engine_spec(settings, _vllm_here) for settings in apart)
+    return tuple({spec.names: spec for spec in specs}.values())
 
 
 MODELS: dict[str, tuple[type[Settings], Callable[[Any, RunContext], Model]]] = {

@@ -198,6 +198,11 @@ class _Checker:
                 self._add_mistake(
                     ("runtime", "workers"), f"models.{name} has mode: batch, which one process must gather; set it to 0"
                 )
+        for name, model in models.items():
+            if getattr(model, "engines", 0) and runtime and runtime.kind != "ray":
+                self._add_mistake(
+                    ("models", name), "`engines` are actors of Ray; set runtime.kind: ray, or engines: 0 (one a worker)"
+                )
 
     def _check_roles(self, models: Mapping[str, Settings], parts: Mapping[KeyPath, Settings | None]) -> None:
         """Refuses a recipe or validator that asks a role without a model."""

@@ -22,6 +22,7 @@ from engine.runtime import run_local
 from engine.runtime.session import OnProgress, RunSpec
 from engine.settings import Settings
 from engine.telemetry.json_logs import begin_logs
+from engine.telemetry.otlp_spans import traced
 from engine.telemetry.prometheus import serve_metrics
 
 
@@ -63,7 +64,7 @@ def run_job(
         from engine.runtime import run_ray
 
         runner = run_ray.run
-    with _metrics(job):
+    with _metrics(job), traced(spec.worker.run):
         return runner(spec, on_progress)
 
 

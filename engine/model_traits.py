@@ -30,6 +30,7 @@ class ModelTraits:
     """`params` go with every request and enter its id. `price(prompt_tokens, completion_tokens)` is in US dollars; the
     budget reserves by it.
 
+    `provider` names who answers in spans, as the GenAI conventions do: an OpenAI-compatible endpoint is `openai`.
     A `free` model costs nothing and never fails by load: its replies are journalled without an fsync. A model that
     `remembers` resumes by itself what was sent before a kill.
     """
@@ -39,3 +40,4 @@ class ModelTraits:
     price: Callable[[float, float], float] = lambda _prompt_tokens, _completion_tokens: 0.0
     free: bool = False
     remembers: bool = False
+    provider: str = "foil"

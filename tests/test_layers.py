@@ -20,11 +20,13 @@ ALLOWED = {
 FENCES = {
     "ray": {
         "engine/runtime/run_ray.py",
+        "engine/inference/engine_actors.py",
         "trainer/run/fit_ray.py",
         "engine/telemetry/ray_metrics.py",
         "cluster/commands/operators/ray_jobs.py",
         "cluster/deploy/node_probe.py",
     },
+    "opentelemetry": {"engine/telemetry/otlp_spans.py"},
     "duckdb": {"datasets_out/sql/query_process.py"},
     "rich": {"cluster/terminal.py"},
     "openai": {"engine/models/hosted.py"},

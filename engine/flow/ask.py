@@ -42,6 +42,7 @@ from engine.lease import check_fence, lost_folder
 from engine.models import retry
 from engine.protocols import Answer, Model, PaidReplies, Prompt
 from engine.requests import Message, Reply, Request, estimate_tokens
+from engine.telemetry.spans import request_span
 from engine.topic import Call
 
 _CORRECTION = (
@@ -110,7 +111,9 @@ class ReplyService:
             self._journal.asked(request.id)
         self._sent_at[request.id] = time.monotonic()
         try:
-            reply = await (model.complete(request) if free else retry.complete(model, request))
+            with request_span(model.traits.provider, request) as span:
+                reply = await (model.complete(request) if free else retry.complete(model, request))
+                span.answered(reply)
         except ModelError as error:
             if not error.unsure:
                 self._journal.refused(request.id)

@@ -40,6 +40,7 @@ from engine.lease import FENCE, Fence, check_fence
 from engine.protocols import Ask, Cost, Partition, Parts, PendingPartition, Validator
 from engine.telemetry.json_logs import add_log_facts
 from engine.telemetry.metrics import COMMIT_SECONDS
+from engine.telemetry.spans import PartitionSpan, begin_partition, flush_spans, seed_span
 from engine.topic import Call, Seed, Topic, Verdict
 
 LOG = logging.getLogger(__name__)
@@ -57,6 +58,7 @@ class _OpenPartition:
     poison_seeds: Mapping[str, SeedOutcome]
     journal: Journal
     replies: ReplyService
+    span: PartitionSpan
     seeds: list[asyncio.Task[list[Topic]]] = field(default_factory=list)
     topics: list[Topic] = field(default_factory=list)
     counts: Counts = field(default_factory=Counts)
@@ -145,7 +147,7 @@ class Flow:
         partition, wanted = await _load(pending), set(seed_ids)
         seeds = tuple(seed for seed in partition.seeds if seed.id in wanted)
         open_partition = self._begin(Partition(partition.index, seeds), {})
-        await asyncio.gather(*(self._topics(seed, open_partition) for seed in seeds))
+        await asyncio.gather(*(self._traced_topics(seed, open_partition) for seed in seeds))
         self._close(open_partition)
 
     async def live(self) -> WorkerReport:
@@ -163,8 +165,16 @@ class Flow:
         """Starts no more seeds; partitions of which every seed is in flight are still completed."""
         self._stop = self._stop or DrainedError("the run is stopping; run it again to go on")
 
+    async def flush(self) -> None:
+        """Ends the spans of what is still open, and sends them: this process will be ended."""
+        for open_partition in self._open_partitions.values():
+            open_partition.span.end()
+        await asyncio.to_thread(flush_spans)
+
     async def close(self) -> None:
         """Ends what the models hold: connections, an engine, a server."""
+        for open_partition in self._open_partitions.values():
+            open_partition.span.end()
         for model in self._parts.models.values():
             await model.close()
 
@@ -172,7 +182,11 @@ class Flow:
         writer = f"{os.getpid()}-{secrets.token_hex(6)}"
         journal = Journal(Path(self._parts.out) / "journal", partition.index, writer, partition.digests)
         open_partition = _OpenPartition(
-            partition, poison_seeds, journal, ReplyService(journal, self._budget, self._owner, self._parts.paid)
+            partition,
+            poison_seeds,
+            journal,
+            ReplyService(journal, self._budget, self._owner, self._parts.paid),
+            begin_partition(partition.index),
         )
         self._open_partitions[partition.index] = open_partition
         return open_partition
@@ -180,6 +194,7 @@ class Flow:
     def _close(self, open_partition: _OpenPartition) -> None:
         self._answers += open_partition.replies.answers
         self._open_partitions.pop(open_partition.partition.index).journal.close()
+        open_partition.span.end()
 
     async def _has_room(self) -> bool:
         """Waits for a place in the window; False, without one, if no more seeds may start."""
@@ -194,7 +209,7 @@ class Flow:
         if self._log_seeds:
             open_partition.journal.begun(seed.id)
         try:
-            topics = await self._topics(seed, open_partition)
+            topics = await self._traced_topics(seed, open_partition)
             if open_partition.replies.stop_error:
                 raise open_partition.replies.stop_error
         except STOPPING as error:
@@ -210,6 +225,13 @@ class Flow:
             self._endings += SeedEndings.of(seed.id, topics, new_counts)
         open_partition.counts = total([open_partition.counts, new_counts])
         return topics
+
+    async def _traced_topics(self, seed: Seed, open_partition: _OpenPartition) -> list[Topic]:
+        """`_topics` in a span of the seed."""
+        with seed_span(open_partition.span, seed.id) as span:
+            topics = await self._topics(seed, open_partition)
+            span.ended([(topic.status, topic.reason) for topic in topics])
+            return topics
 
     async def _topics(self, seed: Seed, open_partition: _OpenPartition) -> list[Topic]:
         """What becomes of one seed: the recipe's topics, each validated, or one row that says why there is none."""

@@ -56,7 +56,9 @@ class Batched(Model):
     def __init__(self, settings: HostedSettings, folder: Path) -> None:
         patience = settings.patience.model_copy(update={"deadline_s": float("inf")})
         self.name = settings.model
-        self.traits = ModelTraits(settings.params.plain(), patience, settings.price.of, remembers=True)
+        self.traits = ModelTraits(
+            settings.params.plain(), patience, settings.price.of, remembers=True, provider="openai"
+        )
         self._settings, self._folder, self._most_reply_bytes = settings.batch, folder, settings.most_reply_bytes
         self._client = EndpointClient(settings.all_endpoints()[0], settings)
         self._waiting: dict[str, tuple[Request, asyncio.Future[Reply]]] = {}

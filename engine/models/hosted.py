@@ -47,6 +47,7 @@ from engine.models.pacing import Endpoint, EndpointPool, FewAreStuckError, Reque
 from engine.models.reading import read_answer, retry_after
 from engine.protocols import Model
 from engine.requests import Reply, Request, estimate_tokens
+from engine.telemetry.spans import note_server
 
 LOG = logging.getLogger(__name__)
 _WRONG_SHAPE = (ValueError, AttributeError, LookupError, TypeError, RecursionError)
@@ -70,7 +71,7 @@ class Hosted(Model):
 
     def __init__(self, settings: HostedSettings, share: float = 1.0) -> None:
         self.name, self._patience = settings.model, settings.patience
-        self.traits = ModelTraits(settings.params.plain(), settings.patience, settings.price.of)
+        self.traits = ModelTraits(settings.params.plain(), settings.patience, settings.price.of, provider="openai")
         self._clients = {endpoint.url: EndpointClient(endpoint, settings) for endpoint in settings.all_endpoints()}
         rates = [share * rate if rate else None for rate in (settings.rpm, settings.tpm)]
         most, failures = settings.max_concurrency, settings.patience.attempts - 1
@@ -116,6 +117,7 @@ class Hosted(Model):
 
     async def _send(self, slot: RequestSlot, request: Request) -> Reply:
         client, loop = self._clients[slot.endpoint.name], asyncio.get_running_loop()
+        note_server(client.url)
         try:
             async with asyncio.timeout(self._patience.timeout_s):
                 response = await client.post(request)

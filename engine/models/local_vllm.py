@@ -1,4 +1,5 @@
-"""A model that vLLM runs on this machine, its engine driven from this process (its server: `served_vllm`).
+"""A model that vLLM runs on this machine, its engine driven from this process (its server: `served_vllm`; apart
+from the workers: `engine.inference`).
 
 The first request makes the engine; the weights live in a process of the engine's own.
 
@@ -44,6 +45,15 @@ class LocalVllmSettings(Settings):
     tokenizer: str | None = Field(default=None, description="a folder or hub name, where it is not the model's own")
     serve: bool = Field(default=False, description="run vLLM's server beside this process, not the engine inside it")
     tensor_parallel_size: int = Field(default=1, ge=1, le=1_024, description="GPUs that share each layer")
+    engines: int = Field(
+        default=0,
+        ge=0,
+        le=1_024,
+        description="engines that are Ray actors of their own for all workers; 0: one a worker",
+    )
+    engine_cpus: int = Field(
+        default=0, ge=0, le=1_024, description="CPUs that such an engine claims in place of GPUs (vLLM's CPU build)"
+    )
     pipeline_parallel_size: int = Field(
         default=1, ge=1, le=1_024, description="stages of layers, each on GPUs of its own"
     )
@@ -116,11 +126,15 @@ class LocalVllm(Model):
 
     def __init__(self, settings: LocalVllmSettings) -> None:
         self.name = model_name(settings)
-        self.traits = ModelTraits(settings.params.plain())
+        self.traits = ModelTraits(settings.params.plain(), provider="vllm")
         self._settings = settings
         self._starting = asyncio.Lock()
         self._engine: _Engine | None = None
         self._starts = self._sends = 0
+
+    async def start(self) -> None:
+        """Makes the engine, if there is none. Raises ModelOutageError where it does not start."""
+        await self._running_engine()
 
     async def complete(self, request: Request) -> Reply:
         began = time.monotonic()

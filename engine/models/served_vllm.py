@@ -53,12 +53,16 @@ class ServedVllm(Model):
 
     def __init__(self, settings: LocalVllmSettings) -> None:
         patience = Patience(outage_s=settings.startup_s, timeout_s=settings.timeout_s)
-        self.name, self.traits = model_name(settings), ModelTraits(settings.params.plain(), patience)
+        self.name, self.traits = model_name(settings), ModelTraits(settings.params.plain(), patience, provider="vllm")
         self._settings = settings
         self._starting = asyncio.Lock()
         self._folder: Path | None = None
         self._server: VllmServer | None = None
         self._hosted: Hosted | None = None
+
+    async def start(self) -> None:
+        """Starts the server, if it is not up. Raises ModelOutageError where it does not come up."""
+        await self._up()
 
     async def complete(self, request: Request) -> Reply:
         """One send. A server that died is started again meanwhile; once it is given up, raises ModelOutageError."""

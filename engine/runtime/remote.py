@@ -2,15 +2,20 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+from engine.errors import FoilError
 from engine.flow.budget import Spend
 from engine.flow.progress import Counts
 from engine.flow.seed_outcome import SeedOutcome
 from engine.flow.worker_report import WorkerReport
 from engine.protocols import PendingPartition
+from engine.telemetry.spans import is_tracing
 
 Call = Callable[..., Awaitable[Any]]
+_FLUSH_S = 4.0
+"""The longest wait for a worker to send its last spans."""
 
 
 class RemoteWorker:
@@ -40,6 +45,9 @@ class RemoteWorker:
         await self._call("drain")
 
     async def close(self) -> None:
+        if is_tracing():
+            with suppress(FoilError, TimeoutError):
+                await asyncio.wait_for(self._call("flush"), _FLUSH_S)
         await self._end()
 
 

@@ -26,6 +26,7 @@ from engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
 from engine.runtime.supervisor import Cause, WorkerDiedError
 from engine.runtime.watchdog import exit_on_hang, limit_memory, relax_gc
 from engine.telemetry.json_logs import begin_logs
+from engine.telemetry.otlp_spans import trace_here
 from engine.telemetry.prometheus import forget_process, record_here
 
 _REAP_S = 1.0
@@ -96,6 +97,7 @@ def _run_child(pipe: Connection, spec: WorkerSpec, owner: str, epoch: int) -> No
         signal.signal(signum, signal.SIG_IGN)
     begin_logs(spec.runtime.log_format, spec.run)
     record_here()
+    trace_here(spec.run)
     relax_gc()
     asyncio.run(_serve(pipe, spec, owner, epoch))
 

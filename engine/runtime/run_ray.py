@@ -33,6 +33,8 @@ from engine.flow.budget import Budget, BudgetClient
 from engine.flow.limits import BudgetSettings, RuntimeSettings, WorkerRange
 from engine.flow.partition_flow import Flow
 from engine.flow.progress import Summary
+from engine.inference.engine_actors import EngineCalls, EngineCrew
+from engine.inference.pooled_vllm import use_engines
 from engine.lease import Fence
 from engine.runtime.cluster_address import check_reachable, unreachable
 from engine.runtime.partition_queue import in_thread
@@ -42,6 +44,7 @@ from engine.runtime.supervisor import Cause, WorkerDiedError
 from engine.runtime.watchdog import exit_on_hang, limit_memory, relax_gc
 from engine.telemetry.json_logs import begin_logs
 from engine.telemetry.metrics import use_meter
+from engine.telemetry.otlp_spans import trace_here
 from engine.telemetry.ray_metrics import record_in_ray
 
 T = TypeVar("T")
@@ -49,7 +52,7 @@ _CALLS_AT_ONCE = 10_000
 _REMOTE: dict[type[Any], Any] = {}
 _END_S = 1.0
 """Seconds that a call may take which only tidies up; a dead head answers none."""
-_REACH_S = 10.0
+_REACH_S, _CLOSE_S = 10.0, 10.0
 _OUTSIDE = ("its node has died", "killed by `ray.kill`", "its owner has died", "running low on memory")
 """What Ray writes of deaths that are not the process's own doing; its errors say it in no other way."""
 
@@ -57,9 +60,9 @@ _OUTSIDE = ("its node has died", "killed by `ray.kill`", "its owner has died", "
 def run(spec: RunSpec, on_progress: OnProgress) -> Summary:
     """Runs or resumes a job; see engine.runtime.session. Joins the Ray that this process is in, or starts one."""
     runtime = spec.worker.runtime
-    with _cluster(runtime), _room_held(runtime):
+    with _cluster(spec.worker), _room_held(runtime), _engines(spec.worker) as crew:
         record_in_ray()
-        start_worker = _ActorPool(spec.worker).start_worker
+        start_worker = _ActorPool(spec.worker, crew).start_worker
         return run_session(spec, spec.worker.build_parts(), on_progress, start_worker)
 
 
@@ -69,12 +72,14 @@ class _FlowActor:
     async def start(self) -> None:
         """Returns once the actor has its process."""
 
-    async def open(self, spec: WorkerSpec, budget_actor: Any, owner: str, epoch: int) -> None:
+    async def open(self, spec: WorkerSpec, budget_actor: Any, owner: str, epoch: int, engines: str) -> None:
         budget: BudgetClient = (
             RemoteBudget(partial(_call_actor, budget_actor)) if budget_actor else Budget(BudgetSettings())
         )
         begin_logs(spec.runtime.log_format, spec.run)
         record_in_ray()
+        trace_here(spec.run)
+        use_engines(EngineCalls(engines) if spec.engines else None)
         parts = spec.build_parts()
         fence = Fence(Path(parts.out), epoch)
         self._flow = Flow(parts, spec.runtime, budget, owner, log_seeds=True, fence=fence)
@@ -94,10 +99,10 @@ class _BudgetActor(Budget):
 
 
 class _ActorPool:
-    """Starts actors; the budget actor with the first, when it is known what earlier sessions spent."""
+    """Starts actors. The engines and the budget actor come with the first, when it is known what was spent before."""
 
-    def __init__(self, spec: WorkerSpec) -> None:
-        self._spec = spec
+    def __init__(self, spec: WorkerSpec, crew: EngineCrew) -> None:
+        self._spec, self._crew = spec, crew
         self._budget_actor: Any = None
         self._creating = asyncio.Lock()
 
@@ -106,6 +111,7 @@ class _ActorPool:
     ) -> RemoteWorker:
         """An actor whose parts are built; one that tries suspects `apart` claims no CPU, since none may be free."""
         owner = f"actor {secrets.token_hex(4)}"
+        self._crew.start()
         flow_actor = await self._create(budget, apart=apart)
 
         async def end() -> None:
@@ -117,7 +123,8 @@ class _ActorPool:
         try:
             await _await_actor(flow_actor.start.remote())
             on_placed()
-            await _await_actor(flow_actor.open.remote(self._spec, self._budget_actor, owner, epoch))
+            opening = flow_actor.open.remote(self._spec, self._budget_actor, owner, epoch, self._crew.session)
+            await _await_actor(opening)
         except BaseException:
             await end()
             raise
@@ -170,13 +177,15 @@ async def _tidy_up(work: Callable[[], object]) -> None:
 
 
 @contextmanager
-def _cluster(runtime: RuntimeSettings) -> Iterator[None]:
+def _cluster(spec: WorkerSpec) -> Iterator[None]:
+    runtime = spec.runtime
     if ray.is_initialized():
         yield
         return
     address = runtime.ray_address or os.environ.get("RAY_ADDRESS", "") or "local"
     check_reachable(address)
-    size: dict[str, Any] = {"num_cpus": runtime.most_workers, "include_dashboard": False} if address == "local" else {}
+    cpus = runtime.most_workers + sum(len(each.names) * each.room.get("CPU", 0.0) for each in spec.engines)
+    size: dict[str, Any] = {"num_cpus": int(cpus), "include_dashboard": False} if address == "local" else {}
     try:
         ray.init(address=address, **size)
     except ConnectionError as error:
@@ -212,6 +221,16 @@ def _beside_signals(work: Callable[[], object], most_s: float | None = None) -> 
     thread.join(most_s)
     if raised:
         raise raised[0]
+
+
+@contextmanager
+def _engines(spec: WorkerSpec) -> Iterator[EngineCrew]:
+    """The engines of the run, none of which is left behind."""
+    crew = EngineCrew(spec.engines, spec.runtime.log_format, spec.run)
+    try:
+        yield crew
+    finally:
+        _beside_signals(crew.close, _CLOSE_S)
 
 
 @contextmanager

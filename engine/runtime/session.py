@@ -27,6 +27,7 @@ from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
 from engine.flow.progress import Counts, Progress, SessionFile, Summary, check_conservation, counts_of, total
 from engine.flow.run_metrics import CountRecorder
 from engine.ids import canonical_json, sha256_hex
+from engine.inference.pooled_vllm import EngineSpec
 from engine.lease import RunLease, hold
 from engine.protocols import Parts, Screen, SeedReader
 from engine.runtime.breaker import RunBreaker
@@ -73,6 +74,7 @@ class WorkerSpec:
     limits: Limits
     runtime: RuntimeSettings
     run: str = ""  # names the run in logs
+    engines: tuple[EngineSpec, ...] = ()  # those that the driver starts apart from the workers
 
 
 def _ignore_count(_seeds: int) -> None:

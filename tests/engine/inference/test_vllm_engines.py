@@ -1,0 +1,96 @@
+"""Real vLLM on the CPU as two actors of a real Ray; `make test-vllm` runs it."""
+
+import asyncio
+import importlib.util
+import os
+import signal
+import time
+
+import psutil
+import pytest
+
+from engine.inference.pooled_vllm import PooledVllm, engine_spec, use_engines
+from engine.models.local_vllm import LocalVllm, LocalVllmSettings
+from engine.models.params import Params
+from engine.models.retry import complete
+from engine.requests import Message, Request
+from tests.support.models.tiny_vllm_model import make_tiny_model
+from tests.support.paths import REPO
+
+ray = pytest.importorskip("ray")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed; run `make test-vllm`"),
+]
+ENVIRONMENT = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "HF_HUB_OFFLINE": "1",
+    "TORCH_COMPILE_DISABLE": "1",  # compiling the sampler takes half a minute
+}
+
+
+@pytest.fixture
+def settings(tmp_path, ray_home, monkeypatch):
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    make_tiny_model(tmp_path / "tiny", [(REPO / "LICENSE").read_text()])
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+    yield LocalVllmSettings(
+        kind="local_vllm", model=str(tmp_path / "tiny"), engines=2, engine_cpus=1, enforce_eager=True,
+        max_model_len=1024, params=Params(max_tokens=24), startup_s=240,
+    )  # fmt: skip
+    ray.shutdown()
+
+
+def engine_processes():
+    return [each for each in psutil.Process().children(recursive=True) if "VLLM::EngineCore" in " ".join(title(each))]
+
+
+def title(process):
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def test_two_engines_answer_one_dies_and_none_is_left(settings):
+    from engine.inference.engine_actors import EngineCalls, EngineCrew
+
+    async def ask_all(rounds):
+        requests = [
+            Request(model.name, (Message("user", f"Which passage answers {n} {rounds}?"),), model.traits.params,
+                    affinity=f"s{n}")
+            for n in range(24)
+        ]  # fmt: skip
+        return await asyncio.gather(*(complete(model, request) for request in requests))
+
+    async def drill():
+        first = await ask_all(0)
+        actors = [place.actor for place in crew._places]
+        pids = {each.parent().pid for each in engine_processes()}
+        assert len(pids) == len(actors)
+        asking = asyncio.create_task(ask_all(1))
+        await asyncio.sleep(0.1)
+        os.kill(min(pids), signal.SIGKILL)
+        return first, await asking
+
+    crew = EngineCrew([engine_spec(settings, LocalVllm)], "text", "run1")
+    model = PooledVllm(settings)
+    crew.start()
+    use_engines(EngineCalls(crew.session))
+    try:
+        first, second = asyncio.run(drill())
+        until(lambda: len(engine_processes()) == 2)
+    finally:
+        use_engines(None)
+        crew.close()
+    assert all(reply.completion_tokens == 24 for reply in (*first, *second))
+    assert {reply.endpoint for reply in first} == {"local_vllm"}
+    until(lambda: not engine_processes())
+
+
+def until(true, within_s=120.0):
+    over = time.monotonic() + within_s
+    while not true():
+        assert time.monotonic() < over
+        time.sleep(0.2)
