@@ -19,6 +19,7 @@ ALLOWED = {
 }
 FENCES = {
     "ray": {
+        "engine/rates/on_ray.py",
         "engine/runtime/run_ray.py",
         "trainer/run/fit_ray.py",
         "engine/telemetry/ray_metrics.py",

@@ -34,9 +34,10 @@ from engine.flow.limits import BudgetSettings, RuntimeSettings, WorkerRange
 from engine.flow.partition_flow import Flow
 from engine.flow.progress import Summary
 from engine.lease import Fence
+from engine.rates.on_ray import ask_cluster
 from engine.runtime.cluster_address import check_reachable, unreachable
 from engine.runtime.partition_queue import in_thread
-from engine.runtime.remote import RemoteBudget, RemoteWorker
+from engine.runtime.remote import RemoteBudget, RemoteWorker, lease_rates
 from engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
 from engine.runtime.supervisor import Cause, WorkerDiedError
 from engine.runtime.watchdog import exit_on_hang, limit_memory, relax_gc
@@ -76,6 +77,7 @@ class _FlowActor:
         begin_logs(spec.runtime.log_format, spec.run)
         record_in_ray()
         parts = spec.build_parts()
+        lease_rates(parts, ask_cluster)
         fence = Fence(Path(parts.out), epoch)
         self._flow = Flow(parts, spec.runtime, budget, owner, log_seeds=True, fence=fence)
         limit_memory(spec.runtime.worker_memory_mb)
