@@ -18,6 +18,8 @@ from engine.ids import canonical_json, sha256_hex
 
 SHORTEST_S, LONGEST_S, MARGIN_S = 2.0, 10.0, 4.0
 """Seconds between two asks of a worker, and those that its lease runs on."""
+SPARE_S = 0.5
+"""Seconds' worth of a quota that is kept, at most, of what was given back."""
 _LEAST = 0.02
 """The part of an equal part that a worker gets even if it wants nothing, so that it can go on if the book dies."""
 _REQUESTS_AN_ASK, _TOKENS_A_REQUEST = 125, 1_000
@@ -32,7 +34,8 @@ def rate_key(url: str, model: str, key_source: str) -> str:
 class RateAsk:
     """What a worker tells of itself. All amounts are per second, by unit: "requests", "tokens".
 
-    `share` is its equal part of the quotas in its own job. One that wants nothing gives back what it holds.
+    `share` is its equal part of the quotas in its own job. `unused` are amounts that its last lease allowed and nobody
+    took. One that wants nothing gives back what it holds.
     """
 
     key: str
@@ -41,6 +44,7 @@ class RateAsk:
     share: float
     held: Mapping[str, float] = field(default_factory=dict)
     wanted: Mapping[str, float] = field(default_factory=dict)
+    unused: Mapping[str, float] = field(default_factory=dict)
 
     def equal_part(self) -> dict[str, float]:
         """Its rates if it had one part of the quotas for each worker of its job."""
@@ -49,10 +53,11 @@ class RateAsk:
 
 @dataclass(frozen=True, slots=True)
 class RateLease:
-    """Amounts per second by unit, and the seconds after which to ask again."""
+    """Amounts per second by unit, and the seconds after which to ask again; `extra` are amounts until then."""
 
     rates: Mapping[str, float]
     ask_again_s: float
+    extra: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,29 +66,58 @@ class _Held:
 
     ask: RateAsk
     rates: Mapping[str, float]
+    since: float
     until: float
+
+
+@dataclass(slots=True)
+class _Account:
+    """The leases of one key by worker, and by unit what was given back of them."""
+
+    leases: dict[str, _Held] = field(default_factory=dict)
+    spare: dict[str, float] = field(default_factory=dict)
 
 
 class RateBook:
     """All leases of all keys. Times are in seconds of any one clock."""
 
     def __init__(self) -> None:
-        self._keys: dict[str, dict[str, _Held]] = {}
+        self._accounts: dict[str, _Account] = {}
 
     def lease(self, ask: RateAsk, now: float) -> RateLease:
         """Replaces the lease of this worker."""
-        running = {client: held for client, held in self._keys.get(ask.key, {}).items() if held.until > now}
-        known = running.pop(ask.client, None) is not None
-        rates = {unit: self._rate(unit, ask, running, known=known) for unit in ask.quotas if ask.wanted}
-        again = _pause([ask, *(held.ask for held in running.values())])
-        if not known:  # a book that was lost changes nothing before it has heard of all leases that run
+        account = self._accounts.setdefault(ask.key, _Account())
+        account.leases = {client: held for client, held in account.leases.items() if held.until > now}
+        before = account.leases.pop(ask.client, None)
+        others = [held.ask for held in account.leases.values()]
+        if before:
+            self._take_back(account, ask, before, now)
+        if not ask.wanted:
+            if not others:
+                del self._accounts[ask.key]
+            return RateLease({}, SHORTEST_S)
+        again = _pause([ask, *others])
+        if not before:  # a book that was lost changes nothing before it has heard of all leases that run
             again = LONGEST_S if ask.held else SHORTEST_S
-        if ask.wanted:
-            running[ask.client] = _Held(ask, rates, now + again + MARGIN_S)
-        self._keys[ask.key] = running
-        if not running:
-            del self._keys[ask.key]
-        return RateLease(rates, again)
+        rates = {unit: self._rate(unit, ask, account.leases, known=before is not None) for unit in ask.quotas}
+        extra = {unit: self._extra(account, unit, again * (ask.wanted.get(unit, 0.0) - rates[unit])) for unit in rates}
+        account.leases[ask.client] = _Held(ask, rates, now, now + again + MARGIN_S)
+        return RateLease(rates, again, extra)
+
+    @staticmethod
+    def _take_back(account: _Account, ask: RateAsk, before: _Held, now: float) -> None:
+        """Adds what a lease allowed and nobody took to what is spare."""
+        for unit, rate in before.rates.items():
+            unused = min(ask.unused.get(unit, 0.0), rate * (now - before.since))
+            most = SPARE_S * before.ask.quotas[unit]
+            account.spare[unit] = min(account.spare.get(unit, 0.0) + max(unused, 0.0), most)
+
+    @staticmethod
+    def _extra(account: _Account, unit: str, missing: float) -> float:
+        """What is spare, as far as it is missing."""
+        extra = max(0.0, min(missing, account.spare.get(unit, 0.0)))
+        account.spare[unit] = account.spare.get(unit, 0.0) - extra
+        return extra
 
     def _rate(self, unit: str, ask: RateAsk, others: Mapping[str, _Held], *, known: bool) -> float:
         """As much of one unit as is right, out of what no other worker holds."""

@@ -30,7 +30,7 @@ AskForRates = Callable[[RateAsk], Awaitable[RateLease]]
 """Reaches the book. Raises a FoilError where it cannot."""
 _PATIENCE_S = 3.0
 _IDLE_S = 10.0
-_HEADROOM = 1.05
+_HEADROOM = 1.02
 _NOTHING = 1e-9
 
 
@@ -62,9 +62,16 @@ class LeasedRate:
         """Another rate from now on."""
         self._bucket.change(max(rate, _NOTHING), now)
 
+    def spilt(self, now: float) -> float:
+        """What was allowed since the last call, and never taken."""
+        self._bucket.wait(0, now)
+        spilt, self._bucket.spilt = self._bucket.spilt, 0.0
+        return spilt
+
     def empty(self) -> None:
         """Drops what is left over, so that leases in a row give no more than their rates."""
         self._bucket.drain()
+        self._bucket.spilt = 0.0
 
 
 class RateClient:
@@ -109,6 +116,7 @@ class RateClient:
         while loop.time() - self._used_at < _IDLE_S:
             pause = await self._lease(self._wants(loop.time()))
             await asyncio.sleep(pause)
+            self._pace(self._held)
             if any(rate.used or rate.short for rate in self.rates.values()):
                 self._used_at = loop.time()
         self._renewing = None
@@ -116,9 +124,11 @@ class RateClient:
 
     async def _lease(self, wanted: Mapping[str, float]) -> float:
         """Asks once; the seconds until the next ask."""
+        now = asyncio.get_running_loop().time()
+        unused = {unit: rate.spilt(now) for unit, rate in self.rates.items()} if self._held else {}
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                lease = await self._ask(replace(self._about, held=self._held, wanted=wanted))
+                lease = await self._ask(replace(self._about, held=self._held, wanted=wanted, unused=unused))
         except (FoilError, TimeoutError) as error:
             if not self._cut_off:
                 LOG.warning(
@@ -127,19 +137,18 @@ class RateClient:
                     "the rates that it has" if self._can_send() else "its equal part of them",
                 )
             self._cut_off = True
-            self._use(self._held if self._can_send() else self._about.equal_part())
+            self._use(self._held if self._can_send() else self._about.equal_part(), {})
             return SHORTEST_S
         if self._cut_off:
             LOG.warning("the service that shares rates answers again")
         self._cut_off = False
-        self._use(lease.rates)
+        self._use(lease.rates, {unit: amount / lease.ask_again_s for unit, amount in lease.extra.items()})
         return lease.ask_again_s
 
     async def _give_back(self) -> None:
         """Ends the lease; if nobody hears of it, it runs out."""
         held, self._held, self._used = self._held, {}, {}
-        for rate in self.rates.values():
-            rate.change(0.0, asyncio.get_running_loop().time())
+        self._pace({})
         with suppress(FoilError, TimeoutError):
             async with asyncio.timeout(_PATIENCE_S):
                 await self._ask(replace(self._about, held=held))
@@ -147,14 +156,18 @@ class RateClient:
     def _can_send(self) -> bool:
         return bool(self._held) and all(self._held.values())
 
-    def _use(self, rates: Mapping[str, float]) -> None:
-        now, first = asyncio.get_running_loop().time(), not self._held
-        self._held = dict(rates)
-        for unit, rate in self.rates.items():
-            rate.change(rates[unit], now)
-            if first:
-                rate.empty()
+    def _use(self, rates: Mapping[str, float], extra: Mapping[str, float]) -> None:
+        """Holds these rates from now on, and until the next ask sends by more."""
+        first, self._held = not self._held, dict(rates)
+        self._pace({unit: rate + extra.get(unit, 0.0) for unit, rate in rates.items()})
+        for rate in self.rates.values() if first else ():
+            rate.empty()
         self._on_change()
+
+    def _pace(self, rates: Mapping[str, float]) -> None:
+        now = asyncio.get_running_loop().time()
+        for unit, rate in self.rates.items():
+            rate.change(rates.get(unit, 0.0), now)
 
     def _wants(self, now: float) -> dict[str, float]:
         """What was used of late and a little more, and what waits because a rate is too low."""

@@ -46,11 +46,11 @@ class Worker:
     dies_at: float = inf
     sends: list[float] = field(default_factory=list)
 
-    async def run(self, service: Service, quotas: dict[str, float], share: float, seconds: float) -> None:
-        loop, draw = asyncio.get_running_loop(), random.Random(id(self) % 97)
+    async def run(self, number: int, service: Service, quotas: dict[str, float], share: float, seconds: float) -> None:
+        loop, draw = asyncio.get_running_loop(), random.Random(number)
         endpoint = Endpoint("one", 1.0, 1_000, None, None)
         pool = EndpointPool([endpoint], 300.0)
-        about = RateAsk(KEY, f"{id(self)}", quotas, share)
+        about = RateAsk(KEY, f"worker {number}", quotas, share)
         client = RateClient(about, service.lease, pool.backlog, pool.serve)
         endpoint.requests = client.rates.get("requests", endpoint.requests)
         endpoint.tokens = client.rates.get("tokens", endpoint.tokens)
@@ -64,8 +64,8 @@ class Worker:
 
         while loop.time() < min(seconds, self.dies_at):
             rate = self.demand(loop.time())
-            wanted = rate if rate < inf else 10 * max(quotas.get("requests", 0), quotas.get("tokens", 0) / TOKENS)
-            if rate and len(requests) < 2_000:
+            wanted = rate if rate < inf else 2 * max(quotas.get("requests", 0), quotas.get("tokens", 0) / TOKENS)
+            if rate and len(requests) < 400:
                 task = asyncio.create_task(send())
                 requests.add(task)
                 task.add_done_callback(requests.discard)
@@ -86,7 +86,10 @@ def work_virtually(
     per_second = {unit: quota / 60 for unit, quota in quotas.items()}
 
     async def run() -> None:
-        works = (worker.run(service, per_second, s, seconds) for worker, s in zip(workers, shares, strict=True))
+        works = (
+            worker.run(number, service, per_second, share, seconds)
+            for number, (worker, share) in enumerate(zip(workers, shares, strict=True))
+        )
         await asyncio.gather(*works)
 
     run_virtually(run())
