@@ -6,6 +6,7 @@ is one call of an actor.
 """
 
 import asyncio
+import os
 import time
 from typing import Any
 
@@ -28,6 +29,10 @@ class _RatesActor:
 
     async def lease(self, ask: RateAsk) -> RateLease:
         return self._book.lease(ask, time.monotonic())
+
+    async def pid(self) -> int:
+        """The process that keeps the book."""
+        return os.getpid()
 
 
 async def ask_cluster(ask: RateAsk) -> RateLease:

@@ -44,6 +44,7 @@ class Worker:
     demand: Callable[[float], float]
     latency: float = 0.5
     dies_at: float = inf
+    wanted: int = 0
     sends: list[float] = field(default_factory=list)
 
     async def run(self, number: int, service: Service, quotas: dict[str, float], share: float, seconds: float) -> None:
@@ -66,6 +67,7 @@ class Worker:
             rate = self.demand(loop.time())
             wanted = rate if rate < inf else 2 * max(quotas.get("requests", 0), quotas.get("tokens", 0) / TOKENS)
             if rate and len(requests) < 400:
+                self.wanted += 1
                 task = asyncio.create_task(send())
                 requests.add(task)
                 task.add_done_callback(requests.discard)
