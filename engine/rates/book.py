@@ -22,6 +22,7 @@ SPARE_S = 0.5
 """Seconds' worth of a quota that is kept, at most, of what was given back."""
 _LEAST = 0.02
 """The part of an equal part that a worker gets even if it wants nothing, so that it can go on if the book dies."""
+_SETTLING_S = 4.0
 _REQUESTS_AN_ASK, _TOKENS_A_REQUEST = 125, 1_000
 
 
@@ -72,10 +73,11 @@ class _Held:
 
 @dataclass(slots=True)
 class _Account:
-    """The leases of one key by worker, and by unit what was given back of them."""
+    """The leases of one key by worker, by unit what was given back of them, and when the last worker joined."""
 
     leases: dict[str, _Held] = field(default_factory=dict)
     spare: dict[str, float] = field(default_factory=dict)
+    joined: float = 0.0
 
 
 class RateBook:
@@ -96,10 +98,14 @@ class RateBook:
             if not others:
                 del self._accounts[ask.key]
             return RateLease({}, SHORTEST_S)
-        again = _pause([ask, *others])
-        if not before:  # a book that was lost changes nothing before it has heard of all leases that run
-            again = LONGEST_S if ask.held else SHORTEST_S
         rates = {unit: self._rate(unit, ask, account.leases, known=before is not None) for unit in ask.quotas}
+        again = _pause([ask, *others])
+        if not before:
+            account.joined = now
+        if now - account.joined < _SETTLING_S:
+            again = SHORTEST_S
+        if not before and ask.held:  # a book that was lost changes nothing before it has heard of all leases that run
+            again = LONGEST_S
         extra = {unit: self._extra(account, unit, again * (ask.wanted.get(unit, 0.0) - rates[unit])) for unit in rates}
         account.leases[ask.client] = _Held(ask, rates, now, now + again + MARGIN_S)
         return RateLease(rates, again, extra)
@@ -119,16 +125,16 @@ class RateBook:
         account.spare[unit] = account.spare.get(unit, 0.0) - extra
         return extra
 
-    def _rate(self, unit: str, ask: RateAsk, others: Mapping[str, _Held], *, known: bool) -> float:
+    @staticmethod
+    def _rate(unit: str, ask: RateAsk, others: Mapping[str, _Held], *, known: bool) -> float:
         """As much of one unit as is right, out of what no other worker holds."""
         asks = [ask, *(held.ask for held in others.values())]
         quota = _quota(unit, asks)
         free = quota - sum(held.rates.get(unit, 0.0) for held in others.values())
+        fair = ask.held.get(unit, ask.share * quota)
         if known:
             least = _LEAST * quota / len(asks)
             fair = _fair_share([max(least, min(each.wanted.get(unit, 0.0), quota)) for each in asks], quota)
-        else:
-            fair = ask.held.get(unit, ask.share * quota)
         return max(0.0, min(fair, free))
 
 
