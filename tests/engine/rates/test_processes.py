@@ -14,8 +14,6 @@ from tests.support.drills.run_drill import Builder
 from tests.support.models.fault_server import Behaviour, busiest, serving
 from tests.support.small_parts import Numbers, quiet, run_parts
 
-ray = pytest.importorskip("ray")
-run_ray = pytest.importorskip("engine.runtime.run_ray")
 RPM = 1_800
 SEEDS = 330
 
@@ -46,23 +44,24 @@ def test_two_children_share_one_quota(tmp_path):
 @pytest.fixture
 def own_ray(ray_home):
     """A Ray of our own."""
+    ray = pytest.importorskip("ray")
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
-    yield
+    yield ray
     ray.shutdown()
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.usefixtures("own_ray")
-def test_two_actors_share_one_quota_and_a_killed_book_is_restarted(tmp_path):
+def test_two_actors_share_one_quota_and_a_killed_book_is_restarted(tmp_path, own_ray):
+    run_ray = pytest.importorskip("engine.runtime.run_ray")
     killed = []
 
     def kill_once(progress):
         if not killed and progress.counts.seeds.total() > SEEDS // 3:
-            book = ray.get_actor("foil-rates", namespace="foil")
-            killed.append(ray.get(book.pid.remote()))
+            book = own_ray.get_actor("foil-rates", namespace="foil")
+            killed.append(own_ray.get(book.pid.remote()))
             os.kill(killed[0], signal.SIGKILL)
 
     within_the_quota(sends_of(tmp_path / "out", run_ray.run, kill_once, kind="ray"))
-    book = ray.get_actor("foil-rates", namespace="foil")
-    assert ray.get(book.pid.remote()) not in killed
+    book = own_ray.get_actor("foil-rates", namespace="foil")
+    assert own_ray.get(book.pid.remote()) not in killed
     assert killed
