@@ -5,8 +5,9 @@
 A quota belongs to a key (`rate_key`): a model at an endpoint under one API key, whatever job asks. Workers that want
 less than an equal part get what they want, the others share the rest; what nobody wants is spread over all.
 
-Promise: the rates leased at any moment never exceed the quota, so no minute is granted more than the quota. A worker
-that is gone holds its part until its lease ends. A book that was lost starts empty: a first ask gets what the worker
+Promise: the rates leased at any moment never exceed the quota, so no minute is granted more than the quota; what was
+given back unused goes to others, at most half a second's worth later than in its minute. A worker that is gone holds
+its part until its lease ends. A book that was lost starts empty: a first ask gets what the worker
 says that it holds, or its equal part if it is new. Only workers that are new in that moment can get too much, and no
 more than one lease. Price: one look at each worker of the key an ask; nothing is written.
 """
