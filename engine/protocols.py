@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, TypeVar
 from pydantic import BaseModel
 
 from engine.model_traits import ModelTraits
+from engine.rates.client import AskForRates
 from engine.requests import Message, Reply, Request
 from engine.topic import Call, Seed, Topic, Verdict
 
@@ -57,14 +58,18 @@ class Ask(Protocol):
 class Model(Protocol):
     """Answers one request in one attempt; `ask` decides whether to send it again after a TransientModelError.
 
-    `name` enters the request's id. A class that derives from Model inherits default traits and a `close` that does
-    nothing; `close` is awaited when the run ends.
+    `name` enters the request's id. A class that derives from Model inherits default traits, and a `lease_rates` and a
+    `close` that do nothing. `lease_rates` is called before the first request where several processes share a quota;
+    `close` is awaited when the run ends.
     """
 
     name: str
     traits: ModelTraits = ModelTraits()
 
     async def complete(self, request: Request) -> Reply: ...
+
+    def lease_rates(self, _ask: AskForRates, /) -> None:
+        return
 
     async def close(self) -> None:
         return

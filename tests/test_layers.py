@@ -19,6 +19,7 @@ ALLOWED = {
 }
 FENCES = {
     "ray": {
+        "engine/rates/on_ray.py",
         "engine/runtime/run_ray.py",
         "engine/inference/engine_actors.py",
         "trainer/run/fit_ray.py",

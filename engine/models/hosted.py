@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import secrets
 from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
@@ -46,6 +47,8 @@ from engine.models.endpoints import EndpointSettings, HostedSettings, Structured
 from engine.models.pacing import Endpoint, EndpointPool, FewAreStuckError, RequestSlot
 from engine.models.reading import read_answer, retry_after
 from engine.protocols import Model
+from engine.rates.book import RateAsk, rate_key
+from engine.rates.client import AskForRates, RateClient
 from engine.requests import Reply, Request, estimate_tokens
 from engine.telemetry.spans import note_server
 
@@ -67,9 +70,10 @@ T = TypeVar("T")
 
 
 class Hosted(Model):
-    """`share` is this process's part of the rates that the settings give for all workers."""
+    """`share` is this process's part of the rates that the settings give for all workers, unless they are leased."""
 
     def __init__(self, settings: HostedSettings, share: float = 1.0) -> None:
+        self._settings, self._share = settings, share
         self.name, self._patience = settings.model, settings.patience
         self.traits = ModelTraits(settings.params.plain(), settings.patience, settings.price.of, provider="openai")
         self._clients = {endpoint.url: EndpointClient(endpoint, settings) for endpoint in settings.all_endpoints()}
@@ -80,7 +84,20 @@ class Hosted(Model):
             for e in settings.all_endpoints()
         ]
         self.pool = EndpointPool(endpoints, settings.patience.outage_s)
+        self._rate_clients: list[RateClient] = []
         self._failed_at: dict[str, str] = {}
+
+    def lease_rates(self, ask: AskForRates) -> None:
+        """Shares the rates that the settings name with all workers who ask there; before the first request."""
+        named = {"requests": self._settings.rpm, "tokens": self._settings.tpm}
+        quotas = {unit: rate / 60 for unit, rate in named.items() if rate}
+        keys = {e.url: rate_key(e.url, self.name, e.api_key) for e in self._settings.all_endpoints()}
+        for endpoint in self.pool.endpoints if quotas else ():
+            about = RateAsk(keys[endpoint.name], secrets.token_hex(8), quotas, self._share)
+            client = RateClient(about, ask, self.pool.backlog, self.pool.serve)
+            endpoint.requests = client.rates.get("requests", endpoint.requests)
+            endpoint.tokens = client.rates.get("tokens", endpoint.tokens)
+            self._rate_clients.append(client)
 
     async def complete(self, request: Request) -> Reply:
         """One send. Raises an error of engine.errors, after the place at the endpoint is given back."""
@@ -111,9 +128,10 @@ class Hosted(Model):
         return any(await asyncio.gather(*(client.up() for client in self._clients.values())))
 
     async def close(self) -> None:
-        """Closes the connections."""
-        for client in self._clients.values():
-            await client.close()
+        """Closes the connections, and gives leased rates back."""
+        await asyncio.gather(*(client.close() for client in self._rate_clients))
+        for endpoint in self._clients.values():
+            await endpoint.close()
 
     async def _send(self, slot: RequestSlot, request: Request) -> Reply:
         client, loop = self._clients[slot.endpoint.name], asyncio.get_running_loop()

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from math import inf, log, sqrt
 from typing import Literal
 
+from engine.rates.bucket import Bucket
+
 SendOutcome = Literal["worked", "limited", "failed"]
 
 FLOOR = 2
@@ -31,7 +33,7 @@ _QUEUEING = 2.0
 _FLOOR_DRIFT_A_SECOND = 0.001
 _ROUND_TRIPS = 1.5
 
-_BURST_S, _LEARNT_BURST_S = 0.5, 0.1
+_LEARNT_BURST_S = 0.1
 _MINUTE_S, _BIN_S = 60.0, 0.25
 _FEWEST_SENDS, _SHORTEST_S = 20, 1.0
 _STRAY, _NOISE_SIGMAS, _LEAST_USUAL = 0.03, 3.0, 0.01
@@ -141,45 +143,6 @@ class Concurrency:
 
 def _median(seconds: list[float]) -> float:
     return sorted(seconds)[len(seconds) // 2]
-
-
-class Bucket:
-    """A rate a minute as a token bucket that holds `burst_s` seconds' worth; large amounts leave it in debt."""
-
-    def __init__(self, per_minute: float | None, burst_s: float = _BURST_S) -> None:
-        self._set, self._burst_s = per_minute is not None, burst_s
-        self._rate = per_minute / 60 if per_minute else 0.0
-        self._level, self._at = self._capacity(), 0.0
-
-    def _capacity(self) -> float:
-        return max(1.0, self._rate * self._burst_s)
-
-    def wait(self, amount: float, now: float) -> float:
-        """Seconds until this amount may be taken."""
-        if not self._rate:
-            return 0.0
-        self._level = min(self._capacity(), self._level + (now - self._at) * self._rate)
-        self._at = now
-        missing = min(amount, self._capacity()) - self._level
-        return missing / self._rate if missing > 1e-9 else 0.0
-
-    def take(self, amount: float) -> None:
-        """Takes the amount; a negative one gives back."""
-        if self._rate:
-            self._level -= amount
-
-    def learn(self, limit: float, remaining: float, now: float) -> None:
-        """Takes over what a provider says of its limit a minute; nothing if the settings name one, or it is unknown."""
-        if self._set or limit < 1 or remaining < 0:
-            return
-        self.change(limit / 60, now)
-        self._level = min(self._level, remaining)
-
-    def change(self, per_second: float, now: float) -> None:
-        """Another rate from now on; 0 is none."""
-        self.wait(0, now)
-        self._at, self._rate = now, per_second
-        self._level = min(self._level, self._capacity())
 
 
 class LearntRate:

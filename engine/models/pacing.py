@@ -24,9 +24,10 @@ from math import log
 import xxhash
 
 from engine.errors import ModelOutageError
-from engine.models.limits import Bucket, Concurrency, LearntRate, SendOutcome
+from engine.models.limits import Concurrency, LearntRate, SendOutcome
 from engine.models.reading import header_number
 from engine.models.retry import LONGEST_PAUSE_S
+from engine.rates.bucket import Bucket, Rate
 from engine.telemetry.metrics import (
     CONCURRENCY_LIMIT,
     ENDPOINT_BREAKER_OPEN,
@@ -107,7 +108,8 @@ class Endpoint:
     ) -> None:
         self.name, self.weight, self.label = name, weight, label
         self.concurrency, self.breaker = Concurrency(most), Breaker(failures)
-        self.requests, self.tokens = Bucket(rpm), Bucket(tpm)
+        self.requests: Rate = Bucket(rpm)
+        self.tokens: Rate = Bucket(tpm)
         self.in_flight = 0
         self.learnt = LearntRate()
         self.paused_until = 0.0
@@ -195,7 +197,7 @@ class EndpointPool:
         """Waits for a slot for a request of about `tokens`. `avoid` is the endpoint that has just failed it."""
         waiter = _Waiter(asyncio.get_running_loop().create_future(), tokens, affinity, avoid)
         self._queue.append(waiter)
-        self._serve()
+        self.serve()
         try:
             return await waiter.slot
         except asyncio.CancelledError:
@@ -216,10 +218,10 @@ class EndpointPool:
         endpoint.in_flight -= 1
         endpoint.record_end(outcome, now - slot.since)
         endpoint.tokens.take((tokens if tokens is not None else 0) - slot.tokens)
-        self._serve()
+        self.serve()
 
-    def _serve(self) -> None:
-        """Gives slots to the waiting requests, in order, until one must wait."""
+    def serve(self) -> None:
+        """Gives slots to the waiting requests, in order, until one must wait; to be called when a rate has changed."""
         now = self._now()
         while self._queue:
             waiter = self._queue[0]
@@ -239,6 +241,10 @@ class EndpointPool:
         endpoint.requests.take(1)
         endpoint.tokens.take(tokens)
         return RequestSlot(self, endpoint, tokens, endpoint.breaker.probe(), now, endpoint.learnt.send(now))
+
+    def backlog(self) -> dict[str, float]:
+        """The requests that wait, and their tokens."""
+        return {"requests": len(self._queue), "tokens": sum(waiter.tokens for waiter in self._queue)}
 
     def _choose(self, waiter: _Waiter, now: float) -> Endpoint | None:
         ready = [endpoint for endpoint in self.endpoints if endpoint.ready_at(waiter.tokens, now) <= now]
@@ -262,7 +268,7 @@ class EndpointPool:
         at = min(given_up, *(endpoint.ready_at(waiter.tokens, now) for endpoint in self.endpoints))
         if self._timer:
             self._timer.cancel()
-        self._timer = None if at == _NEVER else asyncio.get_running_loop().call_at(at, self._serve)
+        self._timer = None if at == _NEVER else asyncio.get_running_loop().call_at(at, self.serve)
 
     def _give_up(self, now: float) -> None:
         names = ", ".join(endpoint.name for endpoint in self.endpoints)

@@ -1,4 +1,4 @@
-"""A worker elsewhere, and the budget seen from there: the same methods, carried by `call(method, *args)`."""
+"""A worker elsewhere, and the budget and rates seen from there: the same methods, carried by `call(method, *args)`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -10,7 +10,8 @@ from engine.flow.budget import Spend
 from engine.flow.progress import Counts
 from engine.flow.seed_outcome import SeedOutcome
 from engine.flow.worker_report import WorkerReport
-from engine.protocols import PendingPartition
+from engine.protocols import Parts, PendingPartition
+from engine.rates.client import AskForRates
 from engine.telemetry.spans import is_tracing
 
 Call = Callable[..., Awaitable[Any]]
@@ -72,3 +73,9 @@ class RemoteBudget:
 
     async def settle(self, owner: str, reservation: Spend, spent: Spend) -> None:
         await self._call("settle", owner, reservation, spent)
+
+
+def lease_rates(parts: Parts, ask: AskForRates) -> None:
+    """Lets the models of a worker share their rates with all workers who ask there."""
+    for model in {id(model): model for model in parts.models.values()}.values():
+        model.lease_rates(ask)

@@ -3,6 +3,7 @@
 Promise: the same shards either way. `workers: 0` costs nothing and shares the fate of its validators; `workers: N`
 survives a child that exits, is killed, hangs or runs out of memory (engine.runtime.supervisor). A child ends
 with its parent.
+The rates of hosted models are leased to the children from one book (engine.rates.book), which this process keeps.
 Price of a worker: one interpreter with its own parts, a second or so to start.
 """
 
@@ -12,6 +13,7 @@ import os
 import secrets
 import signal
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -20,8 +22,9 @@ from engine.flow.limits import BudgetSettings
 from engine.flow.partition_flow import Flow
 from engine.flow.progress import Summary
 from engine.lease import Fence
+from engine.rates.book import RateAsk, RateBook, RateLease
 from engine.runtime.pipe_rpc import PipeRpc
-from engine.runtime.remote import RemoteBudget, RemoteWorker
+from engine.runtime.remote import RemoteBudget, RemoteWorker, lease_rates
 from engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
 from engine.runtime.supervisor import Cause, WorkerDiedError
 from engine.runtime.watchdog import exit_on_hang, limit_memory, relax_gc
@@ -36,29 +39,40 @@ _SPAWN = multiprocessing.get_context("spawn")
 
 def run(spec: RunSpec, on_progress: OnProgress) -> Summary:
     """Runs or resumes a job; see engine.runtime.session."""
-    parts, worker = spec.worker.build_parts(), spec.worker
+    parts, worker, rates = spec.worker.build_parts(), spec.worker, RateBook()
 
     async def start_worker(
         budget: Budget, epoch: int, *, apart: bool, on_placed: Callable[[], None]
     ) -> Flow | RemoteWorker:
         on_placed()
         if worker.runtime.most_workers or apart:
-            return await _start_child(worker, budget, epoch)
+            return await _start_child(worker, _ForChildren(budget, rates), epoch)
         fence = Fence(Path(parts.out), epoch)
         return Flow(parts, worker.runtime, budget, "this process", log_seeds=False, fence=fence)
 
     return run_session(spec, parts, on_progress, start_worker)
 
 
-async def _start_child(spec: WorkerSpec, budget: Budget, epoch: int) -> RemoteWorker:
+class _ForChildren:
+    """What the children of a run share: its budget, and the rates of its models."""
+
+    def __init__(self, budget: Budget, rates: RateBook) -> None:
+        self.reserve, self.settle, self.forfeit = budget.reserve, budget.settle, budget.forfeit
+        self._rates = rates
+
+    async def lease(self, ask: RateAsk) -> RateLease:
+        return self._rates.lease(ask, asyncio.get_running_loop().time())
+
+
+async def _start_child(spec: WorkerSpec, shared: _ForChildren, epoch: int) -> RemoteWorker:
     """A child process whose parts are built. Raises WorkerDiedError, or what building them raised."""
     owner = f"child {secrets.token_hex(4)}"
     own_end, child_end = _SPAWN.Pipe()
     process = _SPAWN.Process(target=_run_child, args=(child_end, spec, owner, epoch), name=owner, daemon=True)
     process.start()
     child_end.close()
-    served_budget = asyncio.get_running_loop().create_future()
-    served_budget.set_result(budget)
+    served = asyncio.get_running_loop().create_future()
+    served.set_result(shared)
 
     def obituary() -> WorkerDiedError:
         process.join(_REAP_S)
@@ -66,14 +80,14 @@ async def _start_child(spec: WorkerSpec, budget: Budget, epoch: int) -> RemoteWo
             f"{owner} (pid {process.pid}) ended with exit code {process.exitcode}", _cause(process.exitcode)
         )
 
-    rpc = PipeRpc(own_end, served_budget, on_lost=obituary)
+    rpc = PipeRpc(own_end, served, on_lost=obituary)
 
     async def end() -> None:
         process.kill()
         await asyncio.to_thread(process.join)
         forget_process(process.pid)
         rpc.close()
-        await budget.forfeit(owner)
+        await shared.forfeit(owner)
 
     worker = RemoteWorker(rpc.call, end)
     try:
@@ -108,6 +122,7 @@ async def _serve(pipe: Connection, spec: WorkerSpec, owner: str, epoch: int) -> 
     async def build() -> Flow:
         budget: BudgetClient = Budget(BudgetSettings()) if unlimited else RemoteBudget(rpc.call)
         parts = spec.build_parts()
+        lease_rates(parts, partial(rpc.call, "lease"))
         fence = Fence(Path(parts.out), epoch)
         flow = Flow(parts, spec.runtime, budget, owner, log_seeds=True, fence=fence)
         limit_memory(spec.runtime.worker_memory_mb)

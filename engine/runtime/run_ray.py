@@ -36,9 +36,10 @@ from engine.flow.progress import Summary
 from engine.inference.engine_actors import EngineCalls, EngineCrew
 from engine.inference.pooled_vllm import use_engines
 from engine.lease import Fence
+from engine.rates.on_ray import ask_cluster
 from engine.runtime.cluster_address import check_reachable, unreachable
 from engine.runtime.partition_queue import in_thread
-from engine.runtime.remote import RemoteBudget, RemoteWorker
+from engine.runtime.remote import RemoteBudget, RemoteWorker, lease_rates
 from engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
 from engine.runtime.supervisor import Cause, WorkerDiedError
 from engine.runtime.watchdog import exit_on_hang, limit_memory, relax_gc
@@ -81,6 +82,7 @@ class _FlowActor:
         trace_here(spec.run)
         use_engines(EngineCalls(engines) if spec.engines else None)
         parts = spec.build_parts()
+        lease_rates(parts, ask_cluster)
         fence = Fence(Path(parts.out), epoch)
         self._flow = Flow(parts, spec.runtime, budget, owner, log_seeds=True, fence=fence)
         limit_memory(spec.runtime.worker_memory_mb)

@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from engine.models.limits import Bucket
 from engine.models.pacing import Endpoint, EndpointPool
+from engine.rates.bucket import Bucket
 from tests.support.models.paced_server import LATENCY, QUOTAS, Quota, QuotaServer, Server, simulate
 from tests.support.virtual_time import run_virtually
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.ids import canonical_json
-from engine.models.limits import Bucket
 from engine.models.pacing import Endpoint
 from engine.models.reading import LONGEST_RETRY_AFTER_S, header_number, read_answer, read_logprobs, retry_after
+from engine.rates.bucket import Bucket
 from engine.requests import MOST_TOKENS, Message, Request
 from tests.support.fuzzing import fuzzed
 

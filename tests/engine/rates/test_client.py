@@ -1,0 +1,81 @@
+"""Workers that share a quota, in virtual time: the real queue, clients and book; and over real child processes."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from tests.support.models.leased_workers import TOKENS, Service, Worker, most_in_a_minute, sent, work_virtually
+
+RPM = 6_000
+
+
+def always(rate):
+    return lambda _: rate
+
+
+@pytest.mark.parametrize(
+    ("rpm", "demands"),
+    [
+        (6_000, [inf, 9.0]),
+        (6_000, [inf, 8.0, 8.0, 8.0, 8.0]),
+        (6_000, [inf, inf, inf, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0]),
+        (600, [inf, 0.6, 0.6, 0.6]),
+        (60, [inf, inf]),
+    ],
+)
+def test_uneven_workers_use_a_quota_and_no_more(rpm, demands):
+    workers = [Worker(always(demand)) for demand in demands]
+    service = work_virtually(workers, 120, requests=rpm)
+    assert sent(workers, 20, 120) >= 0.95 * 100 * rpm / 60
+    assert most_in_a_minute(workers) <= rpm + rpm / 60 + len(workers)
+    assert len(service.asks) <= 120 / 2 * len(workers)
+    for worker, demand in zip(workers, demands, strict=True):
+        if demand < inf:
+            assert len(worker.sends) >= 0.9 * worker.wanted
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4, 8])
+def test_there_is_one_ask_in_a_hundred_requests(workers):
+    crew = [Worker(always(inf if index == 0 else 4.0)) for index in range(workers)]
+    service = work_virtually(crew, 120, requests=RPM)
+    assert len(service.asks) * 100 <= sum(len(worker.sends) for worker in crew)
+
+
+def test_tokens_are_leased_as_well():
+    workers = [Worker(always(inf)), Worker(always(5.0))]
+    work_virtually(workers, 180, tokens=RPM * TOKENS)
+    assert 0.95 * 160 * RPM / 60 <= sent(workers, 20, 180) <= 1.01 * 160 * RPM / 60
+
+
+def test_nobody_stops_while_the_book_is_dead_and_its_return_changes_nothing():
+    workers = [Worker(always(inf)), Worker(always(9.0)), Worker(always(9.0))]
+    work_virtually(workers, 180, requests=RPM, service=Service(lambda now: 60 <= now < 90))
+    for since in range(60, 120, 5):
+        for worker in workers:
+            assert sent([worker], since, since + 5) > 0.5 * sent([worker], 30, 60) / 6, since
+    assert sent(workers, 60, 120) >= 0.93 * RPM
+    assert most_in_a_minute(workers) <= RPM + RPM / 60 + len(workers)
+
+
+def test_without_any_book_each_worker_has_its_equal_part():
+    workers = [Worker(always(inf)), Worker(always(inf))]
+    work_virtually(workers, 120, requests=RPM, service=Service(lambda _: True))
+    for worker in workers:
+        assert sent([worker], 20, 120) == pytest.approx(100 * RPM / 60 / 2, rel=0.02)
+
+
+def test_two_jobs_under_one_key_share_its_quota():
+    workers = [Worker(always(inf)), Worker(always(inf)), Worker(lambda now: inf if now > 60 else 0.0)]
+    work_virtually(workers, 180, requests=RPM, shares=[1 / 2, 1 / 2, 1.0])
+    assert sent(workers[:2], 20, 60) >= 0.95 * 40 * RPM / 60
+    assert most_in_a_minute(workers) <= RPM + RPM / 60 + len(workers)
+    for worker in workers:
+        assert sent([worker], 80, 180) >= 0.95 * 100 * RPM / 60 / 3
+
+
+def test_the_part_of_a_worker_that_dies_or_rests_goes_to_the_others():
+    workers = [Worker(always(inf)), Worker(always(inf), dies_at=60), Worker(lambda now: 30.0 if now < 60 else 0.0)]
+    work_virtually(workers, 150, requests=RPM)
+    assert sent(workers[:1], 80, 150) >= 0.95 * 70 * RPM / 60
