@@ -51,14 +51,18 @@ def _normalise_language(name: str) -> str:
     return language if language in WORDINGS["language"].values else ""
 
 
-_NOT_CALLS = word_set(
+_NOTABLE_CALLS = word_set(
     """
-    print range len int str self super list dict tuple bool float max min abs sum size length main begin end push pop
-    push_back pop_back append add get put charAt toString to_string toCharArray fill empty front back top emplace remove
-    emplace_back insert contains containsKey isEmpty equals reserve resize substr substring items values keys swap copy
-    clear find count next hasNext first last extend update set sort sorted reverse valueOf intValue
+    Counter defaultdict deque OrderedDict namedtuple heappush heappop heapify heappushpop heapreplace nlargest nsmallest
+    bisect bisect_left bisect_right insort insort_left accumulate combinations permutations product groupby pairwise
+    zip_longest chain islice lru_cache cache cmp_to_key reduce setdefault most_common bit_count bit_length bitCount
+    computeIfAbsent getOrDefault putIfAbsent merge binarySearch floorKey ceilingKey lower_bound upper_bound equal_range
+    nth_element next_permutation prev_permutation partial_sort stable_sort partition make_heap iota rotate gcd lcm
+    memoize setrecursionlimit asarray einsum searchsorted cumsum apply_along_axis vectorize isinstance getattr hasattr
+    issubclass deepcopy urlopen subprocess Popen warn deprecated wraps partial
     """
 )
+"""Calls of libraries that somebody may ask for by name; helpers of one program, and everyday calls, are not."""
 
 
 _LINE_OF_CODE = re.compile(r"[:;{}=,(]\s*$|^\s*(?:#|//|/\*|@|import\b|from\b|package\b)")
@@ -89,7 +93,7 @@ def call_names(text: str, attributes: Attributes) -> list[str]:
 
 def _offer_calls(text: str, attributes: Attributes) -> Iterable[str]:
     names = _calls(text, attributes)
-    return [name for name in names if len(name) > 3 and name not in _NOT_CALLS and not _ERROR.fullmatch(name)]
+    return [name for name in names if name in _NOTABLE_CALLS]
 
 
 def _find_approach(text: str, attributes: Attributes, value: str) -> int:
@@ -99,8 +103,9 @@ def _find_approach(text: str, attributes: Attributes, value: str) -> int:
 
 
 def _offer_approaches(text: str, attributes: Attributes) -> Iterable[str]:
+    """Bit operations are recognised and not offered: they are asked for where the problem is about bits."""
     facts, _ = _facts(text, attributes)
-    return facts.approaches if facts else ()
+    return [name for name in facts.approaches if name != "bit manipulation"] if facts else ()
 
 
 def _is_approach_unsure(text: str, attributes: Attributes, value: str) -> bool:

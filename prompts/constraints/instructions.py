@@ -4,7 +4,7 @@
     a reason                wordings.yaml, by family            from medium on
     the demand              frames below, phrases by family     always, within the first fifty words
     what is not wanted      the same, of the opposite           from long on, and in the style `negation`
-    what does not matter    contexts.yaml                       from long on
+    what else there is      contexts.yaml                       very long: what was found so far, or does not matter
 
 Formats and styles are those of Promptriever (section 3.1). Nothing is said more than twice, once as a demand and once
 as an exclusion, which is how TREC's narratives put it.
@@ -76,10 +76,8 @@ def compose(rng: Random, constraints: Sequence[Constraint], length: Length, styl
         sentences += _demands(rng, constraints, noun) if is_long else [_demand(rng, constraints, noun)]
     if style == "negation" or is_very_long or (is_long and rng.random() < 0.5):
         sentences.append(_exclusion(rng, constraints, noun))
-    elif is_long:
-        sentences.append(_context(rng, "indifference", kind))
     if is_very_long:
-        sentences += [_context(rng, "progress", kind), _context(rng, "indifference", kind)]
+        sentences.append(_context(rng, pick(rng, ("progress", "indifference")), kind))
     return " ".join(filter(None, sentences))
 
 

@@ -29,6 +29,8 @@ from prompts.rule_writer.view_pairs import ViewPair, ViewPairFinder, denials
 T = TypeVar("T")
 
 _TRIES = 4
+_DENIAL_BESIDE = 0.2
+"""How often an instruction of several demands also excludes what the other side shows."""
 """Pairs tried for a second view with a demand of its own, before a pair without one is taken."""
 
 
@@ -110,7 +112,7 @@ class _TopicWriter:
             instruction, reverse, poison = plus_only, minus_only[: self._count], minus_only[-1:]
             if self._denied:
                 instruction, reverse, poison = denials(reverse), denials(plus_only), denials(plus_only[-1:])
-            elif self._count > 1 and self._rng.random() < 0.5:
+            elif self._count > 1 and self._rng.random() < _DENIAL_BESIDE:
                 instruction = _with_denial(plus_only[: self._count - 1], minus_only)
                 reverse = _with_denial(minus_only[: self._count - 1], plus_only)
         else:

@@ -35,6 +35,7 @@ WHOLE = frozenset({"code", "mathematics"})
 _FORMAL = frozenset({"at_most_words", "at_least_words", "at_most_steps", "at_least_steps"})
 _FIGURES = frozenset({"figure", "year", "date", "percentage", "money", "measure"})
 _PHRASES = frozenset({"mentions", "names"})
+_EXAMPLES = frozenset({"example", "code_sample", "section"})
 T = TypeVar("T")
 
 
@@ -198,9 +199,10 @@ class ViewPairFinder:
 
 
 def _overlap(first: Constraint, second: Constraint) -> bool:
-    """Whether two demands say much the same: of one family, both on figures, or about values that share a word."""
+    """Whether two demands say much the same: of one family, both on figures or examples, or of values with one word."""
     families = {first.family, second.family}
-    return len(families) == 1 or families <= _FIGURES or bool(stems(first.value) & stems(second.value))
+    alike = len(families) == 1 or families <= _FIGURES or families <= _EXAMPLES
+    return alike or bool(stems(first.value) & stems(second.value))
 
 
 def denials(constraints: Sequence[Constraint]) -> list[Constraint]:

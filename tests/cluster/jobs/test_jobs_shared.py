@@ -44,7 +44,7 @@ PUBLISHED = {
     "promptriever": ("promptriever", "judge_relevance"),
     "dual_view": ("dual_view, base: {kind: promptriever}", "judge_polarity"),
 }
-LEAST = {"leetcode": 0.4, "gsm8k": 0.25}
+LEAST = {"leetcode": 0.3, "gsm8k": 0.25}
 """Solutions have few partners in their own language, worked answers few steps that can be left out."""
 
 

@@ -48,7 +48,7 @@ array([[0, 0, 0], [1, 1, 1]])
 """
 CODE = """def longest_path(graph):
     # memo holds what is known
-    memo = {}
+    memo = defaultdict(int)
     def walk(node):
         if node not in memo:
             memo[node] = 1 + max((walk(n) for n in graph[node]), default=0)
