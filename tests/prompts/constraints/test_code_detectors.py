@@ -72,7 +72,7 @@ def test_code_that_no_grammar_reads_is_neither_with_nor_without_anything():
 
 
 def test_a_call_is_a_call_and_not_a_definition_or_a_comment():
-    text = "class S:\n    # def __init__(self): heapify(a)\n    def collect(self, a):\n        return Counter(gather(a))\n"
+    text = "class S:\n    # def __init__(self): heapify(a)\n    def all(self, a):\n        return Counter(gather(a))\n"
     offered = set(FAMILIES["uses"].detector.offer(text, {"language": "python"}))
     assert offered == {"Counter"}  # a helper of the program is nothing to ask for
     page = passage("Collects things, as `gather(a)` does.\n\n>>> x = bisect_left(collect(3))\n", form="documentation")
