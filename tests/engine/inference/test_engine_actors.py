@@ -89,7 +89,7 @@ class Kill(threading.Thread):
         os.kill(engines_started(self.out)[0], signal.SIGKILL)
 
 
-@pytest.mark.parametrize("engines", [1, 2])
+@pytest.mark.parametrize("engines", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_a_killed_engine_is_started_again_and_its_requests_are_sent_again(tmp_path, engines):
     killer = Kill(tmp_path, 40)
     killer.start()
@@ -104,6 +104,7 @@ def test_a_killed_engine_is_started_again_and_its_requests_are_sent_again(tmp_pa
     nothing_is_left(tmp_path)
 
 
+@pytest.mark.long
 def test_a_run_goes_on_with_the_engines_that_found_room(tmp_path):
     summary = run_pooled(tmp_path, settings_of(6), 40)
     assert (summary.complete, summary.exit_code) == (True, 0)
@@ -111,6 +112,7 @@ def test_a_run_goes_on_with_the_engines_that_found_room(tmp_path):
     nothing_is_left(tmp_path)
 
 
+@pytest.mark.long
 def test_a_run_without_room_for_any_engine_ends_as_an_outage(tmp_path):
     settings = settings_of(1, startup_s=8).model_copy(update={"engine_cpus": 500})
     summary = run_pooled(tmp_path, settings, 8)

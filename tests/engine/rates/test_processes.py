@@ -50,6 +50,7 @@ def own_ray(ray_home):
     ray.shutdown()
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_two_actors_share_one_quota_and_a_killed_book_is_restarted(tmp_path, own_ray):
     run_ray = pytest.importorskip("engine.runtime.run_ray")

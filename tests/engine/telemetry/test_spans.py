@@ -189,6 +189,7 @@ def test_requests_lie_under_seeds_and_seeds_under_partitions(workers, tmp_path):
     assert not [word for word in (SECRET, "kite", "spars", server.url) if word in told]
 
 
+@pytest.mark.long
 def test_a_run_that_is_stopped_sends_what_has_ended(tmp_path):
     with receiving() as receiver, serving(Behaviour(latency=0.2), Character()) as server:
         job = hosted_job(tmp_path, server.url, 200)
@@ -218,6 +219,7 @@ def test_a_collector_that_is_gone_is_said_once_and_stops_nothing(tmp_path):
     assert json.loads(foil("status", tmp_path / "out", "--json").stdout)["complete"]
 
 
+@pytest.mark.long
 def test_actors_of_ray_send_spans_and_do_so_when_they_are_asked_to_end(tmp_path, ray_home):
     pytest.importorskip("ray")
     with receiving() as receiver, serving(Behaviour(), Character()) as server:
