@@ -62,7 +62,7 @@ class Tiny:
         "prompts/constraints/families.py": [
             ('    _family("mentions"', '    _family("singing", text.SINGING, 1.0, TEXT),\n    _family("mentions"'),
         ],
-        "prompts/recipes/verifiable.py": [('VERSION = "4"', 'VERSION = "5"')],
+        "prompts/recipes/verifiable.py": [('VERSION = "5"', 'VERSION = "6"')],
         "prompts/constraints/wordings.yaml": [
             (NEW, SINGING),
         ],

@@ -67,11 +67,15 @@ class CorpusSeed:
 
 @dataclass(frozen=True, slots=True)
 class NegativeCandidate:
-    """What other seeds may take as a negative: BM25 searches `search_text`, the seed takes one of the `passages`."""
+    """What other seeds may take as a negative: BM25 searches `search_text`, the seed takes one of the `passages`.
+
+    `query`: what the passages are known to answer; a mined negative carries it as its attribute `query`.
+    """
 
     key: str
     search_text: str
     passages: tuple[Passage, ...]
+    query: str = ""
 
 
 def parse_record(record: Source | SeedFormatError, parse: Callable[[Source], Parsed]) -> Parsed | SeedFormatError:
@@ -190,6 +194,7 @@ class NegativePool:
         self._index = Bm25Index([candidate.search_text for candidate in by_key.values()])
         self._keys = list(by_key)
         self._passages = [candidate.passages for candidate in by_key.values()]
+        self._queries = [candidate.query for candidate in by_key.values()]
         self._position_of_key = {key: position for position, key in enumerate(self._keys)}
         self._positions_of_passage: dict[str, list[int]] = {}
         for position, passages in enumerate(self._passages):
@@ -219,6 +224,7 @@ class NegativePool:
         for position in positions:
             passages = self._passages[position]
             passage = passages[int(fraction_of(seed.id, self._keys[position]) * len(passages))]
-            attributes = {**passage.attributes, "mined": "bm25"}
+            known = {"query": self._queries[position]} if self._queries[position] else {}
+            attributes = {**passage.attributes, **known, "mined": "bm25"}
             mined.setdefault(passage.id, replace(passage, role="seed_negative", attributes=attributes))
         return replace(seed, negatives=(*seed.negatives, *mined.values())[:min_negatives])

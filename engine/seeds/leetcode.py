@@ -46,7 +46,8 @@ class LeetcodeReader(CorpusReader[LeetcodeSettings]):
     def negative_candidates(self) -> Iterator[NegativeCandidate]:
         for corpus_seed in type(self)(self._settings).corpus_seeds():
             if corpus_seed.seed.positives:
-                yield NegativeCandidate(corpus_seed.seed.id, corpus_seed.seed.query, corpus_seed.seed.positives)
+                query = corpus_seed.seed.query
+                yield NegativeCandidate(corpus_seed.seed.id, query, corpus_seed.seed.positives, query)
 
     def _read_rows(self) -> Iterator[Record]:
         return read_rows(self._settings.path, self._settings.max_row_bytes)

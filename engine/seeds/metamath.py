@@ -48,7 +48,8 @@ class MetamathReader(CorpusReader[MetamathSettings]):
         for corpus_seed in type(self)(self._settings).corpus_seeds():
             if corpus_seed.seed.positives:
                 (key,) = corpus_seed.answer_keys
-                yield NegativeCandidate(key, corpus_seed.seed.query, corpus_seed.seed.positives)
+                query = corpus_seed.seed.query
+                yield NegativeCandidate(key, query, corpus_seed.seed.positives, query)
 
     def _parse_row(self, row: SourceRow) -> CorpusSeed:
         positives, negatives, answer = _parse_solutions(row)

@@ -106,8 +106,11 @@ class MsmarcoRows(CorpusReader[MsmarcoSettings]):
 
     def negative_candidates(self) -> Iterator[NegativeCandidate]:
         for corpus_seed in type(self)(self._settings).corpus_seeds():
-            for passage in (*corpus_seed.seed.positives, *corpus_seed.seed.negatives):
-                yield NegativeCandidate(passage.source_id or passage.id, f"{passage.title}\n{passage.text}", (passage,))
+            seed = corpus_seed.seed
+            for passage in (*seed.positives, *seed.negatives):
+                query = seed.query if passage in seed.positives else ""
+                key, text = passage.source_id or passage.id, f"{passage.title}\n{passage.text}"
+                yield NegativeCandidate(key, text, (passage,), query)
 
     def _parse_row(self, row: SourceRow) -> CorpusSeed:
         passages, min_grade = _grade_passages(row), self._settings.relevant_from

@@ -47,8 +47,9 @@ class TableReader(CorpusReader[TableSettings]):
 
     def negative_candidates(self) -> Iterator[NegativeCandidate]:
         for corpus_seed in type(self)(self._settings).corpus_seeds():
-            for passage in corpus_seed.seed.positives:
-                yield NegativeCandidate(passage.id, f"{passage.title}\n{passage.text}", (passage,))
+            seed = corpus_seed.seed
+            for passage in seed.positives:
+                yield NegativeCandidate(passage.id, f"{passage.title}\n{passage.text}", (passage,), seed.query)
 
     def _parse_row(self, row: SourceRow) -> CorpusSeed:
         columns = self._settings.columns

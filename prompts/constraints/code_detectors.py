@@ -56,9 +56,9 @@ _NOTABLE_CALLS = word_set(
     Counter defaultdict deque OrderedDict namedtuple heappush heappop heapify heappushpop heapreplace nlargest nsmallest
     bisect bisect_left bisect_right insort insort_left accumulate combinations permutations product groupby pairwise
     zip_longest chain islice lru_cache cache cmp_to_key reduce setdefault most_common bit_count bit_length bitCount
-    computeIfAbsent getOrDefault putIfAbsent merge binarySearch floorKey ceilingKey lower_bound upper_bound equal_range
-    nth_element next_permutation prev_permutation partial_sort stable_sort partition make_heap iota rotate gcd lcm
-    memoize setrecursionlimit asarray einsum searchsorted cumsum apply_along_axis vectorize isinstance getattr hasattr
+    computeIfAbsent getOrDefault putIfAbsent binarySearch floorKey ceilingKey lower_bound upper_bound equal_range
+    nth_element next_permutation prev_permutation partial_sort stable_sort make_heap iota gcd lcm
+    setrecursionlimit asarray einsum searchsorted cumsum apply_along_axis vectorize isinstance getattr hasattr
     issubclass deepcopy urlopen subprocess Popen warn deprecated wraps partial
     """
 )
@@ -165,6 +165,24 @@ _SECTIONS = {
 }
 """Patterns of the headers of documentation sections, numpy's and Google's."""
 
+
+def _find_namespace(_text: str, attributes: Attributes, value: str) -> int:
+    return 0 if value and attributes.get("module", "") == value else -1
+
+
+def _offer_namespace(_text: str, attributes: Attributes) -> Iterable[str]:
+    """The module or class that an object belongs to; a library's own namespace says no more than the library."""
+    module = attributes.get("module", "")
+    return (module,) if "." in module else ()
+
+
+def _is_namespace_unsure(_text: str, attributes: Attributes, value: str) -> bool:
+    """One of two nested namespaces may count as the other, and the same last part is easily taken for the other."""
+    module = attributes.get("module", "")
+    nested = f"{module}.".startswith(f"{value}.") or f"{value}.".startswith(f"{module}.")
+    return not module or nested or module.rpartition(".")[2] == value.rpartition(".")[2]
+
+
 PARAMETER = by_occurrences(_parameters, lambda name: len(name) > 1)
 ERROR = by_occurrences(_errors)
 CALL = Detector(
@@ -179,5 +197,7 @@ COMMENT = Detector(
     _is_comment_unsure,
 )
 LANGUAGE = by_attribute("language", _normalise_language)
+NAMESPACE = Detector(_find_namespace, _offer_namespace, _is_namespace_unsure)
+OBJECT_KIND = by_attribute("kind", lambda kind: kind if kind in WORDINGS["object_kind"].values else "")
 SOURCE = Detector(_find_source, lambda text, attributes: ("",) if _find_source(text, attributes, "") >= 0 else ())
 SECTION = by_patterns(_SECTIONS)

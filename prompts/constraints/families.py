@@ -13,7 +13,7 @@ from prompts.constraints import code_detectors as code
 from prompts.constraints import detectors as general
 from prompts.constraints import text_detectors as text
 from prompts.constraints.detectors import Detector, by_attribute
-from prompts.constraints.wordings import WORDINGS, Wording, name_year, quote_code, quote_term
+from prompts.constraints.wordings import WORDINGS, Wording, name_library, name_year, quote_code, quote_term
 
 Kind = Literal["text", "documentation", "code", "mathematics"]
 
@@ -126,7 +126,9 @@ FAMILIES: Mapping[str, Family] = index_families(
     _family("uses", code.CALL, 1.5, CODE, free=True, display=quote_code),
     _family("comments", code.COMMENT, 3.0, CODE),
     _family("complexity", text.COMPLEXITY, 3.0, DOCS | CODE),
-    _family("library", by_attribute("library"), 2.0, DOCS | CODE, free=True),
+    _family("library", by_attribute("library"), 2.0, DOCS | CODE, free=True, display=name_library),
+    _family("namespace", code.NAMESPACE, 1.5, DOCS | CODE, free=True, display=quote_code),
+    _family("object_kind", code.OBJECT_KIND, 1.0, DOCS | CODE),
     _family("at_most_steps", general.AT_MOST_STEPS, 0.5, MATH, free=True),
     _family("at_least_steps", general.AT_LEAST_STEPS, 0.5, MATH, free=True),
     _family("operation", text.OPERATION, 0.4, MATH),

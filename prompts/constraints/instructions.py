@@ -124,7 +124,7 @@ def _context(rng: Random, part: str, kind: Kind) -> str:
         return ""
     own = _CONTEXTS[kind]
     first, second = rng.sample(own["aspects"], 2)
-    slots = {name: pick(rng, own[name]) for name in ("role", "doing", "thing", "readers")}
+    slots = {name: pick(rng, choices) for name, choices in pick(rng, own["circles"]).items()}
     slots |= {name: pick(rng, _CONTEXTS[name]) for name in ("some", "pages", "gap")}
     frame: str = pick(rng, _CONTEXTS["frames"][part])
     return frame.format(a=first, b=second, **slots)

@@ -19,6 +19,10 @@ from engine.errors import UsageError
 _PHRASES, _REASONS = ("affirm", "deny"), ("why", "spare")
 _NEGATION = re.compile(r"\b(?:no|not|without|nothing|none|never|rather|at (?:most|least)|fewer|or more|twice|once)\b")
 _SLOT = re.compile(r"\{.*?\}")
+_LIBRARIES = {
+    "stdlib": "the standard library", "numpy": "NumPy", "scipy": "SciPy", "sklearn": "scikit-learn",
+    "torch": "PyTorch", "pyarrow": "PyArrow",
+}  # fmt: skip
 _IRREGULAR = {"be": "is", "have": "has", "do": "does", "go": "goes", "say": "says"}
 
 
@@ -67,6 +71,11 @@ def quote_term(value: str) -> str:
 def quote_code(value: str) -> str:
     """A name of program code between backticks."""
     return f"`{value}`"
+
+
+def name_library(value: str) -> str:
+    """ "sklearn" -> "scikit-learn": a library as people call it."""
+    return _LIBRARIES.get(value, value)
 
 
 def name_year(value: str) -> str:

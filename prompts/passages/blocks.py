@@ -27,7 +27,8 @@ _KEPT_ATTRIBUTES = frozenset({"language", "library", "kind", "form", "module"})
 class Block:
     """A piece of a passage. `label` is like P1.3; `core` blocks answer the query and stand in every view.
 
-    `gap` is the white space before it, where its neighbour in the passage (`paragraph`) stands before it too.
+    `gap` is the white space before it, where its neighbour in the passage (`paragraph`) stands before it too. A block
+    that `leans` makes no sense without the one before it.
     """
 
     label: str
@@ -36,8 +37,17 @@ class Block:
     header: str = ""
     paragraph: int = 0
     core: bool = False
+    leans: bool = False
 
 
+_LEANS = re.compile(
+    r"(?:It|Its|This|That|These|Those|They|Their|Them|He|She|His|Her|Such|Some of|Both|Neither|Another|Others?|"
+    r"However|But|And|Or|So|Yet|Thus|Therefore|Hence|Then|Also|Otherwise|Instead|Moreover|Furthermore|Additionally|"
+    r"In addition|In contrast|In other words|Nevertheless|Consequently|Accordingly|Similarly|Likewise|Conversely|"
+    r"For (?:example|instance)|As (?:a (?:result|consequence)|such|noted|mentioned|above)|On the (?:other|contrary)|"
+    r"(?:In|At|By|For|With|After|Before|From|Because of|Due to|Despite|Like) (?:this|that|these|those|such|it|them)|"
+    r"The (?:former|latter|same|first|second|third|next|other|rest|remaining|above|following))\b"
+)
 _ENDED = re.compile(r"[.!?:;][\"'”’)\]\d]*\s*$")
 
 
@@ -81,7 +91,9 @@ class SourcePassage:
     @property
     def facts(self) -> str:
         """The title and the attributes that constraints look at, as a prompt shows them."""
-        values = {k: self.passage.attributes.get(k, "") for k in ("form", "language", "library", "query")}
+        values = {
+            k: self.passage.attributes.get(k, "") for k in ("form", "language", "library", "module", "kind", "query")
+        }
         return " | ".join([self.passage.title, *(f"{k}: {v}" for k, v in values.items() if v)])
 
 
@@ -264,11 +276,22 @@ def segment(name: str, passage: Passage, query: str = "", answer: str = "", limi
     kept = pieces[:MAX_BLOCKS]
     core = _core([b.text for b in kept], query, answer, kind) if query else frozenset[int]()
     blocks = tuple(
-        replace(b, label=f"{name}.{i + 1}", text=b.text if _is_code(b, kind) else _shortened(b.text), core=i in core)
+        replace(
+            b,
+            label=f"{name}.{i + 1}",
+            text=b.text if _is_code(b, kind) else _shortened(b.text),
+            core=i in core,
+            leans=i > 0 and b.header == kept[i - 1].header and leans(b.text),
+        )
         for i, b in enumerate(kept)
     )
     whole = len(text) == len(passage.text) and kept == pieces and 10 * len(join(blocks)) >= 9 * len(text.strip())
     return SourcePassage(name, passage, blocks, whole, kind)
+
+
+def leans(text: str) -> bool:
+    """Whether a text refers to what stands before it: by a pronoun or a connective at its start."""
+    return bool(_LEANS.match(text.lstrip("\"'(- ")))
 
 
 def _with_leads(pieces: Sequence[Block]) -> list[Block]:
@@ -288,6 +311,7 @@ def _is_code(block: Block, kind: Kind) -> bool:
 
 
 _WORD = re.compile(r"[A-Za-z][\w'-]+|\d+")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _ASKS_AMOUNT = re.compile(
     r"\bhow (?:many|much|long|far|old|tall|big|large|fast|high|often|deep|hot|cold|late)\b|\bwhen\b"
     r"|\bwhat (?:year|time|date|day|age)\b"
@@ -314,20 +338,30 @@ def stems(text: str) -> frozenset[str]:
 
 
 def _core(texts: Sequence[str], query: str, answer: str, kind: Kind) -> frozenset[int]:
-    """The blocks that answer: the one with the known answer, or the last two of a worked solution, or the best match.
+    """The blocks that answer: the last two of a worked solution, those that give the known answer, or the best match.
 
     What follows a heading or a question that matches stays with it. In a text of four blocks or more the better
-    neighbour of the best match stays too, since an answer often leans on the sentence beside it. The first block of a
-    documentation page is its description and always stays.
+    neighbour of the best match stays too, since an answer often leans on the sentence beside it, and what a kept block
+    leans on always does. The first block of a documentation page is its description and always stays.
     """
     if len(texts) < 2:
         return frozenset(range(len(texts)))
     if _FINAL.search(texts[-1]):
         return frozenset({len(texts) - 1, len(texts) - 2})
+    return _with_supports(texts, _answering(texts, query, answer, kind))
+
+
+def _with_supports(texts: Sequence[str], kept: frozenset[int]) -> frozenset[int]:
+    """The kept blocks and those that they lean on."""
+    needed = {i - 1 for i in kept if i and leans(texts[i])} - kept
+    return _with_supports(texts, kept | needed) if needed else kept
+
+
+def _answering(texts: Sequence[str], query: str, answer: str, kind: Kind) -> frozenset[int]:
     always = frozenset({0}) if kind == "documentation" else frozenset[int]()
-    known_answer = next((i for i, text in enumerate(texts) if answer in text), None) if answer else None
-    if known_answer is not None:
-        return always | {known_answer}
+    known_answer = _giving(texts, answer, query) if answer else frozenset[int]()
+    if known_answer:
+        return always | known_answer
     scores = _match(texts, query)
     best = max(range(len(texts)), key=lambda i: (scores[i], -i))
     kept = {best}
@@ -337,6 +371,33 @@ def _core(texts: Sequence[str], query: str, answer: str, kind: Kind) -> frozense
         beside = [i for i in (best - 1, best + 1) if 0 <= i < len(texts)]
         kept.add(max(beside, key=lambda i: (scores[i], -i)))
     return always | kept
+
+
+def _giving(texts: Sequence[str], answer: str, query: str) -> frozenset[int]:
+    """The blocks that give the answer and name what the query is about: as few as possible, figures above all.
+
+    None where the passage shares no figure and fewer than two words with the answer, those of the query not counted.
+    """
+    said = [_said(text) for text in texts]
+    spoken, asked = frozenset().union(*said), _said(query)
+    kept = {next((i for i, text in enumerate(texts) if answer in text), -1)} - {-1}
+    if not kept and sum(map(_weight, (_said(answer) - asked) & spoken)) < 2:
+        return frozenset()
+    wanted = asked if kept else asked | _said(answer)
+    missing = (wanted & spoken).difference(*(said[i] for i in kept))
+    while missing:
+        best = max(range(len(texts)), key=lambda i: (sum(map(_weight, missing & said[i])), -i))
+        kept.add(best)
+        missing -= said[best]
+    return frozenset(kept)
+
+
+def _said(text: str) -> frozenset[str]:
+    return stems(text) | frozenset(_NUMBER.findall(text))
+
+
+def _weight(word: str) -> int:
+    return 3 if word[0].isdigit() else 1
 
 
 def _match(texts: Sequence[str], query: str) -> list[float]:

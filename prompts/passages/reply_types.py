@@ -75,7 +75,12 @@ def verify_constraints(
     if constraints and not (all_met and all(surely_broken(constraints, p) for p in fails)):
         raise Rejected("constraint_not_held", dump_constraints(constraints))
     folded_wording = fold_text(wording)
-    unnamed = [c.value for c in constraints if FAMILIES[c.family].free and fold_text(c.value) not in folded_wording]
+    unnamed = [
+        c.value
+        for c in constraints
+        if FAMILIES[c.family].free
+        and not any(fold_text(name) in folded_wording for name in (c.value, FAMILIES[c.family].describe_value(c.value)))
+    ]
     if unnamed:
         raise Rejected("value_not_named", f"the instruction does not name {unnamed[0]!r}")
     return constraints

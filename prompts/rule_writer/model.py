@@ -119,7 +119,7 @@ class _TopicWriter:
             instruction, reverse, poison = plus_only, denials(plus_only), minus_only[:1] or denials(plus_only[:1])
             if self._denied:
                 pair, instruction, reverse, poison = pair.swapped(), reverse, plus_only, plus_only[:1]
-        kind = pair.kinds[0]
+        kind = pair.kind
         match = OtherQueryFinder(self._query, self._negatives, self._pairs, self._rng).find(pair, instruction)
         return TopicAnswer(
             first=pair.first,

@@ -15,7 +15,7 @@ from prompts.constraints.instructions import pick
 from prompts.passages.answer_evidence import Evidence, evidence_of_view
 from prompts.passages.blocks import SourcePassage, stems
 from prompts.passages.reply_types import View
-from prompts.rule_writer.view_pairs import VISIBLE, ViewPair, ViewPairFinder
+from prompts.rule_writer.view_pairs import VISIBLE, WHOLE, ViewPair, ViewPairFinder
 
 _ONE_PHRASE = (
     "what is known about {a}",
@@ -48,7 +48,7 @@ class OtherQueryFinder:
     def find(self, pair: ViewPair, constraints: Sequence[Constraint]) -> OtherQueryMatch | None:
         """The first negative that obeys the constraints, and a query that it answers."""
         own = fold_text(self._query)
-        for source in self._negatives:
+        for source in (n for n in self._negatives if n.whole or n.kind not in WHOLE):
             view = self._pairs.view(source, source.free_blocks)
             passage = self._pairs.blocks.passage(view, "query_negative")
             if surely_hold(constraints, passage):

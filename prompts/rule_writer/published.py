@@ -55,6 +55,7 @@ class RuleChoice:
 
     p_plus: Passage
     p1: Passage
+    kind: Kind
     demand: tuple[Constraint, ...]
     poison: tuple[Constraint, ...]
     other_query: OtherQueryMatch | None
@@ -88,7 +89,7 @@ class _PairSearch:
                 if match and not self._differs(pair.d_plus, match.passage):
                     match = None
                 if match or not need_other:
-                    return RuleChoice(pair.d_plus, pair.d_minus, demand, poison, match)
+                    return RuleChoice(pair.d_plus, pair.d_minus, pair.kind, demand, poison, match)
                 reason = "no_other"
         return reason
 
@@ -139,10 +140,12 @@ def _code_constraints(passage: Passage, kind: Kind) -> Sequence[tuple[Constraint
     return [(*language, *approach), language] if approach else [language]
 
 
-def _instruction(inputs: Mapping[str, Any], constraints: Sequence[Constraint], purpose: str) -> WrittenInstruction:
+def _instruction(
+    inputs: Mapping[str, Any], constraints: Sequence[Constraint], purpose: str, kind: Kind
+) -> WrittenInstruction:
     material: SeedMaterial = inputs["material"]
     rng = Random(material.number(purpose))
-    wording = compose(rng, constraints, inputs["length"], inputs["style"], material.positives[0].kind)
+    wording = compose(rng, constraints, inputs["length"], inputs["style"], kind)
     return WrittenInstruction(instruction=wording, demands=tuple(map(Demand.of, constraints)))
 
 
@@ -166,7 +169,7 @@ def _wanted_instruction(inputs: Mapping[str, Any]) -> WrittenInstruction:
     choice = choose_pair(inputs["material"], need_other=inputs["need_other"])
     if isinstance(choice, str):
         return WrittenInstruction(refusal=choice)
-    return _instruction(inputs, choice.demand, "wanted")
+    return _instruction(inputs, choice.demand, "wanted", choice.kind)
 
 
 def _poisoned_instruction(inputs: Mapping[str, Any]) -> WrittenInstruction:
@@ -174,7 +177,8 @@ def _poisoned_instruction(inputs: Mapping[str, Any]) -> WrittenInstruction:
     own = _wanted_instruction(inputs)
     if own.instruction != inputs["instruction"]:
         return WrittenInstruction(refusal=own.refusal or "foreign_instruction")
-    return _instruction(inputs, _choice(inputs).poison, "poison")
+    choice = _choice(inputs)
+    return _instruction(inputs, choice.poison, "poison", choice.kind)
 
 
 def _poisoned_query(inputs: Mapping[str, Any]) -> WrittenQuery:
@@ -253,7 +257,7 @@ def _dual_instruction(inputs: Mapping[str, Any]) -> WrittenInstruction:
     constraints = finder.contrasts(pair, 1) or denials(finder.contrasts(pair.swapped(), 1))
     if not constraints:
         return WrittenInstruction(refusal="no_contrast")
-    return _instruction(inputs, constraints, "dual")
+    return _instruction(inputs, constraints, "dual", pair.kind)
 
 
 def as_task(write: Callable[[Mapping[str, Any]], BaseModel]) -> Callable[[Mapping[str, Any]], str]:

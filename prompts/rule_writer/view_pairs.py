@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from random import Random
 from typing import TypeVar
 
@@ -26,7 +26,8 @@ from prompts.passages.views import BlockIndex
 
 VISIBLE = 700
 """The difference must stand within so many characters: about what an encoder of 200 word pieces reads."""
-_WHOLE = 1200
+_WHOLE = 3000
+"""Characters up to which a passage beside another stays as it is."""
 _TRIES = 4
 _POSITIVES = 4
 _LIST_RANK = 6
@@ -36,6 +37,7 @@ _FORMAL = frozenset({"at_most_words", "at_least_words", "at_most_steps", "at_lea
 _FIGURES = frozenset({"figure", "year", "date", "percentage", "money", "measure"})
 _PHRASES = frozenset({"mentions", "names"})
 _EXAMPLES = frozenset({"example", "code_sample", "section"})
+_ORIGINS = frozenset({"library", "namespace", "object_kind"})
 T = TypeVar("T")
 
 
@@ -49,6 +51,11 @@ class ViewPair:
     d_minus: Passage
     kinds: tuple[Kind, Kind]
     lead: Constraint | None = None
+
+    @property
+    def kind(self) -> Kind:
+        """What an instruction may call both: a page of documentation where only one is code."""
+        return self.kinds[0] if self.kinds[0] == self.kinds[1] else "documentation"
 
     def swapped(self) -> ViewPair:
         """The same pair with its sides exchanged."""
@@ -90,15 +97,21 @@ class ViewPairFinder:
                 yield from self._two_views(source)
 
     def view(self, source: SourcePassage, chosen: Sequence[Block]) -> View:
-        """The answering blocks and as many of the chosen as there is room for, in their order."""
+        """The answering blocks and as many of the chosen as there is room for, in their order.
+
+        What a chosen block leans on comes with the first of them; the others stay out where it is not there.
+        """
         room = self._room - sum(len(b.text) + 1 for b in source.core_blocks)
         kept: set[str] = set()
-        for block in chosen:
+        for block in (*_supports(source, chosen[:1]), *chosen):
             room -= len(block.text) + len(block.header) + 1
             if room < 0 and kept:
                 break
             kept.add(block.label)
-        own = [b.label for b in source.blocks if b.core or b.label in kept]
+        own: list[str] = []
+        for i, b in enumerate(source.blocks):
+            if b.core or (b.label in kept and not (b.leans and source.blocks[i - 1].label not in own)):
+                own.append(b.label)
         return View(blocks=tuple(own) or source.labels)
 
     def _pair(
@@ -198,10 +211,21 @@ class ViewPairFinder:
         return fold_text(text).count(folded) > 1 or sum(folded in known for known in self._folded) > 1
 
 
+def _supports(source: SourcePassage, chosen: Sequence[Block]) -> list[Block]:
+    """The free blocks that a chosen one leans on, and those that these lean on."""
+    by_label = {b.label: before for before, b in pairwise(source.blocks) if b.leans}
+    found = list(chosen)
+    for block in found:
+        before = by_label.get(block.label)
+        if before is not None and not before.core:
+            found.append(before)
+    return found[len(chosen) :]
+
+
 def _overlap(first: Constraint, second: Constraint) -> bool:
     """Whether two demands say much the same: of one family, both on figures or examples, or of values with one word."""
     families = {first.family, second.family}
-    alike = len(families) == 1 or families <= _FIGURES or families <= _EXAMPLES
+    alike = len(families) == 1 or any(families <= group for group in (_FIGURES, _EXAMPLES, _ORIGINS))
     return alike or bool(stems(first.value) & stems(second.value))
 
 

@@ -5,10 +5,12 @@
 Foil downloads and writes nothing: it reads the packages where they are installed. It skips a package that is not
 installed, names it in `PythonDocsReader.absent`, and logs one line.
 
-**Query**: the summary line, or for a share of the seeds a question built from it. A summary is not used if it has fewer
+**Query**: the summary line, or for a share of the seeds a question built from it, or what it has in common with the
+summaries of its kin. A summary is not used if it has fewer
 than three words, reveals its object's code-like name, repeats an earlier one, or fits many objects of one name.
 **Positives**: the rest of the object's documentation, sometimes a second passage with its examples, its source without
-the docstring, and the same thing in another library by the narrow rule of `same_things`.
+the docstring, the same thing in another library by the narrow rule of `same_things`, and kin for a query that asks for
+them too.
 **Hard negatives**: the passages nearest to the summary by BM25 that are surely of something else (`same_things`).
 
 Order: by a hash of the object's name, so that the first N seeds are a fair sample of all libraries for any N.
@@ -31,7 +33,7 @@ from engine.seeds.python_docs.docstrings import Docstring, is_code, parse_docstr
 from engine.seeds.python_docs.objects import PythonObject, read_objects
 from engine.seeds.python_docs.parsed_module import STDLIB
 from engine.seeds.python_docs.questions import question_of
-from engine.seeds.python_docs.same_things import MAX_SAME_THINGS, DocumentedObject, ObjectIndex
+from engine.seeds.python_docs.same_things import MAX_SAME_THINGS, DocumentedObject, Kin, ObjectIndex
 from engine.seeds.python_docs.words import content_words, specific_words, split_words, word_set
 from engine.settings import Settings
 from engine.topic import Passage, Seed
@@ -71,6 +73,12 @@ class PythonDocsSettings(Settings):
     )
     negatives: int = Field(default=8, ge=0, le=1_000, description="hard negatives of each seed, nearest by BM25")
     questions_share: float = Field(default=0.5, ge=0, le=1, description="share of the queries that are questions")
+    kin_share: float = Field(
+        default=1.0,
+        ge=0,
+        le=1,
+        description="share of the objects with kin whose query is what they have in common, with all of them relevant",
+    )
     source_share: float = Field(
         default=0.5, ge=0, le=1, description="share of the documented functions whose source is also a positive"
     )
@@ -86,11 +94,20 @@ class PythonDocsReader:
 
     def __iter__(self) -> Iterator[Seed]:
         index = ObjectIndex(self._documented_objects())
-        positions = _choose_objects(index)
+        positions, count = _choose_objects(index), self._settings.negatives
+        queries: set[str] = set()
         for start in range(0, len(positions), _SEEDS_PER_BATCH):
             batch = positions[start : start + _SEEDS_PER_BATCH]
-            for position, negatives in zip(batch, index.negatives(batch, self._settings.negatives), strict=True):
-                yield self._make_seed(index.objects[position], index.positives(position), negatives)
+            for position, nearest in zip(batch, index.nearest(batch, count), strict=True):
+                obj = index.objects[position]
+                wants_kin = fraction_of("kin", obj.name) < self._settings.kin_share
+                kin = index.kin(position, nearest) if wants_kin else None
+                if kin and kin.query.casefold() in queries:
+                    kin = None
+                if kin:
+                    queries.add(kin.query.casefold())
+                negatives = index.negatives(position, nearest, count, kin)
+                yield self._make_seed(obj, index.positives(position), negatives, kin)
 
     def _documented_objects(self) -> list[DocumentedObject]:
         """All objects with at least one passage, without repeated texts, in the order of the hash of their names."""
@@ -134,15 +151,17 @@ class PythonDocsReader:
         if fits and (not has_documentation or fraction_of("source", item.name) < self._settings.source_share):
             yield _passage(item, item.source, _attributes(item, "source"))
 
-    def _make_seed(self, obj: DocumentedObject, positives: tuple[Passage, ...], negatives: tuple[Passage, ...]) -> Seed:
+    def _make_seed(
+        self, obj: DocumentedObject, positives: tuple[Passage, ...], negatives: tuple[Passage, ...], kin: Kin | None
+    ) -> Seed:
         wants_question = fraction_of("question", obj.name) < self._settings.questions_share
-        question = question_of(obj.summary, obj.name) if wants_question else ""
+        question = question_of(obj.summary, obj.name) if wants_question and not kin else ""
         licence = licence_of(obj.library)
         return Seed(
             id=obj.name,
             corpus="python_docs",
-            query=question or obj.summary,
-            positives=positives,
+            query=kin.query if kin else question or obj.summary,
+            positives=(*positives, *(kin.passages if kin else ())),
             negatives=negatives,
             licence=licence,
             redistributable=licence in _PERMISSIVE_LICENCES,
@@ -150,7 +169,7 @@ class PythonDocsReader:
                 "answer_sentence": positives[0].attributes.get("answer_sentence", ""),
                 "kind": obj.kind,
                 "library": obj.library,
-                "query_form": "question" if question else "summary",
+                "query_form": "shared" if kin else "question" if question else "summary",
             },
         )
 

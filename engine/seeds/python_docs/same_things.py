@@ -1,6 +1,6 @@
-"""Which objects of different libraries are the same thing, and which are surely something else.
+"""Which objects are the same thing, which are of one kin, and which are surely something else.
 
-    documented objects --ObjectIndex--> positives of an object, hard negatives of an object
+    documented objects --ObjectIndex--> positives of an object, its kin, hard negatives of an object
 
 **The same thing**: objects with the same simple name (case and underscores aside), the same sort (class, or function
 and method) and the same qualifiers (`_QUALIFIERS` in name or summary: sparse, masked, rolling ...). Their summaries
@@ -8,8 +8,11 @@ must also share enough content words, words such as "array", "tensor" and "eleme
 quarters if one is a method. A fifth is enough for functions of two array libraries, which use the same names in
 mathematics. Within one library all words must be equal. The rule is narrow on purpose: `numpy.sqrt` and `torch.sqrt`
 pass; `shutil.copy` and `numpy.copy`, `gzip.open` and `lzma.open` do not.
+**Kin**: objects for which a vaguer query asks alike. They share at least three content words and half of all, and what
+all have in common is still a phrase: "Cramer-von Mises test for goodness of fit" for one sample and for two.
 **Surely something else**: an object whose summary shares less than half of the content words, and no content word if it
 has the same simple name. It is also neither owner nor member of the object, and its text is no near-copy of a positive.
+It has less than half of the words of a vaguer query.
 
 Price: only objects of one simple name are compared, and only texts that BM25 found.
 """
@@ -19,13 +22,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from engine.seeds.bm25 import Bm25Index
-from engine.seeds.python_docs.words import jaccard, specific_words, split_words, word_set
+from engine.seeds.python_docs.words import (
+    content_words,
+    jaccard,
+    shared_phrase,
+    specific_words,
+    split_words,
+    word_set,
+)
 from engine.topic import Passage
 
 SAME_FUNCTION, SAME_METHOD, SAME_ARRAY_FUNCTION = 0.5, 0.75, 0.21
 """Shares of common content words from which on two summaries mean the same."""
 NEAR_COPY = 0.8
 """Share of common words from which on two texts count as one."""
+MAX_KIN, SHARED_WORDS = 2, 3
+"""At most so many kin of an object, and at least so many content words that all of them share."""
 MAX_SAME_THINGS = 4
 """A query cannot ask for one object if more others than this are the same thing."""
 
@@ -60,6 +72,15 @@ class DocumentedObject:
         return _QUALIFIERS & (self.words | set(self.name.casefold().split(".")))
 
 
+@dataclass(frozen=True, slots=True)
+class Kin:
+    """What an object has in common with others: a query that asks for all of them, and a passage of each other one."""
+
+    query: str
+    passages: tuple[Passage, ...]
+    positions: frozenset[int]
+
+
 class ObjectIndex:
     """All documented objects, searchable; a position in `objects` names an object."""
 
@@ -81,25 +102,59 @@ class ObjectIndex:
                 vocabularies.append(_vocabulary(passage))
         return tuple(positives)
 
-    def negatives(self, positions: Sequence[int], count: int) -> list[tuple[Passage, ...]]:
-        """For each position at most `count` passages of surely other objects, one for each object, nearest first.
+    def nearest(self, positions: Sequence[int], count: int) -> list[list[int]]:
+        """For each position the passages nearest to its summary by BM25, enough to choose `count` negatives from."""
+        summaries = [self.objects[position].summary for position in positions]
+        return self._index.nearest(summaries, 4 * count + 16, [()] * len(positions))
+
+    def kin(self, position: int, nearest: Iterable[int]) -> Kin | None:
+        """The nearest kin of an object, at most two, and the query that asks for all of them; None without any."""
+        obj = self.objects[position]
+        shared, query = obj.words, ""
+        positions: set[int] = set()
+        passages: list[Passage] = []
+        vocabularies = [_vocabulary(passage) for passage in self.positives(position)]
+        for owner in dict.fromkeys(self._owners[passage_position] for passage_position in nearest):
+            other = self.objects[owner]
+            if owner in {position, *self.same_things[position]} or len(positions) == MAX_KIN:
+                continue
+            phrase = shared_phrase(obj.summary, shared & other.words)
+            is_kin = jaccard(specific_words(obj.words), specific_words(other.words)) >= SAME_FUNCTION
+            if not is_kin or len(specific_words(content_words(phrase))) < SHARED_WORDS:
+                continue
+            if (
+                len(phrase.split()) >= SHARED_WORDS
+                and phrase.count("(") == phrase.count(")")
+                and not _is_near_copy(other.passages[0], vocabularies)
+            ):
+                shared, query = shared & other.words, phrase
+                positions.add(owner)
+                passages.append(other.passages[0])
+                vocabularies.append(_vocabulary(other.passages[0]))
+        return Kin(query, tuple(passages), frozenset(positions)) if passages else None
+
+    def negatives(
+        self, position: int, nearest: Iterable[int], count: int, kin: Kin | None = None
+    ) -> tuple[Passage, ...]:
+        """At most `count` passages of surely other objects, one for each object, nearest first.
 
         The attribute `query` of each is the summary that it does answer. There are fewer only if fewer texts share a
         word with the summary, or if most of the nearest are doubtful.
         """
-        summaries = [self.objects[position].summary for position in positions]
-        nearest = self._index.nearest(summaries, 4 * count + 16, [()] * len(positions))
-        return [self._choose_negatives(*pair, count) for pair in zip(positions, nearest, strict=True)]
-
-    def _choose_negatives(self, position: int, nearest: Iterable[int], count: int) -> tuple[Passage, ...]:
-        obj, vocabularies = self.objects[position], [_vocabulary(passage) for passage in self.positives(position)]
-        used_owners = {position, *self.same_things[position]}
+        vocabularies = [_vocabulary(passage) for passage in self.positives(position)]
+        relevant_owners = (position, *(sorted(kin.positions) if kin else ()))
+        asked = content_words(kin.query) if kin else frozenset[str]()
+        used_owners = {*relevant_owners, *self.same_things[position]}
         negatives: list[Passage] = []
         for passage_position in nearest:
             owner, passage = self._owners[passage_position], self._passages[passage_position]
             if len(negatives) == count:
                 break
-            if owner in used_owners or _may_answer(obj, self.objects[owner]) or _is_near_copy(passage, vocabularies):
+            if owner in used_owners or _is_near_copy(passage, vocabularies):
+                continue
+            if any(_may_answer(self.objects[relevant], self.objects[owner]) for relevant in relevant_owners):
+                continue
+            if 2 * len(asked & self.objects[owner].words) >= len(asked) > 0:
                 continue
             used_owners.add(owner)
             attributes = {**passage.attributes, "query": self.objects[owner].summary}

@@ -44,3 +44,40 @@ def jaccard(first: frozenset[str], second: frozenset[str]) -> float:
 
 def _singular(word: str) -> str:
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+
+
+def shared_phrase(text: str, shared: frozenset[str]) -> str:
+    """The text without the content words that are not among the shared; "" where the rest would be no phrase.
+
+    A beginning may go, an end from a function word on, and attributes between an article or preposition and a noun.
+    ("Return the last day of the month", {"day", "month"}) -> "day of the month"
+    """
+    kept: list[str] = []
+    dropped: list[str] = []
+    for token in text.split():
+        meant = content_words(token)
+        if meant and not meant <= shared:
+            dropped.append(token)
+        elif not dropped or not kept:
+            kept += [token] if meant or kept else []
+            dropped = []
+        elif meant and kept[-1] in _BEFORE_NOUNS and len(dropped) <= _MAX_ATTRIBUTES:
+            kept.append(token)
+            dropped = []
+        elif meant:
+            return ""
+        else:
+            dropped.append(token)
+    if dropped and kept and content_words(dropped[0]) and content_words(kept[-1]) and not kept[-1].endswith(","):
+        return ""
+    while kept and not content_words(kept[-1]):
+        if kept.pop() in _JOINING:
+            return ""
+    if kept and (kept[0].endswith(",") or kept[-1] == "respect"):
+        return ""
+    return " ".join(kept).strip(" ,;:.-")
+
+
+_MAX_ATTRIBUTES = 2
+_BEFORE_NOUNS = word_set("a an the of in for with from by on into over at its this each all any")
+_JOINING = word_set("and or and/or")

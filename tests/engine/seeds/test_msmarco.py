@@ -129,6 +129,7 @@ def test_negatives_are_mined_where_a_row_has_too_few_and_never_answer_the_query(
     a, b, _ = seeds(write(tmp_path, *rows), negatives=3, relevant_from=2)
     assert [p.source_id for p in a.negatives] == ["2"]  # 9 is partly relevant, 3 shares no word
     assert {p.source_id for p in b.negatives} == {"1"}  # a partly relevant passage serves no one
+    assert b.negatives[0].attributes["query"] == a.query
     assert all(p.role == "seed_negative" and p.attributes["mined"] == "bm25" for p in a.negatives + b.negatives)
 
 

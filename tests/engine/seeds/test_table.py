@@ -62,6 +62,7 @@ def test_rows_without_an_id_column_are_named_by_their_place(tmp_path: Path) -> N
 def test_negatives_are_mined_from_the_other_rows(tmp_path: Path) -> None:
     first, second = seeds(write(tmp_path, *ROWS), COLUMNS, negatives=3)
     assert [p.text for p in first.negatives] == ["Salt, seals say."]
+    assert first.negatives[0].attributes["query"] == second.query  # what it does answer
     assert second.negatives == ()
 
 

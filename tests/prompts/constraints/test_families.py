@@ -63,7 +63,7 @@ In total that is 4 pears.
 
 TEXTS = {
     "text": passage(PROSE),
-    "documentation": passage(DOC, form="documentation", library="meshes"),
+    "documentation": passage(DOC, form="documentation", library="meshes", module="meshes.grid", kind="class"),
     "code": passage(CODE, form="source", language="Python", library="graphs"),
     "mathematics": passage(SUMS),
 }

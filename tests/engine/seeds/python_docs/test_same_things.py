@@ -2,8 +2,9 @@
 
 import pytest
 
-from engine.seeds.python_docs.same_things import DocumentedObject, is_same_thing
-from engine.seeds.python_docs.words import content_words
+from engine.seeds.python_docs.same_things import DocumentedObject, ObjectIndex, is_same_thing
+from engine.seeds.python_docs.words import content_words, shared_phrase
+from engine.topic import Passage
 
 
 def documented_object(name: str, summary: str, kind: str = "function") -> DocumentedObject:
@@ -35,3 +36,40 @@ def test_a_method_needs_more_agreement_than_a_function():
     method = documented_object("pyarrow.Schema.append", "Append a field at the end of the schema", "method")
     function = documented_object("numpy.append", "Append values to the end of an array")
     assert not is_same_thing(method, function)
+
+
+@pytest.mark.parametrize(
+    ("summary", "other", "phrase"),
+    [
+        ("Return the last day of the month", "Tell the first day of the month", "day of the month"),
+        ("Perform the two-sample Mises test for fit", "Perform the one-sample Mises test for fit",
+         "Perform the Mises test for fit"),
+        ("Solve a banded linear system", "Solve a banded linear system in place", "Solve a banded linear system"),
+        ("Return evenly spaced numbers over an interval", "Return evenly spaced dates over an interval", ""),
+        ("Transform of real or complex sequences", "Transform of real sequences", ""),
+        ("Test if the end of each text matches", "Test if the begin of each line matches", ""),
+    ],
+)  # fmt: skip
+def test_what_two_summaries_share_is_a_phrase_or_nothing(summary, other, phrase):
+    assert shared_phrase(summary, content_words(summary) & content_words(other)) == phrase
+
+
+def test_kin_are_relevant_to_what_they_share_and_nothing_near_it_is_a_negative():
+    objects = [
+        described("scipy.mises_two", "Perform the two-sample Mises test for goodness of fit", "compares two samples"),
+        described("scipy.mises_one", "Perform the one-sample Mises test for goodness of fit", "takes a distribution"),
+        described("scipy.other_fit", "Measure goodness of fit by a test", "is no kin"),
+        described("scipy.far", "Close a file after the test", "nothing about goodness here"),
+    ]
+    index = ObjectIndex(objects)
+    (nearest,) = index.nearest([0], 3)
+    kin = index.kin(0, nearest)
+    assert kin.query == "Perform the Mises test for goodness of fit"
+    assert [passage.title for passage in kin.passages] == ["scipy.mises_one"]
+    titles = [passage.title for passage in index.negatives(0, nearest, 3, kin)]
+    assert titles == ["scipy.far"]  # the second has half of the words that are asked for
+
+
+def described(name: str, summary: str, text: str) -> DocumentedObject:
+    passage = Passage(f"The Mises page of {name} {text}.", "seed_positive", title=name, source_id=name)
+    return DocumentedObject(name, "scipy", "function", summary, content_words(summary), (passage,))
