@@ -127,7 +127,7 @@ OPERATION = by_patterns(
     },
     {
         "addition": r"\+|\badd|\bsum|total|altogether|combined|\bmore\b|\bplus\b",
-        "subtraction": r"[-–−] *\$?[\d(a-z]|subtract|minus|less|left|fewer|differ|remain|take",
+        "subtraction": r"[-–−] *\$?[\d(a-z.]|subtract|minus|less|left|fewer|differ|remain|take",
         "multiplication": r"[*×]|\\times|\\cdot|\d *x\b|times|multipl|product|twice|double|triple|each|per|\)\(|\^",
         "division": r"/|÷|\\frac|divid|half|third|quarter|per\b|ratio|average|each|split",
     },

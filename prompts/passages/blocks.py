@@ -333,8 +333,10 @@ _FINAL = re.compile(r"^#### |^A: |\banswer(?: is|:)", re.IGNORECASE)
 
 @lru_cache(maxsize=256)
 def stems(text: str) -> frozenset[str]:
-    """The text's content words by their first five letters: enough to see that two texts speak of the same thing."""
-    return frozenset(w[:5] for w in map(str.lower, _WORD.findall(text)) if w not in COMMON_WORDS and len(w) > 2)
+    """The text's content words without a final s, by their first five letters: enough to see that two texts speak of
+    the same thing."""
+    words = (w for w in map(str.lower, _WORD.findall(text)) if w not in COMMON_WORDS and len(w) > 2)
+    return frozenset((w[:-1] if len(w) > 3 and w.endswith("s") else w)[:5] for w in words)
 
 
 def _core(texts: Sequence[str], query: str, answer: str, kind: Kind) -> frozenset[int]:

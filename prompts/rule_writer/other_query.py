@@ -58,7 +58,7 @@ class OtherQueryFinder:
         return None
 
     def _query_for(self, passage: Passage, source: SourcePassage, d_plus: Passage) -> str:
-        """A query for the negative alone: its own query if known, its title, or phrases that d+ does not have."""
+        """A query for the negative alone: its own query if known, its title, or phrases of prose that d+ lacks."""
         own_query = source.passage.attributes.get("query", "")
         if own_query:
             return own_query
@@ -66,7 +66,7 @@ class OtherQueryFinder:
         if title and title.lower() not in full_text(d_plus).lower():
             return f"where can I read about {title}" if " " in title else f"what is {title} for"
         phrases = self._phrases(passage.text[:VISIBLE], full_text(d_plus))
-        if not phrases:
+        if source.kind != "text" or not phrases:
             return ""
         frame = pick(self._rng, _ONE_PHRASE if len(phrases) < 2 else _TWO_PHRASES)
         return frame.replace("{a}", phrases[0]).replace("{b}", phrases[-1])
