@@ -42,8 +42,10 @@ class Constraint:
 
     def is_clear(self, passage: Passage) -> bool:
         """Whether every reader would say the same of this passage: it has a witness, or nothing like one."""
-        unsure = FAMILIES[self.family].detector.unsure
-        return self.find_witness(passage) >= 0 or not unsure(full_text(passage), passage.attributes, self.value)
+        detector = FAMILIES[self.family].detector
+        if self.find_witness(passage) >= 0 and not detector.doubts_witness:
+            return True
+        return not detector.unsure(full_text(passage), passage.attributes, self.value)
 
     def holds(self, passage: Passage) -> bool:
         """Whether the passage satisfies this constraint."""

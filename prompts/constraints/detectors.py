@@ -3,7 +3,7 @@
 A detector has three functions. Its finder takes (text, attributes, value) and returns the offset of the first witness
 that every reader would accept, or -1. Its offerer lists the values that a text makes true. `unsure` tells whether a
 text without a witness has something that a reader might still take for one: then neither the demand nor its denial is
-used.
+used. A text that is just within a bound may be doubted as well (`doubts_witness`).
 Finders are linear in the text: no pattern nests a repetition.
 """
 
@@ -28,6 +28,8 @@ class Detector(NamedTuple):
     find: Finder
     offer: Offerer
     unsure: Doubt = _never
+    doubts_witness: bool = False
+    """Whether `unsure` counts where there is a witness too."""
 
 
 @lru_cache(maxsize=64)
@@ -111,15 +113,14 @@ def by_count(count: Callable[[str], int], bounds: tuple[int, ...], *, at_least: 
         total = count(text)
         return 0 if (total >= int(value) if at_least else total <= int(value)) else -1
 
-    def offer(text: str, _: Attributes) -> Iterable[str]:
-        total = count(text)
-        tightest = [b for b in bounds if total >= b][-1:] if at_least else [b for b in bounds if total <= b][:1]
-        return [str(bound) for bound in tightest]
+    def offer(text: str, attributes: Attributes) -> Iterable[str]:
+        clear = [b for b in bounds if find(text, attributes, str(b)) >= 0 and not unsure(text, attributes, str(b))]
+        return [str(bound) for bound in (clear[-1:] if at_least else clear[:1])]
 
     def unsure(text: str, _: Attributes, value: str) -> bool:
         return not value.isdecimal() or abs(count(text) - int(value)) <= max(1, int(value) // 4)
 
-    return Detector(find, offer, unsure)
+    return Detector(find, offer, unsure, doubts_witness=True)
 
 
 def by_attribute(key: str, normalise: Callable[[str], str] = str) -> Detector:

@@ -24,7 +24,7 @@ class Family:
 
     `weight`: how soon recipes try the family; rare families weigh more, and with 0 none draws it. `kinds`: the kinds of
     text that it suits.
-    `display` puts a value of a free family into words.
+    `display` puts a value of a free family into words. `deniable`: people also ask for its absence.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Family:
     wording: Wording
     free: bool = False
     display: Callable[[str], str] = str
+    deniable: bool = True
 
     def __post_init__(self) -> None:
         wording = self.wording
@@ -60,8 +61,9 @@ def _family(
     *,
     free: bool = False,
     display: Callable[[str], str] = str,
+    deniable: bool = True,
 ) -> Family:
-    return Family(name, detector, weight, kinds, WORDINGS.get(name, Wording()), free, display)
+    return Family(name, detector, weight, kinds, WORDINGS.get(name, Wording()), free, display, deniable)
 
 
 def index_families(*families: Family, wordings: Mapping[str, Wording] = WORDINGS) -> Mapping[str, Family]:
@@ -107,20 +109,20 @@ FAMILIES: Mapping[str, Family] = index_families(
     _family("uncertainty", text.UNCERTAINTY, 0.5, TEXT),
     _family("kinds", text.KINDS, 2.0, TEXT),
     _family("purpose", text.PURPOSE, 2.5, TEXT),
-    _family("default", text.DEFAULT, 2.5, DOCS),
+    _family("default", text.DEFAULT, 2.5, DOCS, deniable=False),
     _family("performance", text.PERFORMANCE, 3.0, DOCS),
-    _family("shape", text.SHAPE, 2.0, DOCS),
-    _family("data_type", text.DATA_TYPE, 1.5, DOCS),
+    _family("shape", text.SHAPE, 2.0, DOCS, deniable=False),
+    _family("data_type", text.DATA_TYPE, 1.5, DOCS, deniable=False),
     _family("missing_values", text.MISSING, 3.0, DOCS),
     _family("list", text.LIST, 0.5, TEXT | DOCS),
     _family("at_most_words", general.AT_MOST_WORDS, 0.2, TEXT | DOCS | MATH, free=True),
     _family("at_least_words", general.AT_LEAST_WORDS, 0.2, TEXT | DOCS | MATH, free=True),
     _family("code_sample", text.CODE_SAMPLE, 2.5, DOCS),
     _family("source", code.SOURCE, 2.0, DOCS | CODE),
-    _family("section", code.SECTION, 3.0, DOCS),
-    _family("parameter", code.PARAMETER, 2.5, DOCS, free=True, display=quote_code),
-    _family("raises", code.ERROR, 3.0, DOCS | CODE, free=True, display=quote_code),
-    _family("version", text.VERSION, 3.0, DOCS),
+    _family("section", code.SECTION, 3.0, DOCS, deniable=False),
+    _family("parameter", code.PARAMETER, 2.5, DOCS, free=True, display=quote_code, deniable=False),
+    _family("raises", code.ERROR, 3.0, DOCS | CODE, free=True, display=quote_code, deniable=False),
+    _family("version", text.VERSION, 3.0, DOCS, deniable=False),
     _family("language", code.LANGUAGE, 0.7, CODE),
     _family("approach", code.APPROACH, 3.0, CODE),
     _family("uses", code.CALL, 1.5, CODE, free=True, display=quote_code),
@@ -131,7 +133,7 @@ FAMILIES: Mapping[str, Family] = index_families(
     _family("object_kind", code.OBJECT_KIND, 1.0, DOCS | CODE),
     _family("at_most_steps", general.AT_MOST_STEPS, 0.5, MATH, free=True),
     _family("at_least_steps", general.AT_LEAST_STEPS, 0.5, MATH, free=True),
-    _family("operation", text.OPERATION, 0.4, MATH),
+    _family("operation", text.OPERATION, 0.0, MATH),
     _family("decimals", text.DECIMALS, 1.5, MATH),
     _family("unknown", text.UNKNOWN, 3.0, MATH),
     _family("total", text.TOTAL, 2.5, MATH),

@@ -83,6 +83,7 @@ _CALENDAR = word_set(
     " Thursday Friday Saturday Sunday Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec Mon Tue Tues Wed Thu Thur Thurs"
     " Fri Sat Sun"
 )
+_INDEFINITE = word_set("a an")
 _ARTICLES = word_set("the a an of its his her this their our my")
 _BEFORE_NOUN = _ARTICLES | word_set(
     "of in on at with by from for into over under between among through during without within about against near across"
@@ -137,7 +138,12 @@ def _find_runs(text: str) -> list[_Run]:
 
 
 def _find_name(run: _Run) -> str:
-    """The first capitalised words of the run, the start of a sentence aside; "" if there are none, or too many."""
+    """The first capitalised words of the run, the start of a sentence aside; "" if there are none, or too many.
+
+    What stands behind "a" or "an" is no name, but one of many.
+    """
+    if run.before in _INDEFINITE:
+        return ""
     name_words: list[str] = []
     for word in run.words[1:] if run.opening else run.words:
         if word[0].isupper() and word[1:].islower():

@@ -1,7 +1,7 @@
 """Segmentation: how a passage is cut into labelled blocks, and how some of them are joined into a text.
 
-A block is a sentence of prose, an entry of a documentation section, an example, a line of a worked solution, or a whole
-piece of code. Two views of one passage share its answering blocks and differ in the rest. About 60 microseconds for 100
+A block is a sentence of prose, the entries of a documentation section, an example, a line of a worked solution, or a
+whole piece of code. Two views of one passage share its answering blocks and differ in the rest. About 60 microseconds for 100
 words.
 """
 
@@ -138,7 +138,7 @@ class _Document:
         self.blocks: list[Block] = []
         self._lines: list[str] = []
         self._mode = "prose"
-        self._header, self._base = "", 0
+        self._header = ""
         self._paragraph, self._gap = 0, "\n"
         lines = text.split("\n")
         for i, line in enumerate(lines):
@@ -148,7 +148,9 @@ class _Document:
     def _line(self, line: str, following: str) -> None:
         stripped = line.strip()
         indent = len(line) - len(line.lstrip())
-        if not stripped:
+        if not stripped and self._in_entries() and self._lines:
+            self._lines.append(line)
+        elif not stripped:
             self._flush()
             self._gap = "\n\n"
         elif _RULE.fullmatch(line) and self._header.endswith("\n"):
@@ -158,7 +160,6 @@ class _Document:
         ):
             self._flush()
             self._header = line if stripped.endswith(":") else line + "\n"
-            self._base = -1
         elif self._opens(stripped, indent):
             self._flush()
             self._mode = self._mode_of(stripped, indent)
@@ -170,16 +171,15 @@ class _Document:
         """Whether a line begins a new block."""
         if not self._lines:
             return True
-        if self._in_entries():
-            return indent <= self._base
+        if self._in_entries():  # a list with some of its entries left out would be wrong
+            return False
         if self._mode == "code":  # the lines of one example stand or fall together
             return bool(_PROSE_LINE.fullmatch(stripped))
         return self._mode_of(stripped, indent) != "prose" or self._mode == "item"
 
     def _mode_of(self, stripped: str, indent: int) -> str:
         if self._in_entries():
-            self._base = indent if self._base < 0 else self._base
-            return "entry"
+            return "entries"
         if stripped.startswith((">>>", "..")) or indent >= 4:
             return "code"
         return "item" if _ITEM.match(stripped) else "prose"
@@ -188,20 +188,17 @@ class _Document:
         return bool(self._header) and bool(_ENTRY_SECTIONS.match(self._header.strip()))
 
     def _flush(self) -> None:
-        """Ends the current block. A deeper indented paragraph after a blank line still belongs to its entry."""
+        """Ends the current block."""
         if not self._lines:
             return
-        text = "\n".join(self._lines)
-        last = self.blocks[-1] if self.blocks else None
-        deeper = len(text) - len(text.lstrip()) > max(self._base, 0)
-        if self._in_entries() and deeper and last is not None and last.header == self._header:
-            self.blocks[-1] = replace(last, text=f"{last.text}{self._gap}{text}")
-        elif self._mode == "prose":
+        text = "\n".join(self._lines).rstrip()
+        if self._mode == "prose":
             for gap, sentence in _sentences(text):
                 self.blocks.append(Block("", sentence, gap or self._gap, self._header, self._paragraph))
         else:
             self.blocks.append(Block("", text, self._gap, self._header, self._paragraph))
-        self._lines, self._mode, self._gap = [], "prose", "\n"
+        self._gap = "\n" if self._lines[-1].strip() else "\n\n"
+        self._lines, self._mode = [], "prose"
         self._paragraph += 1
 
 
@@ -257,13 +254,13 @@ def _says_something(text: str) -> bool:
 _LONG_WORD = re.compile(r"[A-Za-z]{4,}")
 
 
-def _shortened(text: str) -> str:
-    """The text's beginning, up to the end of a line or sentence within `MAX_BLOCK` characters."""
-    if len(text) <= MAX_BLOCK:
+def _shortened(text: str, limit: int = MAX_BLOCK) -> str:
+    """The text's beginning, up to the end of a line or sentence within `limit` characters."""
+    if len(text) <= limit:
         return text
-    head = text[:MAX_BLOCK]
+    head = text[:limit]
     end = max(head.rfind("\n"), head.rfind(". ") + 1, head.rfind(".\n") + 1)
-    return head[: end if end > MAX_BLOCK // 4 else head.rfind(" ")].rstrip()
+    return head[: end if end > limit // 4 else head.rfind(" ")].rstrip()
 
 
 def segment(name: str, passage: Passage, query: str = "", answer: str = "", limit: int = MAX_TEXT) -> SourcePassage:
@@ -271,7 +268,8 @@ def segment(name: str, passage: Passage, query: str = "", answer: str = "", limi
 
     Without a query none are; `answer` is the answering sentence, or the answer itself, where it is known.
     """
-    text, kind = passage.text[:limit], kind_of(passage)
+    kind = kind_of(passage)
+    text = _shortened(passage.text, limit)
     pieces = _with_leads([b for b in _pieces(text, kind) if b.text.strip()]) or [Block("", text)]
     kept = pieces[:MAX_BLOCKS]
     core = _core([b.text for b in kept], query, answer, kind) if query else frozenset[int]()
@@ -279,7 +277,7 @@ def segment(name: str, passage: Passage, query: str = "", answer: str = "", limi
         replace(
             b,
             label=f"{name}.{i + 1}",
-            text=b.text if _is_code(b, kind) else _shortened(b.text),
+            text=_shortened(b.text) if kind == "text" else b.text,
             core=i in core,
             leans=i > 0 and b.header == kept[i - 1].header and leans(b.text),
         )
@@ -303,11 +301,6 @@ def _with_leads(pieces: Sequence[Block]) -> list[Block]:
             block = replace(block, text=f"{last.text}{block.gap}{block.text}", gap=last.gap, paragraph=last.paragraph)  # noqa: PLW2901
         joined.append(block)
     return joined
-
-
-def _is_code(block: Block, kind: Kind) -> bool:
-    """Whether the block must not be shortened: a program, or the lines of an example."""
-    return kind == "code" or ">>> " in block.text
 
 
 _WORD = re.compile(r"[A-Za-z][\w'-]+|\d+")

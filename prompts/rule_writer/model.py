@@ -24,7 +24,7 @@ from prompts.rule_writer.infosearch import INFOSEARCH_TASKS
 from prompts.rule_writer.judge import TASKS as JUDGING
 from prompts.rule_writer.other_query import OtherQueryFinder
 from prompts.rule_writer.published import PUBLISHED_TASKS, as_task
-from prompts.rule_writer.view_pairs import ViewPair, ViewPairFinder, denials
+from prompts.rule_writer.view_pairs import ViewPair, ViewPairFinder, deniable, denials
 
 T = TypeVar("T")
 
@@ -101,17 +101,20 @@ class _TopicWriter:
         """What d+ shows and d- lacks, and the other way round; None where nothing tells them apart."""
         plus_only = self._pairs.contrasts(pair, self._count)
         minus_only = self._pairs.contrasts(pair.swapped(), self._count + 1)
-        if plus_only:
+        if plus_only and minus_only and self._dual:
             return ContrastedPair(pair, plus_only, minus_only)
-        return ContrastedPair(pair.swapped(), minus_only[: self._count], []) if minus_only else None
+        if deniable(plus_only):
+            return ContrastedPair(pair, deniable(plus_only), minus_only)
+        minus_only = deniable(minus_only[: self._count])
+        return ContrastedPair(pair.swapped(), minus_only, []) if minus_only else None
 
     def _answer(self, contrasted: ContrastedPair) -> TopicAnswer:
         """Instructions for a pair: what one side shows is demanded or, denied, excluded."""
         pair, plus_only, minus_only = contrasted.pair, contrasted.plus_only, contrasted.minus_only
         if minus_only and self._dual:
             instruction, reverse, poison = plus_only, minus_only[: self._count], minus_only[-1:]
-            if self._denied:
-                instruction, reverse, poison = denials(reverse), denials(plus_only), denials(plus_only[-1:])
+            if self._denied and deniable(reverse) and deniable(plus_only):
+                instruction, reverse, poison = denials(reverse), denials(plus_only), denials(plus_only)[-1:]
             elif self._count > 1 and self._rng.random() < _DENIAL_BESIDE:
                 instruction = _with_denial(plus_only[: self._count - 1], minus_only)
                 reverse = _with_denial(minus_only[: self._count - 1], plus_only)

@@ -37,7 +37,7 @@ from prompts.passages.reply_types import (
 from prompts.passages.seed_material import SeedMaterial
 from prompts.recipes.verifiable import drawn_order
 from prompts.rule_writer.other_query import OtherQueryFinder, OtherQueryMatch
-from prompts.rule_writer.view_pairs import ViewPair, ViewPairFinder, denials
+from prompts.rule_writer.view_pairs import ViewPair, ViewPairFinder, deniable, denials
 
 _WORD = re.compile(r"[A-Za-z]\w{2,}")
 _ROOM = 20_000
@@ -121,10 +121,11 @@ class _PairSearch:
         """Demands that P+ meets and P1- breaks, each with a poison for which it is the other way round."""
         plus_only, minus_only = (self._finder.contrasts(p, _CONTRASTS) for p in (pair, pair.swapped()))
         demands = [chosen for chosen in (plus_only[:2], *([c] for c in plus_only)) if chosen]
-        affirmed = [(demand, minus_only[:1] or denials(demand[:1])) for demand in demands]
-        denied = [(denials([c]), [c]) for c in minus_only]
+        affirmed = [(demand, minus_only[:1] or denials(demand)[:1]) for demand in demands]
+        affirmed = [(demand, poison) for demand, poison in affirmed if poison]
+        denied = [(denials([c]), [c]) for c in deniable(minus_only)]
         for demand, poison in [*denied, *affirmed] if self._rng.random() < _DENIED else [*affirmed, *denied]:
-            for fixed in _code_constraints(pair.d_plus, pair.kinds[0]):
+            for fixed in _code_constraints(pair.d_plus, pair.kind):
                 yield (*fixed, *(c for c in demand if c not in fixed)), (*fixed[:1], *poison)
 
 

@@ -9,6 +9,7 @@ a program is never cut: it would be another solution, or none. The caller stops 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
@@ -33,6 +34,7 @@ _POSITIVES = 4
 _LIST_RANK = 6
 WHOLE = frozenset({"code", "mathematics"})
 """Kinds of text that are never cut."""
+_WORD = re.compile(r"[^\W_]+")
 _FORMAL = frozenset({"at_most_words", "at_least_words", "at_most_steps", "at_least_steps"})
 _FIGURES = frozenset({"figure", "year", "date", "percentage", "money", "measure"})
 _PHRASES = frozenset({"mentions", "names"})
@@ -81,7 +83,7 @@ class ViewPairFinder:
         self._room, self._rng, self._dual = room, rng, dual
         self._query_stems = stems(query)
         texts = [source.passage.text for source in (*positives, *negatives)]
-        self._folded, self._words = list(map(fold_text, texts)), {word for text in texts for word in text.split()}
+        self._folded, self._words = list(map(fold_text, texts)), {w for text in texts for w in _WORD.findall(text)}
         self.blocks = BlockIndex([*positives, *negatives])
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
@@ -201,14 +203,17 @@ class ViewPairFinder:
         return bool(own) and not own & stems(full_text(other)) and not own <= self._query_stems
 
     def _is_topical(self, phrase: str, text: str) -> bool:
-        """Whether a phrase belongs to the subject: said twice, or said by another passage.
+        """Whether a phrase belongs to the subject: another passage says it too, or it is a name or several words said
+        twice.
 
         A single word must look like a noun; one that also stands in small letters is no name.
         """
         folded = fold_text(phrase)
         if " " not in phrase and (folded in self._words if phrase != folded else not is_noun_by_ending(phrase)):
             return False
-        return fold_text(text).count(folded) > 1 or sum(folded in known for known in self._folded) > 1
+        is_single_noun = " " not in phrase and phrase == folded
+        said_twice = not is_single_noun and fold_text(text).count(folded) > 1
+        return said_twice or sum(folded in known for known in self._folded) > 1
 
 
 def _supports(source: SourcePassage, chosen: Sequence[Block]) -> list[Block]:
@@ -229,9 +234,14 @@ def _overlap(first: Constraint, second: Constraint) -> bool:
     return alike or bool(stems(first.value) & stems(second.value))
 
 
+def deniable(constraints: Sequence[Constraint]) -> list[Constraint]:
+    """Those whose opposite people ask for too: "no code", but not "no section on the parameters"."""
+    return [c for c in constraints if FAMILIES[c.family].deniable]
+
+
 def denials(constraints: Sequence[Constraint]) -> list[Constraint]:
-    """The opposite demands."""
-    return [c.negate() for c in constraints]
+    """The opposite demands, of those that have one."""
+    return [c.negate() for c in deniable(constraints)]
 
 
 def _fitting(families: Sequence[str], kind: frozenset[str]) -> list[str]:

@@ -73,11 +73,12 @@ def shared_phrase(text: str, shared: frozenset[str]) -> str:
     while kept and not content_words(kept[-1]):
         if kept.pop() in _JOINING:
             return ""
-    if kept and (kept[0].endswith(",") or kept[-1] == "respect"):
+    if kept and (kept[0].endswith(",") or kept[-1] in _OPEN_ENDS):
         return ""
     return " ".join(kept).strip(" ,;:.-")
 
 
 _MAX_ATTRIBUTES = 2
+_OPEN_ENDS = word_set("respect vs")
 _BEFORE_NOUNS = word_set("a an the of in for with from by on into over at its this each all any")
 _JOINING = word_set("and or and/or")

@@ -57,7 +57,9 @@ CODE = """def longest_path(graph):
 """
 SUMS = """Let x be the number of pears.
 She buys 3 * 4 = 12 pears and adds 2 + 1 = 3 plums.
-Then x = 12 / 3 = 4 a day, which is 4.5 - 0.5 = 4 again.
+Then x = 12 / 3 = 4 a day.
+Which is 4.5 - 0.5 = 4 again.
+And 8 / 2 = 4.
 In total that is 4 pears.
 #### 4"""
 

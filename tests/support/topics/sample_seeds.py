@@ -73,6 +73,13 @@ def _documentation() -> Seed:
                 title="tides.height",
                 **facts,
             ),
+            passage(
+                "Gives the height of the water above the zero of the chart.\n\nParameters\n----------\n"
+                "time : datetime\n    A moment of any day.\n\nReturns\n-------\nfloat\n    The height in metres; NaN "
+                "where readings are missing.\n\nNotes\n-----\nSlow for many moments, because each reads the table.\n",
+                title="tides.level",
+                **facts,
+            ),
         ),
         (
             passage(
