@@ -10,7 +10,7 @@ mathematics. Within one library all words must be equal. The rule is narrow on p
 pass; `shutil.copy` and `numpy.copy`, `gzip.open` and `lzma.open` do not.
 **Kin**: objects for which a vaguer query asks alike. They share at least three content words and half of all, and what
 all have in common is still a phrase: "Cramer-von Mises test for goodness of fit" for one sample and for two.
-**Surely something else**: an object whose summary shares less than half of the content words, and no content word if it
+**Surely something else**: an object whose summary shares less than a third of the content words, and none of them if it
 has the same simple name. It is also neither owner nor member of the object, and its text is no near-copy of a positive.
 It has less than half of the words of a vaguer query.
 
@@ -34,6 +34,8 @@ from engine.topic import Passage
 
 SAME_FUNCTION, SAME_METHOD, SAME_ARRAY_FUNCTION = 0.5, 0.75, 0.21
 """Shares of common content words from which on two summaries mean the same."""
+MAY_ANSWER = 0.33
+"""Share from which on an object may answer the query of the other."""
 NEAR_COPY = 0.8
 """Share of common words from which on two texts count as one."""
 MAX_KIN, SHARED_WORDS = 2, 3
@@ -192,7 +194,7 @@ def _may_answer(obj: DocumentedObject, other: DocumentedObject) -> bool:
     """Whether another object may be relevant to the query of this one."""
     similarity = jaccard(specific_words(obj.words), specific_words(other.words))
     related = f"{other.name}.".startswith(f"{obj.name}.") or f"{obj.name}.".startswith(f"{other.name}.")
-    return related or similarity >= SAME_FUNCTION or (similarity > 0 and obj.simple_name == other.simple_name)
+    return related or similarity >= MAY_ANSWER or (similarity > 0 and obj.simple_name == other.simple_name)
 
 
 def _vocabulary(passage: Passage) -> frozenset[str]:
