@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from cluster.run_seeds import RunReader, RunSettings
+from cluster.seeds.mixed import MixedReader, MixedSettings
+from cluster.seeds.other_run import RunReader, RunSettings
 from engine.ids import canonical_json, sha256_hex
 from engine.inference.pooled_vllm import EngineModel, EngineSpec, PooledVllm, engine_spec
 from engine.models.endpoints import HostedSettings
@@ -80,4 +81,6 @@ def factory_for(catalog: Mapping[str, tuple[type[Settings], Factory]], settings:
 
 def open_seeds(settings: Settings) -> SeedReader:
     """The reader of the seeds that the settings name."""
+    if isinstance(settings, MixedSettings):
+        return MixedReader([open_seeds(part) for part in settings.of])
     return factory_for(SEEDS, settings)(settings)

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from cluster.catalog import MODELS, SEEDS
+from cluster.seeds.mixed import MixedSettings
 from cluster.yaml_page import MAX_DEPTH, KeyPath, cut, is_hidden, read_yaml, shown
 from engine.errors import UsageError
 from engine.flow.limits import Limits, RuntimeSettings
@@ -141,7 +142,7 @@ class _Checker:
 
     def job(self, document: dict[str, Any]) -> Job:
         self._check_keys(document)
-        seeds = self._read_choice(("seeds",), document.get("seeds"), SEEDS)
+        seeds = self._read_seeds(document.get("seeds"))
         recipe = self._read_choice(("recipe",), document.get("recipe"), RECIPES)
         models = self._read_models(document.get("models"))
         validators = self._read_validators(document.get("validators"))
@@ -167,6 +168,15 @@ class _Checker:
                 self._add_mistake((), f"the key {key!r} is missing; add it")
             elif document[key] is None:
                 self._add_mistake((key,), "is empty; fill it")
+
+    def _read_seeds(self, value: Any) -> Settings | None:
+        """One corpus, or a list of them."""
+        if not isinstance(value, list):
+            return self._read_choice(("seeds",), value, SEEDS)
+        if not value:
+            self._add_mistake(("seeds",), "is an empty list; name at least one corpus")
+        parts = [self._read_choice(("seeds", i), item, SEEDS) for i, item in enumerate(value)]
+        return MixedSettings(of=tuple(part for part in parts if part))
 
     def _read_models(self, value: Any) -> dict[str, Settings]:
         if value is None:

@@ -13,6 +13,7 @@ from cluster.build import build_run
 from cluster.deploy.ray_environment import drain_within_stop_wait, set_network_defaults
 from cluster.extras import need
 from cluster.job import Job
+from cluster.seeds.mixed import MixedSettings
 from datasets_out.commits.log import CommitLog
 from engine.errors import UsageError
 from engine.flow.progress import Progress, Summary
@@ -105,6 +106,8 @@ def _check_needs(job: Job, reuse: Sequence[Path]) -> None:
 
 def _paths_read(settings: Settings) -> Iterator[Path]:
     """Every file and folder that the settings of the seeds name."""
+    for part in settings.of if isinstance(settings, MixedSettings) else ():
+        yield from _paths_read(part)
     for _, value in settings:
         for item in value if isinstance(value, tuple) else (value,):
             if isinstance(item, Path):

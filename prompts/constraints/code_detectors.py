@@ -58,8 +58,8 @@ _NOTABLE_CALLS = word_set(
     zip_longest chain islice lru_cache cache cmp_to_key reduce setdefault most_common bit_count bit_length bitCount
     computeIfAbsent getOrDefault putIfAbsent binarySearch floorKey ceilingKey lower_bound upper_bound equal_range
     nth_element next_permutation prev_permutation partial_sort stable_sort make_heap iota gcd lcm
-    setrecursionlimit asarray einsum searchsorted cumsum apply_along_axis vectorize isinstance getattr hasattr
-    issubclass deepcopy urlopen subprocess Popen warn deprecated wraps partial
+    setrecursionlimit asarray einsum searchsorted cumsum apply_along_axis vectorize
+    deepcopy urlopen subprocess Popen partial
     """
 )
 """Calls of libraries that somebody may ask for by name; helpers of one program, and everyday calls, are not."""

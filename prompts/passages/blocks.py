@@ -1,8 +1,8 @@
 """Segmentation: how a passage is cut into labelled blocks, and how some of them are joined into a text.
 
 A block is a sentence of prose, the entries of a documentation section, an example, a line of a worked solution, or a
-whole piece of code. Two views of one passage share its answering blocks and differ in the rest. About 60 microseconds for 100
-words.
+whole piece of code. Two views of one passage share its answering blocks and differ in the rest. About 60 microseconds
+for 100 words.
 """
 
 import re

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from cluster.run_seeds import RunReader, RunSettings
+from cluster.seeds.other_run import RunReader, RunSettings
 from datasets_out.commits.log import CommitLog
 from engine.errors import Rejected
 from engine.seeds.catalog import READERS, open_seeds

@@ -1,0 +1,45 @@
+"""Several corpora as one stream of seeds: `seeds` of a job as a list.
+
+    reader, reader, ... --one seed of each in turn--> seeds, each id after the name of its corpus
+
+A corpus that has ended leaves the turns to the others, so every prefix of the stream is as even as the corpora allow.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic import SerializeAsAny
+
+from engine.protocols import SeedReader
+from engine.settings import Settings
+from engine.topic import Seed
+
+
+class MixedSettings(Settings):
+    """The settings of each corpus, in the order of the job file."""
+
+    of: tuple[SerializeAsAny[Settings], ...]
+
+    def identity(self) -> dict[str, Any]:
+        """The identities of all, in their order: another order is another stream."""
+        return {"of": [settings.identity() for settings in self.of]}
+
+
+class MixedReader:
+    """A SeedReader over others. Two corpora need two names, or their ids may collide and the run refuses them."""
+
+    def __init__(self, readers: Sequence[SeedReader]) -> None:
+        self._readers = readers
+        self.skipped = 0
+
+    def __iter__(self) -> Iterator[Seed]:
+        streams = [iter(reader) for reader in self._readers]
+        while streams:
+            for stream in tuple(streams):
+                seed = next(stream, None)
+                self.skipped = sum(reader.skipped for reader in self._readers)
+                if seed is None:
+                    streams.remove(stream)
+                else:
+                    yield replace(seed, id=f"{seed.corpus}/{seed.id}")
