@@ -6,6 +6,7 @@
     a collection (`collection`, `queries`, `qrels`): tab-separated passages and queries, with TREC judgments
 
 Consecutive rows of the same query become one seed, because its relevant passages belong together.
+A fifth of its passages have characters that were once read in a wrong encoding (`Â°`); they are mended here.
 In v2.1 the negatives of a seed are the passages that the search engine returned and no annotator selected. Nobody
 judged them one by one, so some may be relevant.
 Price: memory holds a few rows; for the collection see `engine.seeds.judged`.
@@ -17,6 +18,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import ftfy
 from pydantic import Field, model_validator
 
 from engine.errors import SeedFormatError
@@ -37,6 +39,7 @@ class MsmarcoSettings(JudgedSettings):
     corpus: str = Field(default="msmarco", min_length=1, description="Name of the corpus.")
     licence: str = Field(default="MS MARCO: non-commercial research purposes only", description="Licence of the texts.")
     redistributable: bool = Field(default=False, description="Whether the texts may be passed on to others.")
+    mend_encoding: bool = Field(default=True, description="Mend characters that were read in a wrong encoding.")
     path: Path | None = Field(default=None, description="File or folder of rows: jsonl, JSON array or Parquet.")
     collection: Path | None = Field(default=None, description="Passages, one a line: id, tab, text.")
     queries: Path | None = Field(default=None, description="Queries, one a line: id, tab, text.")
@@ -67,7 +70,8 @@ class MsmarcoCollection(JudgedReader[MsmarcoSettings]):
 
     def documents(self) -> Iterator[Passage | SeedFormatError]:
         assert self._settings.collection is not None
-        return (parse_record(line, _parse_document) for line in self._read_lines(self._settings.collection))
+        documents = (parse_record(line, _parse_document) for line in self._read_lines(self._settings.collection))
+        return (d if isinstance(d, SeedFormatError) else _mended(d, self._settings) for d in documents)
 
     def _read_lines(self, path: Path) -> Iterator[Line]:
         for stream in open_streams(path):
@@ -113,7 +117,8 @@ class MsmarcoRows(CorpusReader[MsmarcoSettings]):
                 yield NegativeCandidate(key, text, (passage,), query)
 
     def _parse_row(self, row: SourceRow) -> CorpusSeed:
-        passages, min_grade = _grade_passages(row), self._settings.relevant_from
+        passages = [(_mended(passage, self._settings), grade) for passage, grade in _grade_passages(row)]
+        min_grade = self._settings.relevant_from
         answers = [answer for answer in row.items("answers") if isinstance(answer, str) and answer != NO_ANSWER]
         values = {key: row.value.get(key) for key in ("query_type", "source")}
         values |= {"answer": answers, "instruction": row.value.get("only_instruction")}
@@ -134,6 +139,11 @@ class MsmarcoRows(CorpusReader[MsmarcoSettings]):
         seed = self.make_seed(first_seed.id, first_seed.query, positives, negatives, first_seed.attributes)
         answer_keys = frozenset().union(*(row_seed.answer_keys for row_seed in row_seeds))
         return replace(row_seeds[0], seed=seed, answer_keys=answer_keys)
+
+
+def _mended(passage: Passage, settings: MsmarcoSettings) -> Passage:
+    """The passage with its characters as they were meant, if the settings want that."""
+    return replace(passage, text=ftfy.fix_encoding(passage.text), id="") if settings.mend_encoding else passage
 
 
 def _grade_passages(row: SourceRow) -> list[tuple[Passage, int]]:

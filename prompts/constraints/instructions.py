@@ -1,7 +1,7 @@
 """Whole instructions: constraints put into English, in one of four length formats and one of four styles.
 
     who asks and what for   contexts.yaml, by kind of text      persona, background; very long: also in other styles
-    a reason                wordings.yaml, by family            from medium on
+    a reason                wordings.yaml, by family            from medium on, and for each ban
     the demand              frames below, phrases by family     always, within the first fifty words
     what is not wanted      the same, of the opposite           from long on, and in the style `negation`
     what else there is      contexts.yaml                       very long: what was found so far, or does not matter
@@ -66,11 +66,14 @@ def pick(rng: Random, options: Sequence[T]) -> T:
 def compose(rng: Random, constraints: Sequence[Constraint], length: Length, style: Style, kind: Kind = "text") -> str:
     """An instruction that demands the constraints, all of them. `kind` chooses the nouns and who asks."""
     noun = pick(rng, _CONTEXTS[kind]["nouns"])
+    ban = next((c for c in constraints if c.negated), None)
     if length == "short":
-        return _exclusion(rng, constraints, noun) if style == "negation" else _demand(rng, constraints, noun)
+        why = [ban.reason(_variant(rng))] if ban else []
+        demand = _exclusion(rng, constraints, noun) if style == "negation" else _demand(rng, constraints, noun)
+        return " ".join([*why, demand])
     is_long, is_very_long = length != "medium", length == "very_long"
     opening = style if style in {"persona", "background"} else "background" if is_very_long else ""
-    reason = pick(rng, constraints).reason(_variant(rng)) if is_long or not opening else ""
+    reason = (ban or pick(rng, constraints)).reason(_variant(rng)) if ban or is_long or not opening else ""
     sentences = [_context(rng, opening, kind), reason]
     if style != "negation" or is_long:
         sentences += _demands(rng, constraints, noun) if is_long else [_demand(rng, constraints, noun)]

@@ -166,7 +166,12 @@ COMPARISON = by_pattern(
     r"|versus"
     r"|\bvs\b|\bboth\b|\balike|\bother|relative|\w{3,}est\b|\bmost\b",
 )
-READER = by_pattern(r"\byou(?:r|rs|rself)?\b", "you")
+READER = by_pattern(
+    r"\byou(?:r|rs|rself)?\b",
+    "you",
+    loose=r"\byou|(?:^|[.!?:] )(?:Looking|Choose|Find|Check|Click|Call|Visit|See|Learn|Get|Try|Use|Contact|Browse|Sign"
+    r"|Read|Enter|Select|Add|Make|Take|Keep|Think|Let|Do|Don't|Never|Always|Ask|Buy|Book|Search|Compare|Discover|Explore)\b",
+)
 DEFINITION = by_pattern(
     r"\b(?:is|are) defined as\b|\bthe term \S+(?: \S+){0,3} (?:means|refers|is|describes)\b|\brefers to (?:an?|the"
     r"|any)\b"

@@ -114,12 +114,12 @@ class _TopicWriter:
         if minus_only and self._dual:
             instruction, reverse, poison = plus_only, minus_only[: self._count], minus_only[-1:]
             if self._denied and deniable(reverse) and deniable(plus_only):
-                instruction, reverse, poison = denials(reverse), denials(plus_only), denials(plus_only)[-1:]
+                instruction, reverse, poison = denials(reverse)[:1], denials(plus_only)[:1], denials(plus_only)[-1:]
             elif self._count > 1 and self._rng.random() < _DENIAL_BESIDE:
                 instruction = _with_denial(plus_only[: self._count - 1], minus_only)
                 reverse = _with_denial(minus_only[: self._count - 1], plus_only)
         else:
-            instruction, reverse, poison = plus_only, denials(plus_only), minus_only[:1] or denials(plus_only[:1])
+            instruction, reverse, poison = plus_only, denials(plus_only)[:1], minus_only[:1] or denials(plus_only[:1])
             if self._denied:
                 pair, instruction, reverse, poison = pair.swapped(), reverse, plus_only, plus_only[:1]
         kind = pair.kind

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from engine.errors import SeedFormatError
 from engine.seeds.msmarco import MsmarcoSettings, msmarco_reader
-from engine.topic import Seed
+from engine.topic import Passage, Seed
 
 TEXTS = ["Seals rest on rocks.", "Piers rot in salt water.", " "]
 AS_LIST = [{"passage_text": t, "is_selected": int(n == 0), "url": f"u{n}"} for n, t in enumerate(TEXTS)]
@@ -173,3 +173,13 @@ def test_rows_and_a_collection_are_not_mixed(tmp_path: Path) -> None:
     for paths in ({"path": tmp_path, "queries": tmp_path}, {"queries": tmp_path}, {}):
         with pytest.raises(ValidationError, match="give `path` alone"):
             MsmarcoSettings.model_validate(paths)
+
+
+def test_characters_read_in_a_wrong_encoding_are_mended_if_wanted(tmp_path: Path) -> None:
+    garbled = "It is 8°C – quite cold.".encode().decode("latin-1")
+    rows = [graded_row("a", ("1", garbled, 2))]
+    (mended,) = seeds(write(tmp_path, *rows), relevant_from=2)
+    assert mended.positives[0].text == "It is 8°C – quite cold."
+    assert mended.positives[0].id == Passage(mended.positives[0].text, "seed_positive").id
+    (kept,) = seeds(write(tmp_path, *rows), relevant_from=2, mend_encoding=False)
+    assert kept.positives[0].text == garbled

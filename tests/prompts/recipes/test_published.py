@@ -132,7 +132,7 @@ def test_the_grid_is_balanced_by_the_hash_of_the_seed():
     assert max(cells.values()) < 140
 
 
-SENTENCES = {"short": (1, 1), "medium": (2, 2), "long": (2, 7), "very_long": (5, 9)}
+SENTENCES = {"short": (1, 2), "medium": (2, 3), "long": (2, 7), "very_long": (5, 9)}
 
 
 @pytest.mark.parametrize("length", LENGTHS)

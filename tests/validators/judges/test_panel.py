@@ -38,7 +38,7 @@ from tests.support.topics.judged_topics import (
     sound,
     topic,
 )
-from tests.support.topics.zoo import HIPPO, OTHER_RHINO, RHINO, ZEBRA, seed, topic_of
+from tests.support.topics.zoo import HIPPO, OTHER_RHINO, RHINO, seed, topic_of
 from validators.judges.panel import shuffle_passages
 
 
@@ -174,8 +174,7 @@ def test_a_gullible_judge_hears_no_passage_in_our_fences_and_every_one_without(t
     assert reasons(judged(polarity(), one, tmp_path, judge=gullible)[1]) == ["order_decides"]
 
 
-ZOO = [seed("s1"), seed("s2", positives=(OTHER_RHINO, RHINO)), seed("s3", positives=(HIPPO,), negatives=(RHINO, ZEBRA),
-       query="where do hippos live")]  # fmt: skip
+ZOO = [seed("s1"), seed("s2", positives=(OTHER_RHINO, RHINO)), seed("s3", negatives=(HIPPO, OTHER_RHINO))]
 
 
 @pytest.mark.parametrize("judge", [Flips("flips", 0.5), First("first"), Honest("honest")], ids=lambda one: one.name)
