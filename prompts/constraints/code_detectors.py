@@ -30,11 +30,12 @@ def _parameters(text: str) -> Iterator[tuple[str, int]]:
     for entry in _PARAMETER.finditer(text):
         while len(headers) > 1 and headers[1][0] <= entry.start():
             del headers[0]
-        if headers and headers[0][0] <= entry.start() and not headers[0][1]:
+        in_section = bool(headers) and headers[0][0] <= entry.start()
+        if in_section and not headers[0][1]:
             continue
         for name in entry.group(1).split(","):
             parameter = name.strip().lstrip("*")
-            if parameter.lower() not in _NOT_PARAMETERS:
+            if parameter.lower() not in _NOT_PARAMETERS and (in_section or parameter[:1].islower()):
                 yield parameter, entry.start(1)
 
 

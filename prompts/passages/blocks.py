@@ -175,7 +175,8 @@ class _Document:
             return False
         if self._mode == "code":  # the lines of one example stand or fall together
             return bool(_PROSE_LINE.fullmatch(stripped))
-        return self._mode_of(stripped, indent) != "prose" or self._mode == "item"
+        mode = self._mode_of(stripped, indent)
+        return mode != "prose" if self._mode == "prose" else mode == "code"  # the items of a list are one block
 
     def _mode_of(self, stripped: str, indent: int) -> str:
         if self._in_entries():
