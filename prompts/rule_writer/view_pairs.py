@@ -3,8 +3,9 @@
     positives in blocks --pairs()--> (first, second) views --contrasts()--> constraints that tell them apart
 
 Tried in this order: two different positives, whole where they are short enough; then two views of one positive that
-share its answering blocks. No sentence of another passage enters a view, no figure is changed, and a worked solution or
-a program is never cut: it would be another solution, or none. The caller stops at the first pair that serves.
+share its answering blocks. No sentence of another passage enters a view, no figure is changed, no prose is set as a
+list, and a worked solution or a program is never cut: it would be another solution, or none. The caller stops at the
+first pair that serves.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ _WHOLE = 3000
 """Characters up to which a passage beside another stays as it is."""
 _TRIES = 4
 _POSITIVES = 4
-_LIST_RANK = 6
 WHOLE = frozenset({"code", "mathematics"})
 """Kinds of text that are never cut."""
 _WORD = re.compile(r"[^\W_]+")
@@ -137,9 +137,6 @@ class ViewPairFinder:
         """Views of one passage that share its answering blocks and differ in what a free block shows."""
         free, kind = source.free_blocks, source.kind
         core = Passage("\n".join(b.text for b in source.core_blocks), "seed_positive", title=source.passage.title)
-        if not self._dual and kind == "text" and len(free) > 1 and "list" in self._families["text"][:_LIST_RANK]:
-            kept = self.view(source, free)
-            yield self._pair((source, source), kept.model_copy(update={"layout": "list"}), kept, Constraint("list"))
         for lead, block in self._leads(free, core, kind):
             rest = self.shuffled([b for b in free if not _may_show(lead, b)])
             first, second = self._split(source, core, block, rest)

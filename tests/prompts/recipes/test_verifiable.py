@@ -115,7 +115,7 @@ def test_formats_styles_polarity_and_kinds_of_reversal_are_balanced_by_the_seeds
     assert sum(i.role == "dual" for t in made for i in t.intents) / len(made) > 0.6
     families = Counter(c.family for i in instructed for c in constraints_of(i)[:1])
     assert max(families.values()) < 0.35 * len(made)
-    assert len(families) >= 5
+    assert len(families) >= 4
 
 
 def test_the_answering_sentence_stands_in_both_views_and_edits_are_marked():
