@@ -31,6 +31,8 @@ AUDITS = pa.schema(
     ]
 )
 """A row is one passage of one item as one reader marked it."""
+SHOWN = pa.schema([field.with_name("is_natural") if field.name == "natural" else field for field in AUDITS])
+"""The columns of the view: NATURAL is a word of SQL."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 
@@ -69,12 +71,12 @@ def audit_files(out: Path) -> list[Path]:
 
 
 def read_audits(out: Path) -> pa.Table:
-    """The rows of all audits of a run, in the order of their names."""
+    """The rows of all audits of a run, in the order of their names, under the names of the view."""
     try:
         tables = [pq.read_table(path, schema=AUDITS, page_checksum_verification=True) for path in audit_files(out)]
     except (pa.ArrowException, OSError) as error:
         raise CorruptDataError(f"an audit of {out} does not read: {error}; score its sheet again") from error
-    return pa.concat_tables([AUDITS.empty_table(), *tables])
+    return pa.concat_tables([AUDITS.empty_table(), *tables]).rename_columns(SHOWN.names)
 
 
 def _path(out: Path, name: str) -> Path:

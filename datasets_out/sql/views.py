@@ -17,7 +17,7 @@ from pyarrow import fs
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import Snapshot, load_snapshot
-from datasets_out.sql.audits import AUDITS, audit_files, read_audits
+from datasets_out.sql.audits import SHOWN, audit_files, read_audits
 from engine.errors import UsageError
 from engine.flow.progress import total
 from engine.ids import canonical_json
@@ -87,7 +87,7 @@ def views_script(out: Path, snapshot: str | None = None) -> str:
 def _audits_view(out: Path) -> str:
     if files := audit_files(out):
         return _view("audits", files)
-    columns = ", ".join(f"NULL::{_DUCKDB_TYPES[field.type]} AS {field.name}" for field in AUDITS)
+    columns = ", ".join(f"NULL::{_DUCKDB_TYPES[field.type]} AS {field.name}" for field in SHOWN)
     return f"CREATE VIEW audits AS SELECT {columns} WHERE false;\n"
 
 

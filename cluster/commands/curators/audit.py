@@ -54,7 +54,8 @@ def _draw(out: Path, name: str, topics: int, seed: int, snapshot: str | None, sh
     if not items:
         raise UsageError(f"{out} has no accepted topic with an instruction yet; there is nothing to audit")
     put_key(out, name, {"seed": seed, "snapshot": source.digest, "items": key_of(items)})
-    text, rows = sheet.with_name(f"{sheet.name}.txt"), sheet.with_name(f"{sheet.name}.jsonl")
+    name_alone = sheet.name.removesuffix(".txt").removesuffix(".jsonl")
+    text, rows = sheet.with_name(f"{name_alone}.txt"), sheet.with_name(f"{name_alone}.jsonl")
     for path in (text, rows):
         if path.exists():
             raise UsageError(f"{path} exists, and may hold marks; give another --sheet")
