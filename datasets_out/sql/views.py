@@ -86,14 +86,14 @@ def views_script(out: Path, snapshot: str | None = None) -> str:
 
 def _audits_view(out: Path) -> str:
     if files := audit_files(out):
-        return _view("audits", files)
+        return _view("audits", files, 'SELECT * RENAME ("natural" AS is_natural) ')
     columns = ", ".join(f"NULL::{_DUCKDB_TYPES[field.type]} AS {field.name}" for field in SHOWN)
     return f"CREATE VIEW audits AS SELECT {columns} WHERE false;\n"
 
 
-def _view(table: str, files: Iterable[Path]) -> str:
+def _view(table: str, files: Iterable[Path], columns: str = "") -> str:
     names = ",\n    ".join(_literal(str(path)) for path in files)
-    return f"CREATE VIEW {table} AS FROM read_parquet([\n    {names}\n]);\n"
+    return f"CREATE VIEW {table} AS {columns}FROM read_parquet([\n    {names}\n]);\n"
 
 
 def _literal(value: Any) -> str:
