@@ -16,6 +16,11 @@ def need(module: str, *, extra: str) -> None:
         raise UsageError(f"this command needs {module}, which is not installed; {install_line(extra)}")
 
 
+def is_installed(*modules: str) -> bool:
+    """Whether all of these libraries are there."""
+    return all(importlib.util.find_spec(module) is not None for module in modules)
+
+
 def install_line(extra: str) -> str:
     """The command that installs an extra."""
     return "pip install foil-ir" if extra == "base" else f"pip install 'foil-ir[{extra}]'"

