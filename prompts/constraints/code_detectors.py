@@ -56,7 +56,7 @@ _NOTABLE_CALLS = word_set(
     """
     Counter defaultdict deque OrderedDict namedtuple heappush heappop heapify heappushpop heapreplace nlargest nsmallest
     bisect bisect_left bisect_right insort insort_left accumulate combinations permutations product groupby pairwise
-    zip_longest chain islice lru_cache cache cmp_to_key reduce setdefault most_common bit_count bit_length bitCount
+    zip_longest chain islice lru_cache cache cmp_to_key reduce setdefault most_common bit_length
     computeIfAbsent getOrDefault putIfAbsent binarySearch floorKey ceilingKey lower_bound upper_bound equal_range
     nth_element next_permutation prev_permutation partial_sort stable_sort make_heap iota gcd lcm
     setrecursionlimit asarray einsum searchsorted cumsum apply_along_axis vectorize

@@ -38,6 +38,7 @@ _WORD = re.compile(r"[^\W_]+")
 _FORMAL = frozenset({"at_most_words", "at_least_words", "at_most_steps", "at_least_steps"})
 _FIGURES = frozenset({"figure", "year", "date", "percentage", "money", "measure"})
 _PHRASES = frozenset({"mentions", "names"})
+_METHODS = frozenset({"approach", "uses"})
 _EXAMPLES = frozenset({"example", "code_sample", "section"})
 _ORIGINS = frozenset({"library", "namespace", "object_kind"})
 T = TypeVar("T")
@@ -81,7 +82,7 @@ class ViewPairFinder:
         self._positives, self._negatives = positives, negatives
         self._families: Mapping[Kind, list[str]] = {k: _fitting(families, of) for k, of in NAMES_BY_KIND.items()}
         self._room, self._rng, self._dual = room, rng, dual
-        self._query_stems = stems(query)
+        self._query_stems = stems(" ".join([query, *(source.passage.title for source in positives)]))
         texts = [source.passage.text for source in (*positives, *negatives)]
         self._folded, self._words = list(map(fold_text, texts)), {w for text in texts for w in _WORD.findall(text)}
         self.blocks = BlockIndex([*positives, *negatives])
@@ -190,6 +191,8 @@ class ViewPairFinder:
         for value in values:
             constraint = Constraint(family, value)
             if family in _PHRASES and not (self._is_distinctive(value, other) and self._is_topical(value, text)):
+                continue
+            if family in _METHODS and stems(value) & self._query_stems:  # it is what the problem is about
                 continue
             if surely_broken([constraint], other):
                 yield constraint
