@@ -1,0 +1,92 @@
+"""What a seed and an accepted topic of each recipe cost with the rule writer: CPU ms, the recipe alone.
+
+Seeds are read first and stay out of the figures, and so do validators, journal and commits (`benchmarks/machine.py` has
+those). One process, one seed after the other. Another checkout's figures: run this file with its folder as PYTHONPATH.
+
+    .venv/bin/python benchmarks/recipes.py [--seeds 300] [--rows ROWS] [--quick] [--json]
+
+`--rows` are rows of MS MARCO; without them the python_docs seeds alone are measured.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+from engine.errors import FoilError, Rejected
+from engine.flow.ask import schema_of
+from engine.requests import Request
+from engine.seeds.msmarco import MsmarcoSettings, msmarco_reader
+from engine.seeds.python_docs.reader import PythonDocsReader, PythonDocsSettings
+from engine.topic import Seed
+from prompts.parse import parse_reply
+from prompts.recipes.catalog import RECIPES
+from prompts.rule_writer.model import RuleWriter
+
+MEASURED = ("verifiable", "infir", "promptriever", "infosearch")
+
+
+class Ask:
+    """Answers each prompt by the rules at once: no journal, no flow."""
+
+    calls = ()
+
+    def __init__(self) -> None:
+        self._writer = RuleWriter()
+
+    async def __call__(self, prompt: Any, answer: Any, **_role: Any) -> Any:
+        request = Request(
+            "rule_writer", prompt.messages, prompt.params, schema_of(answer), prompt.task, prompt.template,
+            prompt.inputs, "seed", facts=prompt.facts,
+        )  # fmt: skip
+        return parse_reply((await self._writer.complete(request)).text, answer)
+
+
+def measure(kind: str, seeds: Sequence[Seed]) -> dict[str, float]:
+    """CPU seconds of all seeds, and how many topics they made."""
+    settings, make = RECIPES[kind]
+    recipe, ask, topics = make(settings()), Ask(), 0
+    started = time.process_time()
+    for seed in seeds:
+        try:
+            topics += len(asyncio.run(recipe(seed, ask)))
+        except (Rejected, FoilError):
+            continue
+    seconds = time.process_time() - started
+    return {"topics": topics, "ms_a_seed": 1000 * seconds / len(seeds), "ms_a_topic": 1000 * seconds / max(1, topics)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=300)
+    parser.add_argument("--rows", type=Path, help="rows of MS MARCO")
+    parser.add_argument("--quick", action="store_true", help="40 seeds of the standard library")
+    parser.add_argument("--json", action="store_true")
+    told = parser.parse_args()
+    count = 40 if told.quick else told.seeds
+    docs = PythonDocsSettings(libraries=("stdlib",)) if told.quick else PythonDocsSettings()
+    corpora = {"python_docs": list(islice(PythonDocsReader(docs), count))}
+    if told.rows:
+        corpora["msmarco"] = list(islice(msmarco_reader(MsmarcoSettings(path=told.rows)), count))
+    rows = [{"corpus": c, "recipe": r, "seeds": len(s), **measure(r, s)} for c, s in corpora.items() for r in MEASURED]
+    if told.json:
+        print(json.dumps(rows))
+        return
+    table = Table("corpus", "recipe", "seeds", "topics", "CPU ms a seed", "CPU ms a topic")
+    for row in rows:
+        numbers = (f"{row[name]:.2f}" for name in ("ms_a_seed", "ms_a_topic"))
+        table.add_row(row["corpus"], row["recipe"], str(row["seeds"]), str(row["topics"]), *numbers)
+    Console(width=100).print(table)
+
+
+if __name__ == "__main__":
+    main()
