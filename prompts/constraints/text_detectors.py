@@ -146,8 +146,8 @@ EXAMPLE = by_pattern(
     loose=r"exampl|instance|such as|e\.g|>>>|includ|\blike\b|illustrat|namely|\(",
 )
 CAVEAT = by_pattern(
-    r"\b(?:however,|caution|beware|be careful|warning:|note that|except (?:for|that|when|in)|unless|limitations?\b)",
-    "however|caution|warning|careful|unless|beware|except|limit|note",
+    r"\b(?:caution|beware|be careful|warning:|note that|except (?:for|that|when|in)|unless|limitations?\b)",
+    "caution|warning|careful|unless|beware|except|limit|note",
     loose=r"\b(?:however|but|although|though|while|except|only|not|n't|may|might|caution|warn|careful|unless|limit"
     r"|note|avoid|never|must|yet|despite|rarely|some)",
 )
@@ -169,7 +169,7 @@ COMPARISON = by_pattern(
 READER = by_pattern(
     r"\byou(?:r|rs|rself)?\b",
     "you",
-    loose=r"\byou|(?:^|[.!?:] )(?:Looking|Choose|Find|Check|Click|Call|Visit|See|Learn|Get|Try|Use|Contact|Browse|Sign"
+    loose=r"\byou|looking for|sign up|click|contact us|call us|choose from|(?:^|[.!?:] )(?:Looking|Choose|Find|Check|Click|Call|Visit|See|Learn|Get|Try|Use|Contact|Browse|Sign"
     r"|Read|Enter|Select|Add|Make|Take|Keep|Think|Let|Do|Don't|Never|Always|Ask|Buy|Book|Search|Compare|Discover|Explore)\b",
 )
 DEFINITION = by_pattern(

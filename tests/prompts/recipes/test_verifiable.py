@@ -244,7 +244,7 @@ def answered(answer: dict) -> Topic:
     async def ask(prompt, kind, *, role="writer"):
         return parse_reply(json.dumps(answer), kind)
 
-    short = f"{RHINO[: RHINO.index(' The scientist')]} However, poachers sell its horn."
+    short = f"{RHINO[: RHINO.index(' The scientist')]} Poachers sell its horn unless wardens saw it off."
     (topic,) = asyncio.run(Verifiable(VerifiableSettings())(seed(positives=(short,)), ask))
     return topic
 

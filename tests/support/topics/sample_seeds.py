@@ -23,7 +23,7 @@ def _text(corpus: str, **attributes: str) -> Seed:
         (
             passage(
                 "The ferry to Lower Saltmarsh takes 35 minutes. It has run since 1911, when the causeway was given up. "
-                "Tickets cost $4 and are sold on board. In winter, however, the crossing is closed after dark. "
+                "Tickets cost $4 and are sold on board. It runs at any hour except in winter. "
                 "Passengers are advised to bring a coat, because the deck is open. Seals can be seen at low tide, for "
                 "example near the old lighthouse."
             ),
@@ -35,7 +35,7 @@ def _text(corpus: str, **attributes: str) -> Seed:
         (
             passage(
                 "The harbour museum in Lower Saltmarsh shows model ships and nets. It was founded in 1987 by retired "
-                "pilots. Admission is $6, and children under ten enter free. However, the upper floor is closed.",
+                "pilots. Admission is $6, and children under ten enter free. All floors are open except in winter.",
                 "seed_negative",
                 query="what does the harbour museum show",
             ),
