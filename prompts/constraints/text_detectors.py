@@ -169,7 +169,8 @@ COMPARISON = by_pattern(
 READER = by_pattern(
     r"\byou(?:r|rs|rself)?\b",
     "you",
-    loose=r"\byou|looking for|sign up|click|contact us|call us|choose from|(?:^|[.!?:] )(?:Looking|Choose|Find|Check|Click|Call|Visit|See|Learn|Get|Try|Use|Contact|Browse|Sign"
+    loose=r"\byou|looking for|sign up|click|contact us|call us|choose from"
+    r"|(?:^|[.!?:] )(?:Looking|Choose|Find|Check|Click|Call|Visit|See|Learn|Get|Try|Use|Contact|Browse|Sign"
     r"|Read|Enter|Select|Add|Make|Take|Keep|Think|Let|Do|Don't|Never|Always|Ask|Buy|Book|Search|Compare|Discover|Explore)\b",
 )
 DEFINITION = by_pattern(
