@@ -84,7 +84,7 @@ MATH: frozenset[Kind] = frozenset({"mathematics"})
 
 FAMILIES: Mapping[str, Family] = index_families(
     _family("mentions", text.MENTION, 0.5, TEXT, free=True, display=quote_term),
-    _family("names", text.NAME, 1.0, TEXT, free=True),
+    _family("names", text.NAME, 0.0, TEXT, free=True),
     _family("number", text.NUMBER, 0.0, TEXT, free=True),
     _family("year", text.YEAR, 3.0, TEXT, free=True, display=name_year, deniable=False),
     _family("percentage", text.PERCENTAGE, 3.0, TEXT | MATH),

@@ -38,12 +38,26 @@ _DEMANDS = (
     "Only {noun}s that {plural} are relevant.",
     "I only want {noun}s that {plural}.",
     "What I need is a {noun} that {third}.",
+    "I would like to see a {noun} that {third}.",
+    "Show me {noun}s that {plural}.",
+    "Find me a {noun} that {third}.",
+    "Can you find a {noun} that {third}?",
+    "A {noun} counts only if it {third}.",
+    "Limit the results to {noun}s that {plural}.",
+    "Make sure that the {noun} {third}.",
+    "It is important to me that the {noun} {third}.",
+    "I could use a {noun} that {third}.",
+    "Return {noun}s only if they {plural}.",
+    "A {noun} that {third} would help me most.",
+    "Give me nothing but {noun}s that {plural}.",
 )
 _FURTHER_DEMANDS = (
     "The {noun} must also {base}.",
     "In addition, the {noun} should {base}.",
     "Besides, the {noun} has to {base}.",
     "Another condition is that the {noun} {third}.",
+    "It is also important that the {noun} {third}.",
+    "On top of that, the {noun} must {base}.",
 )
 _EXCLUSIONS = (
     "{Noun}s that {plural} are not relevant.",
@@ -52,6 +66,12 @@ _EXCLUSIONS = (
     "I cannot use {noun}s that {plural}.",
     "Please do not return {noun}s that {plural}.",
     "A {noun} that {third} is of no use to me.",
+    "Leave out {noun}s that {plural}.",
+    "Skip any {noun} that {third}.",
+    "I have no use for {noun}s that {plural}.",
+    "{Noun}s that {plural} do not count.",
+    "Do not show me {noun}s that {plural}.",
+    "{Noun}s that {plural} would only waste my time.",
 )
 _CONTEXTS: Mapping[str, Any] = yaml.load(
     Path(__file__).with_name("contexts.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
@@ -85,7 +105,7 @@ def compose(rng: Random, constraints: Sequence[Constraint], length: Length, styl
 
 
 def _variant(rng: Random) -> int:
-    return int(rng.random() * 1000)
+    return int(rng.random() * 1_000_000)
 
 
 def _demand(rng: Random, constraints: Sequence[Constraint], noun: str, frames: Sequence[str] = _DEMANDS) -> str:

@@ -62,6 +62,29 @@ COMMON_WORDS = word_set(
     """
 )
 """Words that say nothing by themselves: function words, common verbs, adverbs, and words of every text."""
+VAGUE_NOUNS = word_set(
+    """
+    ability access account action activity addition advance agreement aim application approximation area argument
+    aspect assumption attempt attention attribute band behavior behaviour benefit calibration category center
+    centre chance choice circumstance class collection combination company comparison concept concern conclusion
+    condition conjunction consequence consideration context correlation country course customer degree detail
+    development deviation difference direction discussion disposal dissolution distance distinction distribution
+    effect effort element emphasis end environment equation estimation evaluation event evidence existence expense
+    experience experiment explanation expression fact factor family feature feeling field force form formation
+    friend function group guide hand head help history home hour idea importance individual influence initiation
+    interaction investigation issue job length level life link location loss majority man manner meaning means
+    measurement member mind minute moment month movement name nature need observation occasion office operation
+    opinion opportunity organization outcome overview parameter parent party path pattern peculiarity period
+    person persons phase place player policy position possibility practice prediction preparation presence
+    presentation principle procedure process product program progress project property purpose quality quantity
+    question range reference region relation relationship report requirement research resource respect
+    responsibility role room rule scene section selection sense sentence service setting shape side sign site
+    situation skill solution source space spot stage standard statement status step story structure student style
+    subject success suggestion summary system target task team theory tool topic town trouble truth understanding
+    unit validity variation variety version view visitor week woman word world year
+    """
+)
+"""Nouns that name no subject by themselves, nor at the end of a phrase."""
 _TOKEN = re.compile(r"[A-Za-z][\w'-]*[A-Za-z0-9]|[A-Za-z]|\d[\w.,]*|\n|[^\w\s]")
 _NON_LETTERS = frozenset("_0123456789")
 _MAX_WORDS = 3
@@ -108,6 +131,13 @@ def _is_noun_like(word: str) -> bool:
 def is_noun_by_ending(word: str) -> bool:
     """Whether a single lower-case word is surely a noun: by an ending of nouns, or as a plural."""
     return word.endswith(_NOUN_ENDINGS) or (word.endswith("s") and not word.endswith(("ss", "us", "is", "ous")))
+
+
+def is_vague(phrase: str) -> bool:
+    """Whether the phrase, in the singular or plural, ends in a noun that names no subject."""
+    last = phrase.lower().split()[-1]
+    singulars = (last, last.removesuffix("s"), last.removesuffix("es"), last.removesuffix("ies") + "y")
+    return not VAGUE_NOUNS.isdisjoint(singulars)
 
 
 @dataclass(slots=True)

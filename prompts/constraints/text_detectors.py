@@ -105,7 +105,7 @@ _UNITS = {
     "duration": r"(?:seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|weeks?|months?|years?|decades?|centuries)\b",
     "distance": r"(?:mm|cm|km|kilomet(?:er|re)s?|met(?:er|re)s?|miles?|feet|foot|ft|inch(?:es)?|yards?)\b",
     "weight": r"(?:mg|grams?|kg|kilograms?|lbs?|pounds?|ounces?|oz|tons?|tonnes?)\b",
-    "temperature": r"(?:°|º|degrees? (?:[CF]|Celsius|Fahrenheit|celsius|fahrenheit)\b)",
+    "temperature": r"(?:[°º](?! ?[\dNSEW′'’])|degrees? (?:[CF]|Celsius|Fahrenheit|celsius|fahrenheit)\b)",
     "volume": r"(?:ml|lit(?:er|re)s?|gallons?|cups?|pints?|quarts?|tablespoons?|teaspoons?)\b",
     "data": r"(?:KB|MB|GB|TB|[Kk]ilobytes?|[Mm]egabytes?|[Gg]igabytes?|bytes?|bits?)\b",
 }
@@ -146,16 +146,16 @@ EXAMPLE = by_pattern(
     loose=r"exampl|instance|such as|e\.g|>>>|includ|\blike\b|illustrat|namely|\(",
 )
 CAVEAT = by_pattern(
-    r"\b(?:caution|beware|be careful|warning:|note that|except (?:for|that|when|in)|unless|limitations?\b)",
-    "caution|warning|careful|unless|beware|except|limit|note",
+    r"\b(?:caution|beware|be careful|warning:|except (?:for|that|when|in)\b)",
+    "caution|warning|careful|beware|except",
     loose=r"\b(?:however|but|although|though|while|except|only|not|n't|may|might|caution|warn|careful|unless|limit"
     r"|note|avoid|never|must|yet|despite|rarely|some)",
 )
 REASON = by_pattern(
-    r"\b(?:because|due to|caused by|the reason|reasons? (?:for|why)|is why|owing to|thanks to)\b",
-    "cause|due to|reason|is why|owing|thanks",
+    r"\b(?:because|due to|caused by|the reasons? (?:for|why|is|that)|is why|owing to)\b",
+    "cause|due to|reason|is why|owing",
     loose=r"caus|\bdue\b|reason|therefore|hence|\bthus\b|result|\bsince\b|\bso\b|\bwhy\b|\blead|owing|thanks|\bas\b"
-    r"|stem",
+    r"|stem|\bsigns? of\b|symptom|indicat|trigger|factor|explain|link|associat|contribut|underl|\bdriv",
 )
 COMPARISON = by_pattern(
     r"\b(?:compared (?:to|with)|in comparison|in contrast|unlike|whereas|differs? from|different from|as opposed to)\b"
@@ -195,7 +195,7 @@ REFERENCE = by_pattern(
     "http|www.|see also|et al|.. [|]_",
     loose=r"http|www\.|\bsee\b|et al|\[\w+\]|refer|\bcf\b|read more|click|source|accord|wikipedia|link|\.com|\.org",
 )
-QUOTATION = by_pattern(r"[\"“][A-Za-z][^\"“”\n]{2,80}[\"”]", '"|“', loose=r"[\"“”‘’'`]")
+QUOTATION = by_pattern(r"[\"“][A-Z](?:[^\"“”\s]* ){5,30}[^\"“”\s]*[\"”]", '"|“', loose=r"[\"“”‘’'`]")
 _MONTHS = (
     "January|February|March|April|May|June|July|August|September|October|November|December"
     "|Jan|Feb|Aug|Sept?|Oct|Nov|Dec"
@@ -251,7 +251,9 @@ RISK = by_pattern(
     r"|avoid|sick",
 )
 ATTRIBUTION = by_pattern(
-    r"\b[Aa]ccording to\b|\bstud(?:y|ies) (?:has |have |also |recently )?(?:found|show|suggest|report|conclud"
+    r"\b[Aa]ccording to (?:(?:the|a|an|this|one|recent|new|some) )?(?:[A-Z]|stud|survey|report|research"
+    r"|expert|poll|data)"
+    r"|\bstud(?:y|ies) (?:has |have |also |recently )?(?:found|show|suggest|report|conclud"
     r"|indicat)\w*"
     r"|\b[Rr]esearchers (?:have |has )?(?:found|say|said|believe|report|discovered)\w*"
     r"|\b[A-Z][a-z]+ (?:said|says|argued|reported|wrote|claims|claimed)\b",
@@ -278,11 +280,10 @@ KINDS = by_pattern(
     r"|such as|range|sort|\bmodels?\b|version|breed|\bfirst\b|differ",
 )
 PURPOSE = by_pattern(
-    r"\b(?:is|are|be|been|being|was|were|often|commonly|widely|mainly|usually|also|primarily) used (?:to|for|as|in"
-    r"|by)\b"
-    r"|\bthe (?:main |primary )?purpose of\b|\bserves? (?:to|as)\b|\b(?:is|are|was|were) designed (?:to|for)\b"
+    r"\b(?:is|are|be|been|being|was|were|often|commonly|widely|mainly|usually|also|primarily) used (?:to|for)\b"
+    r"|\bthe (?:main |primary )?purpose of\b|\b(?:is|are|was|were) designed (?:to|for)\b"
     r"|\bthe function of\b",
-    "used|purpose|serve|designed|function",
+    "used|purpose|designed|function",
     loose=r"\bus(?:e|ed|es|ing|age|eful)\b|purpos|serve|design|in order|function|\brole\b|meant|intend|help|allow"
     r"|appli|goal"
     r"|\baim|enabl|so that|\bto \w+|\bfor\b",

@@ -3,12 +3,14 @@
     wordings.yaml --load_wordings--> Wording per family;  "mention X" --third_person--> "mentions X"
 
 A phrase is a verb phrase in its base form, so that it fits after "must" and after "a passage that". A reason is a
-sentence that stands before the demand and demands nothing itself.
+sentence that stands before the demand and demands nothing itself. Each sentence of "(My|Our) class" is as likely as any
+other of its family, so that none becomes common.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from engine.errors import UsageError
 _PHRASES, _REASONS = ("affirm", "deny"), ("why", "spare")
 _NEGATION = re.compile(r"\b(?:no|not|without|nothing|none|never|rather|at (?:most|least)|fewer|or more|twice|once)\b")
 _SLOT = re.compile(r"\{.*?\}")
+_CHOICE = re.compile(r"\(([^()]*\|[^()]*)\)")
 _LIBRARIES = {
     "stdlib": "the standard library", "numpy": "NumPy", "scipy": "SciPy", "sklearn": "scikit-learn",
     "torch": "PyTorch", "pyarrow": "PyArrow",
@@ -53,11 +56,18 @@ def _read_entry(family: str, entry: Mapping[str, Any]) -> Wording:
     missing_parts = [part for part in known[:-1] if not entry.get(part)]
     if missing_parts:
         raise UsageError(f"wordings of {family!r}: no phrases under `{missing_parts[0]}`")
-    parts = {part: tuple(entry[part].split("; ")) for part in known[:-1]}
+    parts = {part: tuple(_sentences(entry[part])) for part in known[:-1]}
     for phrase in (phrase for phrases in parts.values() for phrase in phrases):
         if set(_SLOT.findall(phrase)) - {"{x}"}:
             raise UsageError(f"wordings of {family!r}: unknown slot in {phrase!r}; the only slot is {{x}}")
     return Wording(**parts, values=entry.get("values", {}))
+
+
+def _sentences(text: str) -> Iterator[str]:
+    """The phrases of a part, each with every choice made: "(My|Our) class" is two."""
+    for phrase in text.split("; "):
+        fixed_and_choices = _CHOICE.split(phrase)
+        yield from map("".join, product(*(text.split("|") for text in fixed_and_choices)))
 
 
 WORDINGS = load_wordings(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))

@@ -31,7 +31,7 @@ from prompts.recipes.promptriever import Promptriever, PromptrieverSettings
 from prompts.recipes.verifiable import Verifiable, VerifiableSettings
 from prompts.render import load, recipe_fingerprint
 
-VERSION = "4"
+VERSION = "5"
 """Raised when the same seed, settings and template would give other topics."""
 
 

@@ -30,7 +30,7 @@ from prompts.passages.seed_material import SeedMaterial, build_material
 from prompts.passages.topic_builder import TopicBuilder
 from prompts.render import PromptTemplate, load, recipe_fingerprint
 
-VERSION = "4"
+VERSION = "5"
 """Raised when the same seed, settings and templates would give other topics."""
 
 _TEMPLATES = ("instruction", "poisoned_instruction", "poisoned_query", "passage")

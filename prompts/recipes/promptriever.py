@@ -26,7 +26,7 @@ from prompts.passages.seed_material import SeedMaterial, build_material
 from prompts.passages.topic_builder import TopicBuilder
 from prompts.render import load, recipe_fingerprint
 
-VERSION = "4"
+VERSION = "5"
 """Raised when the same seed, settings and templates would give other topics."""
 
 Ablation = Literal["none", "repeated_query", "generic_instruction", "swapped_instruction"]

@@ -21,7 +21,8 @@ from engine.topic import Passage
 from prompts.constraints.constraint import Constraint, full_text, surely_broken
 from prompts.constraints.detectors import fold_text
 from prompts.constraints.families import FAMILIES, NAMES_BY_KIND, Kind
-from prompts.constraints.phrases import is_noun_by_ending
+from prompts.constraints.phrases import is_noun_by_ending, is_vague
+from prompts.constraints.query_fit import families_for
 from prompts.passages.blocks import Block, SourcePassage, stems
 from prompts.passages.reply_types import View
 from prompts.passages.views import BlockIndex
@@ -80,7 +81,10 @@ class ViewPairFinder:
         dual: bool,
     ) -> None:
         self._positives, self._negatives = positives, negatives
-        self._families: Mapping[Kind, list[str]] = {k: _fitting(families, of) for k, of in NAMES_BY_KIND.items()}
+        self._families: Mapping[Kind, list[str]] = {
+            kind: _fitting(families, own & families_for(query) if kind == "text" else own)
+            for kind, own in NAMES_BY_KIND.items()
+        }
         self._room, self._rng, self._dual = room, rng, dual
         self._query_stems = stems(" ".join([query, *(source.passage.title for source in positives)]))
         texts = [source.passage.text for source in (*positives, *negatives)]
@@ -187,7 +191,7 @@ class ViewPairFinder:
         """Constraints of a family that the text shows and the other passage does not, plainly."""
         values = list(FAMILIES[family].detector.offer(text, attributes or {}))
         if len(values) > 1:
-            values.sort(key=lambda v: self._rng.random() - 0.5 * (" " in v))
+            values.sort(key=lambda v: self._rng.random() - (" " in v))
         for value in values:
             constraint = Constraint(family, value)
             if family in _PHRASES and not (self._is_distinctive(value, other) and self._is_topical(value, text)):
@@ -206,9 +210,12 @@ class ViewPairFinder:
         """Whether a phrase belongs to the subject: another passage says it too, or it is a name or several words said
         twice.
 
-        A single word must look like a noun; one that also stands in small letters is no name.
+        A single word must look like a noun; one that also stands in small letters is no name. A vague noun is no
+        subject.
         """
         folded = fold_text(phrase)
+        if is_vague(phrase):
+            return False
         if " " not in phrase and (folded in self._words if phrase != folded else not is_noun_by_ending(phrase)):
             return False
         is_single_noun = " " not in phrase and phrase == folded

@@ -17,8 +17,9 @@ from tests.support.topics.sample_seeds import passage
 
 PROSE = """The black rhino lives in southern Africa, for example in Namibia and Kenya. It weighs about 1,400 kg.
 It was first discovered, as far as anyone knows, in 1758. According to a study, 60 % of the calves survive their first
-3 years because the mothers guard them. Beware of poachers, who sell a horn for $60,000. "Hook-lipped rhino" is
-another name. The term rhino refers to the same animal. You should visit https://example.org to learn more. Is it the
+3 years because the mothers guard them. Beware of poachers, who sell a horn for $60,000. A warden said:
+"Nobody here would ever sell a single horn." Hook-lipped rhino is another name.
+The term rhino refers to the same animal. You should visit https://example.org to learn more. Is it the
 largest species?
 It differs from the white rhino, which might be calmer. On 3 March the herds move north, which helps reduce thirst.
 There is a risk of drought. The horn is used for carving. First, find water; then wait. There are two types of horn.

@@ -1,5 +1,7 @@
 """Detectors of text: whole words, whole numbers, written calculations."""
 
+import pytest
+
 from prompts.constraints.constraint import Constraint
 from tests.support.topics.sample_seeds import passage
 
@@ -30,3 +32,23 @@ def test_written_calculations_are_seen_with_any_minus_sign_and_with_units():
         assert Constraint("operation", "subtraction").holds(passage(line)), line
     assert Constraint("operation", "addition").holds(passage("20 pounds + 10 pounds = 30 pounds"))
     assert not Constraint("arithmetic").holds(passage("There are 12 pears."))
+
+
+@pytest.mark.parametrize(
+    ("family", "value", "shown", "false_friend"),
+    [
+        ("measure", "temperature", "It is 26° in July.", "It lies at 26°15′24″N 97°49′36″W."),
+        ("quotation", "", 'She said: "I have never seen a bigger one here."', "Also known as “liver spots”."),
+        ("purpose", "", "The horn is used to treat fever.", "The horn is used as a handle."),
+        ("caveat", "", "All rhinos, except in Namibia, keep their horn.", "They sleep unless it rains."),
+        ("attribution", "", "According to a study, they sleep.", "They are sorted according to size."),
+    ],
+)
+def test_false_friends_that_readers_found_are_told_apart(family, value, shown, false_friend):
+    assert Constraint(family, value).holds(passage(shown))
+    assert not Constraint(family, value).holds(passage(false_friend))
+
+
+def test_a_denial_needs_a_text_without_anything_like_it():
+    assert not Constraint("reason", negated=True).is_clear(passage("Cold feet are a sign of poor circulation."))
+    assert Constraint("reason", negated=True).is_clear(passage("The village lies on the river."))

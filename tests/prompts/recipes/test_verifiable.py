@@ -244,7 +244,7 @@ def answered(answer: dict) -> Topic:
     async def ask(prompt, kind, *, role="writer"):
         return parse_reply(json.dumps(answer), kind)
 
-    short = f"{RHINO[: RHINO.index(' The scientist')]} Poachers sell its horn unless wardens saw it off."
+    short = f"{RHINO[: RHINO.index(' The scientist')]} Poachers sell its horn, except in Namibia."
     (topic,) = asyncio.run(Verifiable(VerifiableSettings())(seed(positives=(short,)), ask))
     return topic
 
@@ -381,7 +381,7 @@ def test_web_passages_make_topics(shared_data):
         seed(f"{i}", (r["positive"]["text"],), [o["text"] for o in r["others"]], query=r["query"])
         for i, r in enumerate(rows)
     ]
-    assert accepted_share(seeds, 200) >= 0.25
+    assert accepted_share(seeds, 200) >= 0.2
 
 
 def test_solutions_in_several_languages_make_topics(shared_data):
@@ -399,6 +399,6 @@ def test_worked_solutions_make_topics_where_a_question_has_several(shared_data):
 def test_other_families_need_another_version():
     """Every family draws one number a seed: a new one changes all draws after it, and so the topics."""
     drawn = sha256_hex(canonical_json(list(WEIGHTS.items())))[:12]
-    assert (VERSION, drawn) == ("5", "9700365138f7"), (
+    assert (VERSION, drawn) == ("6", "15ba335dd34b"), (
         "families or weights changed: raise VERSION, then note the new hash here"
     )
