@@ -8,6 +8,7 @@ Every rewritten passage keeps the answering blocks to the word, so the seed's ev
 refuses what needs understanding (Audience, Source, a translation) with `no_condition`.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
@@ -18,8 +19,8 @@ from prompts.constraints.constraint import Constraint, full_text
 from prompts.constraints.dimensions import count_words, language_name, meets
 from prompts.constraints.families import FAMILIES
 from prompts.constraints.instructions import compose, pick
-from prompts.constraints.phrases import word_set
-from prompts.constraints.wordings import negate_phrase, third_person
+from prompts.constraints.phrases import is_vague, word_set
+from prompts.constraints.wordings import third_person
 from prompts.passages.answer_evidence import answers
 from prompts.passages.blocks import Block, SourcePassage, join, stems
 from prompts.passages.reply_types import AskedInstruction, Condition, Demand, Keywords, Rewritten
@@ -37,12 +38,17 @@ _TITLE_WORDS = 25
 
 
 def _write_keywords(inputs: Mapping[str, Any]) -> Keywords:
-    word_set = list(_keyword_views(inputs["material"]))[: inputs["most"]]
-    return Keywords(keywords=tuple(word_set)) if len(word_set) > 1 else Keywords(refusal=_REFUSAL)
+    keywords = tuple(_keyword_views(inputs["material"]))[: inputs["most"]]
+    return Keywords(keywords=keywords) if len(keywords) > 1 else Keywords(refusal=_REFUSAL)
 
 
 def _keyword_views(material: SeedMaterial) -> KeywordViews:
-    """Each keyword in its own text alone: those of whole positives, else those of views of one positive."""
+    """Each keyword in its own text alone: those of whole positives, else those of views of one positive.
+
+    A worked solution has none: its words are those of the problem.
+    """
+    if material.positives[0].kind == "mathematics":
+        return {}
     rng = Random(material.number("keyword"))
     sources = [source for source in material.positives if source.kind == material.positives[0].kind]
     candidates = [_positive_views(material, sources, rng)] if len(sources) > 1 else []
@@ -106,7 +112,7 @@ def _distinctive_phrases(
     query_stems = stems(material.seed.query)
     other_texts = (source.passage.title, *map(full_text, others))
     for word in sorted(dict.fromkeys(offered), key=lambda w: rng.random() - (" " in w or not w.islower())):
-        is_news = bool(stems(word)) and not stems(word) <= query_stems
+        is_news = bool(stems(word)) and not stems(word) <= query_stems and not is_vague(word) and "import" not in word
         if is_news and _mentions(word, text) and not any(_mentions(word, other) for other in other_texts):
             yield word
 
@@ -133,24 +139,33 @@ def _write_passage(inputs: Mapping[str, Any]) -> Rewritten:
     return Rewritten(refusal=_REFUSAL)
 
 
-_CONDITION_PHRASES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+_CONDITION_PHRASES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "sentence": (
-        "a single sentence",
-        ("be one single sentence", "fit into one sentence", "say it in just one sentence"),
+        ("be one single sentence", "fit into one sentence", "say it in just one sentence", "be a single sentence long"),
+        ("be longer than one sentence", "be more than a single sentence", "say more than fits into one sentence"),
     ),
-    "paragraph": ("one paragraph", ("be one paragraph", "be a single paragraph", "say it in one paragraph")),
-    "article": ("a whole article", ("be a whole article", "be an article in several paragraphs", "be a full article")),
+    "paragraph": (
+        ("be one paragraph", "be a single paragraph", "say it in one paragraph", "be one paragraph long"),
+        ("be shorter or longer than one paragraph", "be of another length than one paragraph"),
+    ),
+    "article": (
+        ("be a whole article", "be an article in several paragraphs", "be a full article"),
+        ("be shorter than an article", "be less than a whole article", "be one paragraph at most"),
+    ),
     "stackoverflow_post": (
-        "a Stack Overflow post",
-        ("be a Stack Overflow post", "be a post with a question and its answer", "come from Stack Overflow"),
+        ("be a post with a question and its answer", "be set out as a question and an answer"),
+        ("not be set out as a question and an answer", "not be a post with a question and its answer"),
     ),
     "code_snippet": (
-        "a code snippet",
         ("be a code snippet", "consist of nothing but code", "be plain code without any text around it"),
+        ("have some text beside the code", "be more than bare code", "not be plain code without any text"),
     ),
-    "manual": ("a manual page", ("be a page of the manual", "come from the manual", "be an entry of the manual")),
+    "manual": (
+        ("be laid out like a manual page", "read like a page of a manual", "have the form of a manual page"),
+        ("not be laid out like a manual page", "not have the form of a manual page"),
+    ),
 }
-"""condition -> (what such a text is, verb phrases that ask for it)."""
+"""condition -> verb phrases that ask for it, and verb phrases that ask for anything else of its dimension."""
 
 _DEMANDS = (
     "Please give me a text that {third}.",
@@ -193,16 +208,19 @@ def _word_condition(rng: Random, inputs: Mapping[str, Any], *, negated: bool) ->
         wording = compose(rng, [constraint], "short", "plain", inputs["material"].positives[0].kind)
         return wording, (Demand.of(constraint),)
     name = language_name(condition)
-    noun, phrases = _CONDITION_PHRASES.get(condition, (f"a text in {name}", (f"be written in {name}", f"be in {name}")))
-    if negated:
-        phrases = (*map(negate_phrase, phrases), f"be anything but {noun}", f"be something other than {noun}")
-    phrase = pick(rng, phrases)
+    in_language = (
+        (f"be written in {name}", f"be in {name}"),
+        (f"not be in {name}", f"be in a language other than {name}"),
+    )
+    phrase = pick(rng, _CONDITION_PHRASES.get(condition, in_language)[negated])
     return pick(rng, _DEMANDS).replace("{base}", phrase).replace("{third}", third_person(phrase)), ()
 
 
 def _question(rng: Random, query: str) -> str:
-    """The query within a sentence of its own; a long one is only referred to."""
+    """The query within a sentence of its own; of a long one its last question, or else a reference to it."""
     subject = on_one_line(query).rstrip("?.! ")
+    if count_words(subject) > _TITLE_WORDS and query.rstrip().endswith("?"):
+        subject = re.split(r"[.!?]\s", subject)[-1]
     if count_words(subject) > _TITLE_WORDS or not subject:
         return pick(rng, _TASKS)
     frames = _QUESTIONS if subject.split()[0].lower() in _ASKING or query.rstrip().endswith("?") else _NEEDS

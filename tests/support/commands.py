@@ -35,7 +35,7 @@ def write_seeds(path: Path, count: int) -> None:
             "query": f"How is the {colour} kite number {n} built?",
             "good": f"The {colour} kite number {n} is built from two spars and a sail. It first flew in {1900 + n}. "
             f"Its spars weigh {n + 3} grams each. The sail is cut from one paper sheet. A tail of {n + 2} metres keeps "
-            f"it steady in wind. Builders from Harbour Town {n} sell it at the spring market.",
+            f"it steady in wind. Builders sell it at markets, for example in Harbour Town {n}.",
             "bad": [
                 f"The {colour} boat number {n} has a keel of oak.",
                 f"A paper lamp number {n} burns for {n} hours.",

@@ -44,8 +44,8 @@ PUBLISHED = {
     "promptriever": ("promptriever", "judge_relevance"),
     "dual_view": ("dual_view, base: {kind: promptriever}", "judge_polarity"),
 }
-LEAST = {"leetcode": 0.3, "gsm8k": 0.15, "cranfield": 0.55}
-"""Solutions have few partners in their own language, worked answers few steps that can be left out."""
+LEAST = {"leetcode": 0.3, "gsm8k": 0.15, "cranfield": 0.35}
+"""Solutions have few partners in their own language, worked answers no other solution, abstracts few subjects that one has."""
 
 
 def check_published(recipe: str, name: str, folder: Path, data: Path, limit: int | None) -> None:

@@ -48,8 +48,8 @@ def _good(topic: str, number: str, lot: str) -> str:
     return (
         f"The {topic} of lot {lot} is built from two spars and a sail. The lot {lot} of {number} first flew in "
         f"19{int(number[1:]) % 90 + 10}. Spars of lot {lot} weigh {int(number[1:]) + 3} grams each. The sail of lot "
-        f"{lot} is cut from one paper sheet. A tail keeps lot {lot} steady in wind. Builders from Harbour Town sell "
-        f"lot {lot} at the spring market."
+        f"{lot} is cut from one paper sheet. A tail keeps lot {lot} steady in wind. Builders sell lot {lot} at "
+        "markets, for example in Harbour Town."
     )
 
 
