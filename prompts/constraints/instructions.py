@@ -70,7 +70,6 @@ _EXCLUSIONS = (
     "Skip any {noun} that {third}.",
     "I have no use for {noun}s that {plural}.",
     "{Noun}s that {plural} do not count.",
-    "Do not show me {noun}s that {plural}.",
     "{Noun}s that {plural} would only waste my time.",
 )
 _CONTEXTS: Mapping[str, Any] = yaml.load(
