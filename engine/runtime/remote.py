@@ -1,4 +1,4 @@
-"""A worker elsewhere, and the budget and rates seen from there: the same methods, carried by `call(method, *args)`."""
+"""A worker elsewhere, and its rates seen from there: the same methods, carried by `call(method, *args)`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -6,7 +6,6 @@ from contextlib import suppress
 from typing import Any
 
 from engine.errors import FoilError
-from engine.flow.budget import Spend
 from engine.flow.progress import Counts
 from engine.flow.seed_outcome import SeedOutcome
 from engine.flow.worker_report import WorkerReport
@@ -50,29 +49,6 @@ class RemoteWorker:
             with suppress(FoilError, TimeoutError):
                 await asyncio.wait_for(self._call("flush"), _FLUSH_S)
         await self._end()
-
-
-class RemoteBudget:
-    """An engine.flow.budget.BudgetClient: `call` reaches the run's Budget."""
-
-    def __init__(self, call: Call) -> None:
-        self._call = call
-
-    async def reserve(self, owner: str, tokens: int, usd: float = 0.0) -> Spend:
-        reserving = asyncio.ensure_future(self._call("reserve", owner, tokens, usd))
-        try:
-            reservation: Spend = await asyncio.shield(reserving)
-        except asyncio.CancelledError:  # what comes too late is given back
-            reserving.add_done_callback(lambda done: self._give_back(owner, done))
-            raise
-        return reservation
-
-    def _give_back(self, owner: str, done: asyncio.Future[Spend]) -> None:
-        if not done.cancelled() and not done.exception():
-            self._giving = asyncio.ensure_future(self._call("settle", owner, done.result(), Spend()))
-
-    async def settle(self, owner: str, reservation: Spend, spent: Spend) -> None:
-        await self._call("settle", owner, reservation, spent)
 
 
 def lease_rates(parts: Parts, ask: AskForRates) -> None:

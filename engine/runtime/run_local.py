@@ -17,14 +17,14 @@ from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from engine.flow.budget import Budget, BudgetClient
+from engine.flow.budget import Budget, BudgetClient, LeasedBudget
 from engine.flow.limits import BudgetSettings
 from engine.flow.partition_flow import Flow
 from engine.flow.progress import Summary
 from engine.lease import Fence
 from engine.rates.book import RateAsk, RateBook, RateLease
 from engine.runtime.pipe_rpc import PipeRpc
-from engine.runtime.remote import RemoteBudget, RemoteWorker, lease_rates
+from engine.runtime.remote import RemoteWorker, lease_rates
 from engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
 from engine.runtime.supervisor import Cause, WorkerDiedError
 from engine.runtime.watchdog import exit_on_hang, limit_memory, relax_gc
@@ -57,7 +57,7 @@ class _ForChildren:
     """What the children of a run share: its budget, and the rates of its models."""
 
     def __init__(self, budget: Budget, rates: RateBook) -> None:
-        self.reserve, self.settle, self.forfeit = budget.reserve, budget.settle, budget.forfeit
+        self.lend, self.take_back, self.forfeit = budget.lend, budget.take_back, budget.forfeit
         self._rates = rates
 
     async def lease(self, ask: RateAsk) -> RateLease:
@@ -120,7 +120,7 @@ async def _serve(pipe: Connection, spec: WorkerSpec, owner: str, epoch: int) -> 
     unlimited = spec.limits.budget == BudgetSettings()
 
     async def build() -> Flow:
-        budget: BudgetClient = Budget(BudgetSettings()) if unlimited else RemoteBudget(rpc.call)
+        budget: BudgetClient = Budget(BudgetSettings()) if unlimited else LeasedBudget(rpc.call)
         parts = spec.build_parts()
         lease_rates(parts, partial(rpc.call, "lease"))
         fence = Fence(Path(parts.out), epoch)

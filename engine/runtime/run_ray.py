@@ -29,7 +29,7 @@ from ray.exceptions import (
 )
 
 from engine.errors import FoilError
-from engine.flow.budget import Budget, BudgetClient
+from engine.flow.budget import Budget, BudgetClient, LeasedBudget
 from engine.flow.limits import BudgetSettings, RuntimeSettings, WorkerRange
 from engine.flow.partition_flow import Flow
 from engine.flow.progress import Summary
@@ -39,7 +39,7 @@ from engine.lease import Fence
 from engine.rates.on_ray import ask_cluster
 from engine.runtime.cluster_address import check_reachable, unreachable
 from engine.runtime.partition_queue import in_thread
-from engine.runtime.remote import RemoteBudget, RemoteWorker, lease_rates
+from engine.runtime.remote import RemoteWorker, lease_rates
 from engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
 from engine.runtime.supervisor import Cause, WorkerDiedError
 from engine.runtime.watchdog import exit_on_hang, limit_memory, relax_gc
@@ -75,7 +75,7 @@ class _FlowActor:
 
     async def open(self, spec: WorkerSpec, budget_actor: Any, owner: str, epoch: int, engines: str) -> None:
         budget: BudgetClient = (
-            RemoteBudget(partial(_call_actor, budget_actor)) if budget_actor else Budget(BudgetSettings())
+            LeasedBudget(partial(_call_actor, budget_actor)) if budget_actor else Budget(BudgetSettings())
         )
         begin_logs(spec.runtime.log_format, spec.run)
         record_in_ray()

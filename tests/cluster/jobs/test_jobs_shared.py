@@ -45,7 +45,7 @@ PUBLISHED = {
     "dual_view": ("dual_view, base: {kind: promptriever}", "judge_polarity"),
 }
 LEAST = {"leetcode": 0.3, "gsm8k": 0.15, "cranfield": 0.35}
-"""Solutions have few partners in their own language, worked answers no other solution, abstracts few subjects that one has."""
+"""Solutions have few partners in their own language, worked answers no other solution, abstracts few own subjects."""
 
 
 def check_published(recipe: str, name: str, folder: Path, data: Path, limit: int | None) -> None:

@@ -56,7 +56,8 @@ def test_a_data_file_is_read_and_checked():
 
 
 def test_choices_of_a_sentence_are_as_likely_as_whole_sentences():
-    text = "sings:\n  affirm: sing\n  deny: be silent\n  why: (My|Our) choir (needs|wants) it.; I like O(n).\n  spare: No."
+    text = "sings:\n  affirm: sing\n  deny: be silent\n  why: (My|Our) choir (needs|wants) it.; I like O(n).\n"
+    text += "  spare: No."
     assert load_wordings(text)["sings"].why == (
         "My choir needs it.", "My choir wants it.", "Our choir needs it.", "Our choir wants it.", "I like O(n).",
     )  # fmt: skip
