@@ -76,3 +76,8 @@ _SUBJECTS: tuple[Subject, ...] = (
 def families_for(query: str) -> frozenset[str]:
     """The families of prose that somebody with this query might ask for as well."""
     return next((families for pattern, families in _SUBJECTS if pattern.search(query)), _OTHER)
+
+
+def asks_for_a_fact(query: str) -> bool:
+    """Whether a word or a number answers the query, so that nobody asks for an answer of some length."""
+    return families_for(query).isdisjoint({"example", "caveat"})

@@ -15,11 +15,12 @@ from typing import Any
 
 from engine.topic import Passage
 from prompts.constraints.code_detectors import call_names
-from prompts.constraints.constraint import Constraint, full_text
+from prompts.constraints.constraint import Constraint, surely_broken
 from prompts.constraints.dimensions import count_words, language_name, meets
 from prompts.constraints.families import FAMILIES
 from prompts.constraints.instructions import compose, pick
-from prompts.constraints.phrases import is_vague, word_set
+from prompts.constraints.phrases import word_set
+from prompts.constraints.query_fit import asks_for_a_fact
 from prompts.constraints.wordings import third_person
 from prompts.passages.answer_evidence import answers
 from prompts.passages.blocks import Block, SourcePassage, join, stems
@@ -27,6 +28,7 @@ from prompts.passages.reply_types import AskedInstruction, Condition, Demand, Ke
 from prompts.passages.seed_material import SeedMaterial
 from prompts.rule_writer.layouts import LAYOUTS, on_one_line
 from prompts.rule_writer.published import as_task
+from prompts.rule_writer.view_pairs import ViewPairFinder, may_be_subject
 
 KeywordViews = dict[str, tuple[str, Passage]]
 """keyword -> (a text that has it, the passage that the text is of)."""
@@ -57,8 +59,12 @@ def _keyword_views(material: SeedMaterial) -> KeywordViews:
 
 
 def _are_apart(views: KeywordViews) -> bool:
-    texts = {word: full_text(Passage(text, "seed_positive", source.title)) for word, (text, source) in views.items()}
-    return all(_mentions(word, text) is (word == own) for word in texts for own, text in texts.items())
+    texts = {word: Passage(text, "seed_positive", source.title) for word, (text, source) in views.items()}
+    return all(
+        _mentions(word, texts[own].text) if word == own else surely_broken([Constraint("mentions", word)], texts[own])
+        for word in texts
+        for own in texts
+    )
 
 
 def _positive_views(material: SeedMaterial, sources: Sequence[SourcePassage], rng: Random) -> KeywordViews:
@@ -106,14 +112,25 @@ def _fitting(source: SourcePassage, wanted: Sequence[Block]) -> list[Block]:
 def _distinctive_phrases(
     material: SeedMaterial, source: SourcePassage, text: str, others: Sequence[Passage], rng: Random
 ) -> Iterator[str]:
-    """Phrases of the text that stand in none of the other passages, in no title, and are more than the query."""
+    """Subjects of the text that stand in none of the other passages, in no title, and in neither query nor answer."""
     offer = call_names if source.kind == "code" else FAMILIES["mentions"].detector.offer
     offered = offer(text, source.passage.attributes)
-    query_stems = stems(material.seed.query)
-    other_texts = (source.passage.title, *map(full_text, others))
+    known_stems = stems(" ".join((material.seed.query, material.seed.attributes.get("answer", ""))))
+    finder = ViewPairFinder(
+        material.seed.query, material.positives, material.negatives, (), room=_VIEW_CHARS, rng=rng, dual=False
+    )
     for word in sorted(dict.fromkeys(offered), key=lambda w: rng.random() - (" " in w or not w.islower())):
-        is_news = bool(stems(word)) and not stems(word) <= query_stems and not is_vague(word) and "import" not in word
-        if is_news and _mentions(word, text) and not any(_mentions(word, other) for other in other_texts):
+        is_news = bool(stems(word)) and not stems(word) & known_stems and "import" not in word
+        is_subject = source.kind == "code" or (
+            may_be_subject(word, text) if " " in word else finder.is_topical(word, text)
+        )
+        if (
+            is_news
+            and is_subject
+            and _mentions(word, text)
+            and not _mentions(word, source.passage.title)
+            and all(surely_broken([Constraint("mentions", word)], other) for other in others)
+        ):
             yield word
 
 
@@ -131,7 +148,8 @@ def _write_passage(inputs: Mapping[str, Any]) -> Rewritten:
     if dimension == "keyword":
         text, original = _keyword_views(material).get(condition, ("", material.positive))
         return Rewritten(text=text, source=original.id) if text else Rewritten(refusal=_REFUSAL)
-    for source in material.positives if condition in LAYOUTS else ():
+    fits = condition in LAYOUTS and not (dimension == "length" and asks_for_a_fact(material.seed.query))
+    for source in material.positives if fits else ():
         text = LAYOUTS[condition](material, source)
         passage = Passage(text, "seed_positive", source.passage.title)
         if text and meets(dimension, condition, passage) and answers(material.evidence, passage):
@@ -146,7 +164,7 @@ _CONDITION_PHRASES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "paragraph": (
         ("be one paragraph", "be a single paragraph", "say it in one paragraph", "be one paragraph long"),
-        ("be shorter or longer than one paragraph", "be of another length than one paragraph"),
+        ("be either one sentence or several paragraphs long", "be a single sentence or else several paragraphs"),
     ),
     "article": (
         ("be a whole article", "be an article in several paragraphs", "be a full article"),

@@ -2,14 +2,14 @@
 
     LAYOUTS[condition](material, source) -> the text, or "" where the passage does not allow it
 
-Every layout keeps the answering blocks to the word, so the seed's evidence stays valid.
+Every layout keeps the answering blocks to the word, so the seed's evidence stays valid. No sentences are joined into
+one, and nothing of another passage is added.
 """
 
 from collections.abc import Callable, Mapping
 
 from prompts.constraints.code_detectors import count_code_lines
-from prompts.constraints.dimensions import ARTICLE_WORDS, PARAGRAPH_WORDS, classify_format, classify_length, count_words
-from prompts.constraints.phrases import COMMON_WORDS
+from prompts.constraints.dimensions import PARAGRAPH_WORDS, classify_format, count_words
 from prompts.passages.blocks import Block, SourcePassage, join
 from prompts.passages.seed_material import SeedMaterial
 
@@ -17,15 +17,14 @@ _PER_PARAGRAPH = 3
 
 
 def _sentence(_material: SeedMaterial, source: SourcePassage) -> str:
-    """The answering blocks as one sentence, joined by semicolons."""
-    if source.kind == "code" or not all(map(_is_prose, source.core_blocks)):
+    """The answering block, where it is one sentence."""
+    if source.kind == "code" or len(source.core_blocks) != 1 or not _is_prose(source.core_blocks[0]):
         return ""
-    first, *further = (on_one_line(b.text).rstrip(".!?;:,") for b in source.core_blocks)
-    return "; ".join([first, *map(_lower_first, further)]) + "."
+    return _end_sentence(on_one_line(source.core_blocks[0].text))
 
 
 def _paragraph(_material: SeedMaterial, source: SourcePassage) -> str:
-    """The answering blocks and as many others as a paragraph holds, without a line break."""
+    """The answering blocks and as many others as a paragraph holds, without a line break; at least three in all."""
     if source.kind == "code" or not all(map(_is_prose, source.core_blocks)):
         return ""
     most = PARAGRAPH_WORDS[1] - sum(count_words(b.text) for b in source.core_blocks)
@@ -34,21 +33,13 @@ def _paragraph(_material: SeedMaterial, source: SourcePassage) -> str:
         if _is_prose(block) and count_words(block.text) <= most:
             most -= count_words(block.text)
             kept.add(block.label)
-    return " ".join(_end_sentence(on_one_line(b.text)) for b in source.blocks if b.core or b.label in kept)
+    chosen = [b for b in source.blocks if b.core or b.label in kept]
+    return " ".join(_end_sentence(on_one_line(b.text)) for b in chosen) if len(chosen) >= _PER_PARAGRAPH else ""
 
 
-def _article(material: SeedMaterial, source: SourcePassage) -> str:
-    """The whole passage in paragraphs, then other positives."""
-    if source.kind == "code":
-        return ""
-    if classify_length(source.passage.text) == "article":
-        return source.passage.text
-    parts = [_in_paragraphs(source)]
-    further = [c for c in material.positives if c is not source and c.kind == source.kind]
-    for other in further:
-        if sum(map(count_words, parts)) < ARTICLE_WORDS:
-            parts.append(_in_paragraphs(other))
-    return "\n\n".join(parts)
+def _article(_material: SeedMaterial, source: SourcePassage) -> str:
+    """The whole passage in paragraphs."""
+    return "" if source.kind == "code" else _in_paragraphs(source)
 
 
 def _in_paragraphs(source: SourcePassage) -> str:
@@ -98,14 +89,6 @@ def _is_code(block: Block) -> bool:
 
 def _is_prose(block: Block) -> bool:
     return not block.header and not _is_code(block) and not block.text.startswith((" ", "\t", "..", "-", "*"))
-
-
-def _lower_first(text: str) -> str:
-    """The text after a semicolon: a common word at its start loses its capital."""
-    first = text.partition(" ")[0]
-    return (
-        text[:1].lower() + text[1:] if first.lower() in COMMON_WORDS and (first[1:].islower() or first == "A") else text
-    )
 
 
 def _end_sentence(text: str) -> str:

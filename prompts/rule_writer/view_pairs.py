@@ -194,7 +194,7 @@ class ViewPairFinder:
             values.sort(key=lambda v: self._rng.random() - (" " in v))
         for value in values:
             constraint = Constraint(family, value)
-            if family in _PHRASES and not (self._is_distinctive(value, other) and self._is_topical(value, text)):
+            if family in _PHRASES and not (self._is_distinctive(value, other) and self.is_topical(value, text)):
                 continue
             if family in _METHODS and stems(value) & self._query_stems:  # it is what the problem is about
                 continue
@@ -206,21 +206,27 @@ class ViewPairFinder:
         own = stems(phrase)
         return bool(own) and not own & stems(full_text(other)) and not own <= self._query_stems
 
-    def _is_topical(self, phrase: str, text: str) -> bool:
+    def is_topical(self, phrase: str, text: str) -> bool:
         """Whether a phrase belongs to the subject: another passage says it too, or it is a name or several words said
         twice.
 
         A single word must look like a noun; one that also stands in small letters is no name. A vague noun is no
-        subject.
+        subject, nor is a part of a longer name.
         """
         folded = fold_text(phrase)
-        if is_vague(phrase):
+        if not may_be_subject(phrase, text):
             return False
         if " " not in phrase and (folded in self._words if phrase != folded else not is_noun_by_ending(phrase)):
             return False
         is_single_noun = " " not in phrase and phrase == folded
         said_twice = not is_single_noun and fold_text(text).count(folded) > 1
         return said_twice or sum(folded in known for known in self._folded) > 1
+
+
+def may_be_subject(phrase: str, text: str) -> bool:
+    """False for a vague noun, and for a part of a longer name of the text: "Western" in "Western New York"."""
+    part_of_name = rf"\b[A-Z]\w+ {re.escape(phrase)}\b|\b{re.escape(phrase)} [A-Z]"
+    return not (is_vague(phrase) or (phrase != fold_text(phrase) and re.search(part_of_name, text)))
 
 
 def _supports(source: SourcePassage, chosen: Sequence[Block]) -> list[Block]:

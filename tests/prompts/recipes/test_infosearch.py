@@ -98,7 +98,6 @@ def check_rules(topic: Topic) -> None:
     [
         ("msmarco", "length", ["sentence", "paragraph"]),
         ("robust04", "length", ["sentence", "paragraph"]),
-        ("metamath", "length", ["sentence", "paragraph"]),
         ("python_docs", "format", ["stackoverflow_post", "code_snippet", "manual"]),
         ("leetcode", "format", ["stackoverflow_post", "code_snippet"]),
     ],
@@ -107,6 +106,11 @@ def test_a_seed_meets_the_fixed_conditions_that_its_text_allows(corpus, dimensio
     topic = made(SEEDS[corpus], dimensions=(dimension,))
     check(topic)
     assert json.loads(topic.attributes["conditions"]) == conditions
+
+
+def test_nobody_asks_for_the_length_of_an_answer_that_is_one_number():
+    with pytest.raises(Rejected, match="no_condition"):
+        made(SEEDS["metamath"], dimensions=("length",))
 
 
 @pytest.mark.parametrize("corpus", ["msmarco", "robust04", "leetcode"])
@@ -194,7 +198,7 @@ def test_the_validators_pass_every_topic_and_find_what_is_changed_in_one():
     chain = [
         VALIDATORS[kind][1](VALIDATORS[kind][0]()) for kind in ("shape", "leak", "constraint_check", "dimension_check")
     ]
-    for corpus in SEEDS:
+    for corpus in SEEDS.keys() - {"metamath"}:
         for seed in several(corpus, 5):
             topic = made(seed)
             for validator in chain:
@@ -397,12 +401,13 @@ def test_hostile_texts_take_no_time():
 
 
 LEAST = {
-    "msmarco": {"keyword": 0.9, "length": 0.95},
+    "msmarco": {"keyword": 0.15, "length": 0.7},
     "leetcode": {"keyword": 0.35, "format": 0.95},
-    "gsm8k": {"length": 0.6},
-    "cacm": {"keyword": 0.9, "length": 0.9},
-    "cranfield": {"keyword": 0.9, "length": 0.95},
+    "gsm8k": {"length": 0.05},
+    "cacm": {"keyword": 0.15, "length": 0.9},
+    "cranfield": {"keyword": 0.3, "length": 0.9},
 }
+"""Share of seeds that make topics: few words of a passage are worth asking for, and few numbers are long."""
 
 
 @pytest.mark.parametrize(("name", "dimension"), [(name, d) for name, of in LEAST.items() for d in of])

@@ -25,7 +25,7 @@ def _text(corpus: str, **attributes: str) -> Seed:
                 "The ferry to Lower Saltmarsh takes 35 minutes. It has run since 1911, when the causeway was given up. "
                 "Tickets cost $4 and are sold on board. It runs at any hour except in winter. "
                 "Passengers are advised to bring a coat, because the deck is open. Seals can be seen at low tide, for "
-                "example near the old lighthouse."
+                "example near Gull Rock."
             ),
             passage(
                 "You reach Lower Saltmarsh by boat. The ferry takes 35 minutes in calm water and about an hour when "

@@ -3,6 +3,7 @@
 import asyncio
 import runpy
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -30,6 +31,7 @@ from tests.support.models.corrupt_judge import (
 )
 from tests.support.paths import REPO
 from tests.support.topics.judged_topics import animal_seeds
+from tests.support.topics.sample_seeds import SEEDS
 from tests.support.topics.zoo import topic_of
 from validators.judges.agreement import measure_agreement
 from validators.judges.panel import JudgePanel
@@ -73,7 +75,8 @@ def test_what_the_rule_writer_makes_stands_before_the_rule_judge(tmp_path, recip
     more = {"base": {"kind": "promptriever"}} if recipe == "dual_view" else {}
     make = build(settings.model_validate({"kind": recipe, **more}))
     replies, topics, refused = replies_in(tmp_path), [], Counter()
-    for seed in animal_seeds(60):
+    ferries = [replace(SEEDS["msmarco"], id=f"ferry{i}") for i in range(60)]
+    for seed in ferries if recipe == "infosearch" else animal_seeds(60):
         try:
             topics += asyncio.run(
                 make(seed, SeedAsk(replies, {"writer": RuleWriter()}, parse_reply, repair_attempts=1))
