@@ -20,12 +20,17 @@ from engine.topic import Call, Seed, Topic, Verdict
 Answer = TypeVar("Answer", bound=BaseModel)
 
 
+SAMPLING: Mapping[str, Any] = {"temperature": 0.0, "max_tokens": 1024}
+"""How a model answers where neither the prompt nor the job says."""
+
+
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """A rendered prompt: `task` names what is asked, `template` is `name@hash`, `inputs` the values rendered, `facts`
     what the embedded rule writer may know besides (engine.requests.Request).
 
-    `params` go over the model's own (e.g. {"n": 3, "temperature": 1.0} for three votes).
+    `params` go over the model's own (e.g. {"n": 3, "temperature": 1.0} for three votes). `sampling` is what the task
+    needs (`temperature`, `max_tokens`) where the model's own say nothing.
     """
 
     task: str
@@ -33,6 +38,7 @@ class Prompt:
     messages: tuple[Message, ...]
     inputs: Mapping[str, Any] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)
+    sampling: Mapping[str, Any] = field(default_factory=lambda: SAMPLING)
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 

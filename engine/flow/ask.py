@@ -11,6 +11,7 @@ Price: hashing the request, one journal record; 0.1 ms of CPU or so.
 """
 
 import asyncio
+import json
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -36,7 +37,6 @@ from engine.errors import (
 from engine.flow.budget import BudgetClient, Spend
 from engine.flow.journal import Journal
 from engine.flow.seed_outcome import SeedClock
-from engine.ids import canonical_json
 from engine.keys import scrub_reply
 from engine.lease import check_fence, lost_folder
 from engine.models import retry
@@ -221,7 +221,7 @@ def make_request(model: Model, prompt: Prompt, answer: type[BaseModel], seed_id:
     return Request(
         model.name,
         prompt.messages,
-        {**model.traits.params, **prompt.params},
+        {**_sampling(model, prompt), **model.traits.params, **prompt.params},
         schema_of(answer),
         prompt.task,
         prompt.template,
@@ -229,6 +229,12 @@ def make_request(model: Model, prompt: Prompt, answer: type[BaseModel], seed_id:
         seed_id,
         facts=prompt.facts if model.traits.free else {},
     )
+
+
+def _sampling(model: Model, prompt: Prompt) -> Mapping[str, Any]:
+    """What the task needs, with the room that the model's thoughts take."""
+    room = model.traits.thinking_tokens
+    return {**prompt.sampling, "max_tokens": prompt.sampling["max_tokens"] + room} if room else prompt.sampling
 
 
 @cache
@@ -245,7 +251,7 @@ def _without_hidden_fields(parsed: Answer, answer: type[Answer]) -> Answer:
 
 
 def _correction(reply: Reply, error: Exception, answer: type[BaseModel]) -> tuple[Message, Message]:
-    text = _CORRECTION.format(problem=error, schema=canonical_json(schema_of(answer)))
+    text = _CORRECTION.format(problem=error, schema=json.dumps(schema_of(answer)))
     return Message("assistant", reply.text), Message("user", text)
 
 

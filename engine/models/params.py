@@ -21,11 +21,14 @@ PassedOn = Annotated[dict[str, Any], AfterValidator(_check_passed_on)]
 class Params(Settings):
     """Sampling parameters, in the words of the OpenAI chat API. They enter the id of every request."""
 
-    temperature: float = Field(default=0.0, ge=0, le=100)
-    top_p: float | None = Field(default=None, gt=0, le=1)
-    max_tokens: int = Field(
-        default=1024, ge=1, le=10**7, description="tokens of one choice; a longer reply is cut, and corrected"
+    temperature: float | None = Field(
+        default=None, ge=0, le=100, description="none: as the task asks, 0.7 to 1 to write and 0 to judge"
     )
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    max_tokens: int | None = Field(
+        default=None, ge=1, le=10**7,
+        description="tokens of one choice; a longer reply is cut, and corrected. none: as many as the task needs",
+    )  # fmt: skip
     n: int = Field(default=1, ge=1, le=1_024, description="choices of each request")
     seed: int | None = Field(default=None, ge=-(2**63), le=2**63 - 1)
     stop: tuple[str, ...] = ()
@@ -36,8 +39,7 @@ class Params(Settings):
 
     def plain(self) -> dict[str, Any]:
         """As a request carries them: what was not set is absent."""
-        chosen = self.model_dump(mode="json", exclude_defaults=True, exclude={"extra"})
-        return {"temperature": self.temperature, "max_tokens": self.max_tokens, **chosen, **self.extra}
+        return {**self.model_dump(mode="json", exclude_defaults=True, exclude={"extra"}), **self.extra}
 
 
 class Price(Settings):

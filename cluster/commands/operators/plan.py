@@ -81,7 +81,7 @@ async def _trace(parts: Parts, chosen: Sequence[tuple[int, Seed]], job: Job, sam
     try:
         return await trace_calls(parts, chosen, job.limits, RuleWriter(), sample=sample, budget=budget)
     finally:
-        for model in parts.models.values():
+        for model in {id(model): model for model in parts.models.values()}.values():
             await model.close()
 
 
@@ -118,7 +118,7 @@ def _print_plan(job: Job, seeds: int, traced: PlanSample, costs: Sequence[StageC
 def _row(job: Job, cost: StageCost) -> tuple[str, ...]:
     hours = _hours_left(job, cost)
     return (
-        f"{cost.role}: {job.models[cost.role].identity().get('model', 'rule_writer')}",
+        f"{cost.role}: {job.roles[cost.role].identity().get('model', 'rule_writer')}",
         cost.task,
         *(_format_range(value) for value in (cost.calls, cost.prompt_tokens, cost.completion_tokens, cost.usd)),
         f"{cost.answered:.0%}",
@@ -145,7 +145,7 @@ def _hours_left(job: Job, cost: StageCost) -> float | None:
     """The hours of what is not paid yet, by the job's rates and the latency seen; None if unknown."""
     from engine.models.endpoints import HostedSettings
 
-    settings = job.models[cost.role]
+    settings = job.roles[cost.role]
     if not isinstance(settings, HostedSettings):
         return None
     calls_left, endpoints = cost.calls.expected * (1 - cost.answered), len(settings.all_endpoints())
