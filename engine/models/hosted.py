@@ -44,9 +44,9 @@ from engine.ids import sha256_hex
 from engine.keys import know_key, read_key, scrub
 from engine.lease import check_fence
 from engine.model_traits import ModelTraits
-from engine.models.dialect import Dialect, dialect_of, thinking_tokens
 from engine.models.endpoints import EndpointSettings, HostedSettings, Structured
 from engine.models.pacing import Endpoint, EndpointPool, FewAreStuckError, RequestSlot
+from engine.models.params import Dialect, dialect_of, thinking_tokens
 from engine.models.reading import read_answer, retry_after
 from engine.protocols import Model
 from engine.rates.book import RateAsk, rate_key

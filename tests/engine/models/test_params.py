@@ -6,9 +6,9 @@ import pytest
 
 from engine.errors import RefusedRequestError
 from engine.flow.ask import make_request
-from engine.models.dialect import Dialect, dialect_of, thinking_tokens
 from engine.models.endpoints import HostedSettings
 from engine.models.hosted import Hosted, body_of
+from engine.models.params import Dialect, dialect_of, thinking_tokens
 from engine.protocols import Prompt
 from engine.requests import Message, Request, estimate_tokens
 from prompts.judge_answers import MostRelevant
