@@ -38,6 +38,11 @@ _TASK = re.compile(
     r"|(?:meets|fails|violates|breaks|satisfies|answers) the (?:instruction|query|conditions?))\b",
     re.IGNORECASE,
 )
+_DENIES = re.compile(
+    r"\b(?:not|no|never|none|nothing|neither|nor|without|other than|but|except|excluding|exclude|avoid|leave out|skip|"
+    r"unlike|instead of|rather than|free of|anything else|cannot|lacks?|omit)\b|n['’]t\b",
+    re.IGNORECASE,
+)
 _WORD = re.compile(r"\w+")
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
 _PROSE_LINE = re.compile(r"\s*[A-Z][a-z]+(?: [a-z']+){4,}.*[.:!]\s*$")
@@ -91,6 +96,35 @@ def check_passage(
         _check_code(text, passage.attributes.get("language", ""))
     if kind == "mathematics" and answer and not _reaches(text, answer):
         raise Rejected("wrong_answer", f"the solution does not end with {answer!r}: {text[-80:]!r}")
+
+
+def check_rewritten(text: str, facts: Sequence[str], base: Passage, *, figures: bool) -> None:
+    """Refuses a rewritten passage that lost a figure of the answer, or that speaks of its task."""
+    if found := _TASK.search(text):
+        raise Rejected("speaks_of_task", f"the passage says {found[0]!r}")
+    told, known = _figures([text]), _figures([base.text])
+    lost = sorted((_figures(facts) & known) - told) if figures else []
+    if lost:
+        raise Rejected("answer_lost", f"the passage lacks {lost[0]}, which belongs to the answer {list(facts)}")
+
+
+def check_unanswered(text: str, facts: Sequence[str], query: str) -> None:
+    """Refuses a passage that must not answer and yet holds words or figures that its writer knows to be the answer."""
+    folded = f" {' '.join(_WORD.findall(text.lower()))} "
+    said = [fact for fact in facts if (words := _WORD.findall(fact.lower())) and f" {' '.join(words)} " in folded]
+    said += sorted(_figures(facts) & _figures([text]) - _figures([query]))
+    if said:
+        raise Rejected("answers_query", f"the passage says {said[0]!r}, which answers the query")
+
+
+def check_reversal(condition: str, reversal: str) -> None:
+    """Refuses an opposite that says nothing against what was asked for."""
+    if reversal.strip() != condition.strip() and not _DENIES.search(reversal):
+        raise Rejected("not_reversed", f"{reversal!r} does not exclude what {condition!r} asks for")
+
+
+def _figures(texts: Sequence[str]) -> set[str]:
+    return {number.replace(",", "") for text in texts for number in _NUMBER.findall(text)}
 
 
 def _check_prose(text: str, others: Sequence[Passage], words: tuple[int, int]) -> None:

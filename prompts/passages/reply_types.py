@@ -252,15 +252,17 @@ _Sentence = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(
 class Keywords(StructuredReply):
     """Conditions of Keyword; `refusal` is a short reason where the passages offer fewer than two."""
 
-    keywords: tuple[str, ...] = Field(default=(), max_length=8)
-    refusal: str = Field(default="", max_length=200)
+    aspects: tuple[str, ...] = Field(max_length=16, description="what each passage speaks of that the others do not")
+    keywords: tuple[str, ...] = Field(max_length=8)
+    refusal: str = Field(max_length=200, description='"", or a short reason code in place of the rest')
 
 
 class Rewritten(StructuredReply):
     """A passage; `source` is the id of the one that was edited, where that is not the first positive."""
 
-    text: str = Field(default="", max_length=20_000)
-    refusal: str = Field(default="", max_length=200)
+    facts: tuple[str, ...] = Field(max_length=8, description="what answers the question")
+    text: str = Field(max_length=20_000)
+    refusal: str = Field(max_length=200, description='"", or a short reason code in place of the rest')
     source: SkipJsonSchema[str] = ""
 
     def stripped_text(self) -> str:
@@ -270,6 +272,10 @@ class Rewritten(StructuredReply):
         return self.text.strip()
 
 
+class _Question(StructuredReply):
+    question: _Sentence
+
+
 class Condition(StructuredReply):
     """One sentence that asks for a condition, or for anything else; the rule writer adds what is behind it."""
 
@@ -277,9 +283,8 @@ class Condition(StructuredReply):
     demands: SkipJsonSchema[tuple[Demand, ...]] = ()
 
 
-class AskedInstruction(Condition):
+class AskedInstruction(Condition, _Question):
     """The question in other words, then the condition."""
 
     model_config = ConfigDict(title="Asked")
-    question: _Sentence
     evidence: SkipJsonSchema[Evidence] = ()

@@ -13,7 +13,10 @@ from engine.errors import Rejected
 from engine.flow.ask import schema_of
 from engine.models.hosted import body_of
 from engine.requests import Request
+from engine.topic import Passage
+from prompts.constraints.dimensions import DIMENSIONS, meets
 from prompts.passages import reply_types
+from prompts.passages.reply_types import Rewritten
 from prompts.render import load
 from tests.support.topics.matrices import build, matrix
 from tests.support.topics.walkthroughs import Writer, pages, seed_of
@@ -25,6 +28,7 @@ RECIPES = {
     "promptriever": {"lengths": ["medium"], "negatives": 3},
     "infir": {},
     "dual_view": {},
+    "infosearch": {"query_negative": "written"},
 }
 GOOD = [(recipe, page) for recipe in RECIPES for page in PAGES]
 
@@ -33,7 +37,9 @@ def topic_of(recipe, page, changes=None):
     """The topic that a writer makes from a page, the verdicts of the checks on it, and the writer."""
     writer = Writer(PAGES[page], changes)
     seed = seed_of(PAGES[page], instructed=recipe == "dual_view")
-    (topic,) = asyncio.run(build(recipe, **RECIPES[recipe])(seed, writer))
+    dimension = "format" if PAGES[page]["kind"] == "code" else "length"
+    settings = {**RECIPES[recipe], **({"dimensions": [dimension]} if recipe == "infosearch" else {})}
+    (topic,) = asyncio.run(build(recipe, **settings)(seed, writer))
     verdicts = []
     for name in CHECKS:
         settings, check = VALIDATORS[name]
@@ -48,7 +54,7 @@ def test_good_answers_pass_every_check(recipe, page):
     assert not verdicts
     signs = {sign for row in matrix(topic).values() for cell in row.values() for sign in cell}
     assert signs == {1, -1}
-    assert {"instructed", "poisoned_instruction", "dual"} & {intent.role for intent in topic.intents}
+    assert {"instructed", "poisoned_instruction", "dual", "reversed"} & {intent.role for intent in topic.intents}
     assert set(writer.roles) <= {"instruction_writer", "passage_writer"}
     assert all(0.7 <= p.sampling["temperature"] <= 1 for p in writer.prompts)
 
@@ -203,12 +209,15 @@ EXAMPLES = {
     "infir/poisoned_query": "WrittenQuery",
     "infir/passage": "ContrastedPassage",
     "dual_view/instruction": "WrittenInstruction",
+    "infosearch/keywords": "Keywords",
+    "infosearch/instruction": "AskedInstruction",
+    "infosearch/query_negative": "Rewritten",
 }
 
 
-def examples_in(template, kind):
+def examples_in(template, kind, **more):
     """The answers that the examples of a template show for a kind."""
-    known = {"kind": kind, "others": [], "negatives": []}
+    known = {"kind": kind, "others": [], "negatives": [], "passages": [], "unwanted": [], **more}
     variables = {name: known.get(name, "x") for name in load(template).variables}
     system = load(template).render(**variables).messages[0].content
     return [json.loads(line) for line in system.splitlines() if re.fullmatch(r'\{".*\}', line)]
@@ -226,6 +235,20 @@ def test_the_examples_of_a_template_are_answers_of_its_type(template):
             answer.model_validate(example)
             if "aspects" in example and "differences" in example:
                 assert 2 <= len(example["aspects"]) <= 3 <= len(example["differences"])
+
+
+REWRITTEN = {
+    "keyword": ("larynx", "compressor"), "format": ("stackoverflow_post", "code_snippet"),
+    "language": ("zh", "en"), "length": ("sentence", "paragraph"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dimension", DIMENSIONS)
+def test_the_examples_of_rewriting_have_the_property_that_they_show(dimension):
+    shown = [Rewritten.model_validate(one) for one in examples_in("infosearch/rewrite", "text", dimension=dimension)]
+    assert len(shown) == 2
+    for condition, example in zip(REWRITTEN.get(dimension, ()), shown, strict=False):
+        assert meets(dimension, condition, Passage(example.text, "generated_positive")), condition
 
 
 def test_only_the_kind_at_hand_is_shown():

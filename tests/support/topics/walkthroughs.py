@@ -69,6 +69,36 @@ def good_answer(task: str, page: Page, inputs: Mapping[str, Any]) -> dict[str, A
     return answers[task.partition(".")[2]]
 
 
+def layouts_of(page: Page) -> Mapping[str, str]:
+    """The first answer of a page in the lengths or formats of InfoSearch; "" where it cannot be put so."""
+    one = page["one"].strip()
+    if page["kind"] == "code":
+        block = f"```python\n{one}\n```"
+        told = "The function below does it. It takes the values as they are and gives the result back."
+        return {
+            "code_snippet": block,
+            "stackoverflow_post": f"Question: {page['query']}\n\nAnswer:\n{told}\n\n{block}",
+            "manual": f"# Reference\n\n{told}\n\n{block}",
+        }
+    if page["kind"] == "mathematics":
+        return {"sentence": page["sentence"], "paragraph": " ".join((one + "\n" + page["two"]).split()), "article": ""}
+    return {"sentence": page["sentence"], "paragraph": one, "article": f"{one}\n\n{page['three'].strip()}"}
+
+
+def infosearch_answer(task: str, page: Page, prompt: Any) -> dict[str, Any]:
+    """What a strong writer replies to a prompt of InfoSearch about a length or a format."""
+    condition = prompt.facts.get("condition", "")
+    name = condition.replace("_", " ").replace("stackoverflow", "Stack Overflow")
+    text = layouts_of(page).get(condition, "")
+    answers: dict[str, dict[str, Any]] = {
+        "rewrite": {"facts": page["aspects"], "text": text, "refusal": "" if text else "answer_would_be_lost"},
+        "instruction": {"question": "Here is what I would like to know.", "condition": f"It has to be a {name}."},
+        "reversal": {"condition": f"It may be anything but a {name}."},
+        "query_negative": {"facts": page["aspects"], "text": page["negatives"][0]["text"], "refusal": ""},
+    }
+    return answers[task.partition(".")[2]]
+
+
 class Writer:
     """An `ask` that answers as a hosted model does: in JSON, without the fields that its schema hides."""
 
@@ -81,7 +111,10 @@ class Writer:
     async def __call__(self, prompt, answer, *, role="writer"):
         self.prompts.append(prompt)
         self.roles.append(role)
-        reply = good_answer(prompt.task, self._page, prompt.inputs)
+        if prompt.task.startswith("infosearch."):
+            reply = infosearch_answer(prompt.task, self._page, prompt)
+        else:
+            reply = good_answer(prompt.task, self._page, prompt.inputs)
         if change := self._changes.get(prompt.task):
             reply = {**reply, **change(reply, self._page)}
         return _without_hidden_fields(parse_reply(json.dumps(reply), answer), answer)
