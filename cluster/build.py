@@ -53,8 +53,8 @@ def build_parts(job: Job, reuse: Sequence[Path] = (), run: str = "") -> Parts:
 def _models(job: Job) -> dict[str, Model]:
     """The models by role. Roles of equal settings share one model, and so its rates and connections."""
     context = RunContext(job.out, job.runtime.most_workers)
-    keys = {role: canonical_json(settings.model_dump(mode="json")) for role, settings in job.roles.items()}
+    keys = {role: canonical_json(settings.model_dump(mode="json")) for role, settings in job.models.items()}
     models: dict[str, Model] = {}
-    for role, settings in job.roles.items():
+    for role, settings in job.models.items():
         models[keys[role]] = models.get(keys[role]) or factory_for(MODELS, settings)(settings, context)
     return {role: models[key] for role, key in keys.items()}

@@ -22,6 +22,7 @@ from engine.errors import UsageError
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.models.endpoints import HostedSettings
 from engine.models.params import Price
+from engine.protocols import for_role
 from engine.settings import Settings
 from prompts.recipes.catalog import RECIPES
 from trainer.settings import EvaluateSettings, TrainSettings
@@ -33,9 +34,6 @@ MAX_MISTAKES = 50
 
 REQUIRED = ("seeds", "recipe", "models", "out")
 OPTIONAL = ("validators", "limits", "runtime", "train", "evaluate")
-
-STAGES = ("instruction_writer", "passage_writer", "judge")
-"""Roles that recipes and judges ask; one that the job does not name has the writer's model."""
 
 Catalog = Mapping[str, tuple[type[Settings], Callable[..., Any]]]
 Section = TypeVar("Section", bound=Settings)
@@ -54,12 +52,6 @@ class Job:
     runtime: RuntimeSettings
     train: TrainSettings | None
     evaluate: EvaluateSettings | None
-
-    @property
-    def roles(self) -> Mapping[str, Settings]:
-        """The model of every role."""
-        writer = self.models.get("writer")
-        return {**dict.fromkeys(STAGES, writer), **self.models} if writer else self.models
 
     def identity(self) -> dict[str, Any]:
         """What decides the rows, kept in run.json. `cluster.build` adds the parts' fingerprints and takes the hash."""
@@ -227,7 +219,7 @@ class _Checker:
         """Refuses a recipe or validator that asks a role without a model."""
         for key_path, part in parts.items():
             for role in part.asks() if part and models else ():
-                if role not in models and role not in STAGES:
+                if for_role(models, role) is None:
                     self._add_mistake(key_path, f"asks a model of the role {role!r}; name one under `models`")
 
     def _read_out(self, value: Any) -> Path | None:

@@ -18,6 +18,7 @@ from engine.requests import Message, Reply, Request
 from engine.topic import Call, Seed, Topic, Verdict
 
 Answer = TypeVar("Answer", bound=BaseModel)
+Named = TypeVar("Named")
 
 
 SAMPLING: Mapping[str, Any] = {"temperature": 0.0, "max_tokens": 1024}
@@ -212,6 +213,15 @@ class PaidReplies(Protocol):
     """The replies that other runs have paid for, by request id; None where no run has one."""
 
     def get(self, request_id: str) -> Reply | None: ...
+
+
+STAGES = frozenset({"instruction_writer", "passage_writer", "judge"})
+"""Roles that recipes and judges ask by default; one that the job does not name has what the role `writer` has."""
+
+
+def for_role(named: Mapping[str, Named], role: str) -> Named | None:
+    """What a role has among those that a job names; None where it names nothing for it."""
+    return named.get(role) or (named.get("writer") if role in STAGES else None)
 
 
 @dataclass(frozen=True, slots=True)

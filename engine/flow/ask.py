@@ -40,7 +40,7 @@ from engine.flow.seed_outcome import SeedClock
 from engine.keys import scrub_reply
 from engine.lease import check_fence, lost_folder
 from engine.models import retry
-from engine.protocols import Answer, Model, PaidReplies, Prompt
+from engine.protocols import Answer, Model, PaidReplies, Prompt, for_role
 from engine.requests import Message, Reply, Request, estimate_tokens
 from engine.telemetry.spans import request_span
 from engine.topic import Call
@@ -174,7 +174,7 @@ class SeedAsk:
         return answers
 
     async def _ask(self, prompt: Prompt, answer: type[Answer], role: str) -> tuple[Answer, Reply]:
-        model = self._model(role)
+        model = model_for(self._models, role)
         messages = prompt.messages
         calls: list[Call] = []
         self._calls_by_prompt.append(calls)
@@ -208,12 +208,13 @@ class SeedAsk:
         with self._clock.stopped():
             return request, await self._replies.answer(model, request)
 
-    def _model(self, role: str) -> Model:
-        if role not in self._models:
-            raise UsageError(
-                f"no model has the role {role!r}; the job names {sorted(self._models)}: add it to `models`"
-            )
-        return self._models[role]
+
+def model_for(models: Mapping[str, Model], role: str) -> Model:
+    """The model of a role. Raises UsageError where there is none."""
+    model = for_role(models, role)
+    if model is None:
+        raise UsageError(f"no model has the role {role!r}; the job names {sorted(models)}: add it to `models`")
+    return model
 
 
 def make_request(model: Model, prompt: Prompt, answer: type[BaseModel], seed_id: str) -> Request:

@@ -175,7 +175,7 @@ class Flow:
         """Ends what the models hold: connections, an engine, a server."""
         for open_partition in self._open_partitions.values():
             open_partition.span.end()
-        for model in {id(model): model for model in self._parts.models.values()}.values():
+        for model in self._parts.models.values():
             await model.close()
 
     def _begin(self, partition: Partition, poison_seeds: Mapping[str, SeedOutcome]) -> _OpenPartition:

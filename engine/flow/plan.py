@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import STOPPING, FoilError, RefusedRequestError, Rejected
-from engine.flow.ask import ReplyService, SeedAsk, make_request
+from engine.flow.ask import ReplyService, SeedAsk, make_request, model_for
 from engine.flow.budget import BudgetClient
 from engine.flow.journal import Journal
 from engine.flow.limits import Limits
@@ -191,7 +191,7 @@ class _RehearsalAsk:
         self._planned: list[PlannedCall] = []
 
     async def __call__(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> Answer:
-        model = self._parts.models[role]
+        model = model_for(self._parts.models, role)
         request = make_request(model, prompt, answer, self._seed.id)
         paid = self._parts.paid
         reply = self._journal.get(request.id) or (paid.get(request.id) if paid else None)
@@ -234,7 +234,7 @@ def stages(sample: PlanSample, seeds: int, models: Mapping[str, Model]) -> list[
     by_stage: dict[tuple[str, str], list[PlannedCall]] = {}
     for call in sample.calls:
         by_stage.setdefault((call.role, call.task), []).append(call)
-    return [_stage(calls, sample, seeds, models[role]) for (role, _), calls in by_stage.items()]
+    return [_stage(calls, sample, seeds, model_for(models, role)) for (role, _), calls in by_stage.items()]
 
 
 def _stage(calls: Sequence[PlannedCall], sample: PlanSample, seeds: int, model: Model) -> StageCost:

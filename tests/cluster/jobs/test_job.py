@@ -7,6 +7,7 @@ import pytest
 from cluster.build import build_parts
 from cluster.job import load_job
 from engine.errors import UsageError
+from engine.protocols import for_role
 from tests.support.paths import REPO
 
 GOOD = """\
@@ -153,8 +154,9 @@ def test_a_stage_that_names_no_model_has_the_writers(job_file, tmp_path):
     named = "rule_writer}\n  instruction_writer: {kind: hosted, model: m, url: 'http://127.0.0.1:9/v1'}"
     job = load_job(job_file(GOOD.replace("rule_writer}", named)), out=tmp_path / "out")
     models = build_parts(job).models
-    assert models["passage_writer"] is models["judge"] is models["writer"]
-    assert models["instruction_writer"].name == "m"
+    assert for_role(models, "passage_writer") is for_role(models, "judge") is models["writer"]
+    assert for_role(models, "instruction_writer").name == "m"
+    assert for_role(models, "poet") is None
     assert set(job.identity()["models"]) == {"writer", "instruction_writer"}
 
 

@@ -193,8 +193,8 @@ def test_a_reply_to_another_request_is_an_error_of_the_model(tmp_path):
 
 
 def test_a_role_that_the_job_does_not_name_is_refused(tmp_path):
-    with pytest.raises(UsageError, match=r"no model has the role 'judge'; the job names \['writer'\]"):
-        asyncio.run(asker(tmp_path, Script())(PROMPT, Line, role="judge"))
+    with pytest.raises(UsageError, match=r"no model has the role 'poet'; the job names \['writer'\]"):
+        asyncio.run(asker(tmp_path, Script())(PROMPT, Line, role="poet"))
 
 
 def test_dollars_are_reserved_as_the_dearest_call_so_far(tmp_path):
