@@ -88,7 +88,7 @@ async def count(folder: str, chosen: list[list[tuple[Message, ...]]]) -> tuple[i
         enforce_eager=True,
         max_model_len=4096,
         engine_args={"block_size": 32},
-        params=Params(max_tokens=1),
+        params=Params(temperature=0.0, max_tokens=1),
     )
     model = LocalVllm(settings)
     try:

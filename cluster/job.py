@@ -22,6 +22,7 @@ from engine.errors import UsageError
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.models.endpoints import HostedSettings
 from engine.models.params import Price
+from engine.protocols import for_role
 from engine.settings import Settings
 from prompts.recipes.catalog import RECIPES
 from trainer.settings import EvaluateSettings, TrainSettings
@@ -218,7 +219,7 @@ class _Checker:
         """Refuses a recipe or validator that asks a role without a model."""
         for key_path, part in parts.items():
             for role in part.asks() if part and models else ():
-                if role not in models:
+                if for_role(models, role) is None:
                     self._add_mistake(key_path, f"asks a model of the role {role!r}; name one under `models`")
 
     def _read_out(self, value: Any) -> Path | None:

@@ -32,7 +32,7 @@ class ModelTraits:
 
     `provider` names who answers in spans, as the GenAI conventions do: an OpenAI-compatible endpoint is `openai`.
     A `free` model costs nothing and never fails by load: its replies are journalled without an fsync. A model that
-    `remembers` resumes by itself what was sent before a kill.
+    `remembers` resumes by itself what was sent before a kill. `thinking_tokens` go on top of a task's own limit.
     """
 
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -41,3 +41,4 @@ class ModelTraits:
     free: bool = False
     remembers: bool = False
     provider: str = "foil"
+    thinking_tokens: int = 0

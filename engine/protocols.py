@@ -18,6 +18,11 @@ from engine.requests import Message, Reply, Request
 from engine.topic import Call, Seed, Topic, Verdict
 
 Answer = TypeVar("Answer", bound=BaseModel)
+Named = TypeVar("Named")
+
+
+SAMPLING: Mapping[str, Any] = {"temperature": 0.0, "max_tokens": 1024}
+"""How a model answers where neither the prompt nor the job says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +30,8 @@ class Prompt:
     """A rendered prompt: `task` names what is asked, `template` is `name@hash`, `inputs` the values rendered, `facts`
     what the embedded rule writer may know besides (engine.requests.Request).
 
-    `params` go over the model's own (e.g. {"n": 3, "temperature": 1.0} for three votes).
+    `params` go over the model's own (e.g. {"n": 3, "temperature": 1.0} for three votes). `sampling` is what the task
+    needs (`temperature`, `max_tokens`) where the model's own say nothing.
     """
 
     task: str
@@ -33,6 +39,7 @@ class Prompt:
     messages: tuple[Message, ...]
     inputs: Mapping[str, Any] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)
+    sampling: Mapping[str, Any] = field(default_factory=lambda: SAMPLING)
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -206,6 +213,15 @@ class PaidReplies(Protocol):
     """The replies that other runs have paid for, by request id; None where no run has one."""
 
     def get(self, request_id: str) -> Reply | None: ...
+
+
+STAGES = frozenset({"instruction_writer", "passage_writer", "judge"})
+"""Roles that recipes and judges ask by default; one that the job does not name has what the role `writer` has."""
+
+
+def for_role(named: Mapping[str, Named], role: str) -> Named | None:
+    """What a role has among those that a job names; None where it names nothing for it."""
+    return named.get(role) or (named.get("writer") if role in STAGES else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,9 @@ def request_id(request: Request) -> str:
 def estimate_tokens(request: Request) -> tuple[int, int]:
     """What a request may use: prompt tokens, guessed from its characters, and the completion tokens that it allows."""
     params = request.params
+    most = params.get("max_completion_tokens", params.get("max_tokens", 0))
     prompt_characters = sum(len(message.content) for message in request.messages)
-    return prompt_characters // CHARACTERS_PER_TOKEN, int(params.get("max_tokens", 0)) * int(params.get("n", 1))
+    return prompt_characters // CHARACTERS_PER_TOKEN, int(most) * int(params.get("n", 1))
 
 
 @dataclass(frozen=True, slots=True)

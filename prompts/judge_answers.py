@@ -1,6 +1,8 @@
-"""The reply types of judges: each is a choice from a closed list."""
+"""The reply types of judges: each is a choice from a closed list, after the reason for it where that is asked for."""
 
 from typing import Literal, get_args
+
+from pydantic import Field
 
 from prompts.parse import StructuredReply
 
@@ -25,3 +27,24 @@ class Relevant(StructuredReply):
     """Which of two passages are relevant."""
 
     relevant: Literal["A", "B", "both", "neither"]
+
+
+class _Reasoned(StructuredReply):
+    reason: str = Field(min_length=1, max_length=4_000, description="which words meet or break which demand")
+
+
+class ReasonedMostRelevant(MostRelevant, _Reasoned):
+    """The passage that serves the search best, after the reason."""
+
+
+class ReasonedRelevance(Relevance, _Reasoned):
+    """Whether the one passage is relevant, after the reason."""
+
+
+class ReasonedRelevant(Relevant, _Reasoned):
+    """Which of two passages are relevant, after the reason."""
+
+
+def reason_of(answer: StructuredReply) -> str:
+    """Why a judge decided so; "" where it was not asked."""
+    return answer.reason if isinstance(answer, _Reasoned) else ""

@@ -7,9 +7,10 @@ fenced blocks, then every object in the text, the last one first, since an answe
 import json
 import re
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError
+from pydantic_core import CoreSchema
 
 from engine.errors import UnreadableReplyError
 
@@ -22,12 +23,20 @@ _FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 
 
 class StructuredReply(BaseModel):
-    """Base of the reply types: immutable, and an unknown field is an error.
+    """Base of the reply types: immutable, and an unknown field is an error. Its JSON schema requires every key, as the
+    strict modes of providers want it; where a key has a default, a reply without it is read all the same.
 
     The JSON schema of a reply type is part of every request id: its name, docstring and field descriptions must stay.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        schema = handler(core)
+        own = handler.resolve_ref_schema(schema)
+        own["required"] = list(own.get("properties", {}))
+        return schema
 
 
 def parse_reply(text: str, answer: type[A]) -> A:

@@ -7,6 +7,9 @@ language is allowed (`_NODES`, `_FILTERS`, `_TESTS`): variables, their fields, `
 macro, no import. An inner loop runs over a field of the outer loop's variable. Loops, filters and comparisons count
 their steps before they are done, so that rendering ends within seconds, in a few times the memory of its inputs. A
 missing input is an error, and so is one that the template does not use. About 50 microseconds.
+
+A line `{% include "parts/NAME" %}` stands for the text of parts/NAME.txt beside the templates. It is put in before
+anything is parsed, so a part is held to the same rules and belongs to the digest.
 """
 
 import re
@@ -49,7 +52,9 @@ _LOOP, _READ = " loop", " read"
 """The filters that count, put around what a loop runs over and what is compared."""
 _TESTS = frozenset({"defined", "none", "string", "number", "mapping"})
 _NAME = re.compile(r"[a-z0-9_]+(?:/[a-z0-9_]+)*")
+_PART = re.compile(r'^\{% include "(parts/[a-z0-9_]+)" %\}\n', re.MULTILINE)
 _MARKER = re.compile(r"^=== (system|user|assistant) ===\n", re.MULTILINE)
+_PARTS_DEEP = 3
 Role = Literal["system", "user", "assistant"]
 
 
@@ -129,9 +134,10 @@ _ENVIRONMENT = _environment()
 
 @dataclass(frozen=True, slots=True)
 class PromptTemplate:
-    """A checked template. `name` is its path without ending, `digest` the hash of its source."""
+    """A checked template. `name` is its path without ending, `digest` the hash of its source, parts and all."""
 
     name: str
+    source: str
     digest: str
     variables: frozenset[str]
     parts: tuple[tuple[Role, jinja2.Template], ...]
@@ -177,7 +183,19 @@ def load(name: str, folder: Path = TEMPLATES) -> PromptTemplate:
     path = folder / f"{name}.j2"
     if not path.is_file():
         raise UsageError(f"there is no template {path}; the name is its path under {folder} without `.j2`")
-    return compile_template(name, path.read_text(encoding="utf-8"))
+    return compile_template(name, _with_parts(path.read_text(encoding="utf-8"), folder))
+
+
+def _with_parts(source: str, folder: Path, depth: int = 0) -> str:
+    """The source with the text of each part, and of the parts that it names, in the place of the line that names it."""
+
+    def part(line: re.Match[str]) -> str:
+        path = folder / f"{line[1]}.txt"
+        if not path.is_file() or depth == _PARTS_DEEP:
+            raise UsageError(f"{path} is no part that can be included; `parts` beside the templates has the parts")
+        return _with_parts(path.read_text(encoding="utf-8"), folder, depth + 1)
+
+    return _PART.sub(part, source)
 
 
 def compile_template(name: str, source: str) -> PromptTemplate:
@@ -201,7 +219,7 @@ def compile_template(name: str, source: str) -> PromptTemplate:
             raise _refused(name, f"line {error.lineno} of its {role} message: {error.message}") from error
         except (RecursionError, ValueError, OverflowError) as error:
             raise _refused(name, f"its {role} message cannot be parsed: {str(error)[:80]}") from error
-    return PromptTemplate(name, sha256_hex(source)[:12], frozenset(variables), tuple(parts))
+    return PromptTemplate(name, source, sha256_hex(source)[:12], frozenset(variables), tuple(parts))
 
 
 def recipe_fingerprint(

@@ -62,7 +62,7 @@ class Tiny:
         "prompts/constraints/families.py": [
             ('    _family("mentions"', '    _family("singing", text.SINGING, 1.0, TEXT),\n    _family("mentions"'),
         ],
-        "prompts/recipes/verifiable.py": [('VERSION = "5"', 'VERSION = "6"')],
+        "prompts/recipes/verifiable.py": [('VERSION = "6"', 'VERSION = "7"')],
         "prompts/constraints/wordings.yaml": [
             (NEW, SINGING),
         ],

@@ -11,6 +11,7 @@ Price: hashing the request, one journal record; 0.1 ms of CPU or so.
 """
 
 import asyncio
+import json
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -36,11 +37,10 @@ from engine.errors import (
 from engine.flow.budget import BudgetClient, Spend
 from engine.flow.journal import Journal
 from engine.flow.seed_outcome import SeedClock
-from engine.ids import canonical_json
 from engine.keys import scrub_reply
 from engine.lease import check_fence, lost_folder
 from engine.models import retry
-from engine.protocols import Answer, Model, PaidReplies, Prompt
+from engine.protocols import Answer, Model, PaidReplies, Prompt, for_role
 from engine.requests import Message, Reply, Request, estimate_tokens
 from engine.telemetry.spans import request_span
 from engine.topic import Call
@@ -174,7 +174,7 @@ class SeedAsk:
         return answers
 
     async def _ask(self, prompt: Prompt, answer: type[Answer], role: str) -> tuple[Answer, Reply]:
-        model = self._model(role)
+        model = model_for(self._models, role)
         messages = prompt.messages
         calls: list[Call] = []
         self._calls_by_prompt.append(calls)
@@ -208,12 +208,13 @@ class SeedAsk:
         with self._clock.stopped():
             return request, await self._replies.answer(model, request)
 
-    def _model(self, role: str) -> Model:
-        if role not in self._models:
-            raise UsageError(
-                f"no model has the role {role!r}; the job names {sorted(self._models)}: add it to `models`"
-            )
-        return self._models[role]
+
+def model_for(models: Mapping[str, Model], role: str) -> Model:
+    """The model of a role. Raises UsageError where there is none."""
+    model = for_role(models, role)
+    if model is None:
+        raise UsageError(f"no model has the role {role!r}; the job names {sorted(models)}: add it to `models`")
+    return model
 
 
 def make_request(model: Model, prompt: Prompt, answer: type[BaseModel], seed_id: str) -> Request:
@@ -221,7 +222,7 @@ def make_request(model: Model, prompt: Prompt, answer: type[BaseModel], seed_id:
     return Request(
         model.name,
         prompt.messages,
-        {**model.traits.params, **prompt.params},
+        {**_sampling(model, prompt), **model.traits.params, **prompt.params},
         schema_of(answer),
         prompt.task,
         prompt.template,
@@ -229,6 +230,12 @@ def make_request(model: Model, prompt: Prompt, answer: type[BaseModel], seed_id:
         seed_id,
         facts=prompt.facts if model.traits.free else {},
     )
+
+
+def _sampling(model: Model, prompt: Prompt) -> Mapping[str, Any]:
+    """What the task needs, with the room that the model's thoughts take."""
+    room = model.traits.thinking_tokens
+    return {**prompt.sampling, "max_tokens": prompt.sampling["max_tokens"] + room} if room else prompt.sampling
 
 
 @cache
@@ -245,7 +252,7 @@ def _without_hidden_fields(parsed: Answer, answer: type[Answer]) -> Answer:
 
 
 def _correction(reply: Reply, error: Exception, answer: type[BaseModel]) -> tuple[Message, Message]:
-    text = _CORRECTION.format(problem=error, schema=canonical_json(schema_of(answer)))
+    text = _CORRECTION.format(problem=error, schema=json.dumps(schema_of(answer)))
     return Message("assistant", reply.text), Message("user", text)
 
 

@@ -22,14 +22,17 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import STOPPING, FoilError, RefusedRequestError, Rejected
-from engine.flow.ask import ReplyService, SeedAsk, make_request
+from engine.flow.ask import ReplyService, SeedAsk, make_request, model_for
 from engine.flow.budget import BudgetClient
 from engine.flow.journal import Journal
 from engine.flow.limits import Limits
 from engine.ids import fraction_of
 from engine.protocols import Answer, Ask, Cost, Model, Parts, Prompt
-from engine.requests import CHARACTERS_PER_TOKEN, Reply
+from engine.requests import CHARACTERS_PER_TOKEN, Reply, Request, estimate_tokens
 from engine.topic import Call, Seed
+
+_THOUGHT = 0.2
+"""The share of its room that a reasoning model is expected to think through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +177,7 @@ class _PayingAsk(SeedAsk):
             role = self._role_of[call.task]
             reply = self._journal.get(call.request_id)
             assert reply is not None
-            planned.append(
-                _answered_call(self._seed, role, call.task, call.template, model=self._parts.models[role], reply=reply)
-            )
+            planned.append(_answered_call(self._seed, role, call.task, call.template, reply=reply))
         return planned
 
 
@@ -190,17 +191,15 @@ class _RehearsalAsk:
         self._planned: list[PlannedCall] = []
 
     async def __call__(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> Answer:
-        model = self._parts.models[role]
+        model = model_for(self._parts.models, role)
         request = make_request(model, prompt, answer, self._seed.id)
         paid = self._parts.paid
         reply = self._journal.get(request.id) or (paid.get(request.id) if paid else None)
         if reply:
-            self._planned.append(
-                _answered_call(self._seed, role, prompt.task, prompt.template, model=model, reply=reply)
-            )
+            self._planned.append(_answered_call(self._seed, role, prompt.task, prompt.template, reply=reply))
         else:
             reply = await self._stand_in.complete(replace(request, facts={**prompt.facts, "imagined": True}))
-            self._planned.append(_estimated_call(self._seed, role, prompt, model=model, reply=reply))
+            self._planned.append(_estimated_call(self._seed, role, request, model=model, reply=reply))
         parsed: Answer = self._parts.parse(reply.text, answer)
         return parsed
 
@@ -217,22 +216,17 @@ class _RehearsalAsk:
         return self._planned
 
 
-def _most(model: Model) -> int:
-    params = model.traits.params
-    return int(params.get("max_tokens", 0)) * int(params.get("n", 1))
-
-
-def _answered_call(seed: Seed, role: str, task: str, template: str, *, model: Model, reply: Reply) -> PlannedCall:
+def _answered_call(seed: Seed, role: str, task: str, template: str, *, reply: Reply) -> PlannedCall:
     tokens = reply.prompt_tokens, reply.completion_tokens
-    return PlannedCall(seed.id, role, task, template, True, *tokens, _most(model), reply.latency_s)
+    return PlannedCall(seed.id, role, task, template, True, *tokens, 0, reply.latency_s)
 
 
-def _estimated_call(seed: Seed, role: str, prompt: Prompt, *, model: Model, reply: Reply) -> PlannedCall:
-    prompt_tokens = sum(len(message.content) for message in prompt.messages) / CHARACTERS_PER_TOKEN
-    completion_tokens = len(reply.text) / CHARACTERS_PER_TOKEN
-    return PlannedCall(
-        seed.id, role, prompt.task, prompt.template, False, prompt_tokens, completion_tokens, _most(model)
-    )
+def _estimated_call(seed: Seed, role: str, request: Request, *, model: Model, reply: Reply) -> PlannedCall:
+    prompt_tokens = sum(len(message.content) for message in request.messages) / CHARACTERS_PER_TOKEN
+    most = estimate_tokens(request)[1]
+    thought = model.traits.thinking_tokens * _THOUGHT
+    written = len(reply.text) / CHARACTERS_PER_TOKEN + thought
+    return PlannedCall(seed.id, role, request.task, request.template, False, prompt_tokens, written, most)
 
 
 def stages(sample: PlanSample, seeds: int, models: Mapping[str, Model]) -> list[StageCost]:
@@ -240,7 +234,7 @@ def stages(sample: PlanSample, seeds: int, models: Mapping[str, Model]) -> list[
     by_stage: dict[tuple[str, str], list[PlannedCall]] = {}
     for call in sample.calls:
         by_stage.setdefault((call.role, call.task), []).append(call)
-    return [_stage(calls, sample, seeds, models[role]) for (role, _), calls in by_stage.items()]
+    return [_stage(calls, sample, seeds, model_for(models, role)) for (role, _), calls in by_stage.items()]
 
 
 def _stage(calls: Sequence[PlannedCall], sample: PlanSample, seeds: int, model: Model) -> StageCost:

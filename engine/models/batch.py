@@ -16,7 +16,7 @@ import json
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -34,10 +34,9 @@ from engine.errors import RETRYABLE, ModelOutageError, OversizeReplyError, Trans
 from engine.ids import canonical_json
 from engine.keys import scrub
 from engine.lease import check_fence
-from engine.model_traits import ModelTraits
 from engine.models.batch_results import OVERSIZE, custom_id, keep_results, mapping
 from engine.models.endpoints import HostedSettings
-from engine.models.hosted import EndpointClient, body_of
+from engine.models.hosted import EndpointClient, traits_of
 from engine.protocols import Model
 from engine.requests import Reply, Request
 
@@ -56,9 +55,7 @@ class Batched(Model):
     def __init__(self, settings: HostedSettings, folder: Path) -> None:
         patience = settings.patience.model_copy(update={"deadline_s": float("inf")})
         self.name = settings.model
-        self.traits = ModelTraits(
-            settings.params.plain(), patience, settings.price.of, remembers=True, provider="openai"
-        )
+        self.traits = replace(traits_of(settings), patience=patience, remembers=True)
         self._settings, self._folder, self._most_reply_bytes = settings.batch, folder, settings.most_reply_bytes
         self._client = EndpointClient(settings.all_endpoints()[0], settings)
         self._waiting: dict[str, tuple[Request, asyncio.Future[Reply]]] = {}
@@ -108,7 +105,7 @@ class Batched(Model):
 
     def _gather(self, request: Request) -> None:
         line = {"custom_id": request.id, "method": "POST", "url": "/v1/chat/completions"}
-        body = body_of(request, self._client.structured)
+        body = self._client.body(request, self._client.structured)
         data = canonical_json({**line, "body": body}).encode("utf-8", "surrogatepass") + b"\n"
         too_long = self._unsent_bytes + len(data) > self._settings.most_bytes
         if len(self._unsent) >= self._settings.most_requests or too_long:

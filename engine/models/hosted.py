@@ -6,13 +6,14 @@
     408, 409, 5xx, timeout, reset,        TransientModelError; `unsure` where the provider may have done the work
       broken body, an error with 200
     401, 402, 403, 404                    ModelOutageError: the job, its key or its account is wrong, no request
-    other 400s                            RefusedRequestError
+    other 400s                            RefusedRequestError; one that names a parameter is learnt from first
     more than `most_reply_bytes`          OversizeReplyError: not sent again, since it was paid and would be as long
 
-Promise: one call of `complete` is one send (more only where an endpoint turns out to have no response_format, or as a
-probe of a broken endpoint, which is counted); the key is in no message, reply or repr. Price: about 0.35 ms of CPU a
-request. The openai client's HTTP client over aiohttp sends it; what the openai client adds to that (options, headers
-and URLs built anew, an object for each answer) would cost as much again. Batches and look-ups go through all of it.
+Promise: one call of `complete` is one send (more only where an endpoint turns out to refuse response_format or a
+parameter, or as a probe of a broken endpoint, which is counted); the key is in no message, reply or repr. Price: about
+0.35 ms of CPU a request. The openai client's HTTP client over aiohttp sends it; what the openai client adds to that
+(options, headers and URLs built anew, an object for each answer) would cost as much again. Batches and look-ups go
+through all of it.
 """
 
 from __future__ import annotations
@@ -39,12 +40,13 @@ from engine.errors import (
     TransientModelError,
     UsageError,
 )
-from engine.ids import canonical_json, sha256_hex
+from engine.ids import sha256_hex
 from engine.keys import know_key, read_key, scrub
 from engine.lease import check_fence
 from engine.model_traits import ModelTraits
 from engine.models.endpoints import EndpointSettings, HostedSettings, Structured
 from engine.models.pacing import Endpoint, EndpointPool, FewAreStuckError, RequestSlot
+from engine.models.params import Dialect, dialect_of, thinking_tokens
 from engine.models.reading import read_answer, retry_after
 from engine.protocols import Model
 from engine.rates.book import RateAsk, rate_key
@@ -57,8 +59,11 @@ _WRONG_SHAPE = (ValueError, AttributeError, LookupError, TypeError, RecursionErr
 """What the client's own reading of an answer may end in, which trusts its shape."""
 _BROKEN = (openai.OpenAIError, httpx2.HTTPError, httpx2.InvalidURL, aiohttp.ClientError, OSError, *_WRONG_SHAPE)
 _ACCOUNT = {401: "refuses the key", 402: "wants to be paid", 403: "forbids this", 404: "knows no such model or path"}
+_NOT_STRICT = {"default", "minLength", "maxLength", "minItems", "maxItems"}
 _NO_SCHEMA = ("response_format", "json_schema", "structured", "guided", "grammar")
 _MESSAGE_CHARACTERS = 500
+_MOST_LESSONS = 6
+"""Refusals of one request that may each teach something about its endpoint."""
 _EXCERPT_BYTES = 65_536
 _ERROR_BYTES = 65_536
 _ABOUT_BYTES = {"content-encoding", "content-length", "transfer-encoding"}
@@ -75,7 +80,7 @@ class Hosted(Model):
     def __init__(self, settings: HostedSettings, share: float = 1.0) -> None:
         self._settings, self._share = settings, share
         self.name, self._patience = settings.model, settings.patience
-        self.traits = ModelTraits(settings.params.plain(), settings.patience, settings.price.of, provider="openai")
+        self.traits = traits_of(settings)
         self._clients = {endpoint.url: EndpointClient(endpoint, settings) for endpoint in settings.all_endpoints()}
         rates = [share * rate if rate else None for rate in (settings.rpm, settings.tpm)]
         most, failures = settings.max_concurrency, settings.patience.attempts - 1
@@ -162,13 +167,21 @@ class Hosted(Model):
         return reply
 
 
+def traits_of(settings: HostedSettings) -> ModelTraits:
+    """What the engine must know of a hosted model."""
+    thinking = thinking_tokens(settings.model, settings.params.reasoning_effort)
+    params, price = settings.params.plain(), settings.price.of
+    return ModelTraits(params, settings.patience, price, provider="openai", thinking_tokens=thinking)
+
+
 def endpoint_label(model: str, url: str) -> str:
     """What names a model at an endpoint in metrics: 8 hexadecimal digits, so that no part of a URL is shown."""
     return sha256_hex(f"{model} {url}")[:8]
 
 
 class EndpointClient:
-    """Talks to one endpoint: sends bodies, returns replies or typed errors. `structured` is how it takes a schema."""
+    """Talks to one endpoint: sends bodies, returns replies or typed errors. `structured` is how it takes a schema,
+    `dialect` how it takes parameters."""
 
     def __init__(self, endpoint: EndpointSettings, settings: HostedSettings) -> None:
         self.url, self._settings = endpoint.url, settings
@@ -180,27 +193,48 @@ class EndpointClient:
         self._chat = httpx2.URL(endpoint.url.rstrip("/") + "/chat/completions")
         self._extensions = {"timeout": _timeout(settings.patience.timeout_s).as_dict()}
         self.structured: Structured = "json_schema" if settings.structured == "auto" else settings.structured
+        self.dialect = dialect_of(settings.model)
 
     async def post(self, request: Request) -> RawAnswer:
-        """The answer to one send, 200 or an error of engine.errors."""
-        tried = self.structured
-        try:
-            return await self._post(request, tried)
-        except RefusedRequestError as error:
-            if not self._schema_refused(request, tried, str(error)):
-                raise
-            if self.structured == tried:
-                LOG.warning("%s takes no %s; the schema goes into the prompt from now on", self.url, tried)
-                self.structured = "prompt"
+        """The answer to one send, 200 or an error of engine.errors. What a refusal teaches holds from then on."""
+        for _ in range(_MOST_LESSONS):
+            structured, dialect = self.structured, self.dialect
+            try:
+                return await self._post(request, structured)
+            except RefusedRequestError as error:
+                taught = self._learn_schema(request, structured, str(error))
+                if not taught and not self._learn_dialect(request, dialect, str(error)):
+                    raise
         return await self._post(request, self.structured)
+
+    def _learn_schema(self, request: Request, tried: Structured, refusal: str) -> bool:
+        """Whether the endpoint takes a schema otherwise than was tried."""
+        if not self._schema_refused(request, tried, refusal):
+            return False
+        if self.structured == tried:
+            LOG.warning("%s takes no %s; the schema goes into the prompt from now on", self.url, tried)
+            self.structured = "prompt"
+        return True
+
+    def _learn_dialect(self, request: Request, tried: Dialect, refusal: str) -> bool:
+        """Whether the endpoint takes parameters otherwise than was tried."""
+        learnt = tried.after(refusal, request.params)
+        if learnt is not None and self.dialect == tried:
+            LOG.warning("%s takes not every parameter; from now on it is asked with %s", self.url, learnt)
+            self.dialect = learnt
+        return learnt is not None
 
     def _schema_refused(self, request: Request, tried: Structured, refusal: str) -> bool:
         auto = self._settings.structured == "auto" and request.schema is not None and tried != "prompt"
         return auto and any(word in refusal.lower() for word in _NO_SCHEMA)
 
+    def body(self, request: Request, structured: Structured) -> dict[str, Any]:
+        """The body of a request as this endpoint takes it."""
+        return self.dialect.applied(body_of(request, structured))
+
     async def _post(self, request: Request, structured: Structured) -> RawAnswer:
         await check_fence()  # it may have waited for long
-        body = json.dumps(body_of(request, structured), ensure_ascii=False).encode("utf-8", "surrogatepass")
+        body = json.dumps(self.body(request, structured), ensure_ascii=False).encode("utf-8", "surrogatepass")
         self.client()
         assert self._http is not None
         sent = httpx2.Request("POST", self._chat, headers=self._headers, content=body, extensions=self._extensions)
@@ -381,12 +415,13 @@ def body_of(request: Request, structured: Structured) -> dict[str, Any]:
     if request.schema is None:
         return body
     if structured == "json_schema":
-        schema = {"name": "answer", "schema": request.schema, "strict": _is_closed(request.schema)}
+        strict = _is_closed(request.schema)
+        schema = {"name": "answer", "schema": _strict(request.schema) if strict else request.schema, "strict": strict}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
         return body
     if structured == "json_object":
         body["response_format"] = {"type": "json_object"}
-    messages[-1] = {**messages[-1], "content": f"{messages[-1]['content']}\n\n{_FITS}{canonical_json(request.schema)}"}
+    messages[-1] = {**messages[-1], "content": f"{messages[-1]['content']}\n\n{_FITS}{json.dumps(request.schema)}"}
     return body
 
 
@@ -406,6 +441,20 @@ def _root(error: BaseException) -> str:
 def _never_connected(error: BaseException) -> bool:
     """Whether nothing can have been sent."""
     return any(isinstance(cause, aiohttp.ClientConnectorError) for cause in _causes(error))
+
+
+def _strict(schema: Any) -> Any:
+    """The schema without what some providers refuse in strict mode: bounds and defaults, which the parser checks."""
+    if isinstance(schema, list):
+        return [_strict(part) for part in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    named = {"properties", "$defs"}
+    return {
+        key: {name: _strict(part) for name, part in value.items()} if key in named else _strict(value)
+        for key, value in schema.items()
+        if key not in _NOT_STRICT
+    }
 
 
 def _is_closed(schema: Any) -> bool:

@@ -4,6 +4,9 @@
     infir, promptriever, dual_view       instructions, queries and passages as plain text
     infosearch                           keywords, rewritten passages, one-sentence conditions
 
+Every key of a reply's schema is required and no other is allowed, so that `strict` modes take it. What a task asks a
+model to think through stands before the answer. A refusal is a field of its own, "" where there is none.
+
 Some fields are hidden from the JSON schema, so a hosted model never sees them. The rule writer fills them: the
 constraints behind a wording (`demands`), what answers a new query (`evidence`), the id of the edited passage
 (`source`). With them a recipe checks the claim, and a judge can decide exactly.
@@ -27,6 +30,7 @@ from prompts.constraints.families import FAMILIES
 from prompts.parse import StructuredReply
 from prompts.passages.answer_evidence import Evidence
 from prompts.passages.blocks import kept_attributes
+from prompts.passages.reply_checks import check_analysis
 
 Category = Literal["different_interpretation", "omission", "mentions_excluded"]
 _REASON_CODE = re.compile(r"[a-z][a-z0-9_]{0,39}")
@@ -37,7 +41,6 @@ class View(StructuredReply):
 
     blocks: tuple[str, ...] = Field(min_length=1, description="labels of the blocks, in the order in which they stand")
     layout: Literal["kept", "list"] = Field(default="kept", description="`list` sets each block as a bullet point")
-    changed: tuple[str, str] | None = Field(default=None, description="one figure or year: as it was, as it becomes")
 
 
 class Demand(StructuredReply):
@@ -122,11 +125,24 @@ class TopicAnswer(StructuredReply):
     other: OtherQuery | None = None
 
 
-class WrittenInstruction(StructuredReply):
+class _Aspects(StructuredReply):
+    aspects: tuple[str, ...] = Field(max_length=8, description="what sets the passage apart, in short phrases")
+
+
+class _Differences(StructuredReply):
+    differences: tuple[str, ...] = Field(max_length=8, description="how what is wanted now differs from the passage")
+
+
+class _Failure(StructuredReply):
+    category: Category
+    reason: str = Field(min_length=1, max_length=1000, description="the condition that the text misses")
+
+
+class _CheckedInstruction(StructuredReply):
     """An instruction; `refusal` is a short reason where the passage allows none."""
 
-    instruction: str = Field(default="", max_length=5000)
-    refusal: str = Field(default="", max_length=200)
+    instruction: str = Field(max_length=5000)
+    refusal: str = Field(max_length=200, description='"", or a short reason code in place of the rest')
     demands: SkipJsonSchema[tuple[Demand, ...]] = ()
 
     def check(self, holds: Sequence[Passage], fails: Sequence[Passage]) -> tuple[Constraint, ...]:
@@ -142,20 +158,46 @@ class WrittenInstruction(StructuredReply):
         return verify_constraints(self.demands, self.instruction, holds, fails)
 
 
-class WrittenQuery(StructuredReply):
+class WrittenInstruction(_CheckedInstruction, _Aspects):
+    """An instruction, what sets the kept passage apart, and the ids of the passages that it keeps and excludes."""
+
+    kept: tuple[str, ...] = Field(max_length=32, description="ids of the passages that are relevant under it")
+    excluded: tuple[str, ...] = Field(max_length=32, description="ids of all other passages shown")
+
+    def check_ids(self, keep: str, others: Sequence[str]) -> None:
+        """Raises Rejected(keeps_other_passages) unless it keeps one passage and excludes the others.
+
+        Where a program knows the constraints, it has looked at the passages itself.
+        """
+        kept, excluded = (sorted({name.strip(" []") for name in names}) for names in (self.kept, self.excluded))
+        if not self.demands and (kept, excluded) != ([keep], sorted(others)):
+            raise Rejected("keeps_other_passages", f"it keeps {kept} and excludes {excluded}, not {keep} alone")
+
+
+class PoisonedInstruction(_CheckedInstruction, _Differences, _Aspects):
+    """An instruction that the passage breaks, after what the passage rests on and how another answer differs."""
+
+
+class WrittenQuery(_Differences, _Aspects):
     """A poisoned query, with the aspects of the passage that it turns against and the differences that follow."""
 
-    aspects: tuple[str, ...] = Field(min_length=2, max_length=3, description="core aspects of the passage")
-    differences: tuple[str, ...] = Field(min_length=3, max_length=8, description="how what is sought now differs")
-    query: str = Field(min_length=1, max_length=4000)
+    query: str = Field(max_length=4000)
+    refusal: str = Field(max_length=200, description='"", or a short reason code in place of the rest')
     evidence: SkipJsonSchema[Evidence] = ()
+
+    def check(self) -> None:
+        """Raises Rejected: the writer's own reason; `no_analysis` (`check_analysis`)."""
+        if self.refusal.strip():
+            raise refusal_of(self.refusal)
+        if not self.evidence:
+            check_analysis(self.aspects, self.differences)
 
 
 class WrittenPassage(StructuredReply):
     """A passage; `title` is "" where the corpus has none."""
 
-    text: str = Field(min_length=1, max_length=20_000)
-    title: str = Field(default="", max_length=500)
+    title: str = Field(max_length=500)
+    text: str = Field(max_length=20_000)
     source: SkipJsonSchema[str] = ""
 
     def to_passage(self, role: PassageRole, originals: Sequence[Passage], **attributes: str) -> Passage:
@@ -176,18 +218,25 @@ class WrittenPassage(StructuredReply):
         )
 
 
-class WrittenNegative(WrittenPassage):
-    """A passage that answers the query and breaks the instruction: in which way, and why."""
+class ContrastedPassage(WrittenPassage, _Differences):
+    """A passage, after how it differs from the one shown."""
 
-    category: Category
-    reason: str = Field(min_length=1, max_length=1000)
+
+class WrittenNegative(WrittenPassage, _Failure):
+    """A passage that answers the query and breaks the instruction, after in which way and why."""
+
+    @property
+    def failure(self) -> dict[str, str]:
+        """In which way it fails, and why."""
+        return {"category": self.category, "reason": self.reason}
 
 
 class WrittenPassages(StructuredReply):
     """One passage that fits query and instruction, and some that fit the query alone (Promptriever, section 2.2)."""
 
-    positive: WrittenPassage | None = None
-    negatives: tuple[WrittenNegative, ...] = Field(min_length=1, max_length=8)
+    conditions: tuple[str, ...] = Field(max_length=12, description="the conditions of the instruction, one by one")
+    positive: WrittenPassage | None
+    negatives: tuple[WrittenNegative, ...] = Field(max_length=8)
 
 
 def _on_one_line(text: str) -> str:
@@ -203,15 +252,17 @@ _Sentence = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(
 class Keywords(StructuredReply):
     """Conditions of Keyword; `refusal` is a short reason where the passages offer fewer than two."""
 
-    keywords: tuple[str, ...] = Field(default=(), max_length=8)
-    refusal: str = Field(default="", max_length=200)
+    aspects: tuple[str, ...] = Field(max_length=16, description="what each passage speaks of that the others do not")
+    keywords: tuple[str, ...] = Field(max_length=8)
+    refusal: str = Field(max_length=200, description='"", or a short reason code in place of the rest')
 
 
 class Rewritten(StructuredReply):
     """A passage; `source` is the id of the one that was edited, where that is not the first positive."""
 
-    text: str = Field(default="", max_length=20_000)
-    refusal: str = Field(default="", max_length=200)
+    facts: tuple[str, ...] = Field(max_length=8, description="what answers the question")
+    text: str = Field(max_length=20_000)
+    refusal: str = Field(max_length=200, description='"", or a short reason code in place of the rest')
     source: SkipJsonSchema[str] = ""
 
     def stripped_text(self) -> str:
@@ -221,6 +272,10 @@ class Rewritten(StructuredReply):
         return self.text.strip()
 
 
+class _Question(StructuredReply):
+    question: _Sentence
+
+
 class Condition(StructuredReply):
     """One sentence that asks for a condition, or for anything else; the rule writer adds what is behind it."""
 
@@ -228,9 +283,8 @@ class Condition(StructuredReply):
     demands: SkipJsonSchema[tuple[Demand, ...]] = ()
 
 
-class AskedInstruction(Condition):
+class AskedInstruction(Condition, _Question):
     """The question in other words, then the condition."""
 
     model_config = ConfigDict(title="Asked")
-    question: _Sentence
     evidence: SkipJsonSchema[Evidence] = ()

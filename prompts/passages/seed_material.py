@@ -11,10 +11,14 @@ from functools import cached_property
 from engine.errors import Rejected
 from engine.ids import sha256_hex
 from engine.topic import Passage, Seed
+from prompts.constraints.constraint import full_text
 from prompts.passages.answer_evidence import Evidence, evidence_from
 from prompts.passages.blocks import SourcePassage, segment
 from prompts.passages.reply_types import View
 from prompts.passages.views import BlockIndex
+
+_MOST_OTHERS = 2
+_SHOWN_CHARS = 800
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +51,24 @@ class SeedMaterial:
         return int(sha256_hex(f"{purpose}\x1f{self.seed.corpus}\x1f{self.seed.id}")[:16], 16)
 
 
+@dataclass(frozen=True, slots=True)
+class ShownPassage:
+    """A passage that a writer sees beside P+, with its id; `relevant` to the bare query or not."""
+
+    id: str
+    text: str
+    relevant: bool
+
+
+def others_shown(material: SeedMaterial, *, negatives: int) -> list[ShownPassage]:
+    """What an instruction must exclude: two other positives at most, and the first hard negatives."""
+    positives, others = material.positives[1 : 1 + _MOST_OTHERS], material.negatives[:negatives]
+    return [
+        ShownPassage(source.name, full_text(source.passage)[:_SHOWN_CHARS], source in positives)
+        for source in (*positives, *others)
+    ]
+
+
 def build_material(
     seed: Seed, *, passage_chars: int, negatives: int, most_positives: int = 8, shorten: bool = True
 ) -> SeedMaterial:
@@ -74,8 +96,7 @@ def build_view_material(seed: Seed, *, passage_chars: int) -> SeedMaterial:
     Raises Rejected (`empty_query`, `no_positive`, `no_instruction_negative`).
     """
     d_plus = _positives_of(seed)[0]
-    candidates = (p for p in distinct(seed.negatives) if p.role == "instruction_negative")
-    d_minus = next((p for p in candidates if p.id != d_plus.id), None)
+    d_minus = next((p for p in instruction_negatives(seed) if p.id != d_plus.id), None)
     if d_minus is None:
         raise Rejected("no_instruction_negative", "none of the seed's negatives has the role instruction_negative")
     return SeedMaterial(
@@ -88,6 +109,11 @@ def build_view_material(seed: Seed, *, passage_chars: int) -> SeedMaterial:
 def non_relevant(seed: Seed) -> list[Passage]:
     """The seed's negatives that do not answer its query; an instruction negative does answer it."""
     return [p for p in distinct(seed.negatives) if p.role != "instruction_negative"]
+
+
+def instruction_negatives(seed: Seed) -> list[Passage]:
+    """The seed's negatives that answer its query and break its instruction."""
+    return [p for p in distinct(seed.negatives) if p.role == "instruction_negative"]
 
 
 def distinct(passages: Sequence[Passage]) -> list[Passage]:

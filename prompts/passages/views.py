@@ -1,6 +1,6 @@
 """Views: passages put together from labelled blocks, so that every edit is known to the letter.
 
-A view lists what it keeps or borrows, sets as a list, or which figure it changes. A hosted model and the rule writer
+A view lists what it keeps or borrows, or sets as a list. A hosted model and the rule writer
 edit passages in this one way.
 """
 
@@ -35,7 +35,7 @@ class BlockIndex:
         source = self.source(view)
         original = source.passage
         keeps_all = source.whole and view.blocks == source.labels
-        if keeps_all and view.layout == "kept" and view.changed is None:
+        if keeps_all and view.layout == "kept":
             return replace(original, role=role)
         return Passage(
             self._text([self._blocks[label] for label in view.blocks], view),
@@ -49,21 +49,13 @@ class BlockIndex:
     def _text(self, blocks: Sequence[Block], view: View) -> str:
         if view.layout == "list":
             return "\n".join(f"- {' '.join(block.text.split())}" for block in blocks)
-        text = join(blocks)
-        if view.changed is None:
-            return text
-        old, new = view.changed
-        if text.count(old) != 1 or any(old in b.text for b in blocks if b.core):
-            raise Rejected("bad_view", f"the figure {old!r} must stand once, outside the blocks that answer")
-        return text.replace(old, new)
+        return join(blocks)
 
 
 def edit_kind(view: View, source: SourcePassage) -> str:
     """One word for what a view does to its passage."""
     if view.layout == "list":
         return "set_as_list"
-    if view.changed is not None:
-        return "figure_changed"
     if any(label.partition(".")[0] != source.name for label in view.blocks):
         return "sentence_added"
     return "sentence_dropped" if len(view.blocks) < len(source.blocks) else "shortened"

@@ -4,7 +4,8 @@
                                                                          (I ,q)    +1  -1
                                                                          (I',q)    -1  +1
 
-Dual-View, section 2: both views stand in one topic, for one more request. The seed must have an `instruction` and an
+Dual-View, section 2: both views stand in one topic, for one more request. The second instruction is as long as the
+first, so that no length tells them apart. The seed must have an `instruction` and an
 instruction negative. The topics of another run (`seeds: {kind: run}`) have both, and so have Promptriever's published
 rows (`kind: msmarco`). For any other corpus `base` names the recipe that makes the first view. Under the original
 intent, the bare query, both passages are relevant.
@@ -20,16 +21,18 @@ from engine.protocols import Ask, Recipe
 from engine.settings import Settings
 from engine.topic import Intent, Seed, Topic
 from prompts.constraints.constraint import constraints_of, surely_broken, surely_hold
-from prompts.constraints.instructions import LENGTHS, STYLES
+from prompts.constraints.instructions import STYLES
 from prompts.passages.answer_evidence import answers, evidence_of
 from prompts.passages.blocks import stems
+from prompts.passages.reply_checks import WORDS, check_wording, length_of
 from prompts.passages.reply_types import WrittenInstruction
-from prompts.passages.seed_material import SeedMaterial, build_view_material
+from prompts.passages.seed_material import SeedMaterial, build_view_material, instruction_negatives
 from prompts.passages.topic_builder import TopicBuilder
 from prompts.recipes.infir import Infir, InfirSettings
 from prompts.recipes.promptriever import Promptriever, PromptrieverSettings
 from prompts.recipes.verifiable import Verifiable, VerifiableSettings
 from prompts.render import load, recipe_fingerprint
+from prompts.sampling import writing
 
 VERSION = "5"
 """Raised when the same seed, settings and template would give other topics."""
@@ -52,7 +55,10 @@ class DualViewSettings(Settings):
     passage_chars: int = Field(
         2_000, ge=200, le=500_000, description="characters of d+ and d- that the writer is shown"
     )
-    negatives: int = Field(3, ge=0, le=1_000, description="further negatives kept in the topic")
+    instruction_negatives: int = Field(
+        3, ge=1, le=8, description="instruction negatives kept in the topic, d- among them"
+    )
+    negatives: int = Field(30, ge=0, le=1_000, description="other negatives kept in the topic")
     most_alike: float = Field(
         0.8, gt=0, le=1, description="share of content words that two instructions may have in common (Jaccard)"
     )
@@ -63,7 +69,8 @@ class DualView:
 
     Rejected with `empty_query`, `no_positive`, `no_instruction` or `no_instruction_negative` where the seed has none of
     it, the writer's own refusal (`no_contrast`), or, for a reply that claims what is not so, `constraint_not_held`,
-    `value_not_named`, `bad_constraint`, `same_instruction`.
+    `value_not_named`, `bad_constraint`, `same_instruction`, `keeps_other_passages`, or the name of a check of free text
+    (`prompts.passages.reply_checks`).
     """
 
     name = "dual_view"
@@ -83,11 +90,13 @@ class DualView:
     async def _both_views(self, seed: Seed, ask: Ask) -> Topic:
         first = _instruction_of(seed)
         material = build_view_material(seed, passage_chars=self._settings.passage_chars)
-        number = material.number("dual_view")
-        facts = {"material": material, "length": LENGTHS[number % 2], "style": STYLES[number // 2 % 4]}
+        length = length_of(first.instruction)
+        cell = {"length": length, "style": STYLES[material.number("dual_view") // 2 % 4]}
         d_plus, d_minus = material.positive_passages
         prompt = self._template.render(
-            facts,
+            {"material": material, **cell},
+            **cell,
+            kind=material.positives[0].kind,
             query=seed.query,
             instruction=first.instruction,
             first=d_plus.text[: self._settings.passage_chars],
@@ -95,11 +104,16 @@ class DualView:
             second=d_minus.text[: self._settings.passage_chars],
             second_title=d_minus.title,
         )
-        return self._topic(material, first, await ask(prompt, WrittenInstruction))
+        prompt = writing(prompt, WORDS[length][1])
+        written = await ask(prompt, WrittenInstruction, role="instruction_writer")
+        return self._topic(material, first, written)
 
     def _topic(self, material: SeedMaterial, first: Intent, written: WrittenInstruction) -> Topic:
         d_plus, d_minus = material.positive_passages
         constraints = written.check([d_minus], [d_plus])
+        written.check_ids("P2", ["P1"])
+        if not written.demands:
+            check_wording(written.instruction, length_of(first.instruction))
         second = written.instruction.strip()
         self._differ(first.instruction, second)
         demand, evidence = constraints_of(first), evidence_of(first)
@@ -108,12 +122,14 @@ class DualView:
         evidence = evidence if all(answers(evidence, p) for p in (d_plus, d_minus)) else ()
         topic = TopicBuilder(self.name, material.seed)
         topic.add_passages(d_plus, d_minus)
+        excluded = topic.add_new(instruction_negatives(material.seed), self._settings.instruction_negatives - 1)
         negatives = topic.add_new(material.negative_passages, self._settings.negatives)
         original = topic.add_intent("original", evidence=evidence)
         topic.judge(original, "seed", (d_plus, 1), *((p, -1) for p in negatives))
-        topic.judge(original, "construction", (d_minus, 1))
+        topic.judge(original, "construction", *((p, 1) for p in (d_minus, *excluded)))
         instructed = topic.add_intent("instructed", first.instruction, constraints=demand, evidence=evidence)
         topic.judge(instructed, "rule" if demand else "seed", (d_plus, 1), (d_minus, -1))
+        topic.judge(instructed, "seed", *((p, -1) for p in excluded))
         dual = topic.add_intent("dual", second, constraints=constraints, evidence=evidence)
         topic.judge(dual, "rule" if constraints else "construction", (d_plus, -1), (d_minus, 1))
         return topic.build(rows="dual_view")

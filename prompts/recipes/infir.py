@@ -8,7 +8,7 @@
     (I+,Q-) -1        +1
 
 The original intent (the bare query) stands before them: P1- answers it, P2- does not. A seed takes five requests, one
-after the other; the long part that they share (rules, query, passage) comes first. For code the instruction names
+after the other. The writer of I+ sees other passages, which I+ must exclude. For code the instruction names
 language and approach, and the language stays the same. For a worked solution it names the strategy. A Robust04
 narrative may be the instruction; the rule writer, which reads no prose, rejects it as `foreign_instruction`.
 """
@@ -25,14 +25,25 @@ from engine.settings import Settings
 from engine.topic import Passage, PassageRole, Seed, Topic
 from prompts.constraints.detectors import fold_text
 from prompts.constraints.instructions import LENGTHS, STYLES
-from prompts.passages.reply_types import WrittenInstruction, WrittenPassage, WrittenQuery
-from prompts.passages.seed_material import SeedMaterial, build_material
+from prompts.passages.reply_checks import WORDS, check_analysis, check_passage, check_wording
+from prompts.passages.reply_types import (
+    ContrastedPassage,
+    PoisonedInstruction,
+    WrittenInstruction,
+    WrittenPassage,
+    WrittenQuery,
+)
+from prompts.passages.seed_material import SeedMaterial, build_material, others_shown
 from prompts.passages.topic_builder import TopicBuilder
 from prompts.render import PromptTemplate, load, recipe_fingerprint
+from prompts.sampling import writing
 
 VERSION = "5"
 """Raised when the same seed, settings and templates would give other topics."""
 
+_MOST_SHOWN = 3
+_PASSAGE_WORDS = (60, 400)
+"""Words that a written passage of prose is asked to have: as many as P+, within these bounds."""
 _TEMPLATES = ("instruction", "poisoned_instruction", "poisoned_query", "passage")
 
 
@@ -56,7 +67,8 @@ class Infir:
 
     Rejected with `empty_query`, `no_positive`, the writer's own refusal (`one_block`, `no_contrast`, `no_other`), or,
     for a reply that claims what is not so, `constraint_not_held`, `value_not_named`, `bad_constraint`,
-    `same_instruction`, `same_query`, `same_passage`, `other_language`.
+    `same_instruction`, `same_query`, `same_passage`, `other_language`, `keeps_other_passages`, or the name of a check
+    of free text (`prompts.passages.reply_checks`).
     """
 
     name = "infir"
@@ -70,7 +82,7 @@ class Infir:
     async def __call__(self, seed: Seed, ask: Ask) -> Sequence[Topic]:
         settings = self._settings
         material = build_material(seed, passage_chars=settings.passage_chars, negatives=2 * settings.distractors + 2)
-        writer = _RowWriter(material, self._templates, ask)
+        writer = _RowWriter(material, self._templates, ask, negatives=min(settings.distractors, _MOST_SHOWN))
         narrative = seed.attributes.get("narrative", "") if settings.narrative_as_instruction else ""
         return [_build(material, await writer.write(narrative), settings.distractors)]
 
@@ -80,7 +92,7 @@ class _Parts:
     """The replies of one topic, and the passages made of them."""
 
     wanted: WrittenInstruction
-    poisoned: WrittenInstruction
+    poisoned: PoisonedInstruction
     other: WrittenQuery
     p1: Passage
     p2: Passage
@@ -89,16 +101,20 @@ class _Parts:
 class _RowWriter:
     """Asks for the parts of one seed's topic, one after the other."""
 
-    def __init__(self, material: SeedMaterial, templates: Mapping[str, PromptTemplate], ask: Ask) -> None:
+    def __init__(
+        self, material: SeedMaterial, templates: Mapping[str, PromptTemplate], ask: Ask, *, negatives: int
+    ) -> None:
         self._material, self._templates, self._ask = material, templates, ask
+        self._others = others_shown(material, negatives=negatives)
+        number = material.number("infir")
+        self._length, self._style = LENGTHS[number % 2], STYLES[number // 2 % 4]
+        words = len(material.positive.text.split())
+        self._words = min(max(words, _PASSAGE_WORDS[0]), _PASSAGE_WORDS[1])
 
     async def write(self, narrative: str) -> _Parts:
         """All replies, checked one by one. A `narrative` stands in for I+."""
-        wanted = WrittenInstruction(instruction=narrative)
-        if not narrative:
-            wanted = await self._ask(self._prompt("instruction"), WrittenInstruction)
+        wanted = _narrated(narrative) if narrative else await self._wanted_instruction()
         i_plus = wanted.instruction.strip()
-        wanted.check([self._material.positive], [])
         poisoned = await self._poisoned_instruction(i_plus)
         other = await self._poisoned_query(i_plus)
         query = self._material.seed.query
@@ -106,15 +122,32 @@ class _RowWriter:
         p2 = await self._passage(i_plus, other.query.strip(), "query_negative")
         return _Parts(wanted, poisoned, other, *self._checked_passages(p1, p2))
 
-    async def _poisoned_instruction(self, i_plus: str) -> WrittenInstruction:
-        poisoned = await self._ask(self._prompt("poisoned_instruction", instruction=i_plus), WrittenInstruction)
+    async def _wanted_instruction(self) -> WrittenInstruction:
+        """I+, which P+ meets and no other passage shown."""
+        prompt = writing(self._prompt("instruction"), WORDS[self._length][1], temperature=0.9)
+        wanted = await self._ask(prompt, WrittenInstruction, role="instruction_writer")
+        wanted.check([self._material.positive], [])
+        wanted.check_ids("P1", [other.id for other in self._others])
+        if not wanted.demands:
+            check_wording(wanted.instruction, self._length)
+        return wanted
+
+    async def _poisoned_instruction(self, i_plus: str) -> PoisonedInstruction:
+        prompt = writing(self._prompt("poisoned_instruction", instruction=i_plus), WORDS[self._length][1])
+        poisoned = await self._ask(prompt, PoisonedInstruction, role="instruction_writer")
         poisoned.check([], [self._material.positive])
         if fold_text(poisoned.instruction) == fold_text(i_plus):
             raise Rejected("same_instruction", "the poisoned instruction is the instruction again")
+        if not poisoned.demands:
+            check_wording(poisoned.instruction, self._length)
+            check_analysis(poisoned.aspects, poisoned.differences)
         return poisoned
 
     async def _poisoned_query(self, i_plus: str) -> WrittenQuery:
-        other = await self._ask(self._prompt("poisoned_query", instruction=i_plus), WrittenQuery)
+        words = 40 + 2 * len(self._material.seed.query.split())
+        prompt = writing(self._prompt("poisoned_query", instruction=i_plus), words, temperature=0.9)
+        other = await self._ask(prompt, WrittenQuery, role="instruction_writer")
+        other.check()
         q_minus = other.query.strip()
         if fold_text(q_minus) in ("", fold_text(self._material.seed.query)):
             raise Rejected("same_query", f"the poisoned query {q_minus!r} is empty, or the seed's")
@@ -122,7 +155,8 @@ class _RowWriter:
 
     async def _passage(self, instruction: str, query: str, role: PassageRole) -> WrittenPassage:
         prompt = self._prompt("passage", wanted_instruction=instruction, wanted_query=query, role=role)
-        return await self._ask(prompt, WrittenPassage)
+        words = max(self._words, len(self._material.positive.text.split())) * 2
+        return await self._ask(writing(prompt, words), ContrastedPassage, role="passage_writer")
 
     def _checked_passages(self, first: WrittenPassage, second: WrittenPassage) -> tuple[Passage, Passage]:
         """P1- is in the language of the code and none of the corpus's negatives; P2- is none of its positives."""
@@ -137,7 +171,16 @@ class _RowWriter:
         for passage, sources in ((p1, material.negatives), (p2, material.positives)):
             if fold_text(passage.text) in {fold_text(source.passage.text) for source in sources}:
                 raise Rejected("same_passage", f"the {passage.role} is a passage of the seed: {passage.text[:80]!r}")
+        answer = material.seed.attributes.get("answer", "")
+        for written, passage, others, result in ((first, p1, [], answer), (second, p2, [p1], "")):
+            if not written.source:
+                self._check_text(passage, [material.positive, *others], result)
         return p1, p2
+
+    def _check_text(self, passage: Passage, others: Sequence[Passage], answer: str) -> None:
+        """A passage of free text: of the kind and about the length of P+, and no copy of another."""
+        kind, bounds = self._material.positives[0].kind, (self._words // 3, self._words * 3)
+        check_passage(passage, kind, others=others, answer=answer, words=bounds)
 
     def _language(self) -> dict[str, str]:
         """The language of code. A written solution is taken to be in it; one of the corpus must be."""
@@ -145,19 +188,28 @@ class _RowWriter:
         return {"language": language} if language and self._material.positives[0].kind == "code" else {}
 
     def _prompt(self, name: str, **inputs: str) -> Prompt:
-        """All four templates begin with the same part; the rest is the task's own."""
-        material, positive = self._material, self._material.positive
-        number = material.number("infir")
-        cell = {"length": LENGTHS[number % 2], "style": STYLES[number // 2 % 4]}
-        return self._templates[name].render(
-            {"material": material, "need_other": True, **cell},
-            kind=material.positives[0].kind,
-            query=material.seed.query,
-            title=positive.title,
-            passage=positive.text,
-            language=positive.attributes.get("language", ""),
-            **inputs,
-        )
+        """The system message is the task's own, and the same for all seeds of a kind; then follows the seed."""
+        material, positive, template = self._material, self._material.positive, self._templates[name]
+        cell = {"length": self._length, "style": self._style}
+        shared = {
+            **cell,
+            "kind": material.positives[0].kind,
+            "query": material.seed.query,
+            "title": positive.title,
+            "passage": positive.text,
+            "others": self._others,
+            "language": positive.attributes.get("language", ""),
+            "words": round(self._words, -1),
+        }
+        used = {key: value for key, value in shared.items() if key in template.variables}
+        return template.render({"material": material, "need_other": True, **cell}, **used, **inputs)
+
+
+def _narrated(narrative: str) -> WrittenInstruction:
+    """The instruction that comes with the seed."""
+    written = WrittenInstruction(instruction=narrative, refusal="", aspects=(), kept=("P1",), excluded=())
+    written.check([], [])
+    return written
 
 
 def _build(material: SeedMaterial, parts: _Parts, distractors: int) -> Topic:

@@ -29,11 +29,13 @@ from prompts.constraints.detectors import fold_text
 from prompts.constraints.dimensions import CONDITIONS, DIMENSIONS, EXACT_DIMENSIONS, Dimension, describe, meets
 from prompts.languages import languages
 from prompts.passages.answer_evidence import Evidence, answers
-from prompts.passages.blocks import kept_attributes
+from prompts.passages.blocks import kept_attributes, stems
+from prompts.passages.reply_checks import check_passage, check_reversal, check_rewritten, check_unanswered
 from prompts.passages.reply_types import AskedInstruction, Condition, Keywords, Rewritten, constraints_from
 from prompts.passages.seed_material import SeedMaterial, build_material
 from prompts.passages.topic_builder import TopicBuilder
 from prompts.render import PromptTemplate, load, recipe_fingerprint
+from prompts.sampling import writing
 
 VERSION = "5"
 """Raised when the same seed, settings and templates would give other topics."""
@@ -41,6 +43,8 @@ VERSION = "5"
 _TEMPLATES = ("keywords", "rewrite", "instruction", "reversal", "query_negative")
 _TONES = ("a polite request", "a plain statement of what is needed", "a question")
 _NEGATIVES = 4
+_NEGATIVE_WORDS = (30, 150)
+_ARTICLE_WORDS = 400
 
 
 class InfoSearchSettings(Settings):
@@ -88,7 +92,8 @@ class InfoSearch:
 
     Rejected with `empty_query`, `no_positive`, `no_condition` (no dimension found two conditions), `no_negative`, or,
     for a reply that is not what was asked for, `condition_not_met`, `keyword_not_named`, `bad_constraint`,
-    `empty_text`, `same_passage`, `same_instruction`.
+    `empty_text`, `same_passage`, `same_instruction`, `answer_lost`, `answers_query`, `not_reversed`, or the name of
+    another check of free text (`prompts.passages.reply_checks`).
     """
 
     name = "infosearch"
@@ -123,7 +128,7 @@ class _DimensionWriter:
     ) -> None:
         self._material, self._dimension, self._settings, self._templates = material, dimension, settings, templates
         self._ask = ask
-        self._query = material.seed.query
+        self._query, self._kind = material.seed.query, material.positives[0].kind
 
     async def passages(self) -> dict[str, Passage]:
         """A passage for every condition that the seed can meet."""
@@ -173,14 +178,19 @@ class _DimensionWriter:
             return CONDITIONS[self._dimension]
         prompt = self._templates["keywords"].render(
             {"material": self._material},
+            kind=self._kind,
             query=self._query,
             passages=[p.text for p in self._material.positive_passages],
             most=self._settings.keywords,
         )
-        keywords = (await self._ask(prompt, Keywords)).keywords
-        return list({fold_text(word): word.strip() for word in keywords if word.strip()}.values())[
-            : self._settings.keywords
-        ]
+        written = await self._ask(writing(prompt, 60, temperature=0.7), Keywords, role="instruction_writer")
+        usable = {fold_text(word): word.strip() for word in written.keywords if self._is_usable(word.strip())}
+        return list(usable.values())[: self._settings.keywords]
+
+    def _is_usable(self, word: str) -> bool:
+        """Whether a keyword stands in a passage, and says more than the question."""
+        news = stems(word) - stems(self._query)
+        return bool(news) and any(meets("keyword", word, p) for p in self._material.positive_passages)
 
     def _corpus_passage(self, condition: str, others: Sequence[str]) -> Passage | None:
         """A positive that meets this condition and no other, as it is."""
@@ -205,9 +215,12 @@ class _DimensionWriter:
             wanted=describe(self._dimension, condition),
             unwanted=[describe(self._dimension, other) for other in others] if self._dimension == "keyword" else [],
         )
-        written = await self._ask(prompt, Rewritten)
+        words = _ARTICLE_WORDS + 2 * len(base.text.split())
+        written = await self._ask(writing(prompt, words), Rewritten, role="passage_writer")
         if written.refusal:
             return None
+        if not written.source:
+            check_rewritten(written.stripped_text(), written.facts, base, figures=self._dimension != "language")
         base = next((p for p in self._material.positive_passages if p.id == written.source), base)
         passage = Passage(
             written.stripped_text(),
@@ -233,13 +246,17 @@ class _DimensionWriter:
     async def _row(self, condition: str, passage: Passage) -> _ConditionRow:
         wanted = describe(self._dimension, condition)
         facts = {"material": self._material, "dimension": self._dimension, "condition": condition}
+        shared = {"kind": self._kind, "query": self._query, "wanted": wanted}
         tone = _TONES[self._material.number(condition) % len(_TONES)]
         asked = await self._ask(
-            self._templates["instruction"].render(facts, query=self._query, wanted=wanted, tone=tone), AskedInstruction
+            writing(self._templates["instruction"].render(facts, **shared, tone=tone), 80, temperature=0.9),
+            AskedInstruction,
+            role="instruction_writer",
         )
-        reverse = await self._ask(
-            self._templates["reversal"].render(facts, wanted=wanted, condition=asked.condition), Condition
-        )
+        prompt = self._templates["reversal"].render(facts, wanted=wanted, condition=asked.condition)
+        reverse = await self._ask(writing(prompt, 40, temperature=0.7), Condition, role="instruction_writer")
+        if not asked.evidence:
+            check_reversal(asked.condition, reverse.condition)
         for reply in (asked, reverse):
             if self._dimension == "keyword" and fold_text(condition) not in fold_text(reply.condition):
                 raise Rejected("keyword_not_named", f"{reply.condition!r} does not name {condition!r}")
@@ -250,10 +267,20 @@ class _DimensionWriter:
         seed_negative = next(candidates, None)
         if seed_negative is not None and self._settings.query_negative == "seed":
             return seed_negative
+        positive = self._material.positive
+        words = min(max(len(positive.text.split()), _NEGATIVE_WORDS[0]), _NEGATIVE_WORDS[1])
         prompt = self._templates["query_negative"].render(
-            {"material": self._material}, query=self._query, passage=self._material.positive.text
+            {"material": self._material},
+            kind=self._kind,
+            query=self._query,
+            passage=positive.text,
+            words=round(words, -1),
         )
-        written = await self._ask(prompt, Rewritten)
+        written = await self._ask(writing(prompt, 3 * words), Rewritten, role="passage_writer")
         if written.refusal:
             raise Rejected("no_negative", written.refusal)
-        return Passage(written.stripped_text(), "query_negative")
+        negative = Passage(written.stripped_text(), "query_negative")
+        if not written.source:
+            check_passage(negative, "text" if self._kind == "documentation" else self._kind, others=[positive])
+            check_unanswered(negative.text, written.facts, self._query)
+        return negative

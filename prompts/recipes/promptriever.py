@@ -19,15 +19,24 @@ from pydantic import Field
 from engine.errors import Rejected
 from engine.protocols import Ask, Prompt
 from engine.settings import Settings
-from engine.topic import Passage, Seed, Topic
+from engine.topic import Passage, PassageRole, Seed, Topic
 from prompts.constraints.instructions import LENGTHS, STYLES, Length, Style
-from prompts.passages.reply_types import WrittenInstruction, WrittenPassages
-from prompts.passages.seed_material import SeedMaterial, build_material
+from prompts.passages.reply_checks import WORDS, check_passage, check_wording
+from prompts.passages.reply_types import WrittenInstruction, WrittenNegative, WrittenPassage, WrittenPassages
+from prompts.passages.seed_material import SeedMaterial, ShownPassage, build_material, others_shown
 from prompts.passages.topic_builder import TopicBuilder
 from prompts.render import load, recipe_fingerprint
+from prompts.sampling import writing
 
 VERSION = "5"
 """Raised when the same seed, settings and templates would give other topics."""
+
+_WORDS = 170
+"""A written passage of prose with its title, category and reason."""
+_ALLOWED = (40, 250)
+"""Words of a written passage of prose, of which about 100 are asked for."""
+_EXACT = ("code", "mathematics")
+_MOST_SHOWN = 3
 
 Ablation = Literal["none", "repeated_query", "generic_instruction", "swapped_instruction"]
 
@@ -62,7 +71,9 @@ class Promptriever:
 
     Rejected with `empty_query`, `no_positive`, the writer's own refusal (`one_block`, `no_contrast`), or, for a reply
     that claims what is not so, `constraint_not_held`, `value_not_named`, `bad_constraint`, `same_instruction`,
-    `same_passage`; `no_negative` where no written passage is left, or no negative to borrow an instruction from.
+    `same_passage`, `keeps_other_passages`, or the name of a check of free text (`prompts.passages.reply_checks`).
+    Written passages that fail such a check are left out; `no_negative` where none is left, or no negative to borrow an
+    instruction from.
     """
 
     name = "promptriever"
@@ -81,37 +92,52 @@ class Promptriever:
         style = settings.styles[number // len(settings.lengths) % len(settings.styles)]
         if settings.ablation != "none":
             return [await self._ablation_topic(material, ask, length, style)]
-        written = await ask(self._instruction_prompt(material, length, style), WrittenInstruction)
-        written.check([material.positive], [])
-        instruction = written.instruction.strip()
+        written = await self._instruction_of(material, ask, length, style)
         facts = self._facts(material, length, style)
+        shared = _shared_inputs(material)
         prompt = self._passages.render(
-            facts, **_shared_inputs(material), instruction=instruction, candidates=settings.candidates
+            facts, **shared, instruction=written.instruction.strip(), candidates=settings.candidates
         )
-        answer = await ask(prompt, WrittenPassages)
+        words = max(_WORDS, 2 * len(shared["passage"].split()) if shared["kind"] in _EXACT else 0)
+        prompt = writing(prompt, words * (settings.candidates + 1))
+        answer = await ask(prompt, WrittenPassages, role="passage_writer")
         return [self._topic(material, written, answer, length_format=length, style=style)]
+
+    async def _instruction_of(
+        self, material: SeedMaterial, ask: Ask, length: Length, style: Style
+    ) -> WrittenInstruction:
+        """A checked instruction for the first positive."""
+        prompt = writing(self._instruction_prompt(material, length, style), WORDS[length][1], temperature=0.9)
+        written = await ask(prompt, WrittenInstruction, role="instruction_writer")
+        written.check([material.positive], [])
+        written.check_ids("P1", [other.id for other in self._others(material)])
+        if not written.demands:
+            check_wording(written.instruction, length)
+        return written
+
+    def _others(self, material: SeedMaterial) -> list[ShownPassage]:
+        return others_shown(material, negatives=min(self._settings.negatives, _MOST_SHOWN))
 
     def _facts(self, material: SeedMaterial, length: Length, style: Style) -> dict[str, Any]:
         return {"material": material, "length": length, "style": style, "need_other": False}
 
     def _instruction_prompt(self, material: SeedMaterial, length: Length, style: Style) -> Prompt:
         facts = self._facts(material, length, style)
-        return self._instruction.render(facts, **_shared_inputs(material), length=length, style=style)
+        shown = {"others": self._others(material), "length": length, "style": style}
+        return self._instruction.render(facts, **_shared_inputs(material), **shown)
 
     def _topic(
         self, material: SeedMaterial, written: WrittenInstruction, answer: WrittenPassages, **cell: str
     ) -> Topic:
-        originals = [*material.positive_passages, *material.negative_passages]
-        positives = [answer.positive.to_passage("generated_positive", originals)] if answer.positive else []
-        violations = [
-            negative.to_passage("instruction_negative", originals, category=negative.category, reason=negative.reason)
-            for negative in answer.negatives[: self._settings.candidates]
-        ]
+        selection = _Selection(material)
+        positives = selection.passages([answer.positive] if answer.positive else [], "generated_positive")
+        violations = selection.passages(answer.negatives[: self._settings.candidates], "instruction_negative")
         topic = TopicBuilder(self.name, material.seed)
         topic.add_passages(material.positive)
         positives, violations = topic.add_new(positives, 1), topic.add_new(violations, self._settings.candidates)
         if not violations:
-            raise Rejected("no_negative", "no written passage differs from the positive and from the others")
+            why = "; ".join(selection.dropped) or "no written passage differs from the positive and from the others"
+            raise Rejected("no_negative", why)
         constraints = written.check([material.positive, *positives], violations)
         negatives = topic.add_new(material.negative_passages, self._settings.negatives)
         evidence = material.evidence if constraints else ()
@@ -150,9 +176,35 @@ class Promptriever:
             raise Rejected("no_negative", "no negative has a query or title to borrow an instruction from")
         seed = Seed(f"{material.seed.id}\x1f{other.id}", material.seed.corpus, _query_of(other), (other,))
         donor = build_material(seed, passage_chars=self._settings.passage_chars, negatives=0)
-        written = await ask(self._instruction_prompt(donor, length, style), WrittenInstruction)
-        written.check([donor.positive], [])
-        return written.instruction.strip()
+        return (await self._instruction_of(donor, ask, length, style)).instruction.strip()
+
+
+class _Selection:
+    """The written passages that pass the checks of free text; `dropped` says why others did not."""
+
+    def __init__(self, material: SeedMaterial) -> None:
+        self._material, self._kept = material, [material.positive]
+        self.dropped: list[str] = []
+
+    def passages(self, written: Sequence[WrittenPassage], role: PassageRole) -> list[Passage]:
+        """Those of one role, each checked against those before it."""
+        return [passage for one in written if (passage := self._passage(one, role)) is not None]
+
+    def _passage(self, written: WrittenPassage, role: PassageRole) -> Passage | None:
+        material, kind = self._material, self._material.positives[0].kind
+        originals = [*material.positive_passages, *material.negative_passages]
+        language = {"language": material.positive.attributes.get("language", "")} if kind == "code" else {}
+        why = written.failure if isinstance(written, WrittenNegative) else {}
+        passage = written.to_passage(role, originals, **{k: v for k, v in language.items() if v}, **why)
+        answer = material.seed.attributes.get("answer", "")
+        try:
+            if not written.source:
+                check_passage(passage, kind, others=self._kept, answer=answer, words=_ALLOWED)
+        except Rejected as problem:
+            self.dropped.append(f"{problem.reason}: {problem.detail}")
+            return None
+        self._kept.append(passage)
+        return passage
 
 
 def _shared_inputs(material: SeedMaterial) -> dict[str, str]:

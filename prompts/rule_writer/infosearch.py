@@ -40,8 +40,10 @@ _TITLE_WORDS = 25
 
 
 def _write_keywords(inputs: Mapping[str, Any]) -> Keywords:
-    keywords = tuple(_keyword_views(inputs["material"]))[: inputs["most"]]
-    return Keywords(keywords=keywords) if len(keywords) > 1 else Keywords(refusal=_REFUSAL)
+    words = list(_keyword_views(inputs["material"]))[: inputs["most"]]
+    if len(words) < 2:
+        return Keywords(aspects=(), keywords=(), refusal=_REFUSAL)
+    return Keywords(aspects=tuple(f"about {word}" for word in words), keywords=tuple(words), refusal="")
 
 
 def _keyword_views(material: SeedMaterial) -> KeywordViews:
@@ -147,14 +149,23 @@ def _write_passage(inputs: Mapping[str, Any]) -> Rewritten:
     material, dimension, condition = inputs["material"], inputs["dimension"], inputs["condition"]
     if dimension == "keyword":
         text, original = _keyword_views(material).get(condition, ("", material.positive))
-        return Rewritten(text=text, source=original.id) if text else Rewritten(refusal=_REFUSAL)
+        return _rewritten(material, text, original) if text else _not_rewritten(_REFUSAL)
     fits = condition in LAYOUTS and not (dimension == "length" and asks_for_a_fact(material.seed.query))
     for source in material.positives if fits else ():
         text = LAYOUTS[condition](material, source)
         passage = Passage(text, "seed_positive", source.passage.title)
         if text and meets(dimension, condition, passage) and answers(material.evidence, passage):
-            return Rewritten(text=text, source=source.passage.id)
-    return Rewritten(refusal=_REFUSAL)
+            return _rewritten(material, text, source.passage)
+    return _not_rewritten(_REFUSAL)
+
+
+def _rewritten(material: SeedMaterial, text: str, source: Passage) -> Rewritten:
+    facts = material.evidence[0][:4] if material.evidence else ()
+    return Rewritten(facts=facts, text=text, refusal="", source=source.id)
+
+
+def _not_rewritten(reason: str) -> Rewritten:
+    return Rewritten(facts=(), text="", refusal=reason)
 
 
 _CONDITION_PHRASES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -249,7 +260,7 @@ def _write_negative(inputs: Mapping[str, Any]) -> Rewritten:
     """The first of the seed's negatives that does not answer: the rule writer makes nothing up."""
     material: SeedMaterial = inputs["material"]
     negative = next((p for p in material.negative_passages if not answers(material.evidence, p)), None)
-    return Rewritten(text=negative.text, source=negative.id) if negative else Rewritten(refusal="no_negative")
+    return _rewritten(material, negative.text, negative) if negative else _not_rewritten("no_negative")
 
 
 INFOSEARCH_TASKS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {

@@ -12,10 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from engine.errors import RefusedRequestError
+from engine.ids import canonical_json
 from engine.topic import Intent, Passage
 from prompts.constraints.constraint import all_hold, constraints_of
 from prompts.constraints.dimensions import is_decidable, obeys
 from prompts.judge_answers import LABELS, MostRelevant, Relevance, Relevant
+from prompts.parse import StructuredReply
 from prompts.passages.answer_evidence import answers, evidence_of
 
 Facts = Mapping[str, Any]
@@ -48,18 +50,24 @@ def _verdicts(facts: Facts) -> Sequence[bool]:
 def _most_relevant(facts: Facts) -> str:
     """The first relevant passage shown."""
     labels = [label for label, relevant in zip(LABELS, _verdicts(facts), strict=False) if relevant]
-    return MostRelevant(most_relevant=labels[0] if labels else "none").model_dump_json()
+    return _dump(facts, MostRelevant(most_relevant=labels[0] if labels else "none"))
 
 
 def _relevance(facts: Facts) -> str:
-    return Relevance(relevant=_verdicts(facts)[0]).model_dump_json()
+    return _dump(facts, Relevance(relevant=_verdicts(facts)[0]))
 
 
 def _relevant(facts: Facts) -> str:
     first, second = _verdicts(facts)
     if first and second:
-        return Relevant(relevant="both").model_dump_json()
-    return Relevant(relevant="A" if first else "B" if second else "neither").model_dump_json()
+        return _dump(facts, Relevant(relevant="both"))
+    return _dump(facts, Relevant(relevant="A" if first else "B" if second else "neither"))
+
+
+def _dump(facts: Facts, answer: StructuredReply) -> str:
+    """The answer as JSON, with a reason where one is asked for."""
+    reason = {"reason": "a program has checked evidence and constraints"} if facts.get("rationale") else {}
+    return canonical_json({**reason, **answer.model_dump()})
 
 
 TASKS: Mapping[str, Callable[[Facts], str]] = {

@@ -23,10 +23,12 @@ from prompts.constraints.constraint import Constraint, full_text, surely_broken,
 from prompts.constraints.families import FAMILIES, Kind
 from prompts.constraints.instructions import compose
 from prompts.passages.answer_evidence import answers
-from prompts.passages.blocks import stems
+from prompts.passages.blocks import SourcePassage, stems
 from prompts.passages.reply_types import (
     Category,
+    ContrastedPassage,
     Demand,
+    PoisonedInstruction,
     View,
     WrittenInstruction,
     WrittenNegative,
@@ -141,13 +143,23 @@ def _code_constraints(passage: Passage, kind: Kind) -> Sequence[tuple[Constraint
     return [(*language, *approach), language] if approach else [language]
 
 
-def _instruction(
-    inputs: Mapping[str, Any], constraints: Sequence[Constraint], purpose: str, kind: Kind
-) -> WrittenInstruction:
+def _wording(inputs: Mapping[str, Any], constraints: Sequence[Constraint], purpose: str, kind: Kind) -> dict[str, Any]:
+    """The fields of an instruction."""
     material: SeedMaterial = inputs["material"]
     rng = Random(material.number(purpose))
     wording = compose(rng, constraints, inputs["length"], inputs["style"], kind)
-    return WrittenInstruction(instruction=wording, demands=tuple(map(Demand.of, constraints)))
+    aspects = tuple(constraint.render() for constraint in constraints)
+    return {"instruction": wording, "demands": tuple(map(Demand.of, constraints)), "aspects": aspects, "refusal": ""}
+
+
+def _refused(reason: str) -> WrittenInstruction:
+    return WrittenInstruction(instruction="", refusal=reason, aspects=(), kept=(), excluded=())
+
+
+def _kept_ids(demand: Sequence[Constraint], sources: Sequence[SourcePassage], shown: Sequence[str]) -> dict[str, Any]:
+    """The ids of the passages that answer and meet the demand, and those of the others shown."""
+    kept = [source.name for source in sources if source.name in shown and surely_hold(demand, source.passage)]
+    return {"kept": tuple(kept), "excluded": tuple(name for name in shown if name not in kept)}
 
 
 def _choice(inputs: Mapping[str, Any]) -> RuleChoice:
@@ -169,17 +181,26 @@ def _other_query(inputs: Mapping[str, Any]) -> OtherQueryMatch:
 def _wanted_instruction(inputs: Mapping[str, Any]) -> WrittenInstruction:
     choice = choose_pair(inputs["material"], need_other=inputs["need_other"])
     if isinstance(choice, str):
-        return WrittenInstruction(refusal=choice)
-    return _instruction(inputs, choice.demand, "wanted", choice.kind)
+        return _refused(choice)
+    material: SeedMaterial = inputs["material"]
+    shown = [material.positives[0].name, *(other.id for other in inputs["others"])]
+    ids = _kept_ids(choice.demand, material.positives, shown)
+    return WrittenInstruction(**_wording(inputs, choice.demand, "wanted", choice.kind), **ids)
 
 
-def _poisoned_instruction(inputs: Mapping[str, Any]) -> WrittenInstruction:
+def _poisoned_instruction(inputs: Mapping[str, Any]) -> PoisonedInstruction:
     """An instruction that it did not write it cannot turn round: it does not read prose."""
-    own = _wanted_instruction(inputs)
+    own = _wanted_instruction({**inputs, "others": ()})
     if own.instruction != inputs["instruction"]:
-        return WrittenInstruction(refusal=own.refusal or "foreign_instruction")
+        reason = own.refusal or "foreign_instruction"
+        return PoisonedInstruction(instruction="", refusal=reason, aspects=(), differences=())
     choice = _choice(inputs)
-    return _instruction(inputs, choice.poison, "poison", choice.kind)
+    plus_text, other_text = full_text(choice.p_plus), full_text(choice.p1)
+    aspects = [*own.aspects, *_terms(plus_text, "")][:_DIFFERENCES]
+    asked = [constraint.render() for constraint in choice.poison]
+    differences = [*asked, *(f"about {term}" for term in _terms(other_text, plus_text))][:_DIFFERENCES]
+    fields = _wording(inputs, choice.poison, "poison", choice.kind) | {"aspects": tuple(aspects)}
+    return PoisonedInstruction(**fields, differences=tuple(differences))
 
 
 def _poisoned_query(inputs: Mapping[str, Any]) -> WrittenQuery:
@@ -189,6 +210,7 @@ def _poisoned_query(inputs: Mapping[str, Any]) -> WrittenQuery:
         aspects=tuple(_terms(plus_text, "")[:_DIFFERENCES]),
         differences=tuple(f"about {term}" for term in _terms(other_text, plus_text)[:_DIFFERENCES]),
         query=match.query,
+        refusal="",
         evidence=match.evidence,
     )
 
@@ -201,9 +223,11 @@ def _terms(text: str, other: str) -> list[str]:
     return [*sorted(phrases, key=lambda p: " " not in p), *words]
 
 
-def _passage(inputs: Mapping[str, Any]) -> WrittenPassage:
+def _passage(inputs: Mapping[str, Any]) -> ContrastedPassage:
     is_p1 = inputs["role"] == "instruction_negative"
-    return WrittenPassage(**_fields_of(_choice(inputs).p1 if is_p1 else _other_query(inputs).passage))
+    passage = _choice(inputs).p1 if is_p1 else _other_query(inputs).passage
+    terms = _terms(full_text(passage), full_text(_choice(inputs).p_plus))[:_DIFFERENCES]
+    return ContrastedPassage(**_fields_of(passage), differences=tuple(f"about {term}" for term in terms))
 
 
 def _fields_of(passage: Passage) -> dict[str, str]:
@@ -217,6 +241,7 @@ def _passages(inputs: Mapping[str, Any]) -> WrittenPassages:
     meeting = [p for p in candidates.values() if surely_hold(choice.demand, p)]
     breaking = [p for p in candidates.values() if surely_broken(choice.demand, p)]
     return WrittenPassages(
+        conditions=tuple(constraint.render() for constraint in choice.demand),
         positive=WrittenPassage(**_fields_of(meeting[0])) if meeting else None,
         negatives=tuple(_negative(p, choice, material) for p in breaking[: inputs["candidates"]]),
     )
@@ -257,8 +282,10 @@ def _dual_instruction(inputs: Mapping[str, Any]) -> WrittenInstruction:
     pair = ViewPair(*views, minus.passage, plus.passage, (minus.kind, plus.kind))
     constraints = finder.contrasts(pair, 1) or denials(finder.contrasts(pair.swapped(), 1))
     if not constraints:
-        return WrittenInstruction(refusal="no_contrast")
-    return _instruction(inputs, constraints, "dual", pair.kind)
+        return _refused("no_contrast")
+    return WrittenInstruction(
+        **_wording(inputs, constraints, "dual", pair.kind), kept=(minus.name,), excluded=(plus.name,)
+    )
 
 
 def as_task(write: Callable[[Mapping[str, Any]], BaseModel]) -> Callable[[Mapping[str, Any]], str]:

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import Field
 
@@ -27,7 +27,18 @@ from engine.settings import Settings
 from engine.topic import Intent, Outcome, Passage, Topic, Verdict
 from engine.visible_text import visible
 from prompts.constraints.constraint import full_text
-from prompts.judge_answers import LABELS, MostRelevant, Relevance, Relevant
+from prompts.judge_answers import (
+    LABELS,
+    MostRelevant,
+    ReasonedMostRelevant,
+    ReasonedRelevance,
+    ReasonedRelevant,
+    Relevance,
+    Relevant,
+    reason_of,
+)
+from prompts.parse import StructuredReply
+from prompts.passages.blocks import kind_of
 from prompts.render import load
 from prompts.untrusted_text import inert, nonce
 from validators.judges.canaries import Canary, CanaryMonitor, CanarySettings, make_canary
@@ -35,13 +46,14 @@ from validators.judges.logprobs import probability_of_true
 from validators.judges.votes import NONE, TIE, UNREADABLE, Vote, VoteCount, VoteSlot
 from validators.verdicts import truncate
 
-VERSION = 2
+VERSION = 3
 """Raised when the same topic and replies would give other votes."""
 
 _QUERY_CHARS = 20_000
 _PROBLEM_CHARS = 200
 _LOGPROBS = MappingProxyType({"logprobs": True, "top_logprobs": 5})
 
+Judged = TypeVar("Judged", bound=StructuredReply)
 Question = Callable[[Intent, Sequence[Passage], VoteSlot], Awaitable[Vote]]
 """Asks for the vote of one slot."""
 
@@ -55,6 +67,9 @@ class PanelSettings(Settings):
     votes: int = Field(default=1, ge=1, le=15, description="votes of each judge, each over passages in another order")
     passage_chars: int = Field(
         default=8000, ge=200, le=500_000, description="characters of a passage that a judge is shown"
+    )
+    rationale: bool = Field(
+        default=False, description="have each judge give its reason before the label; it is kept as evidence"
     )
     canaries: CanarySettings = CanarySettings()
 
@@ -75,6 +90,7 @@ class JudgePanel:
         self._validator, self._settings, self._topic, self._ask = validator, settings, topic, ask
         self._billed = len(ask.calls)
         self._model_of: dict[str, str] = {}
+        self._reason = ""
         self._vote_totals = Counter[str]()
         self._claims = {(j.intent_id, j.passage_id) for j in topic.judgments if j.relevance > 0}
         self._slots = [VoteSlot(judge, n) for n in range(settings.votes) for judge in settings.judges]
@@ -95,7 +111,8 @@ class JudgePanel:
 
         async def choice() -> str:
             prompt = self._prompt("judges/scenario", intent, order, slot)
-            answer = await self._ask(prompt, MostRelevant, role=slot.judge)
+            wanted = ReasonedMostRelevant if self._settings.rationale else MostRelevant
+            answer = self._explained(await self._ask(prompt, wanted, role=slot.judge))
             return NONE if answer.most_relevant == "none" else ids.get(answer.most_relevant, UNREADABLE)
 
         return await self._vote(slot, choice)
@@ -117,7 +134,8 @@ class JudgePanel:
 
         async def choice() -> str:
             prompt = self._prompt("judges/polarity", intent, order, slot)
-            return choices[(await self._ask(prompt, Relevant, role=slot.judge)).relevant]
+            wanted = ReasonedRelevant if self._settings.rationale else Relevant
+            return choices[self._explained(await self._ask(prompt, wanted, role=slot.judge)).relevant]
 
         return await self._vote(slot, choice)
 
@@ -138,7 +156,8 @@ class JudgePanel:
 
         async def scored(params: Mapping[str, Any]) -> tuple[Relevance, Any]:
             prompt = self._prompt("judges/relevance", intent, passages, slot, params)
-            return await self._ask.scored(prompt, Relevance, role=slot.judge)
+            wanted = ReasonedRelevance if self._settings.rationale else Relevance
+            return await self._ask.scored(prompt, wanted, role=slot.judge)
 
         async def choice() -> str:
             nonlocal probability
@@ -148,6 +167,7 @@ class JudgePanel:
                 if not logprobs:
                     raise
                 answer, token_logprobs = await scored({})
+            self._explained(answer)
             probability = probability_of_true(token_logprobs)
             relevant = answer.relevant if probability is None else probability >= threshold
             return passages[0].id if relevant else NONE
@@ -156,6 +176,7 @@ class JudgePanel:
 
     async def _vote(self, slot: VoteSlot, ask_for_choice: Callable[[], Awaitable[str]]) -> Vote:
         self._vote_totals[slot.judge] += 1
+        self._reason = ""
         calls_before = len(self._ask.calls)
         try:
             choice, problem = await ask_for_choice(), ""
@@ -163,7 +184,12 @@ class JudgePanel:
             choice, problem = UNREADABLE, truncate(str(error), _PROBLEM_CHARS)
         if len(self._ask.calls) > calls_before:
             self._model_of[slot.judge] = self._ask.calls[-1].model
-        return Vote(slot.judge, choice, problem=problem)
+        return Vote(slot.judge, choice, problem=problem, reason=truncate(self._reason, _PROBLEM_CHARS))
+
+    def _explained(self, answer: Judged) -> Judged:
+        """The answer, of which the reason is noted for the vote."""
+        self._reason = reason_of(answer)
+        return answer
 
     def _prompt(
         self,
@@ -180,6 +206,8 @@ class JudgePanel:
             code=nonce([query, instruction, *texts], self._topic.id, template, str(slot.number)),
             query=query,
             instruction=instruction,
+            kind=_kind(order),
+            rationale=self._settings.rationale,
             shown=[{"label": label, "text": text} for label, text in zip(LABELS, texts, strict=False)],
         )
         return replace(prompt, params={"temperature": 0.0, **params})
@@ -226,6 +254,12 @@ class JudgePanel:
         new = {call.request_id: call for call in calls[billed:] if call.request_id not in paid_ids}
         self._billed = len(calls)
         return sum(call.cost_usd for call in new.values() if not call.reused)
+
+
+def _kind(passages: Sequence[Passage]) -> str:
+    """The kind of most of the passages, in whatever order they are shown."""
+    kinds = Counter(kind_of(passage) for passage in sorted(passages, key=lambda passage: passage.id))
+    return kinds.most_common(1)[0][0]
 
 
 def shuffle_passages(passages: Sequence[Passage], *key: str) -> list[Passage]:

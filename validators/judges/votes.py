@@ -22,12 +22,14 @@ class VoteSlot:
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """The id of the passage named, or NONE, TIE, UNREADABLE; `score` is P(true) where the model gives logprobs."""
+    """The id of the passage named, or NONE, TIE, UNREADABLE; `score` is P(true) where the model gives logprobs,
+    `reason` what the judge says for it where it is asked."""
 
     judge: str
     choice: str
     score: float | None = None
     problem: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,9 @@ class VoteCount:
         votes = [[vote.judge, vote.choice] for vote in self.votes]
         facts = {"intent": self.intent.id, "shown": [p.id for p in self.passages], "votes": votes, **more}
         problem = next((vote.problem for vote in self.votes if vote.problem), "")
-        return canonical_json(facts | ({"problem": problem} if problem else {}))
+        reasons = [[vote.judge, vote.reason] for vote in self.votes if vote.reason]
+        told = {"problem": problem, "reasons": reasons}
+        return canonical_json(facts | {key: value for key, value in told.items() if value})
 
     def _leader(self) -> tuple[str, int]:
         counts = Counter(vote.choice for vote in self.votes if vote.choice not in _ABSTENTIONS)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cluster.job import Job
     from engine.flow.plan import PlanSample, Range, StageCost
     from engine.protocols import Parts
+    from engine.settings import Settings
     from engine.topic import Seed
 
 _COLUMNS = ["model", "task", "calls", "prompt tokens", "completion tokens", "US dollars", "paid already", "hours left"]
@@ -118,12 +119,21 @@ def _print_plan(job: Job, seeds: int, traced: PlanSample, costs: Sequence[StageC
 def _row(job: Job, cost: StageCost) -> tuple[str, ...]:
     hours = _hours_left(job, cost)
     return (
-        f"{cost.role}: {job.models[cost.role].identity().get('model', 'rule_writer')}",
+        f"{cost.role}: {_settings(job, cost).identity().get('model', 'rule_writer')}",
         cost.task,
         *(_format_range(value) for value in (cost.calls, cost.prompt_tokens, cost.completion_tokens, cost.usd)),
         f"{cost.answered:.0%}",
         "?" if hours is None else f"{hours:,.2f}",
     )
+
+
+def _settings(job: Job, cost: StageCost) -> Settings:
+    """The model that answers a stage."""
+    from engine.protocols import for_role
+
+    settings = for_role(job.models, cost.role)
+    assert settings is not None
+    return settings
 
 
 def _format_range(amount: Range) -> str:
@@ -145,7 +155,7 @@ def _hours_left(job: Job, cost: StageCost) -> float | None:
     """The hours of what is not paid yet, by the job's rates and the latency seen; None if unknown."""
     from engine.models.endpoints import HostedSettings
 
-    settings = job.models[cost.role]
+    settings = _settings(job, cost)
     if not isinstance(settings, HostedSettings):
         return None
     calls_left, endpoints = cost.calls.expected * (1 - cost.answered), len(settings.all_endpoints())

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from cluster.build import build_parts
 from cluster.job import load_job
 from engine.errors import UsageError
+from engine.protocols import for_role
 from tests.support.paths import REPO
 
 GOOD = """\
@@ -148,10 +150,20 @@ def test_a_stage_of_a_role_without_a_model_is_refused(job_file):
         load_job(job_file(text))
 
 
+def test_a_stage_that_names_no_model_has_the_writers(job_file, tmp_path):
+    named = "rule_writer}\n  instruction_writer: {kind: hosted, model: m, url: 'http://127.0.0.1:9/v1'}"
+    job = load_job(job_file(GOOD.replace("rule_writer}", named)), out=tmp_path / "out")
+    models = build_parts(job).models
+    assert for_role(models, "passage_writer") is for_role(models, "judge") is models["writer"]
+    assert for_role(models, "instruction_writer").name == "m"
+    assert for_role(models, "poet") is None
+    assert set(job.identity()["models"]) == {"writer", "instruction_writer"}
+
+
 def test_a_judge_without_a_model_is_refused(job_file):
     job = GOOD + "validators:\n  - {kind: judge_relevance, judges: [judge, second]}\n"
-    with pytest.raises(UsageError, match=r"job.yaml:8: validators.0: asks a model of the role 'judge'") as refused:
+    with pytest.raises(UsageError, match=r"job.yaml:8: validators.0: asks a model of the role 'second'") as refused:
         load_job(job_file(job))
-    assert "'second'" in str(refused.value)
+    assert "role 'judge'" not in str(refused.value)  # a stage has the writer's model
     both = "rule_writer}\n  judge: {kind: rule_writer}\n  second: {kind: rule_writer}"
     assert set(load_job(job_file(job.replace("rule_writer}", both))).models) == {"writer", "judge", "second"}

@@ -65,7 +65,7 @@ def test_an_answer_is_typed_and_its_call_is_kept(tmp_path):
     assert asyncio.run(ask(PROMPT, Line)) == Line(text="good")
     [call], [request] = ask.calls, model.sent
     assert (call.request_id, call.reply_text, call.task) == (request.id, GOOD, "one.line")
-    assert request.params == {"temperature": 0}
+    assert request.params == {"temperature": 0, "max_tokens": 1024}
     assert request.schema == Line.model_json_schema()
 
 
@@ -127,7 +127,7 @@ def test_votes_are_all_readable_choices_and_prompt_params_go_over_the_models(tmp
     prompt = replace(PROMPT, params={"n": 4})
     votes = asyncio.run(asker(tmp_path, model).votes(prompt, Line))
     assert [vote.text for vote in votes] == ["good", "b"]
-    assert model.sent[0].params == {"temperature": 0, "n": 4}
+    assert model.sent[0].params == {"temperature": 0, "max_tokens": 1024, "n": 4}
     again = asyncio.run(asker(tmp_path, Script(), writer="b").votes(prompt, Line))
     assert again == votes
 
@@ -193,8 +193,8 @@ def test_a_reply_to_another_request_is_an_error_of_the_model(tmp_path):
 
 
 def test_a_role_that_the_job_does_not_name_is_refused(tmp_path):
-    with pytest.raises(UsageError, match=r"no model has the role 'judge'; the job names \['writer'\]"):
-        asyncio.run(asker(tmp_path, Script())(PROMPT, Line, role="judge"))
+    with pytest.raises(UsageError, match=r"no model has the role 'poet'; the job names \['writer'\]"):
+        asyncio.run(asker(tmp_path, Script())(PROMPT, Line, role="poet"))
 
 
 def test_dollars_are_reserved_as_the_dearest_call_so_far(tmp_path):

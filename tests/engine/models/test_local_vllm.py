@@ -177,8 +177,9 @@ def test_the_server_gets_the_settings_as_flags_and_no_key_among_them(tmp_path):
 
 
 def test_params_carry_what_is_set():
-    assert Params().plain() == {"temperature": 0.0, "max_tokens": 1024}
-    assert Params(n=3, stop=("\n",)).plain() == {"temperature": 0.0, "max_tokens": 1024, "n": 3, "stop": ["\n"]}
+    assert Params().plain() == {}
+    told = Params(temperature=0.0, max_tokens=64, n=3, stop=("\n",))
+    assert told.plain() == {"temperature": 0.0, "max_tokens": 64, "n": 3, "stop": ["\n"]}
 
 
 FAKE_SERVER = """

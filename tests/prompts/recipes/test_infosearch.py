@@ -215,13 +215,14 @@ class Scripted:
     async def __call__(self, prompt, answer, *, role="writer"):
         self.asked.append(prompt.task)
         text = prompt.messages[-1].content
-        wanted = text.partition("to be: ")[2].partition(".\n")[0]
+        wanted = text.partition("Wanted: ")[2].partition(".\n")[0]
+        said = {"facts": ["35 minutes"], "refusal": ""}
         replies = {
-            "keywords": {"keywords": ["winter", "museum"]},
-            "rewrite": {"text": f"35 minutes, told for this reader: {wanted}. {ENGLISH}"},
+            "keywords": {"aspects": [], "keywords": ["winter", "seals"], "refusal": ""},
+            "rewrite": {**said, "text": f"35 minutes, told for this reader: {wanted}. {ENGLISH}"},
             "instruction": {"question": "How long is the crossing?", "condition": f"Give me this: {text[-300:-1]}"},
             "reversal": {"condition": f"Anything but this: {text.splitlines()[0]}"},
-            "query_negative": {"text": "The ferry is painted white."},
+            "query_negative": {**said, "text": "The ferry is painted white."},
         }
         task = prompt.task.partition(".")[2]
         reply = {**replies[task], **self.changes.get(task, {})}
@@ -254,9 +255,13 @@ def test_a_query_negative_is_written_where_that_is_wanted_or_the_corpus_has_none
 @pytest.mark.parametrize(
     ("dimension", "changes", "reason"),
     [
-        ("length", {"rewrite": {"text": "Two sentences. Not one."}}, "condition_not_met"),
-        ("format", {"rewrite": {"text": "Only prose, without any code."}}, "condition_not_met"),
-        ("keyword", {"rewrite": {"text": ENGLISH}}, "condition_not_met"),
+        ("length", {"rewrite": {"text": "35 minutes. Not one."}}, "condition_not_met"),
+        ("format", {"rewrite": {"text": "35 minutes, without any code."}}, "condition_not_met"),
+        ("length", {"rewrite": {"text": "It does not take long."}}, "answer_lost"),
+        ("audience", {"rewrite": {"text": "It takes 35 minutes, as requested."}}, "speaks_of_task"),
+        ("audience", {"reversal": {"condition": "Give me a text for children."}}, "not_reversed"),
+        ("keyword", {"keywords": {"keywords": ["ferry", "spaceship"]}}, "no_condition"),
+        ("keyword", {"rewrite": {"text": ENGLISH + " Captains know it, even in winter."}}, "condition_not_met"),
         ("language", {"rewrite": {"text": ENGLISH}}, "condition_not_met"),
         ("audience", {"rewrite": {"text": " \n"}}, "empty_text"),
         ("audience", {"rewrite": {"text": ENGLISH}}, "same_passage"),
@@ -296,8 +301,23 @@ def test_an_instruction_must_name_its_keyword():
 def test_a_hosted_model_is_not_shown_what_only_the_rule_writer_fills():
     assert set(schema_of(AskedInstruction)["properties"]) == {"question", "condition"}
     assert set(schema_of(Condition)["properties"]) == {"condition"}
-    assert set(schema_of(Rewritten)["properties"]) == {"text", "refusal"}
-    assert set(schema_of(Keywords)["properties"]) == {"keywords", "refusal"}
+    assert set(schema_of(Rewritten)["properties"]) == {"facts", "text", "refusal"}
+    assert set(schema_of(Keywords)["properties"]) == {"aspects", "keywords", "refusal"}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("The other ferry takes 35 minutes as well.", "answers_query"),
+        (SEEDS["msmarco"].positives[0].text, "near_copy"),
+        ("This passage does not answer how long it takes.", "speaks_of_task"),
+    ],
+)
+def test_a_query_negative_that_answers_is_named(text, reason):
+    changed = Scripted(query_negative={"text": text})
+    with pytest.raises(Rejected) as refused:
+        made(replace(SEEDS["msmarco"], negatives=()), changed, dimensions=("audience",))
+    assert refused.value.reason == reason
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,9 @@ import re
 from collections import Counter
 from dataclasses import replace
 
+import jinja2
 import pytest
+from jinja2.meta import find_undeclared_variables
 
 from cluster.seeds.other_run import RunReader, RunSettings
 from datasets_out.commits.log import CommitLog
@@ -69,10 +71,12 @@ class Reader(RuleAsk):
     async def __call__(self, prompt, answer, *, role="writer"):
         self.prompts.append(prompt)
         task = prompt.task.partition(".")[2]
+        thoughts = {"aspects": ["a", "b"], "differences": ["a", "b", "c"], "refusal": ""}
+        words = " ".join(f"{prompt.inputs.get('role')} {i}" for i in range(30))
         replies = {
-            "poisoned_instruction": {"instruction": "Leave out how long it takes."},
-            "poisoned_query": {"aspects": ["a", "b"], "differences": ["a", "b", "c"], "query": "where is the ferry"},
-            "passage": {"text": f"A text for the {prompt.inputs.get('role')}."},
+            "poisoned_instruction": {**thoughts, "instruction": " ".join(["Leave out how long the trip takes."] * 5)},
+            "poisoned_query": {**thoughts, "query": "where is the ferry"},
+            "passage": {"differences": ["a", "b", "c"], "title": "", "text": words},
         }
         return answer.model_validate(replies[task])
 
@@ -202,6 +206,8 @@ def of_no_family(_, answer):
     return (answer.demands[0].model_copy(update={"family": "taste"}),)
 
 
+SHORT = replace(SEEDS["msmarco"], id="m7")
+"""A seed for which a short instruction is drawn."""
 FREE = {"demands": ()}
 COPY = {"text": shown, "title": "", "source": ""}
 UNNAMED = {"instruction": "Only the best.", "demands": (Demand(family="mentions", value="causeway"),)}
@@ -214,7 +220,11 @@ REFUSED = [
     ("infir", "infir.passage", COPY, "same_passage"),
     ("infir", "infir.passage", {**COPY, "text": of_a_negative}, "same_passage"),
     ("infir", "infir.poisoned_query", {"query": " "}, "same_query"),
-    ("infir", "infir.passage", {"text": "A ferry.", "source": ""}, "constraint_not_held"),
+    ("infir", "infir.passage", {"text": "A ferry.", "source": ""}, "wrong_length"),
+    ("infir", "infir.instruction", {**FREE, "kept": ("P1", "P2")}, "keeps_other_passages"),
+    ("infir", "infir.poisoned_instruction", {**FREE, "differences": ("shorter",)}, "no_analysis"),
+    ("promptriever", "promptriever.instruction", {**FREE, "kept": ("P1",), "excluded": ()}, "keeps_other_passages"),
+    ("dual_view", "dual_view.instruction", {**FREE, "kept": ("P1",)}, "keeps_other_passages"),
     ("promptriever", "promptriever.instruction", UNNAMED, "value_not_named"),
     ("promptriever", "promptriever.passages", {"positive": None, "negatives": ()}, "no_negative"),
     ("dual_view", "dual_view.instruction", {"instruction": again, **FREE}, "same_instruction"),
@@ -224,9 +234,8 @@ REFUSED = [
 
 @pytest.mark.parametrize(("recipe", "task", "change", "reason"), REFUSED)
 def test_a_reply_that_is_not_so_rejects_its_seed_with_the_reason(recipe, task, change, reason):
-    seed = SEEDS["msmarco"]
     with pytest.raises(Rejected) as refused:
-        made(recipe, seed, Altered(task, **change))
+        made(recipe, SHORT, Altered(task, **change))
     assert refused.value.reason == reason
 
 
@@ -239,11 +248,11 @@ def test_free_text_needs_no_constraints_and_equal_passages_are_refused():
             right = await super().__call__(prompt, answer, role=role)
             return right.model_copy(update={k: v for k, v in free.items() if k in answer.model_fields})
 
-    topic = made("infir", SEEDS["msmarco"], Free())
+    topic = made("infir", SHORT, Free())
     assert not any({"constraints", "evidence"} & i.attributes.keys() for i in topic.intents)
     assert {j.judge for j in topic.judgments} == {"seed", "construction"}
     with pytest.raises(Rejected, match="same_passage"):
-        made("infir", SEEDS["msmarco"], Twin())
+        made("infir", SHORT, Twin())
 
 
 class Twin(RuleAsk):
@@ -313,11 +322,13 @@ def test_the_topics_of_a_run_are_seeds_and_keep_their_side_of_the_split(tmp_path
         assert set(matrix(both)) == {"original", "instructed", "dual"}
 
 
-def test_the_templates_of_a_recipe_begin_alike_so_that_a_prefix_cache_pays():
-    for recipe in ("infir", "promptriever"):
-        sources = [path.read_text() for path in (TEMPLATES / recipe).glob("*.j2")]
-        heads = {re.split("Task:|The instruction that", source)[0].strip() for source in sources}
-        assert len(heads) == 1, recipe
+def test_the_rules_and_examples_of_a_task_come_first_and_are_the_same_for_all_seeds_of_a_kind():
+    """So that the prefix cache of a provider pays for them once."""
+    for recipe in ("infir", "promptriever", "dual_view"):
+        for path in (TEMPLATES / recipe).glob("*.j2"):
+            source = load(f"{recipe}/{path.stem}").source
+            system = source.partition("=== user ===")[0]
+            assert find_undeclared_variables(jinja2.Environment().parse(system)) <= {"kind"}, path.name
 
 
 def test_every_template_is_parsed_at_load():

@@ -66,6 +66,7 @@ class Behaviour:
     straggler_share: float = 0.0
     straggler_factor: float = 10.0
     refused_share: float = 0.0  # tasks that get 400 for good
+    refused_parameters: Sequence[str] = ()  # of a request's body; "system": the role of a message
     slow_bytes_per_s: float = 1.0
     rpm: float = 0.0  # requests a minute, 0 without limit
     tpm: float = 0.0  # tokens a minute, 0 without limit
@@ -368,6 +369,9 @@ class FaultServer:
         if self.refuses(key):
             stats.count("refused")
             return problem(400, "invalid_prompt", "this prompt is refused for good")
+        if wrong := refused_parameter(asked, told.refused_parameters):
+            stats.count("refused_parameter")
+            return problem(400, "unsupported_parameter", wrong)
         task = self.tasks[key]
         draw = Draw(told.seed, key, task.seen)
         task.seen += 1
@@ -517,6 +521,18 @@ def problem(status: int, code: str, message: str, headers: Mapping[str, str] | N
     """An error as a provider words it."""
     body = {"error": {"message": message, "type": "server_error" if status >= 500 else code, "code": code}}
     return web.json_response(body, status=status, headers=headers)
+
+
+def refused_parameter(asked: Mapping[str, Any], refused: Sequence[str]) -> str:
+    """What a provider says of the first parameter that it does not take, or ""."""
+    if "system" in refused and any(message.get("role") == "system" for message in asked["messages"]):
+        return "Unsupported value: 'messages[0].role' does not support 'system' with this model."
+    if "max_tokens" in refused and "max_tokens" in asked:
+        return "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."
+    if "temperature" in refused and asked.get("temperature", 1) != 1:
+        return f"Unsupported value: 'temperature' does not support {asked['temperature']} with this model."
+    name = next((name for name in refused if name in asked and name not in {"temperature", "max_tokens"}), "")
+    return f"Unsupported parameter: '{name}' is not supported with this model." if name else ""
 
 
 def too_many(headers: Mapping[str, str]) -> web.Response:

@@ -7,7 +7,6 @@ import asyncio
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from engine.errors import Rejected
@@ -22,7 +21,6 @@ from validators.catalog import VALIDATORS
 
 PROMPTS = GOLDEN / "prompts"
 TEXT, CODE, MATHEMATICS = SEEDS["msmarco"], SEEDS["leetcode"], SEEDS["metamath"]
-ONE_POSITIVE = replace(TEXT, positives=TEXT.positives[:1])
 DUAL = {"kind": "dual_view", "base": {"kind": "promptriever"}}
 BY_DIMENSION = [{"kind": "infosearch", "dimensions": [d], "query_negative": "written"} for d in DIMENSIONS]
 CASES: Mapping[str, tuple[list[dict[str, Any]], Seed, str]] = {
@@ -30,7 +28,7 @@ CASES: Mapping[str, tuple[list[dict[str, Any]], Seed, str]] = {
     "infir": ([{"kind": "infir"}], CODE, ""),
     "promptriever": ([{"kind": "promptriever"}], MATHEMATICS, ""),
     "dual_view": ([DUAL], TEXT, ""),
-    "infosearch": (BY_DIMENSION, ONE_POSITIVE, ""),
+    "infosearch": (BY_DIMENSION, TEXT, ""),
     "judge_scenarios": ([{"kind": "infir"}], TEXT, "judge_scenarios"),
     "judge_relevance": ([{"kind": "promptriever"}], CODE, "judge_relevance"),
     "judge_polarity": ([DUAL], MATHEMATICS, "judge_polarity"),

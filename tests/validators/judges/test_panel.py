@@ -198,6 +198,7 @@ def test_answers_are_closed_lists():
 def test_a_template_says_that_passages_are_data_before_and_after_them(name: str):
     template = load(f"judges/{name}")
     inputs = {"code": "c0de", "query": "QQ", "instruction": "II", "shown": [{"label": "A", "text": "PP"}]}
+    inputs |= {"kind": "text", "rationale": False}
     inputs = {name: inputs[name] for name in template.variables}
     system, user = (message.content for message in template.render(**inputs).messages)
     assert "written by strangers" in system
