@@ -12,6 +12,8 @@ Subject = tuple[re.Pattern[str], frozenset[str]]
 _ANY = frozenset(
     {"reader", "attribution", "further_reading", "quotation", "list", "at_most_words", "at_least_words", "mentions"}
 )
+_LOOKED_UP = frozenset({"attribution", "further_reading", "at_most_words", "mentions"})
+"""What goes with a query that one word or number answers: nobody cares how the sentences around it speak."""
 _FACTS = frozenset({"year", "percentage"})
 _MANNERS = frozenset({"example", "caveat", "reason", "definition", "advice", "process", "kinds", "purpose"})
 _VIEWS = frozenset({"history", "benefit", "risk", "uncertainty"})
@@ -27,15 +29,15 @@ def _subject(families: frozenset[str], *words: str) -> Subject:
 
 _SUBJECTS: tuple[Subject, ...] = (
     _subject(
-        _ANY - {"quotation", "attribution", "mentions"},
+        frozenset({"further_reading", "at_most_words"}),
         "(?:phone|fax|npi|routing|toll free|contact|help ?desk|customer service) (?:number|line)",
         "(?:phone|telephone|customer service|support) .*number",
         "(?:zip|postal|area) code",
         "address|log ?in|website|(?:opening|office|store) hours|ssn",
     ),
-    _subject(_ANY | _FACTS, "weather|temperatures?|climate|forecast|rain|snow|dew point"),
+    _subject(_LOOKED_UP | _FACTS, "weather|temperatures?|climate|forecast|rain|snow|dew point"),
     _subject(
-        _ANY | _FACTS | {"history", "measure"},
+        _LOOKED_UP | _FACTS | {"history", "measure"},
         "count(?:y|ies)|where|located?|location|populations?|capital|time ?zone|distance|how far|islands?|airports?",
         "(?:what|which) (?:city|state|country|continent|district)",
         "part of (?:the )?(?:world|country)",
@@ -45,20 +47,23 @@ _SUBJECTS: tuple[Subject, ...] = (
         r"mean(?:s|t|ing)?|defin\w+|stands? for|acronym|abbreviation|synonyms?|pronounce\w*|etymology",
     ),
     _subject(
-        _ANY | _FACTS | {"example", "reason", "caveat", "advice"},
+        _LOOKED_UP | _FACTS | {"example", "reason", "caveat", "advice"},
         r"costs?|pric\w+|salar\w+|wages?|pay|paid|worth|fees?|earn\w*|income|tax(?:es)?|rates?|make a year",
         "how much (?:money|do|did|is|are)",
     ),
     _subject(
-        _ANY | {"percentage", "reason", "history"},
+        _LOOKED_UP | {"percentage", "reason", "history"},
         "when|dates?|month|(?:what|which) (?:year|day|century|decade|time)",
     ),
     _subject(
-        _ANY | _FACTS | {"example", "reason", "caveat", "advice", "measure"},
+        _LOOKED_UP | _FACTS | {"example", "reason", "caveat", "advice", "measure"},
         "how (?:many|much|long|old|tall|big|deep|thick|heavy|wide|high|fast|large|late|often)",
         r"calories?|width|height|weight of|size|number of|percent\w*|average|age|speed",
     ),
-    _subject(_ANY | {"year", "date", "money"}, "who|author|founder|actor|actress|singer|married|born|real name"),
+    _subject(
+        _LOOKED_UP | {"quotation", "year", "date", "money"},
+        "who|author|founder|actor|actress|singer|married|born|real name",
+    ),
     _subject(_ILLNESS - {"reason"}, "causes?|caused|why|reasons?|indicates?|signs?|symptoms?|due to"),
     _subject(_ILLNESS - {"risk"}, r"side effects?|risks?|danger\w*|safe|harm\w*|poison\w*|toxic"),
     _subject(_ILLNESS - {"benefit"}, "benefits?|good for|advantages?|helps?"),

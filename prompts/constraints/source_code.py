@@ -147,6 +147,10 @@ _HINTS = {
 _OWN = frozenset({"", "self", "this", "cls", "(*this)"})
 
 
+_SAYS = re.compile(r"[A-Za-z]{3,}\W+(?:\w+\W+)*?[A-Za-z]{3,}")
+"""What a comment has that explains anything to a reader of English: two words."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
     """What the code does, each with the offset of its first witness in characters; `comment` is within a function."""
@@ -250,7 +254,8 @@ class _Reading:
             calls.setdefault(call.name, self._offset(call.begin))
         witnesses = {value: find(self) for value, find in _APPROACHES.items()}
         approaches = {value: self._offset(place) for value, place in witnesses.items() if place >= 0}
-        comment = min(filter(self._is_in_function, self._places("comment")), default=-1)
+        saying = [place for text, place in self._found.get("comment", []) if _SAYS.search(text)]
+        comment = min(filter(self._is_in_function, saying), default=-1)
         return SourceFacts(calls, approaches, self._unsure(), self._offset(comment) if comment >= 0 else -1)
 
     def _places(self, kind: str) -> list[int]:
@@ -346,7 +351,7 @@ class _Reading:
         if self.first("literal") >= 0:
             unsure.add("set")
         if self._places("comment"):
-            unsure.add("comments")  # a note on what calls the code, or a definition that it builds on
+            unsure.add("comments")  # a note on what calls the code, a definition that it builds on, or an empty one
         return frozenset(unsure)
 
 

@@ -231,8 +231,18 @@ def kind_of(passage: Passage) -> Kind:
         return "code"
     if "library" in passage.attributes or "\n>>> " in text or text.startswith(">>> "):
         return "documentation"
-    solved = text.rstrip().rpartition("\n")[2].startswith(("#### ", "A: ")) and len(text) == len(passage.text)
-    return "mathematics" if solved or FAMILIES["arithmetic"].detector.find(text, {}, "") >= 0 else "text"
+    solved = text.rstrip().rpartition("\n")[2].startswith(_RESULTS) and len(text) == len(passage.text)
+    return "mathematics" if solved or _calculates(text) else "text"
+
+
+_RESULTS = ("#### ", "A: ", "The answer is")
+
+
+def _calculates(text: str) -> bool:
+    """Whether at least every third line or sentence is a calculation: one in an abstract makes no solution of it."""
+    pieces = [piece for line in text.splitlines() for _, piece in _sentences(line)]
+    found = sum(FAMILIES["arithmetic"].detector.find(piece, {}, "") >= 0 for piece in pieces)
+    return found > 1 and len(pieces) <= 3 * found
 
 
 def _pieces(text: str, kind: Kind) -> list[Block]:

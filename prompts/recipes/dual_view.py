@@ -132,7 +132,8 @@ class DualView:
         topic.judge(instructed, "seed", *((p, -1) for p in excluded))
         dual = topic.add_intent("dual", second, constraints=constraints, evidence=evidence)
         topic.judge(dual, "rule" if constraints else "construction", (d_plus, -1), (d_minus, 1))
-        return topic.build(rows="dual_view")
+        dropped = {key: value for key, value in material.seed.attributes.items() if key == "dropped"}
+        return topic.build(rows="dual_view", **dropped)
 
     def _differ(self, first: str, second: str) -> None:
         first_stems, second_stems = stems(first), stems(second)

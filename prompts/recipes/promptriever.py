@@ -17,6 +17,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from engine.errors import Rejected
+from engine.ids import canonical_json
 from engine.protocols import Ask, Prompt
 from engine.settings import Settings
 from engine.topic import Passage, PassageRole, Seed, Topic
@@ -151,7 +152,8 @@ class Promptriever:
         topic.judge(
             instructed, judge, (material.positive, 1), *((p, 1) for p in positives), *((p, -1) for p in violations)
         )
-        return topic.build(rows="promptriever")
+        dropped = {"dropped": canonical_json(selection.dropped)} if selection.dropped else {}
+        return topic.build(rows="promptriever", **dropped)
 
     async def _ablation_topic(self, material: SeedMaterial, ask: Ask, length: Length, style: Style) -> Topic:
         """The pair and its negatives under an instruction that says nothing about them."""

@@ -108,8 +108,12 @@ def test_without_a_fault_the_character_does_what_every_template_asks(name, tmp_p
     assert [(topic.seed_id, topic.reason, topic.detail) for topic in rows if topic.status != "accepted"] == []
     assert summary.counts.seeds == {"accepted": 40}
     assert set().union(*map(codes, rows)) <= CANARIES | {"surplus_negative"}
-    assert {call.task for topic in rows for call in topic.calls} == set(model.tasks.values())
-    assert all(model.tasks[call.request_id] == call.task for topic in rows for call in topic.calls)
+    known = {call.request_id: SAME.get(call.task, call.task) for topic in rows for call in topic.calls}
+    assert known == model.tasks
+
+
+SAME = {"infir.instruction": "instruction", "promptriever.instruction": "instruction"}
+"""Tasks that ask for the same in the same words."""
 
 
 JUDGED = {
@@ -123,7 +127,7 @@ REASONS = {
     "refuses_at_length": {"writer_refused"},
     "quotes": {"quotes_passage"},
     "names_title": {"names_source"},
-    "retypes": {"same_passage", "no_negative"},
+    "retypes": {"same_passage", "near_copy", "no_negative"},
     "speaks_to_judge": {"injection_suspect"},
     "names_a_person": {"email"},
     "cut": {"cut_reply"},
@@ -131,11 +135,11 @@ REASONS = {
 }
 """Fault -> the codes by which a funnel names it, where that does not depend on the task."""
 REPEATED = {
-    "infir.poisoned_instruction": "same_instruction",
-    "infir.poisoned_query": "same_query",
-    "infir.passage": "same_passage",
-    "promptriever.passages": "no_negative",
-    "dual_view.instruction": "same_instruction",
+    "infir.poisoned_instruction": {"same_instruction"},
+    "infir.poisoned_query": {"same_query"},
+    "infir.passage": {"same_passage", "near_copy"},
+    "promptriever.passages": {"no_negative"},
+    "dual_view.instruction": {"same_instruction"},
 }
 
 
@@ -148,15 +152,15 @@ def reasons(fault, job):
     if fault.kind == "goes_on":
         fault_codes = {"unreadable_reply"} if fault.task.startswith("infosearch.") else {"newline_cut"}
     elif fault.kind == "repeats":
-        fault_codes = {REPEATED[fault.task]}
+        fault_codes = REPEATED[fault.task]
     elif fault.kind == "refuses_inside":
-        fault_codes = {"refusal"} | (JUDGED if fault.task in PASSAGES else set())
+        fault_codes = {"refusal"} | (JUDGED | {"wrong_length"} if fault.task in PASSAGES else set())
     elif fault.kind == "in_german":
         fault_codes = {"other_language"}
     if fault.task == "infosearch.rewrite" and fault.kind in SPOILT:
         fault_codes = fault_codes | {"condition_not_met"}
     follows = job == "dual_view" and fault.task == "promptriever.passages" and fault.kind in SPOILT
-    return fault_codes | ({"no_contrast"} if follows else set())
+    return fault_codes | ({"too_poor"} if follows else set())
 
 
 def met(topic, model):
@@ -171,7 +175,8 @@ def mended(fault):
 
 
 def codes(topic):
-    return {topic.reason, *(verdict.reason for verdict in topic.verdicts)} - {""}
+    dropped = (why.partition(":")[0] for why in json.loads(topic.attributes.get("dropped", "[]")))
+    return {topic.reason, *(verdict.reason for verdict in topic.verdicts), *dropped} - {""}
 
 
 def asked_of(topic):
@@ -187,7 +192,7 @@ def runs(tmp_path_factory):
     """Every job once against a character that is sometimes wrong: its summary, its topics, its model."""
     folder, results = tmp_path_factory.mktemp("wrong"), {}
     for name in JOBS:
-        model = Character(said=0.025, broken=0.012)
+        model = Character(said=0.025, broken=0.014)
         results[name] = (*made(folder, name, model), model)
     return results
 

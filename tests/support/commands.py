@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.support.models.character import ASPECTS
 from tests.support.paths import REPO
 
 COLOURS = ["red", "blue", "green", "amber", "violet", "black", "white", "brown"]
@@ -35,14 +36,14 @@ def write_seeds(path: Path, count: int) -> None:
             "query": f"How is the {colour} kite number {n} built?",
             "good": f"The {colour} kite number {n} is built from two spars and a sail. It first flew in {1900 + n}. "
             f"Its spars weigh {n + 3} grams each. The sail is cut from one paper sheet. A tail of {n + 2} metres keeps "
-            f"it steady in wind. Builders sell it at markets, for example in Harbour Town {n}.",
+            f"it steady in wind. Builders note its {told}, for example in Harbour Town {n}.",
             "bad": [
                 f"The {colour} boat number {n} has a keel of oak.",
                 f"A paper lamp number {n} burns for {n} hours.",
             ],
         }
         for n in range(count)
-        for colour in [COLOURS[n % len(COLOURS)]]
+        for colour, told in [(COLOURS[n % len(COLOURS)], [*ASPECTS][n // len(COLOURS) % len(ASPECTS)])]
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 

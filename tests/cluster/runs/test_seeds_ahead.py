@@ -68,7 +68,7 @@ def test_seeds_that_were_edited_after_a_kill_are_refused_and_what_was_put_aside_
     run.wait()
     assert list(out.glob("spool/*/*"))
     before = seeds.read_text()
-    seeds.write_text(before.replace("Harbour Town 3 ", "Harbour Town 4 "))
+    seeds.write_text(before.replace("Harbour Town 3.", "Harbour Town 4."))
     refused = foil("run", job, *WORKERS)
     assert refused.returncode == 2, refused.stderr
     assert "the first seed that differs is number 3 of partition 0, 's3'" in refused.stderr

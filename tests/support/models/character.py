@@ -16,8 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from engine.flow.ask import schema_of
 from engine.ids import fraction_of, sha256_hex
 from engine.requests import Message, Request
+from prompts.passages import reply_types
 
 Json = dict[str, Any]
 
@@ -42,17 +44,34 @@ _FILLERS = (
     "Two families share the yard, and they take turns.",
     "On market days the noise is heard as far as the bridge.",
     "Strangers often ask why nobody has built a machine for it.",
+    "A painted cart stands ready behind the wall.",
+    "Somebody sings while the others listen.",
+    "The windows look towards the mill and its three poplars.",
+    "Whoever comes late is given the broken stool.",
+    "In spring the swallows nest under the roof.",
+    "The floor is swept with branches of birch each evening.",
+    "Carters from the plain sleep in the loft above.",
+    "At noon a bell calls them to soup and dark beer.",
 )
 _BACKGROUNDS = (
     "I am putting together a small guide for people who walk through the valley.",
     "The guide has a page for each trade, and that page is nearly empty.",
     "I know the general facts already, so they need not be told again.",
     "Style and length do not matter to me.",
+    "A friend will draw the pictures, and she wants to have my text by the end of the month.",
+    "What we cannot find in writing we are going to ask on the spot, but our days there are few.",
 )
+_LENGTHS = {"one or two": 0, "three to six": 30, "one paragraph of": 70, "two paragraphs": 120}
+"""Words of a template's length format -> the words that an instruction should have at least."""
 _PERSONA = "I am a carpenter who thinks of moving there with two children."
 _ELSEWHERE = "Ostrander"
 _CODE = "```python\n# {}\nfor step in ('sort', 'work', 'dry'):\n    print(step)\n```"
 _CHINESE = "这里的人世世代代都用双手完成这项工作，从来不用机器。年轻人先在旁边观看，然后慢慢学会每一个步骤。（{}）"
+REPLIES = (
+    reply_types.TopicAnswer, reply_types.WrittenInstruction, reply_types.PoisonedInstruction, reply_types.WrittenQuery,
+    reply_types.ContrastedPassage, reply_types.WrittenPassages, reply_types.Keywords, reply_types.Rewritten,
+    reply_types.AskedInstruction, reply_types.Condition,
+)  # fmt: skip
 _WORD = re.compile(r"\w+")
 _HAN = re.compile("[一-鿿]")
 _SMALL = frozenset({"what", "which", "where", "when", "does", "they", "with"})
@@ -63,10 +82,11 @@ _SMALL = frozenset({"what", "which", "where", "when", "does", "they", "with"})
 
 @dataclass(frozen=True)
 class ParsedPrompt:
-    """A prompt as the character understands it. `texts` are the passages shown, `titles` theirs."""
+    """A prompt as the character understands it. `texts` are the passages shown, `ids` and `titles` theirs."""
 
     task: str
     user: str
+    ids: tuple[str, ...]
     texts: tuple[str, ...]
     titles: tuple[str, ...]
 
@@ -82,13 +102,17 @@ class ParsedPrompt:
     @property
     def instruction(self) -> str:
         """The instruction shown, however many lines it has."""
-        labels = ("goes with it: ", "goes with the query: ", "second is not: ")
-        return next((text for label in labels if (text := self.between(label, "\n\nTask:"))), "")
+        return self.between("--- begin instruction ---\n", "\n--- end instruction ---")
+
+    @property
+    def kept(self) -> int:
+        """The place of the passage for which an instruction is to be written."""
+        return 1 if self.task == "dual_view.instruction" else 0
 
     @property
     def matter(self) -> str:
         """What the prompt is about: the same, however the template around it is worded."""
-        asked = [self.between(mark) for mark in ("should be: ", "The property: ", "is to be: ", "\nInstruction: ")]
+        asked = [self.between(mark) for mark in ("should be: ", "The property: ", "Wanted: ", "\nInstruction: ")]
         fenced = re.findall(r"<(\w+)-\w+[^>]*>\n(.*?)\n</\1-", self.user, re.DOTALL)
         return "\n".join([self.task, self.query, self.instruction, *self.texts, *asked, *(text for _, text in fenced)])
 
@@ -97,14 +121,15 @@ def parse_prompt(messages: Sequence[Mapping[str, str]]) -> ParsedPrompt:
     """The task and its material. LookupError for a prompt that is none of ours."""
     user = next(turn["content"] for turn in messages if turn["role"] == "user")
     whole = "\n".join(turn["content"] for turn in messages if turn["role"] in ("system", "user"))
-    task = next((task for words, task in _TASKS.items() if words in whole), None)
+    task = next(
+        (task for words, task in _TASKS.items() if words in (whole if words.startswith("A topic") else user)), None
+    )
     if task is None:
         raise LookupError(f"the character knows no such task: {whole[-200:]!r}")
-    shown = re.findall(r"--- begin ---\n(.*?)\n--- end ---", user, re.DOTALL)
-    shown = shown or re.findall(r"Passage:\n(.*?)(?=\n\n|\Z)", user, re.DOTALL)
-    shown = shown or re.findall(r"answers it:\n(.*)", user, re.DOTALL)
-    apart = [_titled(text.strip()) for text in shown]
-    return ParsedPrompt(task, user, tuple(text for _, text in apart), tuple(title for title, _ in apart))
+    shown = re.findall(r"--- begin ([PN]\d+|passage) ---\n(.*?)\n--- end \1 ---", user, re.DOTALL)
+    apart = [_titled(text.strip()) for _, text in shown]
+    ids, titles = (name for name, _ in shown), (title for title, _ in apart)
+    return ParsedPrompt(task, user, tuple(ids), tuple(text for _, text in apart), tuple(titles))
 
 
 def _titled(text: str) -> tuple[str, str]:
@@ -114,24 +139,23 @@ def _titled(text: str) -> tuple[str, str]:
 
 
 _TASKS: Mapping[str, str] = {
-    "Task: write an instruction that goes with this query": "infir.instruction",
-    "Task: turn the instruction round": "infir.poisoned_instruction",
-    "Task: keep the instruction and turn the query round": "infir.poisoned_query",
-    "Task: write one passage that somebody looking for": "infir.passage",
-    "Task: write one instruction that goes with the query": "promptriever.instruction",
-    "Task: write passages that all answer the query": "promptriever.passages",
-    "Task: write the instruction under which the second": "dual_view.instruction",
+    "Task: write one instruction under which P1 stays relevant": "instruction",
+    "Task: write the new instruction, under which P1 is not": "infir.poisoned_instruction",
+    "Task: write the new query": "infir.poisoned_query",
+    "Task: write the passage that the following search wants": "infir.passage",
+    "Task: write one positive and": "promptriever.passages",
+    "Task: write the second instruction, under which P2": "dual_view.instruction",
     "A topic is one query with two passages": "verifiable.topic",
-    "You write what people say to a search engine": "infosearch.instruction",
-    "You turn a condition into its opposite": "infosearch.reversal",
-    "You help to build a collection": "infosearch.keywords",
-    "You rewrite passages": "infosearch.rewrite",
-    "that a careless search engine would return": "infosearch.query_negative",
-    "Name the one passage that serves this search best": "judges.scenario",
-    "Say whether the passage is relevant to this search": "judges.relevance",
-    "Say which of them are relevant to this search": "judges.polarity",
+    "Tone of the second sentence": "infosearch.instruction",
+    "\nThe sentence: ": "infosearch.reversal",
+    "Task: name up to": "infosearch.keywords",
+    "Wanted: ": "infosearch.rewrite",
+    "that does not answer the question.": "infosearch.query_negative",
+    '"most_relevant": its label': "judges.scenario",
+    "Is the passage relevant to the search?": "judges.relevance",
+    "Which passages are relevant to the search?": "judges.polarity",
 }
-"""Words of a template -> its name."""
+"""Words of what a template asks -> its name; `infir` and `promptriever` ask for an instruction in the same words."""
 
 
 def sentences(text: str) -> list[str]:
@@ -225,22 +249,64 @@ def answer_sentences(query: str, text: str) -> list[str]:
     return [sentence for sentence in sentences(text) if answers(query, sentence)] or sentences(text)[:1]
 
 
-def write_passage(query: str, text: str, aspects: Sequence[str], *of: str) -> str:
-    """A passage that answers like the given one, tells these aspects in other words, and no others."""
+def write_passage(query: str, text: str, aspects: Sequence[str], number: int = 0) -> str:
+    """A passage that answers like the given one, tells these aspects in other words, and no others.
+
+    Those of one topic differ by their number.
+    """
     own = [ASPECTS[aspect][1] for aspect in aspects]
-    return " ".join([*answer_sentences(query, text), *own, pick(_FILLERS[:3], *of), pick(_FILLERS[3:], *of)])
+    start = pick(range(14), query) + 2 * number
+    fillers = [_FILLERS[(start + i) % len(_FILLERS)] for i in range(3)]
+    return " ".join([*answer_sentences(query, text), *own, *fillers])
 
 
-def infir_instruction(prompt: ParsedPrompt) -> Json:
-    aspects = aspects_in(prompt.texts[0])
+def at_length(parts: Sequence[str], prompt: ParsedPrompt) -> str:
+    """The sentences, and as many others as the length needs that the task names."""
+    least = next(words for name, words in _LENGTHS.items() if name in prompt.between("Length: "))
+    said = list(parts)
+    for more in (sentence for sentence in _BACKGROUNDS if sentence not in parts):
+        if len(" ".join(said).split()) < least:
+            said.append(more)
+    return " ".join(said)
+
+
+def styled(aspects: Sequence[str], absent: Sequence[str], prompt: ParsedPrompt) -> str:
+    """An instruction that asks for one of the aspects, in the style and length that the task names."""
+    style, parts = prompt.between("Style: "), [asking_for(aspects, prompt.query)]
+    if "irrelevant" in style:
+        parts.append(f"Texts that tell {ASPECTS[pick(absent, prompt.query)][0]} do not count.")
+    elif "part of" in style:
+        parts.insert(0, _BACKGROUNDS[0])
+    elif "certain person" in style:
+        parts.insert(0, _PERSONA)
+    return at_length(parts, prompt)
+
+
+def keeping(prompt: ParsedPrompt) -> Json:
+    """An instruction under which one of the passages is relevant, with what it keeps and excludes."""
+    kept = prompt.kept
+    told = [aspects_in(text) for text in prompt.texts]
+    others = {a for i, text in enumerate(prompt.texts) if i != kept and answers(prompt.query, text) for a in told[i]}
+    only = [aspect for aspect in told[kept] if aspect not in others]
+    absent = [aspect for aspect in ASPECTS if aspect not in told[kept]]
+    ids = list(prompt.ids)
     return {
-        "instruction": asking_for(aspects, prompt.query) if aspects else "",
-        "refusal": "" if aspects else "too_poor",
+        "aspects": only,
+        "instruction": styled(only, absent, prompt) if only else "",
+        "refusal": "" if only else "too_poor",
+        "kept": [ids[kept]],
+        "excluded": ids[:kept] + ids[kept + 1 :],
     }
 
 
 def infir_poisoned_instruction(prompt: ParsedPrompt) -> Json:
-    return {"instruction": asking_for([a for a in ASPECTS if a not in aspects_in(prompt.texts[0])], prompt.query)}
+    told = aspects_in(prompt.texts[0])
+    return {
+        "aspects": [*told, "it is done by hand", "it is told in general"][:3],
+        "differences": ["another side of the work", "other facts", "another reader"],
+        "instruction": styled([a for a in ASPECTS if a not in told], told, prompt),
+        "refusal": "",
+    }
 
 
 def infir_poisoned_query(prompt: ParsedPrompt) -> Json:
@@ -249,59 +315,38 @@ def infir_poisoned_query(prompt: ParsedPrompt) -> Json:
         "aspects": [f"it is about {place}", "it is done by hand"],
         "differences": ["another town", "other people do it", "other habits"],
         "query": prompt.query.replace(place, _ELSEWHERE),
+        "refusal": "",
     }
 
 
 def infir_passage(prompt: ParsedPrompt) -> Json:
-    asked = prompt.between("call a hit.\n\nQuery: ")
-    demand = wanted_aspects(prompt.between("\nInstruction: ", "\n\nThe query is"))
-    text = write_passage(prompt.query, prompt.texts[0], demand, asked)
+    asked = prompt.between("--- begin search ---\nQuery: ")
+    demand = wanted_aspects(prompt.between("\nInstruction: ", "\n--- end search"))
+    text = write_passage(prompt.query, prompt.texts[0], demand, 2 * (asked != prompt.query))
     place = re.findall(r"\b[A-Z]\w+", prompt.query)[-1]
     if asked != prompt.query:
         text = text.replace(place, _ELSEWHERE)
         place = _ELSEWHERE
-    return {"text": text, "title": f"Notes on {place}" if prompt.titles[0] else ""}
-
-
-def promptriever_instruction(prompt: ParsedPrompt) -> Json:
-    style, length = prompt.between("Style: "), prompt.between("Length: ")
-    aspects = aspects_in(prompt.texts[0])
-    parts = [asking_for(aspects, prompt.query)]
-    if "what is not" in style:
-        absent = [a for a in ASPECTS if a not in aspects]
-        parts.append(f"Texts that tell {ASPECTS[pick(absent, prompt.query)][0]} do not count.")
-    elif "part of" in style:
-        parts.insert(0, _BACKGROUNDS[0])
-    elif "trade or situation" in style:
-        parts.insert(0, _PERSONA)
-    more = {"one or two": 0, "three to six": 2, "one full paragraph": 3, "two full": 3}
-    parts += _BACKGROUNDS[1 : 1 + next(count for words, count in more.items() if words in length)]
-    middle = "\n\n" if length.startswith("two full") else " "
-    return {"instruction": " ".join(parts[:2]) + (middle + " ".join(parts[2:]) if parts[2:] else "")}
+    title = f"Notes on {place}" if prompt.titles[0] else ""
+    return {"differences": ["what it tells", "the place", "the words"], "title": title, "text": text}
 
 
 def promptriever_passages(prompt: ParsedPrompt) -> Json:
     """A passage that tells what is wanted, and others that tell each something else."""
     query, text, demand = prompt.query, prompt.texts[0], wanted_aspects(prompt.instruction)
-    count = int(re.findall(r'"negatives": (\d+)', prompt.user)[0])
+    count = int(prompt.between("one positive and ", " "))
     absent = [a for a in ASPECTS if a not in aspects_in(text)]
     named = [a for a, (name, _) in ASPECTS.items() if name in prompt.instruction and a not in demand]
     title = prompt.titles[0] and f"More of {prompt.titles[0].rpartition(' ')[2]}"
     negatives = [
-        {"text": write_passage(query, text, [a], str(i)), "title": title, "category": "omission", "reason": "lacks it"}
+        {"text": write_passage(query, text, [a], i + 1), "title": title, "category": "omission", "reason": "lacks it"}
         for i, a in enumerate((absent * count)[:count])
     ]
     if named:
-        also = write_passage(query, text, [*demand, *named])
+        also = write_passage(query, text, [*demand, *named], count)
         negatives[-1] |= {"text": also, "category": "mentions_excluded", "reason": "tells what is ruled out"}
-    positive = {"text": write_passage(query, text, demand, "positive"), "title": title}
-    return {"positive": positive, "negatives": negatives}
-
-
-def dual_view_instruction(prompt: ParsedPrompt) -> Json:
-    first, second = (aspects_in(text) for text in prompt.texts)
-    only = [aspect for aspect in second if aspect not in first]
-    return {"instruction": asking_for(only, prompt.query) if only else "", "refusal": "" if only else "no_contrast"}
+    positive = {"text": write_passage(query, text, demand), "title": title}
+    return {"conditions": demand, "positive": positive, "negatives": negatives}
 
 
 def verifiable_topic(prompt: ParsedPrompt) -> Json:
@@ -338,13 +383,14 @@ def infosearch_reversal(prompt: ParsedPrompt) -> Json:
 
 
 def infosearch_keywords(prompt: ParsedPrompt) -> Json:
-    most = int(prompt.between("at most ", " "))
-    return {"keywords": aspects_in(" ".join(prompt.texts))[:most]}
+    words = aspects_in(" ".join(prompt.texts))[: int(prompt.between("name up to ", " "))]
+    return {"aspects": words, "keywords": words, "refusal": ""}
 
 
 def infosearch_query_negative(prompt: ParsedPrompt) -> Json:
     place = re.findall(r"\b[A-Z]\w+", prompt.query)[-1]
-    return {"text": f"{place} lies on a slope above the river. {' '.join(_FILLERS[:4])}"}
+    text = f"{place} lies on a slope above the river. {' '.join(_FILLERS[:4])}"
+    return {"facts": ["by hand"], "text": text, "refusal": ""}
 
 
 def infosearch_rewrite(prompt: ParsedPrompt) -> Json:
@@ -365,20 +411,21 @@ def infosearch_rewrite(prompt: ParsedPrompt) -> Json:
         "a forum thread": f"otter7 wrote: {base}\nmilla wrote: {_FILLERS[5]} {_FILLERS[3]}",
         "a news article": f"Quiet streets. {base} So reports our correspondent. {_FILLERS[1]} {_FILLERS[4]}",
     }
-    condition = prompt.between("is to be: ")
+    condition = prompt.between("Wanted: ")
     if "mentions" in condition:
-        return {"text": write_passage(query, prompt.texts[0], [condition.split('"')[1]], condition)}
-    return {"text": next(text for words, text in shapes.items() if words in condition)}
+        text = write_passage(query, prompt.texts[0], [condition.split('"')[1]])
+    else:
+        text = next(text for words, text in shapes.items() if words in condition)
+    return {"facts": ["by hand"], "text": text, "refusal": ""}
 
 
 _WRITES: Mapping[str, Callable[[ParsedPrompt], Json]] = {
-    "infir.instruction": infir_instruction,
+    "instruction": keeping,
     "infir.poisoned_instruction": infir_poisoned_instruction,
     "infir.poisoned_query": infir_poisoned_query,
     "infir.passage": infir_passage,
-    "promptriever.instruction": promptriever_instruction,
     "promptriever.passages": promptriever_passages,
-    "dual_view.instruction": dual_view_instruction,
+    "dual_view.instruction": keeping,
     "verifiable.topic": verifiable_topic,
     "infosearch.instruction": infosearch_instruction,
     "infosearch.reversal": infosearch_reversal,
@@ -407,7 +454,7 @@ class Fault:
     text: str
 
 
-_INSTRUCTIONS = ("infir.instruction", "infir.poisoned_instruction", "promptriever.instruction", "dual_view.instruction")
+_INSTRUCTIONS = ("instruction", "infir.poisoned_instruction", "dual_view.instruction")
 PASSAGES = ("infir.passage", "promptriever.passages", "infosearch.rewrite", "infosearch.query_negative")
 _JUDGES = ("judges.scenario", "judges.relevance", "judges.polarity")
 
@@ -428,8 +475,8 @@ def goes_on(answer: Json, prompt: ParsedPrompt, word: str) -> tuple[Json, str]:
 
 def refuses_inside(answer: Json, prompt: ParsedPrompt, word: str) -> tuple[Json, str]:
     if "instruction" in answer:
-        answer["instruction"] = f"I'm sorry, but I can't help with writing about {word}."
-        return answer, answer["instruction"]
+        refusal = f"I'm sorry, but I can't help with writing about {word}."
+        return {**answer, "instruction": at_length([refusal], prompt)}, refusal
     return _with_text(answer, lambda _: f"I cannot write such a text about {word}. Please ask for something else.")
 
 
@@ -442,13 +489,13 @@ def refuses_at_length(answer: Json, prompt: ParsedPrompt, word: str) -> tuple[Js
 
 
 def quotes(answer: Json, prompt: ParsedPrompt, word: str) -> tuple[Json, str]:
-    long = max(sentences(prompt.texts[-1]), key=len)
-    return {**answer, "instruction": f"Wanted is what says: {long}"}, f"says: {long}"
+    long = max(sentences(prompt.texts[prompt.kept]), key=len)
+    return {**answer, "instruction": at_length([f"Wanted is what says: {long}"], prompt)}, f"says: {long}"
 
 
 def names_title(answer: Json, prompt: ParsedPrompt, word: str) -> tuple[Json, str]:
-    text = f"Wanted is the page {prompt.titles[-1]} and nothing else."
-    return {**answer, "instruction": text}, text
+    text = f"Wanted is the page {prompt.titles[prompt.kept]} and nothing else."
+    return {**answer, "instruction": at_length([text], prompt)}, text
 
 
 def repeats(answer: Json, prompt: ParsedPrompt, word: str) -> tuple[Json, str]:
@@ -467,8 +514,12 @@ def retypes(answer: Json, prompt: ParsedPrompt, word: str) -> tuple[Json, str]:
 
 
 def in_german(answer: Json, prompt: ParsedPrompt, word: str) -> tuple[Json, str]:
-    text = f"Hier wird alles von Hand gemacht ({word}), und niemand im Dorf möchte daran etwas ändern. "
-    return _with_text(answer, lambda _: text + "Am Abend sitzen die Leute vor den Häusern und reden über das Wetter.")
+    text = (
+        f"Hier wird alles von Hand gemacht ({word}), und niemand im Dorf möchte daran etwas ändern. Am Abend sitzen "
+        "die Leute vor den Häusern und reden über das Wetter. Die Jüngeren lernen es von den Älteren, die es selbst "
+        "von ihren Großeltern gelernt haben. Nur wenn Schnee liegt, bleibt die Werkstatt geschlossen."
+    )
+    return _with_text(answer, lambda _: text)
 
 
 def speaks_to_judge(answer: Json, prompt: ParsedPrompt, word: str) -> tuple[Json, str]:
@@ -494,8 +545,8 @@ SPOILT: Mapping[str, tuple[tuple[str, ...], Callable[[Json, ParsedPrompt, str], 
     "refuses_inside": ((*_INSTRUCTIONS, *PASSAGES), refuses_inside),
     "refuses_by_code": (_INSTRUCTIONS, refuses_by_code),
     "refuses_at_length": (_INSTRUCTIONS, refuses_at_length),
-    "quotes": (("infir.instruction", "promptriever.instruction", "dual_view.instruction"), quotes),
-    "names_title": (("infir.instruction", "promptriever.instruction", "dual_view.instruction"), names_title),
+    "quotes": (("instruction", "dual_view.instruction"), quotes),
+    "names_title": (("instruction", "dual_view.instruction"), names_title),
     "repeats": (
         ("infir.poisoned_instruction", "infir.poisoned_query", "infir.passage", "promptriever.passages",
          "dual_view.instruction"), repeats,
@@ -571,9 +622,14 @@ def _turn(asked: Request) -> int:
     return sum(turn.role == "assistant" for turn in asked.messages)
 
 
+_SCHEMAS = {(schema := schema_of(reply))["title"]: schema for reply in REPLIES}
+"""Title -> a reply's schema as it is in the request; providers are sent one without bounds."""
+
+
 def request_of(body: Mapping[str, Any]) -> Request:
     """The request behind the body that a hosted model got, so that the ledger has the ids of the rows."""
     params = {name: value for name, value in body.items() if name not in ("model", "messages", "response_format")}
-    schema = body.get("response_format", {}).get("json_schema", {}).get("schema")
+    sent = body.get("response_format", {}).get("json_schema", {}).get("schema")
+    schema = _SCHEMAS.get(sent["title"], sent) if sent else None
     messages = tuple(Message(turn["role"], turn["content"]) for turn in body["messages"])
     return Request(body["model"], messages, params, schema)
