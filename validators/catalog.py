@@ -12,6 +12,7 @@ from validators.checks.language import LanguageCheck, LanguageSettings
 from validators.checks.leak import LeakCheck, LeakSettings
 from validators.checks.newline_truncation import NewlineTruncation, NewlineTruncationSettings
 from validators.checks.pii import PiiCheck, PiiSettings
+from validators.checks.readable import ReadableCheck, ReadableSettings
 from validators.checks.refusal import RefusalCheck, RefusalSettings
 from validators.checks.shape import ShapeCheck, ShapeSettings
 from validators.judges.polarity import JudgePolarity, JudgePolaritySettings
@@ -28,6 +29,7 @@ VALIDATORS: dict[str, tuple[type[Settings], Callable[[Any], Validator | Screen]]
     "dimension_check": (DimensionCheckSettings, DimensionCheck),
     "language": (LanguageSettings, LanguageCheck),
     "refusal": (RefusalSettings, RefusalCheck),
+    "readable": (ReadableSettings, ReadableCheck),
     "pii": (PiiSettings, PiiCheck),
     "injection": (InjectionSettings, InjectionCheck),
     "duplicates": (DuplicatesSettings, Duplicates),

@@ -3,6 +3,8 @@
 Topics are `<top>` blocks with `<num> <title> <desc> <narr>`. Labels such as `Description:` and closing tags are
 optional; the text begins on the line of the tag or on the next. CACM has `<DOC><DOCNO>` blocks whose text is the query.
 Documents are `<DOC>` blocks without an XML root, tags in either case, or one HTML file for each document (CACM).
+A document with `<author>` and `<bib>`, or with CACM's line of the issue, is an abstract: these lines stand at its end,
+and its attributes name `author` and `year`. Cranfield's records without either bear another record's title.
 Each line is read as UTF-8 if it decodes as such, else as Latin-1. A line break within a paragraph becomes a space;
 paragraphs stay apart.
 """
@@ -34,6 +36,10 @@ _FIELD = re.compile(r"</?(num|title|desc|narr|[a-z]{3,5})>", re.IGNORECASE)
 _LABEL = re.compile(r"\s*(?:Number|Topic|Description|Narrative)\s*:", re.IGNORECASE)
 _PADDING = re.compile(r"(?<=\D)0+(?=\d)")  # the file is CACM-0115.html, its name in the qrels CACM-115
 _CACM_STAMP = re.compile(r"^CA\d{6}\b.*", re.MULTILINE | re.DOTALL)
+_CACM_ISSUE = re.compile(r"CACM [A-Z][a-z]+, ((?:19|20)\d\d)")
+_CLASSES = re.compile(r"(?:\d+\.\d+\s*)+")
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+_AUTHOR = re.compile(r"([A-Z][\w'-]+(?: [A-Z][\w'-]+)*),\s*[A-Z]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +151,30 @@ def _parse_document(block: MarkupBlock) -> Passage | SeedFormatError:
         return block.format_error(block.fault or "a document with a <DOCNO>")
     title = next((text for tag in TITLES for text in _element_texts(block.text, (tag,))), "")
     bodies = _element_texts(block.text, BODIES) or [_remove_elements(block.text, (*NOT_TEXT, *TITLES))]
-    text = "\n\n".join(paragraph for body in bodies for paragraph in _split_paragraphs(body))
-    return Passage(text, "seed_positive", title=" ".join(_strip_markup(title).split()), source_id=name[1].strip())
+    title = " ".join(_strip_markup(title).split())
+    paragraphs = [paragraph for body in bodies for paragraph in _split_paragraphs(body)]
+    attributes: dict[str, str] = {}
+    if found := [*_element_texts(block.text, ("author",)), *_element_texts(block.text, ("bib",))]:
+        author, *source = (" ".join(_strip_markup(text).split()) for text in found)
+        paragraphs = [*_without_title(paragraphs, title), *filter(None, (author, *source))]
+        attributes = _abstract(author.title().replace("And ", ""), " ".join(source))
+        title = title if author or any(source) else ""
+    text = "\n\n".join(paragraphs)
+    return Passage(text, "seed_positive", title=title, source_id=name[1].strip(), attributes=attributes)
+
+
+def _without_title(paragraphs: list[str], title: str) -> list[str]:
+    """The paragraphs of an abstract that begins with its title, without that."""
+    if title and paragraphs and len(paragraphs[0]) > len(title):
+        paragraphs[0] = paragraphs[0].removeprefix(title).strip()
+    return paragraphs
+
+
+def _abstract(author: str, issue: str) -> dict[str, str]:
+    """What is known of a paper: the surnames of its authors and the year in which it appeared, as far as they are."""
+    year = _YEAR.search(issue)
+    facts = {"author": "; ".join(_AUTHOR.findall(author)), "year": year[0] if year else ""}
+    return {"form": "abstract", **{name: value for name, value in facts.items() if value}}
 
 
 def _element_texts(text: str, tags: tuple[str, ...]) -> list[str]:
@@ -194,7 +222,13 @@ def _read_html_document(stream: Stream, max_bytes: int) -> Passage | SeedFormatE
     paragraphs = list(_split_paragraphs(body))
     title = " ".join(_strip_markup(title_markup).split()) or (paragraphs.pop(0) if len(paragraphs) > 1 else "")
     source_id = _PADDING.sub("", PurePath(stream.base_name).stem)
-    return Passage("\n\n".join(paragraphs), "seed_positive", title=title, source_id=source_id)
+    attributes: dict[str, str] = {}
+    issue = next((i for i, paragraph in enumerate(paragraphs) if _CACM_ISSUE.fullmatch(paragraph)), None)
+    if issue is not None:
+        attributes = _abstract(" ".join(paragraphs[issue + 1 : issue + 2]), paragraphs[issue])
+        paragraphs = [paragraph for paragraph in paragraphs if not _CLASSES.fullmatch(paragraph)]
+    text = "\n\n".join(paragraphs)
+    return Passage(text, "seed_positive", title=title, source_id=source_id, attributes=attributes)
 
 
 def _split_paragraphs(markup: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ from prompts.constraints import text_detectors as text
 from prompts.constraints.detectors import Detector, by_attribute
 from prompts.constraints.wordings import WORDINGS, Wording, name_library, name_year, quote_code, quote_term
 
-Kind = Literal["text", "documentation", "code", "mathematics"]
+Kind = Literal["text", "abstract", "documentation", "code", "mathematics"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +81,12 @@ TEXT: frozenset[Kind] = frozenset({"text"})
 DOCS: frozenset[Kind] = frozenset({"documentation"})
 CODE: frozenset[Kind] = frozenset({"code"})
 MATH: frozenset[Kind] = frozenset({"mathematics"})
+PAPER: frozenset[Kind] = frozenset({"abstract"})
 
 FAMILIES: Mapping[str, Family] = index_families(
-    _family("mentions", text.MENTION, 0.5, TEXT, free=True, display=quote_term),
+    _family("mentions", text.MENTION, 0.5, TEXT | PAPER, free=True, display=quote_term),
+    _family("published", text.PUBLISHED, 1.0, PAPER, free=True, deniable=False),
+    _family("author", text.AUTHOR, 1.0, PAPER, free=True),
     _family("names", text.NAME, 0.0, TEXT, free=True),
     _family("number", text.NUMBER, 0.0, TEXT, free=True),
     _family("year", text.YEAR, 3.0, TEXT, free=True, display=name_year, deniable=False),

@@ -92,7 +92,7 @@ def compose(rng: Random, constraints: Sequence[Constraint], length: Length, styl
         return " ".join([*why, demand])
     is_long, is_very_long = length != "medium", length == "very_long"
     opening = style if style in {"persona", "background"} else "background" if is_very_long else ""
-    reason = (ban or pick(rng, constraints)).reason(_variant(rng)) if ban or is_long or not opening else ""
+    reason = (ban or pick(rng, constraints)).reason(_variant(rng)) if ban or not opening or is_very_long else ""
     sentences = [_context(rng, opening, kind), reason]
     if style != "negation" or is_long:
         sentences += _demands(rng, constraints, noun) if is_long else [_demand(rng, constraints, noun)]

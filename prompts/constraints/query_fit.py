@@ -12,7 +12,7 @@ Subject = tuple[re.Pattern[str], frozenset[str]]
 _ANY = frozenset(
     {"reader", "attribution", "further_reading", "quotation", "list", "at_most_words", "at_least_words", "mentions"}
 )
-_LOOKED_UP = frozenset({"attribution", "further_reading", "at_most_words", "mentions"})
+_LOOKED_UP = frozenset({"attribution", "further_reading", "at_most_words"})
 """What goes with a query that one word or number answers: nobody cares how the sentences around it speak."""
 _FACTS = frozenset({"year", "percentage"})
 _MANNERS = frozenset({"example", "caveat", "reason", "definition", "advice", "process", "kinds", "purpose"})
@@ -35,9 +35,9 @@ _SUBJECTS: tuple[Subject, ...] = (
         "(?:zip|postal|area) code",
         "address|log ?in|website|(?:opening|office|store) hours|ssn",
     ),
-    _subject(_LOOKED_UP | _FACTS, "weather|temperatures?|climate|forecast|rain|snow|dew point"),
+    _subject(_LOOKED_UP | {"percentage"}, "weather|temperatures?|climate|forecast|rain|snow|dew point"),
     _subject(
-        _LOOKED_UP | _FACTS | {"history", "measure"},
+        _LOOKED_UP | {"percentage", "history", "measure"},
         "count(?:y|ies)|where|located?|location|populations?|capital|time ?zone|distance|how far|islands?|airports?",
         "(?:what|which) (?:city|state|country|continent|district)",
         "part of (?:the )?(?:world|country)",

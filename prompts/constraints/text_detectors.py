@@ -349,3 +349,39 @@ ARITHMETIC = by_pattern(r"\d[^=\n]{0,80}= *[^\s\d]{0,2}\d", "=", loose=r"=|\d *[
 ANSWER_LINE = by_pattern(
     r"^#### |\b(?:final )?answer is\b|^answer:", "####|answer", loose=r"####|answer|\\boxed|^\W*[\d.,$]+\W*$"
 )
+
+
+def _is_from(year: str, period: str) -> bool:
+    bound = int(period.partition(" ")[0] if period.endswith(" or later") else period.removeprefix("before "))
+    return int(year) >= bound if period.endswith(" or later") else int(year) < bound
+
+
+def _find_published(text: str, attributes: Attributes, value: str) -> int:
+    year = attributes.get("year", "")
+    return text.find(year) if year and _PERIOD.fullmatch(value) and _is_from(year, value) else -1
+
+
+def _offer_published(text: str, attributes: Attributes) -> Iterable[str]:
+    """The nearest lustrum on either side of the year."""
+    year = int(attributes.get("year") or 0)
+    periods = [f"{year // 5 * 5} or later", f"before {year // 5 * 5 + 5}"] if year else []
+    return [period for period in periods if _find_published(text, attributes, period) >= 0]
+
+
+def _surnames(attributes: Attributes) -> list[str]:
+    return [name for name in attributes.get("author", "").split("; ") if name]
+
+
+def _find_author(text: str, attributes: Attributes, value: str) -> int:
+    return text.lower().find(value.lower()) if value in _surnames(attributes) else -1
+
+
+PUBLISHED = Detector(_find_published, _offer_published, lambda _text, attributes, _value: not attributes.get("year"))
+"""When a paper appeared, as its record says: "before 1970" or "1970 or later"."""
+AUTHOR = Detector(
+    _find_author,
+    lambda text, attributes: [n for n in _surnames(attributes) if _find_author(text, attributes, n) >= 0],
+    lambda text, attributes, value: not _surnames(attributes) or value.lower() in text.lower(),
+)
+"""Who wrote a paper, by surname, as its record says."""
+_PERIOD = re.compile(r"before (?:19|20)\d\d|(?:19|20)\d\d or later")

@@ -48,6 +48,10 @@ _LEANS = re.compile(
     r"(?:In|At|By|For|With|After|Before|From|Because of|Due to|Despite|Like) (?:this|that|these|those|such|it|them)|"
     r"The (?:former|latter|same|first|second|third|next|other|rest|remaining|above|following))\b"
 )
+_REFERS = re.compile(
+    r"\b(?:of (?:these|those|them)|(?:these|those|this|such) [a-z]+|(?:the )?(?:above|former|latter|aforementioned|"
+    r"mentioned (?:above|earlier|before)))\b"
+)
 _ENDED = re.compile(r"[.!?:;][\"'”’)\]\d]*\s*$")
 
 
@@ -225,6 +229,8 @@ def kind_of(passage: Passage) -> Kind:
     form = passage.attributes.get("form", "")
     if form in ("source", "documentation"):
         return "code" if form == "source" else "documentation"
+    if form == "abstract":
+        return "abstract"
     text = passage.text[:1500]
     lines = count_code_lines(text)
     if lines * 4 >= text.count("\n") + 1 or (lines > 1 and passage.attributes.get("language", "") not in _SPOKEN):
@@ -246,8 +252,8 @@ def _calculates(text: str) -> bool:
 
 
 def _pieces(text: str, kind: Kind) -> list[Block]:
-    """The blocks of a text. Code is one block, since no part of it could be left out."""
-    if kind == "code":
+    """The blocks of a text. Code and an abstract are one block, since no part of them could be left out."""
+    if kind in ("code", "abstract"):
         return [Block("", text)]
     lines = [line for line in text.splitlines() if line.strip()]
     if kind == "documentation" or "\n\n" in text:
@@ -299,8 +305,8 @@ def segment(name: str, passage: Passage, query: str = "", answer: str = "", limi
 
 
 def leans(text: str) -> bool:
-    """Whether a text refers to what stands before it: by a pronoun or a connective at its start."""
-    return bool(_LEANS.match(text.lstrip("\"'(- ")))
+    """Whether a text refers to what stands before it: by a pronoun or a connective at its start, or by "these"."""
+    return bool(_LEANS.match(text.lstrip("\"'(- ")) or _REFERS.search(text))
 
 
 def _with_leads(pieces: Sequence[Block]) -> list[Block]:

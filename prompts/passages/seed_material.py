@@ -14,6 +14,7 @@ from engine.topic import Passage, Seed
 from prompts.constraints.constraint import full_text
 from prompts.passages.answer_evidence import Evidence, evidence_from
 from prompts.passages.blocks import SourcePassage, segment
+from prompts.passages.readable import flaw_of
 from prompts.passages.reply_types import View
 from prompts.passages.views import BlockIndex
 
@@ -72,12 +73,16 @@ def others_shown(material: SeedMaterial, *, negatives: int) -> list[ShownPassage
 def build_material(
     seed: Seed, *, passage_chars: int, negatives: int, most_positives: int = 8, shorten: bool = True
 ) -> SeedMaterial:
-    """The passages of a seed in blocks. Raises Rejected (`empty_query`, `no_positive`).
+    """The passages of a seed in blocks. Raises Rejected (`empty_query`, `no_positive`, `unreadable`).
 
+    Prose that cannot be used as it stands is left out (`prompts.passages.readable`).
     `shorten` cuts a longer positive to its answering blocks and as many others as fit, and says so (`edited_from`).
     At most `negatives` negatives are kept, of each the first `passage_chars` characters.
     """
-    positives = _positives_of(seed)[:most_positives]
+    found = _positives_of(seed)
+    positives = [passage for passage in found if not flaw_of(passage)][:most_positives]
+    if not positives:
+        raise Rejected("unreadable", f"no relevant passage can be used as it stands: {flaw_of(found[0])}")
     answer = seed.attributes.get("answer_sentence", "") or seed.attributes.get("answer", "")
     room = passage_chars if shorten else None
     return SeedMaterial(
@@ -85,7 +90,7 @@ def build_material(
         tuple(_positive_source(f"P{i}", p, seed.query, answer, room) for i, p in enumerate(positives, 1)),
         tuple(
             segment(f"N{i}", p, p.attributes.get("query") or p.title, limit=passage_chars)
-            for i, p in enumerate(non_relevant(seed)[:negatives], 1)
+            for i, p in enumerate([p for p in non_relevant(seed) if not flaw_of(p)][:negatives], 1)
         ),
     )
 

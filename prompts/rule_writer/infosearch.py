@@ -16,6 +16,7 @@ from typing import Any
 from engine.topic import Passage
 from prompts.constraints.code_detectors import call_names
 from prompts.constraints.constraint import Constraint, surely_broken
+from prompts.constraints.detectors import fold_text
 from prompts.constraints.dimensions import count_words, language_name, meets
 from prompts.constraints.families import FAMILIES
 from prompts.constraints.instructions import compose, pick
@@ -123,9 +124,8 @@ def _distinctive_phrases(
     )
     for word in sorted(dict.fromkeys(offered), key=lambda w: rng.random() - (" " in w or not w.islower())):
         is_news = bool(stems(word)) and not stems(word) & known_stems and "import" not in word
-        is_subject = source.kind == "code" or (
-            may_be_subject(word, text) if " " in word else finder.is_topical(word, text)
-        )
+        is_name = " " in word and word != fold_text(word) and may_be_subject(word, text)
+        is_subject = source.kind == "code" or is_name or finder.is_topical(word, text)
         if (
             is_news
             and is_subject
@@ -174,8 +174,15 @@ _CONDITION_PHRASES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("be longer than one sentence", "be more than a single sentence", "say more than fits into one sentence"),
     ),
     "paragraph": (
-        ("be one paragraph", "be a single paragraph", "say it in one paragraph", "be one paragraph long"),
-        ("be either one sentence or several paragraphs long", "be a single sentence or else several paragraphs"),
+        (
+            "be one paragraph of several sentences",
+            "be a single paragraph with several sentences",
+            "say it in one paragraph of several sentences",
+        ),
+        (
+            "have another length than a paragraph of several sentences",
+            "be shorter or longer than a paragraph of several sentences",
+        ),
     ),
     "article": (
         ("be a whole article", "be an article in several paragraphs", "be a full article"),
@@ -210,6 +217,15 @@ _TASKS = (
     "I have a task that is stated in full beside this request.",
     "This is about the problem that comes with my request.",
 )
+_REFERENCES = (
+    "I have sent my question along with this request.",
+    "My question is the one that comes with this request.",
+    "You will find my question beside this request.",
+)
+_BROKEN = re.compile(
+    r"\b(?:please|and|or|the|a|an|of|in|to|for|with|by|is|are|what|how|who|where|when)$|\?", re.IGNORECASE
+)
+"""What a query ends with that nobody finished, or holds that is more than one sentence."""
 _ASKING = word_set(
     "what who whom whose which when where why how is are was were do does did can could should will would has have"
 )
@@ -252,6 +268,8 @@ def _question(rng: Random, query: str) -> str:
         subject = re.split(r"[.!?]\s", subject)[-1]
     if count_words(subject) > _TITLE_WORDS or not subject:
         return pick(rng, _TASKS)
+    if _BROKEN.search(subject):
+        return pick(rng, _REFERENCES)
     frames = _QUESTIONS if subject.split()[0].lower() in _ASKING or query.rstrip().endswith("?") else _NEEDS
     return pick(rng, frames).replace("{q}", subject)
 

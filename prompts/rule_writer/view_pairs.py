@@ -33,7 +33,7 @@ _WHOLE = 3000
 """Characters up to which a passage beside another stays as it is."""
 _TRIES = 4
 _POSITIVES = 4
-WHOLE = frozenset({"code", "mathematics"})
+WHOLE = frozenset({"code", "mathematics", "abstract"})
 """Kinds of text that are never cut."""
 _WORD = re.compile(r"[^\W_]+")
 _FORMAL = frozenset({"at_most_words", "at_least_words", "at_most_steps", "at_least_steps"})
@@ -58,8 +58,10 @@ class ViewPair:
 
     @property
     def kind(self) -> Kind:
-        """What an instruction may call both: a page of documentation where only one is code."""
-        return self.kinds[0] if self.kinds[0] == self.kinds[1] else "documentation"
+        """What an instruction may call both: a page of documentation where only one is code, else a text."""
+        if self.kinds[0] == self.kinds[1]:
+            return self.kinds[0]
+        return "documentation" if set(self.kinds) == {"code", "documentation"} else "text"
 
     def swapped(self) -> ViewPair:
         """The same pair with its sides exchanged."""
@@ -196,7 +198,9 @@ class ViewPairFinder:
             constraint = Constraint(family, value)
             if family in _PHRASES and not (self._is_distinctive(value, other) and self.is_topical(value, text)):
                 continue
-            if family in _METHODS and stems(value) & self._query_stems:  # it is what the problem is about
+            if family in _PHRASES and " " not in value and (attributes or {}).get("form") == "abstract":
+                continue  # a single word of an abstract is seldom what somebody is after
+            if family in _METHODS | {"author"} and stems(value) & self._query_stems:  # it is what the problem is about
                 continue
             if surely_broken([constraint], other):
                 yield constraint

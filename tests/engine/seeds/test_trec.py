@@ -91,7 +91,7 @@ def test_documents_are_found_in_either_case_on_one_line_or_many(tmp_path: Path) 
     passages = [d for d in read_documents(tmp_path / "docs", 1 << 20) if isinstance(d, Passage)]
     assert [(d.source_id, d.title, d.text) for d in passages] == [
         ("FT1-1", "FT 01 JAN 94 / Seals", "Seals rest on rocks and piers.\n\nThey sleep & bark-loudly."),
-        ("FT1-2", "pier", "a pier is mended with wood ."),
+        ("FT1-2", "pier", "a pier is mended with wood .\n\nnobody"),
         ("FT1-3", "Head", "A lead on seals."),
         ("FT1-4", "", ""),
         ("FT1-5", "", "Caf\xe9 by the harbour, no seals."),

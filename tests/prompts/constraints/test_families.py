@@ -65,11 +65,18 @@ And 8 / 2 = 4.
 In total that is 4 pears.
 #### 4"""
 
+ABSTRACT = """Tide tables are computed by harmonic analysis. The harmonic analysis of a year takes a night.
+
+Holm, I. and Sand, P.
+
+Journal of Tides 12, 1964."""
+
 TEXTS = {
     "text": passage(PROSE),
     "documentation": passage(DOC, form="documentation", library="meshes", module="meshes.grid", kind="class"),
     "code": passage(CODE, form="source", language="Python", library="graphs"),
     "mathematics": passage(SUMS),
+    "abstract": passage(ABSTRACT, form="abstract", author="Holm; Sand", year="1964"),
 }
 
 
@@ -82,7 +89,7 @@ def offered(kind: str) -> list[Constraint]:
 @pytest.mark.parametrize("kind", sorted(TEXTS))
 def test_what_a_text_offers_holds_of_it_and_its_negation_does_not(kind):
     constraints = offered(kind)
-    assert len({c.family for c in constraints}) >= 5
+    assert len({c.family for c in constraints}) >= (3 if kind == "abstract" else 5)
     assert all(c.holds(TEXTS[kind]) for c in constraints)
     assert not any(c.negate().holds(TEXTS[kind]) for c in constraints)
 

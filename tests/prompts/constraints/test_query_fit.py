@@ -15,7 +15,7 @@ from prompts.constraints.query_fit import families_for
             {"history", "risk", "reason", "mentions", "reader"},
         ),
         ("weather in new london nh", {"percentage"}, {"measure", "reason", "purpose"}),
-        ("what county is janesville mn in", {"year", "history"}, {"reason", "purpose", "risk"}),
+        ("what county is janesville mn in", {"history"}, {"reason", "purpose", "risk", "mentions", "year"}),
         ("what awareness month is april", {"history"}, {"risk", "date", "year"}),
         ("quid pro quo definition in english", {"example"}, {"definition", "money", "risk"}),
         ("average salary for firefighters in az", {"percentage", "caveat"}, {"money", "history"}),

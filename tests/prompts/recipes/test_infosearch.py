@@ -424,8 +424,8 @@ LEAST = {
     "msmarco": {"keyword": 0.15, "length": 0.7},
     "leetcode": {"keyword": 0.35, "format": 0.95},
     "gsm8k": {"length": 0.05},
-    "cacm": {"keyword": 0.15, "length": 0.9},
-    "cranfield": {"keyword": 0.3, "length": 0.9},
+    "cacm": {"keyword": 0.15},
+    "cranfield": {"keyword": 0.2},
 }
 """Share of seeds that make topics: few words of a passage are worth asking for, and few numbers are long."""
 

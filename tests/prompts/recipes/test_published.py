@@ -105,7 +105,8 @@ def test_no_passage_that_answers_the_query_is_judged_against_it():
         against = {j.passage_id for j in topic.judgments if j.intent_id == bare and j.relevance < 0}
         assert against
         assert excluded.id not in against
-    long = replace(seed, positives=(passage(" ".join([seed.positives[0].text] * 9)),))
+    more = " ".join(f"Boat number {i} of the line was painted in 19{i:02}." for i in range(30))
+    long = replace(seed, positives=(passage(f"{seed.positives[0].text} {more}"),))
     topic = made("promptriever", long, passage_chars=400)
     (label,) = [
         j for j in topic.judgments if j.intent_id == topic.intents[0].id and j.passage_id == topic.passages[0].id

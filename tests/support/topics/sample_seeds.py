@@ -28,8 +28,8 @@ def _text(corpus: str, **attributes: str) -> Seed:
                 "example near Gull Rock."
             ),
             passage(
-                "You reach Lower Saltmarsh by boat. The ferry takes 35 minutes in calm water and about an hour when "
-                "the tide runs out. Captain Ines Holm says that nobody has missed the last boat in a decade."
+                "You reach Lower Saltmarsh by boat. The ferry takes 35 minutes by way of Mallow Bay and about an "
+                "hour when the tide runs out. Captain Ines Holm says that nobody has missed the last boat in a decade."
             ),
         ),
         (
