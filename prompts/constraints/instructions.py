@@ -118,7 +118,8 @@ def _demands(rng: Random, constraints: Sequence[Constraint], noun: str) -> list[
 
 
 def _exclusion(rng: Random, constraints: Sequence[Constraint], noun: str) -> str:
-    opposites = [c.negate().render(_variant(rng), plainly=True) for c in constraints]
+    positive_first = sorted(constraints, key=lambda c: not c.negated)  # "state a price or do not", never "do not or"
+    opposites = [c.negate().render(_variant(rng), plainly=True) for c in positive_first]
     return _fill_frame(pick(rng, _EXCLUSIONS), opposites, noun, "or")
 
 

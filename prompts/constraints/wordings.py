@@ -73,8 +73,16 @@ def _sentences(text: str) -> Iterator[str]:
 WORDINGS = load_wordings(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
 
+_WITH_ARTICLE = re.compile(
+    r"\b(?:Committee|Department|States|Kingdom|War|Act|Association|Institute|Government|Republic|Union|Ministry|Bureau|"
+    r"Administration|Constitution|Senate|Court|Empire|Revolution|River|Ocean|Sea)$"
+)
+
+
 def quote_term(value: str) -> str:
-    """A lower-case term in quotation marks, unless it looks like a plural."""
+    """A lower-case term in quotation marks, unless it looks like a plural; a name with the article that it takes."""
+    if _WITH_ARTICLE.search(value):
+        return f"the {value}"
     return f'"{value}"' if value.islower() and (value.endswith("ss") or not value.endswith("s")) else value
 
 

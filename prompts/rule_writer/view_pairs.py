@@ -82,7 +82,8 @@ class ViewPairFinder:
         rng: Random,
         dual: bool,
     ) -> None:
-        self._positives, self._negatives = positives, negatives
+        about = [source for source in positives if source.kind != "text" or _is_about(query, source.passage)]
+        self._positives, self._negatives = about, negatives
         self._families: Mapping[Kind, list[str]] = {
             kind: _fitting(families, own & families_for(query) if kind == "text" else own)
             for kind, own in NAMES_BY_KIND.items()
@@ -225,6 +226,12 @@ class ViewPairFinder:
         is_single_noun = " " not in phrase and phrase == folded
         said_twice = not is_single_noun and fold_text(text).count(folded) > 1
         return said_twice or sum(folded in known for known in self._folded) > 1
+
+
+def _is_about(query: str, passage: Passage) -> bool:
+    """Whether prose has at least half of the query's words; what has fewer seldom answers, whatever a judge said."""
+    asked = stems(query)
+    return 2 * len(asked & stems(full_text(passage))) >= len(asked)
 
 
 def may_be_subject(phrase: str, text: str) -> bool:
