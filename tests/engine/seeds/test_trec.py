@@ -246,3 +246,29 @@ def test_cacm_is_read_from_its_archive_with_its_own_names(tmp_path: Path) -> Non
         )
     ]
     assert [p.source_id for p in seed.negatives] == ["CACM-1024"]
+
+
+PAPERS = """<doc><docno>1</docno><title>on tides .</title><author>holm,i. and sand,p.</author>
+<bib>j. of tides 12, 1964, 3.</bib><text>on tides .
+  tide tables are computed .</text></doc>
+<doc><docno>2</docno><title>on tides .</title><author></author><bib></bib><text>on tides .
+  lamps are counted .</text></doc>
+"""
+
+
+def test_a_record_of_a_paper_has_its_author_and_source_and_no_other_papers_title(tmp_path: Path) -> None:
+    (tmp_path / "papers").write_text(PAPERS)
+    first, second = (p for p in read_documents(tmp_path / "papers", 1 << 20) if isinstance(p, Passage))
+    assert first.text == "tide tables are computed .\n\nholm,i. and sand,p.\n\nj. of tides 12, 1964, 3."
+    assert dict(first.attributes) == {"form": "abstract", "author": "Holm; Sand", "year": "1964"}
+    assert (second.title, second.text, dict(second.attributes)) == ("", "lamps are counted .", {"form": "abstract"})
+
+
+def test_a_page_of_cacm_is_an_abstract_without_its_classes(tmp_path: Path) -> None:
+    parts = ("On Tides", "Tables are computed.", "CACM June, 1964", "Holm, I.\nSand, P.", "3.71 4.22")
+    page = "<html><pre>\n{}\n\n</pre></html>".format("\n\n".join(parts))
+    (tmp_path / "CACM-0007.html").write_text(page)
+    [paper] = read_documents(tmp_path / "CACM-0007.html", 1 << 20)
+    assert isinstance(paper, Passage)
+    assert (paper.title, paper.text) == ("On Tides", "Tables are computed.\n\nCACM June, 1964\n\nHolm, I. Sand, P.")
+    assert dict(paper.attributes) == {"form": "abstract", "author": "Holm; Sand", "year": "1964"}

@@ -2,7 +2,8 @@
 
 import pytest
 
-from prompts.constraints.constraint import Constraint
+from prompts.constraints.constraint import Constraint, surely_broken
+from prompts.constraints.families import FAMILIES
 from tests.support.topics.sample_seeds import passage
 
 
@@ -52,3 +53,45 @@ def test_false_friends_that_readers_found_are_told_apart(family, value, shown, f
 def test_a_denial_needs_a_text_without_anything_like_it():
     assert not Constraint("reason", negated=True).is_clear(passage("Cold feet are a sign of poor circulation."))
     assert Constraint("reason", negated=True).is_clear(passage("The village lies on the river."))
+
+
+RECORD = "Tide tables are computed.\n\nHolm, I. and Sand, P.\n\nJournal of Tides 12, 1964."
+
+
+@pytest.mark.parametrize(
+    ("year", "period", "holds"),
+    [
+        ("1964", "before 1965", True), ("1964", "before 1970", True), ("1964", "1960 or later", True),
+        ("1964", "1964 or later", True), ("1899", "before 1900", True), ("2001", "2000 or later", True),
+        ("1964", "before 1964", False), ("1964", "before 1960", False), ("1964", "1965 or later", False),
+        ("1964", "1970 or later", False), ("1899", "1900 or later", False), ("2001", "before 2000", False),
+        ("1964", "1964", False), ("1964", "", False), ("1964", "after 1960", False), ("1964", "before long", False),
+    ],
+)  # fmt: skip
+def test_a_paper_is_from_a_period_by_its_record(year, period, holds):
+    text = passage(RECORD.replace("1964", year), form="abstract", year=year)
+    assert Constraint("published", period).holds(text) is holds
+
+
+@pytest.mark.parametrize(
+    ("text", "year"),
+    [(RECORD, ""), ("Tide tables of 1964 are computed.", ""), (RECORD.replace("1964", "n.d."), "1964")],
+)
+def test_a_year_that_the_record_or_the_text_lacks_dates_no_paper(text, year):
+    paper = passage(text, form="abstract", **({"year": year} if year else {}))
+    assert not Constraint("published", "before 1990").holds(paper)
+    assert not tuple(FAMILIES["published"].detector.offer(paper.text, paper.attributes))
+
+
+@pytest.mark.parametrize(
+    ("name", "holds"), [("Holm", True), ("Sand", True), ("Ho", False), ("holm", False), ("", False), ("Tide", False)]
+)
+def test_a_paper_is_by_those_whom_its_record_names(name, holds):
+    assert Constraint("author", name).holds(passage(RECORD, form="abstract", author="Holm; Sand")) is holds
+
+
+def test_who_is_only_spoken_of_is_no_author_and_leaves_a_doubt():
+    other = passage("The tables of Holm are too long.\n\nReed, A.", form="abstract", author="Reed")
+    assert not Constraint("author", "Holm").holds(other)
+    assert not surely_broken([Constraint("author", "Holm")], other)
+    assert surely_broken([Constraint("author", "Sand")], other)
