@@ -14,11 +14,10 @@ from random import Random
 from typing import Any
 
 from engine.topic import Passage
-from prompts.constraints.code_detectors import call_names
 from prompts.constraints.constraint import Constraint, surely_broken
 from prompts.constraints.detectors import fold_text
 from prompts.constraints.dimensions import count_words, language_name, meets
-from prompts.constraints.families import FAMILIES
+from prompts.constraints.families import FAMILIES, Kind
 from prompts.constraints.instructions import compose, pick
 from prompts.constraints.phrases import word_set
 from prompts.constraints.query_fit import asks_for_a_fact
@@ -116,8 +115,8 @@ def _distinctive_phrases(
     material: SeedMaterial, source: SourcePassage, text: str, others: Sequence[Passage], rng: Random
 ) -> Iterator[str]:
     """Subjects of the text that stand in none of the other passages, in no title, and in neither query nor answer."""
-    offer = call_names if source.kind == "code" else FAMILIES["mentions"].detector.offer
-    offered = offer(text, source.passage.attributes)
+    family = "uses" if source.kind == "code" else "mentions"
+    offered = FAMILIES[family].detector.offer(text, source.passage.attributes)
     known_stems = stems(" ".join((material.seed.query, material.seed.attributes.get("answer", ""))))
     finder = ViewPairFinder(
         material.seed.query, material.positives, material.negatives, (), room=_VIEW_CHARS, rng=rng, dual=False
@@ -235,7 +234,7 @@ def _write_instruction(inputs: Mapping[str, Any]) -> AskedInstruction:
     material: SeedMaterial = inputs["material"]
     rng = Random(material.number(f"instruction {inputs['condition']}"))
     wording, demands = _word_condition(rng, inputs, negated=False)
-    question = _question(rng, material.seed.query)
+    question = _question(rng, material.seed.query, material.positives[0].kind)
     return AskedInstruction(question=question, condition=wording, demands=demands, evidence=material.evidence)
 
 
@@ -249,8 +248,9 @@ def _word_condition(rng: Random, inputs: Mapping[str, Any], *, negated: bool) ->
     """One sentence, and the constraint behind it where there is a family for it."""
     dimension, condition = inputs["dimension"], inputs["condition"]
     if dimension == "keyword":
-        constraint = Constraint("mentions", condition, negated)
-        wording = compose(rng, [constraint], "short", "plain", inputs["material"].positives[0].kind)
+        kind = inputs["material"].positives[0].kind
+        constraint = Constraint("uses" if kind == "code" else "mentions", condition, negated)
+        wording = compose(rng, [constraint], "short", "plain", kind)
         return wording, (Demand.of(constraint),)
     name = language_name(condition)
     in_language = (
@@ -261,10 +261,10 @@ def _word_condition(rng: Random, inputs: Mapping[str, Any], *, negated: bool) ->
     return pick(rng, _DEMANDS).replace("{base}", phrase).replace("{third}", third_person(phrase)), ()
 
 
-def _question(rng: Random, query: str) -> str:
+def _question(rng: Random, query: str, kind: Kind) -> str:
     """The query within a sentence of its own; of a long one its last question, or else a reference to it."""
     subject = on_one_line(query).rstrip("?.! ")
-    if count_words(subject) > _TITLE_WORDS and query.rstrip().endswith("?"):
+    if count_words(subject) > _TITLE_WORDS and query.rstrip().endswith("?") and kind != "code":
         subject = re.split(r"[.!?]\s", subject)[-1]
     if count_words(subject) > _TITLE_WORDS or not subject:
         return pick(rng, _TASKS)

@@ -113,7 +113,7 @@ def test_nobody_asks_for_the_length_of_an_answer_that_is_one_number():
         made(SEEDS["metamath"], dimensions=("length",))
 
 
-@pytest.mark.parametrize("corpus", ["msmarco", "robust04", "leetcode"])
+@pytest.mark.parametrize("corpus", ["msmarco", "robust04"])
 def test_keywords_stand_in_one_passage_each(corpus):
     for seed in several(corpus, 10):
         topic = made(seed, dimensions=("keyword",))
@@ -422,7 +422,7 @@ def test_hostile_texts_take_no_time():
 
 LEAST = {
     "msmarco": {"keyword": 0.15, "length": 0.7},
-    "leetcode": {"keyword": 0.35, "format": 0.95},
+    "leetcode": {"format": 0.95},
     "gsm8k": {"length": 0.05},
     "cacm": {"keyword": 0.15},
     "cranfield": {"keyword": 0.2},
