@@ -33,6 +33,7 @@ class ModelTraits:
     `provider` names who answers in spans, as the GenAI conventions do: an OpenAI-compatible endpoint is `openai`.
     A `free` model costs nothing and never fails by load: its replies are journalled without an fsync. A model that
     `remembers` resumes by itself what was sent before a kill. `thinking_tokens` go on top of a task's own limit.
+    A model that `samples` takes the temperature and the limit that a task needs.
     """
 
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -42,3 +43,4 @@ class ModelTraits:
     remembers: bool = False
     provider: str = "foil"
     thinking_tokens: int = 0
+    samples: bool = False

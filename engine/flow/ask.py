@@ -233,7 +233,9 @@ def make_request(model: Model, prompt: Prompt, answer: type[BaseModel], seed_id:
 
 
 def _sampling(model: Model, prompt: Prompt) -> Mapping[str, Any]:
-    """What the task needs, with the room that the model's thoughts take."""
+    """What the task needs, with the room that the model's thoughts take; nothing for a model that does not sample."""
+    if not model.traits.samples:
+        return {}
     room = model.traits.thinking_tokens
     return {**prompt.sampling, "max_tokens": prompt.sampling["max_tokens"] + room} if room else prompt.sampling
 

@@ -94,7 +94,10 @@ class PooledVllm(Model):
 
     def __init__(self, settings: LocalVllmSettings) -> None:
         patience = Patience(outage_s=settings.startup_s, timeout_s=settings.timeout_s)
-        self.name, self.traits = model_name(settings), ModelTraits(settings.params.plain(), patience, provider="vllm")
+        self.name, self.traits = (
+            model_name(settings),
+            ModelTraits(settings.params.plain(), patience, provider="vllm", samples=True),
+        )
         endpoints = [
             Endpoint(name, 1.0, _MOST_IN_FLIGHT, None, None, failures=_FAILURES, label=name)
             for name in engine_names(settings)

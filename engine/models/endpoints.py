@@ -18,6 +18,7 @@ from engine.settings import Settings
 _LONGEST_URL = 2000
 _URL = re.compile(rf"(?=.{{1,{_LONGEST_URL}}}$)https?://[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]+", re.IGNORECASE)
 _PLACE = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
+_FOUR_NUMBERS = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
 _METADATA_NAMES = {"metadata", "metadata.google.internal", "metadata.goog", "instance-data.ec2.internal"}
 _METADATA_ADDRESSES = {"100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254"}
 _HOLD_IPV4 = tuple(map(ipaddress.IPv6Network, ("::/96", "64:ff9b::/96")))
@@ -130,7 +131,15 @@ def _checked_url(url: str) -> SplitResult:
         raise ValueError(
             "the host is link-local or a cloud's metadata service, where machines keep credentials; use another"
         )
+    if _FOUR_NUMBERS.fullmatch(parts.hostname or "") and not _is_address(parts.hostname or ""):
+        raise ValueError("the host has the form of an IPv4 address and is none: four numbers up to 255, without zeros")
     return parts
+
+
+def _is_address(host: str) -> bool:
+    with suppress(ValueError):
+        return bool(ipaddress.IPv4Address(host))
+    return False
 
 
 def _keeps_credentials(host: str) -> bool:

@@ -171,7 +171,7 @@ def traits_of(settings: HostedSettings) -> ModelTraits:
     """What the engine must know of a hosted model."""
     thinking = thinking_tokens(settings.model, settings.params.reasoning_effort)
     params, price = settings.params.plain(), settings.price.of
-    return ModelTraits(params, settings.patience, price, provider="openai", thinking_tokens=thinking)
+    return ModelTraits(params, settings.patience, price, provider="openai", thinking_tokens=thinking, samples=True)
 
 
 def endpoint_label(model: str, url: str) -> str:

@@ -126,7 +126,7 @@ class LocalVllm(Model):
 
     def __init__(self, settings: LocalVllmSettings) -> None:
         self.name = model_name(settings)
-        self.traits = ModelTraits(settings.params.plain(), provider="vllm")
+        self.traits = ModelTraits(settings.params.plain(), provider="vllm", samples=True)
         self._settings = settings
         self._starting = asyncio.Lock()
         self._engine: _Engine | None = None

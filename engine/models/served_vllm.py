@@ -53,7 +53,10 @@ class ServedVllm(Model):
 
     def __init__(self, settings: LocalVllmSettings) -> None:
         patience = Patience(outage_s=settings.startup_s, timeout_s=settings.timeout_s)
-        self.name, self.traits = model_name(settings), ModelTraits(settings.params.plain(), patience, provider="vllm")
+        self.name, self.traits = (
+            model_name(settings),
+            ModelTraits(settings.params.plain(), patience, provider="vllm", samples=True),
+        )
         self._settings = settings
         self._starting = asyncio.Lock()
         self._folder: Path | None = None

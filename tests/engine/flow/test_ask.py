@@ -41,7 +41,7 @@ class Script(Model):
     name = "script"
 
     def __init__(self, *script: str | Exception, cost_usd: float = 0.0, tokens: int = 0) -> None:
-        self.traits = ModelTraits({"temperature": 0})
+        self.traits = ModelTraits({"temperature": 0}, samples=True)
         self.script, self.cost_usd, self.tokens = list(script), cost_usd, tokens
         self.sent: list[Request] = []
 

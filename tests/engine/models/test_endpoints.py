@@ -71,6 +71,12 @@ def test_plain_urls_are_taken(url):
     assert HostedSettings(model="m", url=url).all_endpoints()[0].url == url
 
 
+@pytest.mark.parametrize("host", ["169.254.169.25480", "256.1.1.1", "10.0.0.07"])
+def test_four_numbers_that_are_no_address_are_refused(host):
+    with pytest.raises(ValidationError, match="IPv4 address and is none"):
+        HostedSettings(model="m", url=f"http://{host}/v1")
+
+
 PARTS = [
     "http://",
     "https://",

@@ -22,7 +22,7 @@ class FakeEngine(Echo):
 
     def __init__(self, settings: LocalVllmSettings, bill: Path, delay_s: float = 0.05) -> None:
         super().__init__(bill, delay_s, settings.model)
-        self.traits = ModelTraits(settings.params.plain())
+        self.traits = ModelTraits(settings.params.plain(), samples=True)
 
     async def start(self) -> None:
         if self.name == "broken":
