@@ -172,8 +172,8 @@ def _without_title(paragraphs: list[str], title: str) -> list[str]:
 
 def _abstract(author: str, issue: str) -> dict[str, str]:
     """What is known of a paper: the surnames of its authors and the year in which it appeared, as far as they are."""
-    year = _YEAR.search(issue)
-    facts = {"author": "; ".join(_AUTHOR.findall(author)), "year": year[0] if year else ""}
+    years = _YEAR.findall(issue)  # the last one: "naca tn.2000, 1950"
+    facts = {"author": "; ".join(_AUTHOR.findall(author)), "year": years[-1] if years else ""}
     return {"form": "abstract", **{name: value for name, value in facts.items() if value}}
 
 

@@ -249,7 +249,7 @@ def test_cacm_is_read_from_its_archive_with_its_own_names(tmp_path: Path) -> Non
 
 
 PAPERS = """<doc><docno>1</docno><title>on tides .</title><author>holm,i. and sand,p.</author>
-<bib>j. of tides 12, 1964, 3.</bib><text>on tides .
+<bib>j. of tides 2000, 1964, 3.</bib><text>on tides .
   tide tables are computed .</text></doc>
 <doc><docno>2</docno><title>on tides .</title><author></author><bib></bib><text>on tides .
   lamps are counted .</text></doc>
@@ -259,7 +259,7 @@ PAPERS = """<doc><docno>1</docno><title>on tides .</title><author>holm,i. and sa
 def test_a_record_of_a_paper_has_its_author_and_source_and_no_other_papers_title(tmp_path: Path) -> None:
     (tmp_path / "papers").write_text(PAPERS)
     first, second = (p for p in read_documents(tmp_path / "papers", 1 << 20) if isinstance(p, Passage))
-    assert first.text == "tide tables are computed .\n\nholm,i. and sand,p.\n\nj. of tides 12, 1964, 3."
+    assert first.text == "tide tables are computed .\n\nholm,i. and sand,p.\n\nj. of tides 2000, 1964, 3."
     assert dict(first.attributes) == {"form": "abstract", "author": "Holm; Sand", "year": "1964"}
     assert (second.title, second.text, dict(second.attributes)) == ("", "lamps are counted .", {"form": "abstract"})
 
