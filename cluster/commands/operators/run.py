@@ -33,7 +33,7 @@ _REMEDIES = {
     "near_duplicate": "seeds repeat each other: remove doubles, or raise the validator's threshold",
     "contaminated": "seeds overlap with an evaluation set: leave those out",
     "unreadable": "relevant passages are cut off, menus, markup, noise, or say a sentence twice: clean the corpus",
-    "no_condition": "rules meet no two conditions of a dimension: take seeds with several passages, or a model as writer",
+    "no_condition": "rules meet no two conditions of a dimension: take seeds with several passages, or another writer",
     "unreadable_reply": "replies do not fit their type: try another model or `structured`, and raise `max_tokens`",
     "cut_reply": "replies end at `max_tokens`: raise it",
     "model_unavailable": "the model did not answer: run again when it does",
