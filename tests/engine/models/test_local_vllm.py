@@ -30,7 +30,7 @@ from engine.models.local_vllm import LocalVllm, LocalVllmSettings, engine_argume
 from engine.models.params import Params
 from engine.models.retry import complete
 from engine.models.served_vllm import ServedVllm, VllmServer, server_flags
-from engine.protocols import Model, Parts
+from engine.protocols import SAMPLING, Model, Parts
 from engine.requests import Message, Request
 from prompts.parse import parse_reply
 from prompts.recipes.catalog import RECIPES
@@ -117,7 +117,7 @@ def client(loop, server):
 
 
 def asked(model, text=PROMPT, schema=None, **params):
-    return Request(model.name, (Message("user", text),), {**model.traits.params, **params}, schema)
+    return Request(model.name, (Message("user", text),), {**SAMPLING, **model.traits.params, **params}, schema)
 
 
 def descendants(name):
