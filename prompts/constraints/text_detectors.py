@@ -302,9 +302,11 @@ PERFORMANCE = by_pattern(
     r"|cache|lazy"
     r"|large|buffer|O\(",
 )
+_IN_PROSE = r"^(?!.*>>>)(?=.*[a-z]{2,} [a-z]{2,} [a-z]{2,})"
+"""The start of a line that says something: no line of code, no printed array."""
 SHAPE = by_pattern(
-    r"\bndim\b|\b[1-4]-?[Dd]\b|\bdimension(?:s|al)?\b|\bshape (?:of|\(|\w+\.)|\.shape\b",
-    "shape|ndim|dimen|d",
+    r"\bndim\b|\bdimension(?:s|al)?\b|\bof shape\b|\bshape (?:of|\(|\w+\.)|\.shape\b",
+    "shape|ndim|dimen",
     loose=r"shape|\bndim|dimension|[1-4]-?d\b|\baxis|\baxes|array|matrix|vector|\bsize|\brows?\b|column|\blen",
 )
 DATA_TYPE = by_pattern(
@@ -313,7 +315,7 @@ DATA_TYPE = by_pattern(
     loose=r"type|float|\bu?int|bool|complex|\bstr|string|object|array|list|dict|tuple|number|byte",
 )
 MISSING = by_pattern(
-    r"\bNaNs?\b|\bnan\b|\bNaT\b|\bmissing (?:values?|data|entries)\b|\bNA values?\b|\bnulls?\b",
+    rf"{_IN_PROSE}.*?(?:\bNaNs?\b|\bnan\b|\bNaT\b|\bmissing (?:values?|data|entries)\b|\bNA values?\b|\bnulls?\b)",
     "na|null|missing",
     ignore_case=False,
     loose=r"\bna[nt]?s?\b|null|missing|empty|none|invalid|mask|inf\b",

@@ -9,7 +9,7 @@ kind has its wordings; a hash of the object's name selects one. The question nev
 import re
 
 from engine.ids import fraction_of
-from engine.seeds.python_docs.words import word_set
+from engine.seeds.python_docs.words import agree, word_set
 
 _VERBS = word_set(
     """accumulate acquire activate add adjust advance aggregate align allocate allow alter append apply approximate
@@ -105,6 +105,8 @@ _OBJECT_KIND = re.compile(
     re.IGNORECASE,
 )
 _RETURN_VERBS = word_set("return get give obtain yield retrieve")
+_SUBJECT = re.compile(r"^this (?:function|method|class)\s+", re.IGNORECASE)
+_POINTING = re.compile(r"\bthis (?=[A-Za-z])")
 _MAX_QUESTION_WORDS = 22
 
 
@@ -123,6 +125,18 @@ def question_of(summary: str, name: str) -> str:
     if not verb:
         return _noun_question(words, name)
     return _choose_wording(_ACTION_WORDINGS, name).format(action=f"{verb} {complement}")
+
+
+def as_order(summary: str) -> str:
+    """The summary as one would type it into a search: an order, of nothing that only its page can point at.
+
+    "Sets the encoding of this source." -> "Set the encoding of a source"
+    """
+    words = agree(_POINTING.sub("a ", _SUBJECT.sub("", summary.rstrip(".")))).split()
+    verb = base_verb(words[0]) if words[1:2] != ["of"] else ""
+    if not verb or verb == words[0].lower():
+        return " ".join(words)
+    return " ".join([verb.capitalize(), *words[1:]]).replace(" and returns ", " and return ")
 
 
 def base_verb(word: str) -> str:

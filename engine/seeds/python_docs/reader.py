@@ -32,7 +32,7 @@ from engine.seeds.python_docs.chunks import DocstringChunk, pack_sections
 from engine.seeds.python_docs.docstrings import Docstring, is_code, parse_docstring, split_sentences
 from engine.seeds.python_docs.objects import PythonObject, read_objects
 from engine.seeds.python_docs.parsed_module import STDLIB
-from engine.seeds.python_docs.questions import question_of
+from engine.seeds.python_docs.questions import as_order, question_of
 from engine.seeds.python_docs.same_things import MAX_SAME_THINGS, DocumentedObject, Kin, ObjectIndex
 from engine.seeds.python_docs.words import content_words, specific_words, split_words, word_set
 from engine.settings import Settings
@@ -41,6 +41,7 @@ from engine.topic import Passage, Seed
 _LOG = logging.getLogger(__name__)
 
 _MIN_WORDS = 32
+_MAX_SUMMARY_WORDS = 22
 _SEEDS_PER_BATCH = 256
 
 _PERMISSIVE_LICENCES = word_set("PSF-2.0 BSD-3-Clause BSD-2-Clause Apache-2.0 MIT ISC 0BSD CC0-1.0")
@@ -51,10 +52,11 @@ _POOR_SUMMARY = re.compile(
     r"|internal|private|helper|note|warning|like|same as|identical to|equivalent to|todo|mixin"
     r"|abstract|concrete|scalar method|dummy|stub|wrapper|not implemented|undocumented|default implementation|override"
     r"|overridden|inherit|legacy|backward|called|used by|for internal|parameters|returns?:"
-    r"|this (?:method|function|class) is)\b",
+    r"|this (?:method|function|class) is|this (?:module|package)|for (?:each|all|every))\b",
     re.IGNORECASE,
 )
-_CODE_LIKE = re.compile(r"[`|\\{}<>*]|::| : |>>>|https?:|%\(|\$|__\w+__|@")
+_CODE_LIKE = re.compile(r"[`|\\{}<>*]|::| : |>>>|https?:|%\(|\$|\w_\w|@|\w/\w+\.\w")
+_OWN_WORDS = re.compile(r"\b(?:we|our|us|self|it|the (?:function|method|class|module))\b", re.IGNORECASE)
 _PLAIN_WORD = re.compile(r"(?<!\S)[A-Za-z]{2,}(?![^\s.,;:)])")
 _PLACEHOLDER = re.compile(r"%\(\w+\)s|\{\w+_(?:note|notes|doc|args)\}|^\s*\{\w+\}$", re.MULTILINE)
 
@@ -136,7 +138,7 @@ class PythonDocsReader:
                 continue
             passages = tuple(self._passages(item, docstring))
             if passages:
-                summary = docstring.summary.rstrip(".")
+                summary = as_order(docstring.summary)
                 yield DocumentedObject(item.name, item.library, item.kind, summary, content_words(summary), passages)
 
     def _passages(self, item: PythonObject, docstring: Docstring) -> Iterator[Passage]:
@@ -199,12 +201,13 @@ def _is_usable_summary(summary: str, name: str) -> bool:
     words = summary.split()
     is_plain_word = simple_name.isalpha() and (simple_name[1:].islower() or simple_name.isupper())
     return (
-        3 <= len(words) <= 30
+        3 <= len(words) <= _MAX_SUMMARY_WORDS
         and words[0][0].isalnum()
         and not summary.endswith((":", ",", ";", "e.g."))
         and summary.count("(") == summary.count(")")
         and not _POOR_SUMMARY.match(summary)
         and not _CODE_LIKE.search(summary)
+        and not _OWN_WORDS.search(summary)
         and name not in summary
         and (is_plain_word or not re.search(rf"\b{re.escape(simple_name)}\b", summary))
         and len(content_words(summary)) >= min(3, len(words) - 1)

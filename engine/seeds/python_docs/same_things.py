@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from engine.seeds.bm25 import Bm25Index
+from engine.seeds.python_docs.questions import base_verb
 from engine.seeds.python_docs.words import (
     content_words,
     jaccard,
@@ -44,6 +45,8 @@ MAX_SAME_THINGS = 4
 """A query cannot ask for one object if more others than this are the same thing."""
 
 _ARRAY_LIBRARIES = word_set("numpy scipy torch pyarrow")
+_GIVING = word_set("return get compute calculate find evaluate give") | {""}
+"""Verbs before what a function returns; a summary without one names a thing."""
 _QUALIFIERS = word_set(
     """sparse masked ma mask group groupby rolling expanding window weighted quantized chunked categorical interval
     period decimal context distributed nested complex cuda xpu mtia mps cmath char string random cluster
@@ -127,6 +130,8 @@ class ObjectIndex:
             if (
                 len(phrase.split()) >= SHARED_WORDS
                 and phrase.count("(") == phrase.count(")")
+                and not phrase.count('"') % 2
+                and not _lacks_its_verb(phrase, obj.summary)
                 and not _is_near_copy(other.passages[0], vocabularies)
             ):
                 shared, query = shared & other.words, phrase
@@ -195,6 +200,16 @@ def _may_answer(obj: DocumentedObject, other: DocumentedObject) -> bool:
     similarity = jaccard(specific_words(obj.words), specific_words(other.words))
     related = f"{other.name}.".startswith(f"{obj.name}.") or f"{obj.name}.".startswith(f"{other.name}.")
     return related or similarity >= MAY_ANSWER or (similarity > 0 and obj.simple_name == other.simple_name)
+
+
+def _lacks_its_verb(phrase: str, summary: str) -> bool:
+    """Whether a phrase out of a summary is only the object of a verb that went, and not what a function returns."""
+    verb = base_verb(summary.split(maxsplit=1)[0])
+    return (
+        not summary.startswith(phrase)
+        and phrase.split(maxsplit=1)[0] not in summary.split()[:1]
+        and verb not in _GIVING
+    )
 
 
 def _vocabulary(passage: Passage) -> frozenset[str]:

@@ -49,19 +49,22 @@ def _singular(word: str) -> str:
 def shared_phrase(text: str, shared: frozenset[str]) -> str:
     """The text without the content words that are not among the shared; "" where the rest would be no phrase.
 
-    A beginning may go, an end from a function word on, and attributes between an article or preposition and a noun.
+    A beginning may go up to a preposition, an end from a preposition on, and attributes between an article or
+    preposition and a noun, unless "the" would then stand before a bare noun.
     ("Return the last day of the month", {"day", "month"}) -> "day of the month"
     """
     kept: list[str] = []
     dropped: list[str] = []
+    bare: list[int] = []
     for token in text.split():
         meant = content_words(token)
-        if meant and not meant <= shared:
+        if (meant and not meant <= shared) or not (meant or kept):
             dropped.append(token)
-        elif not dropped or not kept:
-            kept += [token] if meant or kept else []
+        elif not dropped or (not kept and not _PREPOSITIONS & set(dropped)):
+            kept.append(token)
             dropped = []
-        elif meant and kept[-1] in _BEFORE_NOUNS and len(dropped) <= _MAX_ATTRIBUTES:
+        elif meant and kept and kept[-1] in _BEFORE_NOUNS and _are_attributes(dropped):
+            bare += [len(kept)] if kept[-1] == "the" else []
             kept.append(token)
             dropped = []
         elif meant:
@@ -70,15 +73,43 @@ def shared_phrase(text: str, shared: frozenset[str]) -> str:
             dropped.append(token)
     if dropped and kept and content_words(dropped[0]) and content_words(kept[-1]) and not kept[-1].endswith(","):
         return ""
+    end: list[str] = []
     while kept and not content_words(kept[-1]):
-        if kept.pop() in _JOINING:
-            return ""
-    if kept and (kept[0].endswith(",") or kept[-1] in _OPEN_ENDS):
+        end.append(kept.pop())
+    follows = [kept[place + 1 : place + 2] for place in bare if place < len(kept)]
+    if (
+        not kept
+        or (_JOINING | _VERBS) & set(end)
+        or _ARTICLES & set(end[-1:])
+        or any(not _defines(word) for word in follows)
+    ):
         return ""
-    return " ".join(kept).strip(" ,;:.-")
+    if kept[0].endswith(",") or kept[-1] in _OPEN_ENDS or kept[-1].endswith("ing"):
+        return ""
+    return agree(" ".join(kept).strip(" ,;:.-"))
 
 
+def agree(text: str) -> str:
+    """The text with "a" or "an" as the next letter asks: "an file" -> "a file". Sounds are not known ("an hour")."""
+    text = _AN.sub("a ", text)
+    return _A.sub("an ", text)
+
+
+def _are_attributes(dropped: list[str]) -> bool:
+    return len(dropped) <= _MAX_ATTRIBUTES and not _PREPOSITIONS & set(dropped)
+
+
+def _defines(following: list[str]) -> bool:
+    """Whether "the" before a noun still points at something: the noun is an attribute itself, or has an "of"."""
+    return bool(following) and (following == ["of"] or bool(content_words(following[0])))
+
+
+_AN = re.compile(r"\ban (?=[bcdfgjklpqtvwxyz][a-z])", re.IGNORECASE)
+_A = re.compile(r"\ba (?=[aeiAEI][a-z]{3})")
 _MAX_ATTRIBUTES = 2
+_VERBS = word_set("is are be was were")
 _OPEN_ENDS = word_set("respect vs")
-_BEFORE_NOUNS = word_set("a an the of in for with from by on into over at its this each all any")
+_ARTICLES = word_set("a an the")
+_PREPOSITIONS = word_set("of in for with from by on into over at to as")
+_BEFORE_NOUNS = _ARTICLES | word_set("of in for with from by on into over at its this each all any")
 _JOINING = word_set("and or and/or")
