@@ -204,12 +204,8 @@ def _may_answer(obj: DocumentedObject, other: DocumentedObject) -> bool:
 
 def _lacks_its_verb(phrase: str, summary: str) -> bool:
     """Whether a phrase out of a summary is only the object of a verb that went, and not what a function returns."""
-    verb = base_verb(summary.split(maxsplit=1)[0])
-    return (
-        not summary.startswith(phrase)
-        and phrase.split(maxsplit=1)[0] not in summary.split()[:1]
-        and verb not in _GIVING
-    )
+    first = summary.split(maxsplit=1)[0]
+    return not phrase.startswith(first) and base_verb(first) not in _GIVING
 
 
 def _vocabulary(passage: Passage) -> frozenset[str]:
