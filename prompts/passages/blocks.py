@@ -313,16 +313,17 @@ def _with_leads(pieces: Sequence[Block]) -> list[Block]:
     """The blocks, each that ends in a colon, or within a sentence before an example, joined to what it announces."""
     joined: list[Block] = []
     for block in pieces:
-        if joined and joined[-1].header == block.header and _announces(joined[-1].text, block.text):
+        if joined and joined[-1].header == block.header and _announces(joined[-1], block):
             last = joined.pop()
             block = replace(block, text=f"{last.text}{block.gap}{block.text}", gap=last.gap, paragraph=last.paragraph)  # noqa: PLW2901
         joined.append(block)
     return joined
 
 
-def _announces(text: str, following: str) -> bool:
-    ends_in_colon = text.rstrip().endswith(":")
-    return ends_in_colon or (following.lstrip().startswith((">>>", "..")) and _is_cut(text) and ">>>" not in text)
+def _announces(block: Block, following: Block) -> bool:
+    if block.text.rstrip().endswith(":"):
+        return True
+    return not block.header and following.text.startswith(">>>") and _is_cut(block.text)
 
 
 _WORD = re.compile(r"[A-Za-z][\w'-]+|\d+")

@@ -35,6 +35,8 @@ KeywordViews = dict[str, tuple[str, Passage]]
 
 _REFUSAL = "no_condition"
 _VIEW_CHARS = 1500
+_STRUCTURE = word_set("import notes note parameters returns raises examples example warnings attributes references see")
+"""Words of headings and of code, about which nobody asks."""
 _TITLE_WORDS = 25
 """A longer query is not repeated in the instruction."""
 
@@ -122,7 +124,7 @@ def _distinctive_phrases(
         material.seed.query, material.positives, material.negatives, (), room=_VIEW_CHARS, rng=rng, dual=False
     )
     for word in sorted(dict.fromkeys(offered), key=lambda w: rng.random() - (" " in w or not w.islower())):
-        is_news = bool(stems(word)) and not stems(word) & known_stems and "import" not in word
+        is_news = bool(stems(word)) and not stems(word) & known_stems and word.lower() not in _STRUCTURE
         is_name = " " in word and word != fold_text(word) and may_be_subject(word, text)
         is_subject = source.kind == "code" or is_name or finder.is_topical(word, text)
         if (

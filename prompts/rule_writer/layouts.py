@@ -14,6 +14,8 @@ from prompts.passages.blocks import Block, SourcePassage, join
 from prompts.passages.seed_material import SeedMaterial
 
 _PER_PARAGRAPH = 3
+_COMMENT_WORDS = 40
+"""More words than these are no comment, but a text in disguise."""
 
 
 def _sentence(_material: SeedMaterial, source: SourcePassage) -> str:
@@ -38,8 +40,8 @@ def _paragraph(_material: SeedMaterial, source: SourcePassage) -> str:
 
 
 def _article(_material: SeedMaterial, source: SourcePassage) -> str:
-    """The whole passage in paragraphs."""
-    return "" if source.kind == "code" else _in_paragraphs(source)
+    """The whole passage in paragraphs; a page of documentation is no article."""
+    return "" if source.kind in ("code", "documentation") else _in_paragraphs(source)
 
 
 def _in_paragraphs(source: SourcePassage) -> str:
@@ -51,23 +53,23 @@ def _in_paragraphs(source: SourcePassage) -> str:
 
 
 def _snippet(_material: SeedMaterial, source: SourcePassage) -> str:
-    """The code of a documentation passage, with what answers as comments above it."""
+    """The code of a documentation passage, with what answers as a comment above it."""
     code = _code_of(source)
-    if not code:
-        return ""
     prose = [b for b in source.core_blocks if not _is_code(b)]
+    if not code or not all(map(_is_prose, prose)) or sum(count_words(b.text) for b in prose) > _COMMENT_WORDS:
+        return ""
     comments = [f"# {line.strip()}" for b in prose for line in b.text.splitlines()]
     return "\n".join(["```python", *(c for c in comments if c != "# "), code, "```"])
 
 
 def _post(material: SeedMaterial, source: SourcePassage) -> str:
-    """The query as the question; prose and code as the answer."""
+    """The query as the question; prose, what answers under its heading, and code as the answer."""
     code = source.passage.text if source.kind == "code" else _code_of(source)
     if not code or "```" in code:
         return ""
     blocks = () if source.kind == "code" else source.blocks
-    prose = [b.text for b in blocks if not _is_code(b) and (b.core or _is_prose(b))]
-    answer = "\n\n".join([*prose, f"```\n{code}\n```"])
+    text = join([b for b in blocks if not _is_code(b) and (b.core or _is_prose(b))])
+    answer = "\n\n".join([*([text] if text else []), f"```\n{code}\n```"])
     return f"Question: {on_one_line(material.seed.query)}\n\nAnswer:\n{answer}"
 
 

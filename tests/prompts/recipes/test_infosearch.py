@@ -98,7 +98,7 @@ def check_rules(topic: Topic) -> None:
     [
         ("msmarco", "length", ["sentence", "paragraph"]),
         ("robust04", "length", ["sentence", "paragraph"]),
-        ("python_docs", "format", ["stackoverflow_post", "code_snippet", "manual"]),
+        ("python_docs", "format", ["stackoverflow_post", "manual"]),
         ("leetcode", "format", ["stackoverflow_post", "code_snippet"]),
     ],
 )
