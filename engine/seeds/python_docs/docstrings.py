@@ -66,11 +66,11 @@ _POINTER = re.compile(
     r"sphx_glr|(?i:^(?:read|see) (?:more|details?|further)?\s*(?:in |at )?(?:the |term )*(?:user guide|glossary))"
 )
 _LATEX = (
-    (re.compile(r"\\(?:text|math[a-z]+|operatorname|boldsymbol|rm|bf|cal)\s*\{([^{}]*)\}"), r"\1"),
-    (re.compile(r"\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}"), r"(\1) / (\2)"),
-    (re.compile(r"\\(?:left|right|quad|qquad|displaystyle|begin\{\w+\*?\}|end\{\w+\*?\})(?![A-Za-z])|\\[,;!:\\]"), " "),
-    (re.compile(r"\\([A-Za-z]+)"), r" \1 "),
     (re.compile(r"([_^])\{(\w+)\}"), r"\1\2"),
+    (re.compile(r"\\(?:text|math[a-z]+|operatorname|boldsymbol|rm|bf|cal)\s*\{([^{}]*)\}"), r"\1"),
+    (re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r"(\1) / (\2)"),
+    (re.compile(r"\\(?:left|right|quad|qquad|displaystyle|math[a-z]+|begin\{\w+\*?\}|end\{\w+\*?\})(?![A-Za-z])|\\[,;!:\\]"), " "),
+    (re.compile(r"\\([A-Za-z]+)"), r" \1 "),
 )
 _NOTICE = re.compile(r"\s*(?:Copyright|\(c\)|Licen[cs]ed? )", re.IGNORECASE)
 _DOCTEST_FLAG = re.compile(r"\s*# ?(doctest|xdoctest)\s*:.*$")
