@@ -69,7 +69,8 @@ _LATEX = (
     (re.compile(r"([_^])\{(\w+)\}"), r"\1\2"),
     (re.compile(r"\\(?:text|math[a-z]+|operatorname|boldsymbol|rm|bf|cal)\s*\{([^{}]*)\}"), r"\1"),
     (re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r"(\1) / (\2)"),
-    (re.compile(r"\\(?:left|right|quad|qquad|displaystyle|math[a-z]+|begin\{\w+\*?\}|end\{\w+\*?\})(?![A-Za-z])|\\[,;!:\\]"), " "),
+    (re.compile(r"\\(?:left|right|quad|qquad|displaystyle|math[a-z]+)(?![A-Za-z])|\\[,;!:\\]"), " "),
+    (re.compile(r"\\(?:begin|end)\{\w+\*?\}"), " "),
     (re.compile(r"\\([A-Za-z]+)"), r" \1 "),
 )
 _NOTICE = re.compile(r"\s*(?:Copyright|\(c\)|Licen[cs]ed? )", re.IGNORECASE)
