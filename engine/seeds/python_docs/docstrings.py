@@ -67,6 +67,7 @@ _POINTER = re.compile(
 )
 _LATEX = (
     (re.compile(r"([_^])\{(\w+)\}"), r"\1\2"),
+    (re.compile(r"([_^])\{([^{}\\]*)\}"), r"\1(\2)"),
     (re.compile(r"\\(?:text|math[a-z]+|operatorname|boldsymbol|rm|bf|cal)\s*\{([^{}]*)\}"), r"\1"),
     (re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r"(\1) / (\2)"),
     (re.compile(r"\\(?:left|right|quad|qquad|displaystyle|math[a-z]+)(?![A-Za-z])|\\[,;!:\\]"), " "),
