@@ -181,8 +181,8 @@ _CONDITION_PHRASES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             "say it in one paragraph of several sentences",
         ),
         (
-            "have another length than a paragraph of several sentences",
-            "be shorter or longer than a paragraph of several sentences",
+            "not be one paragraph of several sentences",
+            "be either a single sentence or several paragraphs",
         ),
     ),
     "article": (
@@ -214,6 +214,9 @@ _DEMANDS = (
 )
 _QUESTIONS = ("My question is this: {q}?", "Here is what I would like to know: {q}?", "I am wondering: {q}?")
 _NEEDS = ("What I am looking for is this: {q}.", "I need help with the following: {q}.", "This is my subject: {q}.")
+_ORDERS = ("What I want to do is this: {q}.", "I need help with the following: {q}.", "This is my task: {q}.")
+_SPEAKER = frozenset(("i", "my", "we", "our"))
+"""Whoever asks in the first person needs no opening."""
 _TASKS = (
     "I have a task that is stated in full beside this request.",
     "This is about the problem that comes with my request.",
@@ -272,8 +275,11 @@ def _question(rng: Random, query: str, kind: Kind) -> str:
         return pick(rng, _TASKS)
     if _BROKEN.search(subject):
         return pick(rng, _REFERENCES)
-    frames = _QUESTIONS if subject.split()[0].lower() in _ASKING or query.rstrip().endswith("?") else _NEEDS
-    return pick(rng, frames).replace("{q}", subject)
+    first, asks = subject.split()[0].lower(), query.rstrip().endswith("?")
+    if first in _SPEAKER:
+        return f"{subject}?" if asks else f"{subject}."
+    orders = _ORDERS if kind in ("documentation", "code") else _NEEDS
+    return pick(rng, _QUESTIONS if asks or first in _ASKING else orders).replace("{q}", subject)
 
 
 def _write_negative(inputs: Mapping[str, Any]) -> Rewritten:

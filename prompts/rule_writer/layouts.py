@@ -19,8 +19,8 @@ _COMMENT_WORDS = 40
 
 
 def _sentence(_material: SeedMaterial, source: SourcePassage) -> str:
-    """The answering block, where it is one sentence."""
-    if source.kind == "code" or len(source.core_blocks) != 1 or not _is_prose(source.core_blocks[0]):
+    """The answering block, where it is one sentence; one of documentation tells no more than details."""
+    if source.kind in ("code", "documentation") or len(source.core_blocks) != 1 or not _is_prose(source.core_blocks[0]):
         return ""
     return _end_sentence(on_one_line(source.core_blocks[0].text))
 

@@ -416,8 +416,8 @@ def test_the_fingerprint_follows_the_templates_and_not_their_folder(tmp_path):
     assert fingerprint(copy) != before
 
 
-@pytest.mark.parametrize("name", ["custom", "infosearch"])
-def test_the_example_jobs_run_over_the_documentation(name, tmp_path):
+@pytest.mark.parametrize(("name", "least"), [("custom", 15), ("infosearch", 12)])
+def test_the_example_jobs_run_over_the_documentation(name, least, tmp_path):
     command = [
         sys.executable, "-m", "cluster", "run", f"examples/jobs/{name}.yaml", "--out", str(tmp_path / "out"), "--json",
         "--set", "limits.seeds=40", "--set", "seeds.libraries=[joblib]",
@@ -426,7 +426,7 @@ def test_the_example_jobs_run_over_the_documentation(name, tmp_path):
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout.splitlines()[-1])
     assert found["planned"] == found["accepted"] + found["rejected"] == 40
-    assert found["accepted"] >= 15
+    assert found["accepted"] >= least
     assert set(found["reasons"]) <= {"nothing_made", "no_condition", "no_negative"}
 
 
