@@ -221,6 +221,14 @@ _TASKS = (
     "I have a task that is stated in full beside this request.",
     "This is about the problem that comes with my request.",
 )
+_PROBLEMS = ("I am working on this problem: {q}.", "This is about the following problem: {q}.", "I am stuck here: {q}.")
+_LEAST_PROBLEM_WORDS, _PROBLEM_WORDS = 10, 45
+"""A shorter first paragraph is no task, a longer one is not repeated."""
+_TO_DO = re.compile(
+    r"\b(?:return|find|determine|check|write|implement|design|count|compute|calculate|generate|convert|merge|remove|delete"
+    r"|sort|solve|reverse|rotate|invert|split|partition|capture|task is)\b",
+    re.IGNORECASE,
+)
 _REFERENCES = (
     "I have sent my question along with this request.",
     "My question is the one that comes with this request.",
@@ -267,12 +275,12 @@ def _word_condition(rng: Random, inputs: Mapping[str, Any], *, negated: bool) ->
 
 
 def _question(rng: Random, query: str, kind: Kind) -> str:
-    """The query within a sentence of its own; of a long one its last question, or else a reference to it."""
+    """The query within a sentence of its own; of a long one its last question or its task, or else a reference."""
     subject = on_one_line(query).rstrip("?.! ")
     if count_words(subject) > _TITLE_WORDS and query.rstrip().endswith("?") and kind != "code":
         subject = re.split(r"[.!?]\s", subject)[-1]
     if count_words(subject) > _TITLE_WORDS or not subject:
-        return pick(rng, _TASKS)
+        return _problem(rng, query) if kind == "code" else pick(rng, _TASKS)
     if _BROKEN.search(subject):
         return pick(rng, _REFERENCES)
     first, asks = subject.split()[0].lower(), query.rstrip().endswith("?")
@@ -280,6 +288,15 @@ def _question(rng: Random, query: str, kind: Kind) -> str:
         return f"{subject}?" if asks else f"{subject}."
     orders = _ORDERS if kind in ("documentation", "code") else _NEEDS
     return pick(rng, _QUESTIONS if asks or first in _ASKING else orders).replace("{q}", subject)
+
+
+def _problem(rng: Random, query: str) -> str:
+    """The first paragraph of a problem, if it is short: examples and limits come after it."""
+    task = on_one_line(query.strip().split("\n\n")[0]).rstrip(":. ")
+    says_what = _TO_DO.search(task) and not _BROKEN.search(task)
+    if says_what and _LEAST_PROBLEM_WORDS <= count_words(task) <= _PROBLEM_WORDS:
+        return pick(rng, _PROBLEMS).replace("{q}", task)
+    return pick(rng, _TASKS)
 
 
 def _write_negative(inputs: Mapping[str, Any]) -> Rewritten:

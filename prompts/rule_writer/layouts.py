@@ -70,7 +70,7 @@ def _post(material: SeedMaterial, source: SourcePassage) -> str:
     blocks = () if source.kind == "code" else source.blocks
     text = join([b for b in blocks if not _is_code(b) and (b.core or _is_prose(b))])
     answer = "\n\n".join([*([text] if text else []), f"```\n{code}\n```"])
-    return f"Question: {on_one_line(material.seed.query)}\n\nAnswer:\n{answer}"
+    return f"Question: {material.seed.query.strip()}\n\nAnswer:\n{answer}"
 
 
 def _manual(_material: SeedMaterial, source: SourcePassage) -> str:
