@@ -3,7 +3,7 @@
     MetaMathQA  {type, query, original_question, response}
     GSM8K       {question, answer}, the answer with `<<48/2=24>>` calculator notes and a last line `#### 72`
     GSM8K's sampled solutions  {question, ground_truth, NAME: {is_correct, solution}, ...}: right ones are further
-        positives, wrong ones negatives
+        positives, wrong ones negatives; what reaches the answer by arithmetic that does not hold is neither
     MetaMath's backward questions  {question, answer, original_question, a solution under `inv_question_pred_answer` or
         `output`}: the solution is a positive only if it reaches the answer
 
@@ -19,6 +19,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from engine.seeds.arithmetic import is_sound
 from engine.seeds.corpus import CorpusReader, CorpusSeed, CorpusSettings, NegativeCandidate
 from engine.seeds.files.rows import SourceRow, location_id, read_rows
 from engine.topic import Passage, PassageRole
@@ -84,6 +85,7 @@ def _parse_solutions(row: SourceRow) -> tuple[list[Passage], list[Passage], str]
 
 def _parse_sampled(row: SourceRow) -> tuple[list[Passage], list[Passage], str]:
     ground_truth = row.text("ground_truth")
+    answer = _final_answer(ground_truth)
     positives, negatives = [_solution(ground_truth, "seed_positive")], []
     for model, sample in row.value.items():
         if isinstance(sample, dict):
@@ -94,7 +96,7 @@ def _parse_sampled(row: SourceRow) -> tuple[list[Passage], list[Passage], str]:
                 positives.append(_solution(record.text("solution"), "seed_positive", model))
             else:
                 negatives.append(_solution(record.text("solution"), "seed_negative", model))
-    return positives, negatives, _final_answer(ground_truth)
+    return [p for p in positives if is_sound(p.text, answer)], negatives, answer
 
 
 def _parse_backward(row: SourceRow) -> tuple[list[Passage], list[Passage], str]:

@@ -252,8 +252,8 @@ def _calculates(text: str) -> bool:
 
 
 def _pieces(text: str, kind: Kind) -> list[Block]:
-    """The blocks of a text. Code and an abstract are one block, since no part of them could be left out."""
-    if kind in ("code", "abstract"):
+    """The blocks of a text. Code, a solution and an abstract are one: no part of them could be left out."""
+    if kind in ("code", "mathematics", "abstract"):
         return [Block("", text)]
     lines = [line for line in text.splitlines() if line.strip()]
     if kind == "documentation" or "\n\n" in text:

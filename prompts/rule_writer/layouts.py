@@ -19,15 +19,15 @@ _COMMENT_WORDS = 40
 
 
 def _sentence(_material: SeedMaterial, source: SourcePassage) -> str:
-    """The answering block, where it is one sentence; one of documentation tells no more than details."""
-    if source.kind in ("code", "documentation") or len(source.core_blocks) != 1 or not _is_prose(source.core_blocks[0]):
+    """The answering block of a text, where it is one sentence; one of documentation tells no more than details."""
+    if source.kind != "text" or len(source.core_blocks) != 1 or not _is_prose(source.core_blocks[0]):
         return ""
     return _end_sentence(on_one_line(source.core_blocks[0].text))
 
 
 def _paragraph(_material: SeedMaterial, source: SourcePassage) -> str:
     """The answering blocks and as many others as a paragraph holds, without a line break; at least three in all."""
-    if source.kind == "code" or not all(map(_is_prose, source.core_blocks)):
+    if source.kind in ("code", "mathematics") or not all(map(_is_prose, source.core_blocks)):
         return ""
     most = PARAGRAPH_WORDS[1] - sum(count_words(b.text) for b in source.core_blocks)
     kept: set[str] = set()
@@ -40,13 +40,10 @@ def _paragraph(_material: SeedMaterial, source: SourcePassage) -> str:
 
 
 def _article(_material: SeedMaterial, source: SourcePassage) -> str:
-    """The whole passage in paragraphs; a page of documentation is no article."""
-    return "" if source.kind in ("code", "documentation") else _in_paragraphs(source)
-
-
-def _in_paragraphs(source: SourcePassage) -> str:
-    """A text with its own paragraphs as it is; else its sentences, three to a paragraph."""
-    if source.kind != "text" or "\n\n" in source.passage.text:
+    """A text with its own paragraphs as it is; else its sentences, three to a paragraph. Nothing else is an article."""
+    if source.kind != "text":
+        return ""
+    if "\n\n" in source.passage.text:
         return join(source.blocks)
     runs = [source.blocks[i : i + _PER_PARAGRAPH] for i in range(0, len(source.blocks), _PER_PARAGRAPH)]
     return "\n\n".join(" ".join(_end_sentence(on_one_line(b.text)) for b in run) for run in runs)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from engine.errors import SeedFormatError
+from engine.seeds.arithmetic import is_sound
 from engine.seeds.metamath import MetamathReader, MetamathSettings
 from engine.topic import Seed
 
@@ -122,3 +123,45 @@ def test_a_row_that_is_neither_is_refused(tmp_path: Path, row: dict[str, Any], e
     with pytest.raises(SeedFormatError, match=f"rows.jsonl:2: expected {expected}"):
         seeds(tmp_path, GSM8K, row)
     assert len(seeds(tmp_path, GSM8K, row, on_error="skip")) == 1
+
+
+@pytest.mark.parametrize(
+    ("solution", "answer"),
+    [
+        ("She has 3 x 4 = 12 pears.\nThat leaves 12 - 5 = 7 pears.\nA: 7", "7"),
+        ("The share is 7/20 x 100% = 35%.\nA: 35", "35"),
+        ("The share is 6/12 * 100% = 50%", "50"),
+        ("A wash costs $24.00 / 240 = $0.10\nA: 10", "10"),
+        ("There are 10/3 = 3 full boxes.\nA: 3", "3"),
+        ("She earns $20/hour x 35 hours/week = $700/week\nSo $700/week x 2 weeks = $1,400\nA: 1400", "1400"),
+        ("They need 100 – 90 = 10 pots.\n#### 10", "10"),
+        ("Stan: 4x-13\n9x-21=339\nx=40, so 4(40)-13=147\nA: 147", "147"),
+        ("There are 60 questions x 40/100 = 24 easy questions.\nA: 24", "24"),
+        ("He paid $400 000 x 3/100 = $12 000.\nA: 12000", "12000"),
+        ("-48 + 21 + (-3) = -30\n-30/3 = -10 degrees\nA: -10", "-10"),
+        ("Six of them are left.\nA: 6", "6"),
+    ],
+)
+def test_right_solutions_hold_with_units_rounding_and_per_cent(solution: str, answer: str) -> None:
+    assert is_sound(solution, answer)
+
+
+@pytest.mark.parametrize(
+    ("solution", "answer"),
+    [
+        ("She saves $0.5 - $0.4 = $0.5 a pack.\nSo 4 x 0.5 = $2\nA: 2", "2"),
+        ("The profit is $90 - $180 = $-90.\nA: 90", "90"),
+        ("They tripled it, for a total of 30*=90 dollars\nA: 90", "90"),
+        ("30/100%1000 = 300 students left.\nA: 300", "300"),
+        ("It will take 300,000/50,000=6 years\nA: 4", "4"),
+        ("The friend got $1800 - $2000 = $200 less.\nA: 200", "200"),
+        ("A: 3", "3"),
+    ],
+)
+def test_what_reaches_the_answer_by_accident_does_not_hold(solution: str, answer: str) -> None:
+    assert not is_sound(solution, answer)
+
+
+def test_any_text_is_judged_without_an_error() -> None:
+    for text in ("", "= 5", "((((1 + ) = 3", "1/0 = 5", "9" * 5000 + " + 1 = 2", "1 + 1 = 2 = 3", "١ + ١ = ٢"):
+        assert is_sound(text, "x") in (True, False)

@@ -161,7 +161,7 @@ def test_a_worked_solution_or_a_program_is_never_cut():
         topic = topic_of(seed(f"sum{i}", SUMS, (), query="How many pears?"))
         check(topic)
         assert {d.text for d in topic.passages[:2]} == set(SUMS)
-    with pytest.raises(Rejected, match="no_contrast"):
+    with pytest.raises(Rejected, match="one_block"):
         topic_of(seed("one", SUMS[:1], (), query="How many pears?"))
 
 
@@ -326,9 +326,9 @@ def test_a_family_with_weight_zero_is_left_out():
 def test_blocks_stand_in_the_text_as_they_are_and_in_its_order(pieces):
     text = "\n".join(pieces)
     made = segment("P1", passage(text, form="documentation"), "rhino")
-    at = 0
-    for block in made.blocks:
-        at = text.index(block.text, at) + len(block.text)
+    words, at = " ".join(text.split()), 0
+    for block in (" ".join(b.text.split()) for b in made.blocks):
+        at = words.index(block, at) + len(block)
     if made.whole:
         assert 10 * len(join(made.blocks)) >= 9 * len(text.strip())
 
@@ -398,6 +398,6 @@ def test_worked_solutions_make_topics_where_a_question_has_several(shared_data):
 def test_other_families_need_another_version():
     """Every family draws one number a seed: a new one changes all draws after it, and so the topics."""
     drawn = sha256_hex(canonical_json(list(WEIGHTS.items())))[:12]
-    assert (VERSION, drawn) == ("6", "512859b852f9"), (
+    assert (VERSION, drawn) == ("7", "d1a725ade8ba"), (
         "families or weights changed: raise VERSION, then note the new hash here"
     )
