@@ -203,7 +203,7 @@ _MONTHS = (
 DATE = by_pattern(
     rf"\b(?:{_MONTHS})\.? \d|\b\d{{1,2}}(?:st|nd|rd|th)? (?:of )?(?:{_MONTHS})\b",
     ignore_case=False,
-    loose=rf"\b(?:{_MONTHS})|day\b|\d[/-]\d|\bdate|\bmonth|week",
+    loose=rf"\b(?:{_MONTHS})|day\b|\d[/-]\d|\bdate|\bmonth|week|(?<!\d)(?:1\d|20)\d\d(?!\d)",
 )
 FIGURE = by_pattern(
     r"(?<![\w.])\d",

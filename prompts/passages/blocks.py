@@ -52,6 +52,8 @@ _REFERS = re.compile(
     r"\b(?:of (?:these|those|them)|(?:these|those|this|such) [a-z]+|(?:the )?(?:above|former|latter|aforementioned|"
     r"mentioned (?:above|earlier|before)))\b"
 )
+_HERALDS = re.compile(r"\b(?:these|the following|as follows)(?: \w+){0,2}\W*$", re.IGNORECASE)
+"""How a sentence ends that says nothing without the next: "Experts suggest these combinations."."""
 _ENDED = re.compile(r"[.!?:;][\"'”’)\]\d]*\s*$")
 
 
@@ -103,7 +105,7 @@ class SourcePassage:
 
 _SENTENCE_END = re.compile(r"[.!?][\"')\]”]*(\s+)(?=[A-Z0-9\"'(\[“•])|(?<=\s)\.(\s+)(?=\w)")
 _ABBREVIATION = re.compile(
-    r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Adm|Gen|Col|Lt|Jr|Sr|vs|No|Fig|Eq|approx|etc|al|e\.g|i\.e|cf|U\.S|[A-Z]))$|^\d+$"
+    r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Adm|Gen|Col|Lt|Jr|Sr|vs|No|Fig|Eq|Co|approx|etc|al|e\.g|i\.e|cf|U\.S|[A-Z]))$|^\d+$"
 )
 _RULE = re.compile(r"[ \t]*[-=~^]{3,}[ \t]*")
 _COLON_HEAD = re.compile(
@@ -321,7 +323,7 @@ def _with_leads(pieces: Sequence[Block]) -> list[Block]:
 
 
 def _announces(block: Block, following: Block) -> bool:
-    if block.text.rstrip().endswith(":"):
+    if block.text.rstrip().endswith(":") or _HERALDS.search(block.text):
         return True
     return not block.header and following.text.startswith(">>>") and _is_cut(block.text)
 

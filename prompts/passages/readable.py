@@ -16,8 +16,8 @@ _CUT = re.compile(
     r"(?:\.\.\.|\u2026|\b(?:the|a|an|of|and|or|to|in|for|with|by|is|are|was|that|which|from|as|at|on))$", re.IGNORECASE
 )
 _MENU = re.compile(
-    r"you are here|\u00bb|\u203a|\w \| [^|]{1,40} \| [^|]{1,40} \| |\b(?:click here|sign in|log in to|add to cart|"
-    r"read more)\b",
+    r"you are here|\bslide \d+ of \d|\u00bb|\u203a|\w \| [^|]{1,40} \| [^|]{1,40} \| |\b(?:click here|sign in|"
+    r"log in to|add to cart|read more)\b",
     re.IGNORECASE,
 )
 _MARKUP = re.compile(
@@ -25,7 +25,12 @@ _MARKUP = re.compile(
 )
 _NOISE = re.compile(r"\u00e2\u20ac|\u00c3[\u0080-\u00bf]|\ufffd|(?:\b\w\b ){6}|[^\w\s]{8}")
 _LOST_SPACE = re.compile(r"[a-z]{2}\.[a-z]{2}")
-_RESUMED = re.compile(r"[.!?]([a-z]\w+ \w+ \w+)")
+_LOST_LETTER = re.compile(
+    r"(?<![/@.\w-])[A-Za-z]{2,}[.?!](?!(?:com|org|net|edu|gov|info|html?|php|pdf|exe|txt|docx?|jpe?g|png|biz|mil)\b)"
+    r"[a-z]{3,}(?![\w]*[./@(_])|[a-z]{4}(?<!pprox)\. [a-z]+ [a-z]+ [a-z]+"
+)
+"""A sentence without its first letters: MS MARCO's passages lose them where they were joined or cut."""
+_RESUMED = re.compile(r"[.!?]([a-z]\w* \w+ \w+)")
 """What stands after a full stop without a blank: MS MARCO's passages begin again so, a letter short."""
 _WORDS = re.compile(r"\w+")
 _LOOKED_AT = 10_000
@@ -44,9 +49,10 @@ def flaw_of(passage: Passage) -> str:
         return "menu"
     if _MARKUP.search(text):
         return "markup"
-    if _NOISE.search(text) or len(_LOST_SPACE.findall(text)) > 3:
-        return "noise"
-    return "repeated" if _repeats(text) else ""
+    if _repeats(text):
+        return "repeated"
+    lost = _LOST_LETTER.search(text) or len(_LOST_SPACE.findall(text)) > 3
+    return "noise" if lost or _NOISE.search(text) else ""
 
 
 def _repeats(text: str) -> bool:

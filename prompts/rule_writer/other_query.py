@@ -72,10 +72,14 @@ class OtherQueryFinder:
         return frame.replace("{a}", phrases[0]).replace("{b}", phrases[-1])
 
     def _phrases(self, text: str, other: str) -> list[str]:
-        """Up to two distinctive phrases of the text, none of whose words the other text has."""
+        """Up to two names or subjects of the text, none of whose words the other text has; a single noun is neither."""
         other_stems = stems(other)
         offered = FAMILIES["mentions"].detector.offer(text, {})
-        distinctive = [p for p in offered if stems(p) and not stems(p) & other_stems]
+        distinctive = [
+            p for p in offered
+            if stems(p) and not stems(p) & other_stems and not (" " not in p and p.islower())
+            and self._pairs.is_topical(p, text)
+        ]  # fmt: skip
         chosen: list[str] = []
         for phrase in sorted(self._pairs.shuffled(distinctive), key=lambda p: " " not in p):
             if len(chosen) < 2 and not any(stems(phrase) & stems(c) for c in chosen):

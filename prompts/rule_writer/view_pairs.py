@@ -199,8 +199,8 @@ class ViewPairFinder:
             constraint = Constraint(family, value)
             if family in _PHRASES and not (self._is_distinctive(value, other) and self.is_topical(value, text)):
                 continue
-            if family in _PHRASES and " " not in value and (attributes or {}).get("form") == "abstract":
-                continue  # a single word of an abstract is seldom what somebody is after
+            if family in _PHRASES and " " not in value and (value.islower() or _is_abstract(attributes)):
+                continue  # a single word is seldom what somebody is after, unless it is a name
             if family in _METHODS | {"author"} and stems(value) & self._query_stems:  # it is what the problem is about
                 continue
             if surely_broken([constraint], other):
@@ -208,8 +208,8 @@ class ViewPairFinder:
 
     def _is_distinctive(self, phrase: str, other: Passage) -> bool:
         """Whether the other passage has none of the phrase's words, and the phrase is more than the query's subject."""
-        own = stems(phrase)
-        return bool(own) and not own & stems(full_text(other)) and not own <= self._query_stems
+        own, text = stems(phrase), full_text(other)
+        return bool(own) and not own & stems(text) and not own <= self._query_stems and not _has_initials(text, phrase)
 
     def is_topical(self, phrase: str, text: str) -> bool:
         """Whether a phrase belongs to the subject: another passage says it too, or it is a name or several words said
@@ -226,6 +226,16 @@ class ViewPairFinder:
         is_single_noun = " " not in phrase and phrase == folded
         said_twice = not is_single_noun and fold_text(text).count(folded) > 1
         return said_twice or sum(folded in known for known in self._folded) > 1
+
+
+def _is_abstract(attributes: Mapping[str, str] | None) -> bool:
+    return (attributes or {}).get("form") == "abstract"
+
+
+def _has_initials(text: str, phrase: str) -> bool:
+    """Whether the text has a phrase of several words in short: "U.S" for "United States"."""
+    initials = [re.escape(word[0].upper()) for word in phrase.split()]
+    return len(initials) > 1 and re.search(r"\b" + r"\.?".join(initials) + r"\b", text) is not None
 
 
 def _is_about(query: str, passage: Passage) -> bool:

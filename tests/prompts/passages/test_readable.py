@@ -33,6 +33,7 @@ BROKEN = {
         "The lamp was changed when the keeper …",
     ),
     "menu": (
+        "The tide turns twice a day. Slide 1 of 6. The moon pulls the sea.",
         "You are here: Home Tides. The tide turns twice a day.",
         "Home » Tides » Tables. The tide turns.",
         "Tides | Boats | Lamps | Nets. The tide turns twice.",
@@ -49,6 +50,8 @@ BROKEN = {
         "T h e t i d e turns twice a day.",
         "The tide ######## turns twice.",
         "The tide\ufffd turns twice a day.",
+        "The tide turns twice a day.torms change it.",
+        "The tide turns twice daily. and is highest at new moon.",
     ),
     "repeated": (
         "The tide turns twice in a day. The lamp is old. The tide turns twice in a day.",

@@ -8,19 +8,20 @@ from tests.support.topics.sample_seeds import RuleAsk
 
 RHINO = (
     "The black rhino is a large animal of southern Africa. It weighs about 1,400 kilograms. The scientist Carl "
-    "Linnaeus named it in 1758. Poachers sell its horn, although this is forbidden. Calves stay with their mothers for "
-    "three years because lions hunt them. In Namibia, wardens saw off the horns, for example."
+    "Linnaeus named it in 1758. Poachers sell the horn, although 40 percent live in parks. Calves stay with "
+    "mothers for three years because lions hunt them. In Namibia, wardens saw off the horns, for example."
 )
 OTHER_RHINO = (
     "Black rhinos are animals that browse on bushes. Their upper lip is hooked. Some 6,195 were counted in a recent "
     "survey. Oxpeckers sit on their backs and warn them of danger."
 )
 HIPPO = (
-    "The hippo is a river animal of Africa. It spends days in water and grazes at night. Hippos were counted in 2019 "
-    "near Lake Victoria."
+    "The hippo of Lake Victoria is a river animal. It spends days in water because the sun burns its skin. At night "
+    "it grazes, for example on islands. The hippos of Lake Victoria were counted in 2019."
 )
 ZEBRA = (
-    "Zebras live in herds on the savanna. Their stripes confuse flies, as an experiment with painted horses suggests."
+    "The zebras of Amboseli Park live in herds. Their stripes confuse flies, as an experiment with painted horses in "
+    "Amboseli Park suggests."
 )
 
 

@@ -109,7 +109,7 @@ def test_votes_win_back_what_a_judge_with_flips_loses(tmp_path, kind, gain: floa
     one, three, five = (put(kind, Flips("flips", 0.1), tmp_path, votes=votes) for votes in (1, 3, 5))
     assert one.recall < three.recall < five.recall
     assert one.recall + gain < five.recall
-    assert five.recall > 0.85
+    assert five.recall > 0.8
     assert min(one.precision, three.precision, five.precision) > 0.93
     assert one.calls < three.calls < 3.3 * one.calls / max(one.recall, 0.3)
 
