@@ -8,7 +8,7 @@ A recipe or validator gets a callable, `ask`; it never sees a client, a retry, a
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel
 
@@ -91,6 +91,15 @@ class SeedReader(Protocol):
     skipped: int
 
     def __iter__(self) -> Iterator[Seed]: ...
+
+
+@runtime_checkable
+class DivisibleReader(SeedReader, Protocol):
+    """A SeedReader that can have other processes do its work."""
+
+    def in_parallel(self, processes: int) -> SeedReader:
+        """A reader of the same seeds in the same order."""
+        ...
 
 
 class Recipe(Protocol):

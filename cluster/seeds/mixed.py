@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import SerializeAsAny
 
-from engine.protocols import SeedReader
+from engine.protocols import DivisibleReader, SeedReader
 from engine.settings import Settings
 from engine.topic import Seed
 
@@ -32,6 +32,10 @@ class MixedReader:
     def __init__(self, readers: Sequence[SeedReader]) -> None:
         self._readers = readers
         self.skipped = 0
+
+    def in_parallel(self, processes: int) -> "MixedReader":
+        """The same stream; each corpus that several processes can read has so many of them."""
+        return MixedReader([r.in_parallel(processes) if isinstance(r, DivisibleReader) else r for r in self._readers])
 
     def __iter__(self) -> Iterator[Seed]:
         streams = [iter(reader) for reader in self._readers]

@@ -84,6 +84,12 @@ class RuntimeSettings(Settings):
         le=86_400,
         description="seconds that a worker may take to be placed and to build its parts; then it is asked for again",
     )
+    readers: int = Field(
+        default=1,
+        ge=1,
+        le=256,
+        description="processes that make seeds of the rows of a corpus; other corpora are read by one",
+    )
     seeds_ahead_mb: int = Field(
         default=64,
         ge=1,

@@ -7,10 +7,12 @@
 Promise: the partitions are those of engine.runtime.seed_stream, in its order. A reading process that dies is started
 again; it reads the corpus from its start, screens included, writes only what the driver does not have yet, and refuses
 a corpus that has changed meanwhile. `out/spool` is never needed again: it goes with the session, or with the next one.
-Price: an interpreter more; each seed is written and read once, not synced.
+Price: an interpreter more; each seed is written and read once, not synced. With `runtime.readers` the rows of a corpus
+are parsed, and their negatives mined, by processes of its own, which end with it.
 """
 
 import asyncio
+import atexit
 import hashlib
 import multiprocessing
 import os
@@ -33,7 +35,7 @@ from engine.atomic_files import put_bytes, read_regular
 from engine.errors import CorruptDataError, FoilError, SeedsChangedError, SpoolError
 from engine.flow.journal import paid_seeds
 from engine.flow.limits import Limits, RuntimeSettings
-from engine.protocols import Partition, PendingPartition, Screen, SeedReader, Store
+from engine.protocols import DivisibleReader, Partition, PendingPartition, Screen, SeedReader, Store
 from engine.runtime.seed_stream import CountedSeeds, PastStream, SeedRecord, split_into_partitions
 from engine.runtime.watchdog import relax_gc
 from engine.telemetry.json_logs import begin_logs
@@ -50,13 +52,14 @@ _SPAWN = multiprocessing.get_context("spawn")
 class SeedSource:
     """Where the partitions of a run come from, and what they are held against. Goes to another process by pickle.
 
-    `open` gives the reader and the screens, in the process that reads.
+    `open` gives the reader and the screens, in the process that reads; `readers` others help it where they can.
     """
 
     open: Callable[[], tuple[SeedReader, Sequence[Screen]]]
     limits: Limits
     store: Store
     journal: Path
+    readers: int = 1
 
     def partitions(
         self, entries: Mapping[int, Mapping[str, Any]], on_seeds: Callable[[int], None]
@@ -67,6 +70,8 @@ class SeedSource:
         ends = self.limits.accept is None
         past = PastStream(records, paid, self.store.plan(), ends=ends, grown=short is not None)
         reader, screens = self.open()
+        if self.readers > 1 and isinstance(reader, DivisibleReader):
+            reader = reader.in_parallel(self.readers)
         seeds = CountedSeeds(reader, on_seeds)
         return past.check(split_into_partitions(seeds, screens, self.limits, short))
 
@@ -154,6 +159,7 @@ class SeedProcess:
             if self._process:
                 self._process.kill()
                 self._process.join()
+                atexit.unregister(self._process.kill)
         shutil.rmtree(self._folder, ignore_errors=True)
         with suppress(OSError):
             self._folder.parent.rmdir()
@@ -183,10 +189,9 @@ class SeedProcess:
     def _start(self) -> None:
         self._pipe, child_end = _SPAWN.Pipe()
         task = _Task(self._folder, frozenset(self._given), self._reached, self._runtime, self._run)
-        self._process = _SPAWN.Process(
-            target=_run_process, args=(child_end, self._source, task), name="seeds", daemon=True
-        )
-        self._process.start()
+        self._process = _SPAWN.Process(target=_run_process, args=(child_end, self._source, task), name="seeds")
+        self._process.start()  # no daemon, which could have no processes of its own
+        atexit.register(self._process.kill)
         child_end.close()
 
     def _bury(self) -> None:
@@ -196,6 +201,7 @@ class SeedProcess:
             if self._closed or process is None:
                 return
         process.join(_REAP_S)
+        atexit.unregister(process.kill)
         self._deaths += 1
         words = f"the process that reads the seeds (pid {process.pid}) ended with exit code {process.exitcode}"
         if self._deaths >= _DEATHS:

@@ -147,8 +147,8 @@ class _Session:
             for index, c in counts.items()
         }
         as_given = partial(_pair, spec.reader, spec.screens)
-        source = SeedSource(as_given, self._limits, parts.store, self._journal)
         runtime, self._seeds = spec.worker.runtime, None
+        source = SeedSource(as_given, self._limits, parts.store, self._journal, runtime.readers)
         if runtime.most_workers:
             source = replace(source, open=spec.open_seeds or as_given)
             self._seeds = SeedProcess(source, runtime, spec.worker.run, spec.on_seeds)

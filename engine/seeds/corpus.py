@@ -100,6 +100,7 @@ class CorpusReader(ABC, Generic[ReaderSettings]):
     def __init__(self, settings: ReaderSettings) -> None:
         self._settings = settings
         self.skipped = 0
+        self._pool: NegativePool | None = None
 
     @abstractmethod
     def corpus_seeds(self) -> Iterator[CorpusSeed]:
@@ -132,16 +133,20 @@ class CorpusReader(ABC, Generic[ReaderSettings]):
         )
 
     def __iter__(self) -> Iterator[Seed]:
-        self.skipped, any_seed = 0, False
-        min_negatives, pool = self._settings.negatives, None
-        corpus_seeds = self.parse_records(self.corpus_seeds(), _UniqueIdCheck())
-        while batch := list(islice(corpus_seeds, SEEDS_PER_BATCH)):
-            if pool is None and any(len(corpus_seed.seed.negatives) < min_negatives for corpus_seed in batch):
-                pool = NegativePool(sample_candidates(self.negative_candidates(), self._settings.pool_passages))
-            yield from pool.add_negatives(batch, min_negatives) if pool else [item.seed for item in batch]
+        self.skipped, self._pool, any_seed = 0, None, False
+        for seed in self.with_negatives(self.parse_records(self.corpus_seeds(), UniqueIdCheck())):
             any_seed = True
+            yield seed
         if not any_seed:
             raise no_seeds_error(self._settings, self.skipped)
+
+    def with_negatives(self, corpus_seeds: Iterator[CorpusSeed]) -> Iterator[Seed]:
+        """The seeds, each with the negatives that it lacks; the pool of them is made once, when a seed lacks some."""
+        least = self._settings.negatives
+        while batch := list(islice(corpus_seeds, SEEDS_PER_BATCH)):
+            if self._pool is None and any(len(corpus_seed.seed.negatives) < least for corpus_seed in batch):
+                self._pool = NegativePool(sample_candidates(self.negative_candidates(), self._settings.pool_passages))
+            yield from self._pool.add_negatives(batch, least) if self._pool else [item.seed for item in batch]
 
     def parse_records(
         self, records: Iterable[Source | SeedFormatError], parse: Callable[[Source], Parsed]
@@ -160,7 +165,7 @@ class CorpusReader(ABC, Generic[ReaderSettings]):
                 self.skipped += 1
 
 
-class _UniqueIdCheck:
+class UniqueIdCheck:
     """Returns a seed, or raises SeedFormatError if an earlier seed had its id."""
 
     def __init__(self) -> None:

@@ -13,15 +13,16 @@ Rows without an id are named by file and line, so ids hold for one version of th
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
 from engine.seeds.arithmetic import is_sound
-from engine.seeds.corpus import CorpusReader, CorpusSeed, CorpusSettings, NegativeCandidate
-from engine.seeds.files.rows import SourceRow, location_id, read_rows
+from engine.seeds.corpus import CorpusSeed, CorpusSettings, NegativeCandidate
+from engine.seeds.files.rows import Record, SourceRow, location_id
+from engine.seeds.parallel.rows import RowReader
 from engine.topic import Passage, PassageRole
 
 _CALCULATOR = re.compile(r"<<[^<>]*>>")
@@ -39,11 +40,14 @@ class MetamathSettings(CorpusSettings):
     path: Path = Field(description="File or folder of rows: jsonl, JSON array or Parquet.")
 
 
-class MetamathReader(CorpusReader[MetamathSettings]):
+class MetamathReader(RowReader[MetamathSettings]):
     """Makes seeds of mathematical questions with their solutions."""
 
-    def corpus_seeds(self) -> Iterator[CorpusSeed]:
-        return self.parse_records(read_rows(self._settings.path, self._settings.max_row_bytes), self._parse_row)
+    def rows_path(self) -> Path:
+        return self._settings.path
+
+    def seeds_of(self, rows: Iterable[Record]) -> Iterator[CorpusSeed]:
+        return self.parse_records(rows, self._parse_row)
 
     def negative_candidates(self) -> Iterator[NegativeCandidate]:
         for corpus_seed in type(self)(self._settings).corpus_seeds():

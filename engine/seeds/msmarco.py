@@ -12,7 +12,7 @@ judged them one by one, so some may be relevant.
 Price: memory holds a few rows; for the collection see `engine.seeds.judged`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -23,10 +23,11 @@ from pydantic import Field, model_validator
 
 from engine.errors import SeedFormatError
 from engine.protocols import SeedReader
-from engine.seeds.corpus import CorpusReader, CorpusSeed, NegativeCandidate, parse_record
-from engine.seeds.files.rows import SourceRow, attributes_of, read_rows
+from engine.seeds.corpus import CorpusSeed, NegativeCandidate, parse_record
+from engine.seeds.files.rows import Record, SourceRow, attributes_of
 from engine.seeds.files.streams import Line, open_streams, read_lines
 from engine.seeds.judged import JudgedReader, JudgedSettings, Paths, Qrels, Query, read_qrels
+from engine.seeds.parallel.rows import RowReader
 from engine.topic import Passage
 
 NO_ANSWER = "No Answer Present."
@@ -99,13 +100,22 @@ def _split_fields(line: Line) -> tuple[str, str]:
     return source_id.strip(), text.strip()
 
 
-class MsmarcoRows(CorpusReader[MsmarcoSettings]):
+class MsmarcoRows(RowReader[MsmarcoSettings]):
     """Makes seeds of rows that hold query and passages together."""
 
-    def corpus_seeds(self) -> Iterator[CorpusSeed]:
+    def rows_path(self) -> Path:
         assert self._settings.path is not None
-        row_seeds = self.parse_records(read_rows(self._settings.path, self._settings.max_row_bytes), self._parse_row)
-        for _, seeds_of_query in groupby(row_seeds, key=lambda row_seed: row_seed.seed.id):
+        return self._settings.path
+
+    def may_share_seed(self, row: Record, next_row: Record) -> bool:
+        """Whether both are of one query, or one of them is bad and parts nothing."""
+        parsed = [parse_record(record, self._parse_row) for record in (row, next_row)]
+        return len({item.seed.id for item in parsed if not isinstance(item, SeedFormatError)}) < 2
+
+    def seeds_of(self, rows: Iterable[Record]) -> Iterator[CorpusSeed]:
+        for _, seeds_of_query in groupby(
+            self.parse_records(rows, self._parse_row), key=lambda row_seed: row_seed.seed.id
+        ):
             yield self._merge(list(seeds_of_query))
 
     def negative_candidates(self) -> Iterator[NegativeCandidate]:

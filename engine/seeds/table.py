@@ -7,14 +7,15 @@ and optionally `title` and `id`. Without an `id` column a seed is named by file 
 version of the files. Memory holds one row at a time.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
-from engine.seeds.corpus import CorpusReader, CorpusSeed, CorpusSettings, NegativeCandidate
-from engine.seeds.files.rows import SourceRow, attributes_of, location_id, read_rows
+from engine.seeds.corpus import CorpusSeed, CorpusSettings, NegativeCandidate
+from engine.seeds.files.rows import Record, SourceRow, attributes_of, location_id
+from engine.seeds.parallel.rows import RowReader
 from engine.settings import Settings
 from engine.topic import Passage, PassageRole
 
@@ -39,11 +40,14 @@ class TableSettings(CorpusSettings):
     columns: Columns = Field(description="The column of each part of a seed.")
 
 
-class TableReader(CorpusReader[TableSettings]):
+class TableReader(RowReader[TableSettings]):
     """Makes one seed of each row of a table."""
 
-    def corpus_seeds(self) -> Iterator[CorpusSeed]:
-        return self.parse_records(read_rows(self._settings.path, self._settings.max_row_bytes), self._parse_row)
+    def rows_path(self) -> Path:
+        return self._settings.path
+
+    def seeds_of(self, rows: Iterable[Record]) -> Iterator[CorpusSeed]:
+        return self.parse_records(rows, self._parse_row)
 
     def negative_candidates(self) -> Iterator[NegativeCandidate]:
         for corpus_seed in type(self)(self._settings).corpus_seeds():

@@ -1,6 +1,7 @@
 """Reads the rows of a corpus one at a time from jsonl, a JSON array, Parquet, CSV or TSV.
 
     path -> read_rows(path) -> SourceRow | SeedFormatError
+    path -> read_raw(path), lines of JSONL as they are -> decode(line), in another process if need be -> the same
 
 A record that cannot be decoded is yielded as its error, so that the reader decides whether to refuse or to skip it.
 Promise: memory holds a few records, each at most `max_row_bytes` long. Foil does not trust a size that a file claims.
@@ -13,7 +14,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from math import isfinite
@@ -24,7 +25,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.errors import SeedFormatError, UsageError
-from engine.seeds.files.streams import READ_ERRORS, Stream, damaged_file_error, list_files, open_streams, read_lines
+from engine.seeds.files.streams import (
+    READ_ERRORS,
+    Line,
+    Stream,
+    damaged_file_error,
+    list_files,
+    open_streams,
+    read_lines,
+)
 
 BATCH_ROWS = 16
 CHUNK_CHARS = 1 << 18
@@ -124,6 +133,23 @@ def _attribute_text(value: Any) -> str:
 
 def read_rows(path: Path, max_row_bytes: int) -> Iterator[Record]:
     """The records of a file, or of all files of a folder whose name ends as a row format does."""
+    return decode_all(read_raw(path, max_row_bytes), max_row_bytes)
+
+
+def decode_all(raw: Iterable[Line | Record], max_row_bytes: int) -> Iterator[Record]:
+    """The records of what `read_raw` gave; blank lines are passed over."""
+    for item in raw:
+        if not isinstance(item, Line):
+            yield item
+        elif item.content is None:
+            expected = f"a record of at most {max_row_bytes:,} bytes"
+            yield SeedFormatError(item.name, item.number, expected, "a longer line")
+        elif item.content.strip():
+            yield _decode_line(item.name, item.number, item.content)
+
+
+def read_raw(path: Path, max_row_bytes: int) -> Iterator[Line | Record]:
+    """The same, with lines of JSONL not decoded yet: what is cheap to read and dear to parse."""
     for file in list_files(path):
         if file.suffix == ".parquet":
             yield from _read_parquet(file, max_row_bytes)
@@ -136,7 +162,7 @@ def read_rows(path: Path, max_row_bytes: int) -> Iterator[Record]:
             )
 
 
-def _read_stream(stream: Stream, max_row_bytes: int) -> Iterator[Record]:
+def _read_stream(stream: Stream, max_row_bytes: int) -> Iterator[Line | Record]:
     match _ending(stream.base_name):
         case ".csv":
             yield from _read_delimited(stream, max_row_bytes, ",")
@@ -145,22 +171,12 @@ def _read_stream(stream: Stream, max_row_bytes: int) -> Iterator[Record]:
         case ".json":
             yield from _read_array(stream, max_row_bytes)
         case _:
-            yield from _read_jsonl(stream, max_row_bytes)
+            yield from read_lines(stream, max_row_bytes)
 
 
 def _ending(name: str) -> str:
     base_name = name.lower().removesuffix(".gz").removesuffix(".z")
     return next((ending for ending in ENDINGS if base_name.endswith(ending)), "")
-
-
-def _read_jsonl(stream: Stream, max_row_bytes: int) -> Iterator[Record]:
-    """One JSON object on each line; blank lines are passed over."""
-    for line in read_lines(stream, max_row_bytes):
-        if line.content is None:
-            expected = f"a record of at most {max_row_bytes:,} bytes"
-            yield SeedFormatError(line.name, line.number, expected, "a longer line")
-        elif line.content.strip():
-            yield _decode_line(line.name, line.number, line.content)
 
 
 def _decode_line(path: str, number: int, content: bytes) -> Record:

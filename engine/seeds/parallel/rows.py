@@ -1,0 +1,119 @@
+"""Corpora of rows, which several processes can read: rows are cut into blocks, and each block makes its seeds alone.
+
+    read_raw(path) -> blocks of 1 MiB, never cut between two rows of one seed -> read_block -> seeds with negatives
+
+Promise: the seeds of the blocks in their order are those of the whole corpus, whatever the number of processes.
+Price: each process makes the pool of negatives for itself, from the whole corpus, if seeds lack some.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from engine.errors import SeedFormatError
+from engine.seeds.corpus import CorpusReader, CorpusSeed, CorpusSettings, UniqueIdCheck, no_seeds_error
+from engine.seeds.files.rows import Record, decode_all, read_raw, read_rows
+from engine.seeds.files.streams import Line
+from engine.seeds.parallel.processes import OrderedMap
+from engine.topic import Seed
+
+BLOCK_BYTES = 1 << 20
+_RECORD_BYTES = 1 << 10
+"""What a record of Parquet, CSV or a JSON array counts for: it is decoded already."""
+Block = list[Line | Record]
+RowSettings = TypeVar("RowSettings", bound=CorpusSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSeeds:
+    """The seeds of a block, how many bad records were passed over, and the one that ends the run, if any does."""
+
+    seeds: list[CorpusSeed]
+    skipped: int
+    error: SeedFormatError | None
+
+
+class RowReader(CorpusReader[RowSettings]):
+    """A CorpusReader whose seeds are made of rows, most often one of each."""
+
+    @abstractmethod
+    def rows_path(self) -> Path:
+        """The file or folder of the rows."""
+
+    @abstractmethod
+    def seeds_of(self, rows: Iterable[Record]) -> Iterator[CorpusSeed]:
+        """The seeds of consecutive rows."""
+
+    def may_share_seed(self, row: Record, next_row: Record) -> bool:  # noqa: ARG002 - for others to override
+        """Whether two consecutive rows may belong to one seed."""
+        return False
+
+    def corpus_seeds(self) -> Iterator[CorpusSeed]:
+        return self.seeds_of(read_rows(self.rows_path(), self._settings.max_row_bytes))
+
+    def in_parallel(self, processes: int) -> "ParallelReader[RowSettings]":
+        """A reader of the same seeds, in the same order, that has so many processes make them."""
+        return ParallelReader(self, processes)
+
+    def blocks(self) -> Iterator[Block]:
+        """The rows in blocks, of which each makes its seeds alone."""
+        block: Block = []
+        size = 0
+        for item in read_raw(self.rows_path(), self._settings.max_row_bytes):
+            if isinstance(item, Line) and item.content is not None and not item.content.strip():
+                continue
+            if size >= BLOCK_BYTES and not self.may_share_seed(*self._decode([block[-1], item])):
+                yield block
+                block, size = [], 0
+            block.append(item)
+            size += len(item.content or b"") if isinstance(item, Line) else _RECORD_BYTES
+        if block:
+            yield block
+
+    def read_block(self, block: Block) -> BlockSeeds:
+        """The seeds of a block, each with its negatives, up to the first record that ends the run."""
+        self.skipped, error = 0, None
+        found: list[CorpusSeed] = []
+        try:
+            for corpus_seed in self.parse_records(self.seeds_of(self._decode(block)), UniqueIdCheck()):
+                found.append(corpus_seed)  # noqa: PERF402 - those before an error are kept
+        except SeedFormatError as bad:
+            error = bad
+        seeds = self.with_negatives(iter(found))
+        complete = [replace(c, seed=seed, answer_keys=frozenset()) for c, seed in zip(found, seeds, strict=True)]
+        return BlockSeeds(complete, self.skipped, error)
+
+    def check_unique(self, blocks: Iterable[BlockSeeds]) -> Iterator[Seed]:
+        """The seeds of all blocks. Raises as reading them in one process would."""
+        self.skipped, any_seed, check = 0, False, UniqueIdCheck()
+        for block in blocks:
+            self.skipped += block.skipped
+            for corpus_seed in self.parse_records(block.seeds, check):
+                any_seed = True
+                yield corpus_seed.seed
+            if block.error:
+                raise block.error
+        if not any_seed:
+            raise no_seeds_error(self._settings, self.skipped)
+
+    def _decode(self, block: Block) -> Iterator[Record]:
+        return decode_all(block, self._settings.max_row_bytes)
+
+
+class ParallelReader(Generic[RowSettings]):
+    """A SeedReader over the processes that read the blocks of a corpus."""
+
+    def __init__(self, reader: RowReader[RowSettings], processes: int) -> None:
+        self._reader, self._processes = reader, processes
+
+    @property
+    def skipped(self) -> int:
+        """Bad records passed over so far."""
+        return self._reader.skipped
+
+    def __iter__(self) -> Iterator[Seed]:
+        reader = self._reader
+        blocks = OrderedMap(reader.read_block, reader.blocks(), self._processes, "reads seeds")
+        return reader.check_unique(blocks)
