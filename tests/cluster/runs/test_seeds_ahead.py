@@ -7,7 +7,10 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
 
 from tests.support.commands import foil, write_job
 from tests.support.paths import REPO
@@ -87,4 +90,55 @@ def test_screens_see_every_seed_in_order_whatever_the_workers(tmp_path):
     more = foil("run", job, *WORKERS)
     assert more.returncode == 0, more.stderr
     assert "planned 60 seeds = 40 accepted + 20 rejected + 0 failed" in more.stdout
+    same_as_one_process(job, out)
+
+
+def pad(seeds):
+    """Gives each row a column that no seed takes, so that the file has several blocks."""
+    rows = [json.loads(line) | {"note": "x" * 20_000} for line in seeds.read_text().splitlines()]
+    seeds.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def readers_of(run: int) -> list[int]:
+    """The processes that make seeds: started by the one that the run started to read them."""
+    children = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            children.setdefault(int(stat.read_text().rpartition(")")[2].split()[1]), []).append(int(stat.parent.name))
+    below = [pid for child in children.get(run, []) for pid in children.get(child, [])]
+    return [pid for pid in below if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+@pytest.mark.parametrize(("workers", "readers"), [(0, 2), (2, 3)])
+def test_several_readers_make_the_run_of_one(tmp_path, workers, readers):
+    job, out = write_job(tmp_path, 300), tmp_path / "out"
+    pad(tmp_path / "seeds.jsonl")
+    run = foil("run", job, "--set", f"runtime.workers={workers}", "--set", f"runtime.readers={readers}")
+    assert run.returncode == 0, run.stderr
+    same_as_one_process(job, out)
+
+
+def test_readers_that_are_killed_are_replaced_and_a_killed_run_goes_on_with_another_number_of_them(tmp_path):
+    job, out = write_job(tmp_path, 600), tmp_path / "out"
+    pad(tmp_path / "seeds.jsonl")
+    command = [sys.executable, "-m", "cluster", "run", str(job), *WORKERS, "--set", "runtime.readers=2"]
+    environment = {**os.environ, "PYTHONPATH": str(REPO)}
+    with (tmp_path / "said").open("w") as said:
+        run = subprocess.Popen(command, cwd=REPO, env=environment, stdout=subprocess.DEVNULL, stderr=said)
+    end, killed = time.monotonic() + 60, set()
+    while not (len(killed) > 1 and list((out / "commits").glob("*.json"))) and time.monotonic() < end:
+        for pid in {*readers_of(run.pid)} - killed if len(killed) < 2 else ():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            killed.add(pid)
+        time.sleep(0.01)
+    orphans = readers_of(run.pid)
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    assert len(killed) > 1
+    end = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}").exists() for pid in orphans) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in orphans)
+    assert foil("run", job, *WORKERS, "--set", "runtime.readers=3").returncode == 0
     same_as_one_process(job, out)
