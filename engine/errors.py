@@ -40,6 +40,9 @@ A message says what happened, the offending value, and what to do.
 
 from __future__ import annotations
 
+import pickle
+import traceback
+
 
 class FoilError(Exception):
     """Something went wrong that Foil knows how to explain."""
@@ -255,6 +258,18 @@ class Rejected(Exception):  # noqa: N818 - a decision, not an error
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(reason, detail)
         self.reason, self.detail = reason, detail
+
+
+def portable(error: Exception, what_failed: str) -> Exception:
+    """The error for another process: as it is, with its traceback as a note; as text, where pickling breaks it."""
+    text = "".join(traceback.format_exception(error))
+    if not isinstance(error, FoilError):
+        error.add_note(text)
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+    except Exception:  # noqa: BLE001 - whatever an exception of others does
+        return FoilError(f"{what_failed}:\n{text}")
+    return error
 
 
 RETRYABLE: tuple[type[Exception], ...] = (TransientModelError,)

@@ -97,8 +97,8 @@ class SeedReader(Protocol):
 class DivisibleReader(SeedReader, Protocol):
     """A SeedReader that can have other processes do its work."""
 
-    def in_parallel(self, processes: int) -> SeedReader:
-        """A reader of the same seeds in the same order."""
+    def in_parallel(self, processes: int, *, packed: bool = False) -> SeedReader:
+        """A reader of the same seeds in the same order; `packed`, it may give each as an engine.topic.PackedSeed."""
         ...
 
 

@@ -8,9 +8,10 @@ modes): only the roles differ. All nouns are immutable values; a change makes a 
 Mappings are plain dicts of strings by convention never mutated after construction.
 """
 
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from engine.ids import canonical_json, content_id, sha256_hex
 
@@ -82,6 +83,24 @@ def seed_digest(seed: Seed) -> str:
     ]
     facts = [seed.id, seed.corpus, seed.query, passages, seed.licence, seed.redistributable, seed.attributes]
     return sha256_hex(canonical_json(facts))
+
+
+@dataclass(frozen=True, slots=True)
+class PackedSeed:
+    """A seed as the bytes of its pickle, for who only passes it on. Pickled itself, it comes out as the seed."""
+
+    id: str
+    corpus: str
+    digest: str
+    data: bytes
+
+    def unpack(self) -> Seed:
+        """The seed."""
+        seed: Seed = pickle.loads(self.data)  # noqa: S301 - the bytes that our own process wrote
+        return seed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return pickle.loads, (self.data,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ class MixedReader:
         self._readers = readers
         self.skipped = 0
 
-    def in_parallel(self, processes: int) -> "MixedReader":
+    def in_parallel(self, processes: int, *, packed: bool = False) -> "MixedReader":  # noqa: ARG002 - ids change here
         """The same stream; each corpus that several processes can read has so many of them."""
         return MixedReader([r.in_parallel(processes) if isinstance(r, DivisibleReader) else r for r in self._readers])
 

@@ -21,7 +21,6 @@ import shutil
 import signal
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.atomic_files import put_bytes, read_regular
-from engine.errors import CorruptDataError, FoilError, SeedsChangedError, SpoolError
+from engine.errors import CorruptDataError, FoilError, SeedsChangedError, SpoolError, portable
 from engine.flow.journal import paid_seeds
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.protocols import DivisibleReader, Partition, PendingPartition, Screen, SeedReader, Store
@@ -62,16 +61,19 @@ class SeedSource:
     readers: int = 1
 
     def partitions(
-        self, entries: Mapping[int, Mapping[str, Any]], on_seeds: Callable[[int], None]
+        self, entries: Mapping[int, Mapping[str, Any]], on_seeds: Callable[[int], None], *, packed: bool = False
     ) -> Iterator[Partition]:
-        """The partitions, committed ones too, once they agree with the past. `entries`: what is committed."""
+        """The partitions, committed ones too, once they agree with the past. `entries`: what is committed.
+
+        `packed`: a partition may hold each PackedSeed as it is, since it is only put aside here.
+        """
         records = {index: SeedRecord(**entry["facts"].get("seeds", {})) for index, entry in entries.items()}
         short, paid = self.store.short_partitions(), paid_seeds(self.journal, records.keys())
         ends = self.limits.accept is None
         past = PastStream(records, paid, self.store.plan(), ends=ends, grown=short is not None)
         reader, screens = self.open()
         if self.readers > 1 and isinstance(reader, DivisibleReader):
-            reader = reader.in_parallel(self.readers)
+            reader = reader.in_parallel(self.readers, packed=packed)
         seeds = CountedSeeds(reader, on_seeds)
         return past.check(split_into_partitions(seeds, screens, self.limits, short))
 
@@ -270,7 +272,7 @@ def _run_process(pipe: Connection, source: SeedSource, task: _Task) -> None:
     with suppress(BrokenPipeError):
         try:
             entries = source.store.committed()
-            for partition in source.partitions(entries, _Teller(pipe)):
+            for partition in source.partitions(entries, _Teller(pipe), packed=True):
                 task.reached.check(partition)
                 if partition.index in task.given:
                     continue
@@ -282,7 +284,7 @@ def _run_process(pipe: Connection, source: SeedSource, task: _Task) -> None:
         except BrokenPipeError:
             raise
         except Exception as error:  # noqa: BLE001 - raised again in the driver
-            pipe.send(_portable(error))
+            pipe.send(portable(error, "the process that reads the seeds failed"))
     listening.join()
 
 
@@ -325,15 +327,3 @@ def _put_aside(partition: Partition, folder: Path, room: _Room) -> StoredPartiti
         ) from None
     sha256 = hashlib.sha256(data).hexdigest()
     return StoredPartition(partition.index, partition.size, partition.stream, str(file), len(data), sha256)
-
-
-def _portable(error: Exception) -> Exception:
-    """The error as it is, with its traceback as a note; as text, where it does not survive pickling."""
-    text = "".join(traceback.format_exception(error))
-    if not isinstance(error, FoilError):
-        error.add_note(text)
-    try:
-        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
-    except Exception:  # noqa: BLE001 - whatever a reader's own exception does
-        return FoilError(f"the process that reads the seeds failed:\n{text}")
-    return error

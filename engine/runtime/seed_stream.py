@@ -21,7 +21,7 @@ from engine.errors import SeedsChangedError, UsageError
 from engine.flow.limits import Limits
 from engine.ids import sha256_hex
 from engine.protocols import Partition, Screen, SeedReader
-from engine.topic import Seed, Verdict, seed_digest
+from engine.topic import PackedSeed, Seed, Verdict, seed_digest
 
 LOG = logging.getLogger(__name__)
 _RECENT_IDS = 1 << 16
@@ -71,13 +71,15 @@ def split_into_partitions(
                     f"{position + len(batch)}; ids must be unique: mend the corpus"
                 )
             batch.append(seed)
-            rejecting = [v for v in (screen(seed) for screen in screens) if v is not None and v.outcome == "reject"]
+            seen_by_screens = seed.unpack() if screens and isinstance(seed, PackedSeed) else seed
+            verdicts = (screen(seen_by_screens) for screen in screens)
+            rejecting = [v for v in verdicts if v is not None and v.outcome == "reject"]
             if rejecting:
                 screened[seed.id] = rejecting[0]
         if not batch:
             return
         position += len(batch)
-        digests = "".join(seed_digest(seed)[:_HEX] for seed in batch)
+        digests = "".join((s.digest if isinstance(s, PackedSeed) else seed_digest(s))[:_HEX] for s in batch)
         stream = sha256_hex(f"{stream}\x1f{digests}")[:32]
         yield Partition(index, tuple(batch), screened, digests, stream)
 

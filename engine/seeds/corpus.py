@@ -172,11 +172,14 @@ class UniqueIdCheck:
         self._seed_ids: set[str] = set()
 
     def __call__(self, corpus_seed: CorpusSeed) -> CorpusSeed:
-        seed_id = corpus_seed.seed.id
-        if seed_id in self._seed_ids:
-            raise SeedFormatError(corpus_seed.path, corpus_seed.line, "an id that no earlier query has", seed_id)
-        self._seed_ids.add(seed_id)
+        self.add(corpus_seed.seed.id, corpus_seed.path, corpus_seed.line)
         return corpus_seed
+
+    def add(self, seed_id: str, path: str, line: int) -> None:
+        """Notes the id of a seed that stands there."""
+        if seed_id in self._seed_ids:
+            raise SeedFormatError(path, line, "an id that no earlier query has", seed_id)
+        self._seed_ids.add(seed_id)
 
 
 def sample_candidates(candidates: Iterable[NegativeCandidate], size: int) -> list[NegativeCandidate]:

@@ -1,115 +1,126 @@
 """A function applied to items by several processes, its results in the order of the items.
 
-Promise: a process that dies is replaced, and its items are done again; three deaths without a result between them end
-in a FoilError. An error that comes with the items is raised after the results of those before it. The processes end
-with the one that asks.
+    items -> a thread for each process, which sends it an item and waits for the result -> results
+
+Promise: a process that dies is replaced, and its item is done again; an item of which three of them die ends in a
+FoilError. An error that comes with the items is raised after the results of those before it. The processes end with
+the one that asks.
 Price: an interpreter and a copy of the function for each; two items a process are taken ahead.
 """
 
+import gc
 import multiprocessing
 import os
 import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor
 from logging import getLogger
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Any, Generic, TypeVar
 
-from engine.errors import FoilError
+from engine.errors import FoilError, portable
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 LOG = getLogger(__name__)
 _AHEAD = 2
 _DEATHS = 3
+_COLLECT_AFTER = (50_000, 20, 100)
 _SPAWN = multiprocessing.get_context("spawn")
 
 
-class OrderedMap(Generic[Item, Result]):
-    """The results of `function`, which goes to each process once by pickle. Iterate once.
+def map_in_order(
+    function: Callable[[Item], Result], items: Iterable[Item], processes: int, doing: str
+) -> Iterator[Result]:
+    """The results. `function` goes to each process once, by pickle; `doing` is what messages call its work."""
+    crew = _Crew(function, doing)
+    threads = ThreadPoolExecutor(processes, "reading")
+    source, ahead, error = iter(items), deque[Future[Result]](), None
+    try:
+        while True:
+            while error is None and len(ahead) < _AHEAD * processes:
+                try:
+                    ahead.append(threads.submit(crew.apply, next(source)))
+                except Exception as raised:  # noqa: BLE001 - raised below, or the end of the items
+                    error = raised
+            if not ahead:
+                break
+            yield ahead.popleft().result()
+    finally:
+        crew.close()
+        threads.shutdown(cancel_futures=True)
+    if error is not None and not isinstance(error, StopIteration):
+        raise error
 
-    `doing` is what messages call its work.
-    """
 
-    def __init__(self, function: Callable[[Item], Result], items: Iterable[Item], processes: int, doing: str) -> None:
-        self._function, self._items = function, iter(items)
-        self._processes, self._doing = processes, doing
-        self._ahead: deque[tuple[Item, Future[Result]]] = deque()
-        self._error: Exception | None = None
-        self._deaths = 0
-        self._pool = self._start()
+class _Crew(Generic[Item, Result]):
+    """The processes, one for each thread that asks."""
 
-    def __iter__(self) -> Iterator[Result]:
-        try:
-            while self._fill():
-                if (result := self._first()) is not None:
-                    yield result
-            if self._error:
-                raise self._error
-        finally:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+    def __init__(self, function: Callable[[Item], Result], doing: str) -> None:
+        self._function, self._doing = function, doing
+        self._own = threading.local()
+        self._processes: list[BaseProcess] = []
+        self._closed, self._starting = False, threading.Lock()
 
-    def _start(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(self._processes, mp_context=_SPAWN, initializer=_begin, initargs=(self._function,))
-
-    def _fill(self) -> bool:
-        """Takes items ahead; False once nothing is left."""
-        while len(self._ahead) < _AHEAD * self._processes and self._error is None:
+    def apply(self, item: Item) -> Result:
+        """The result of the process of this thread. Raises what the function raises, or FoilError after deaths."""
+        for _ in range(_DEATHS):
             try:
-                item = next(self._items)
-            except StopIteration:
-                break
-            except Exception as error:  # noqa: BLE001 - raised after the results of the items before it
-                self._error = error
-                break
-            self._ahead.append((item, self._submit(item)))
-        return bool(self._ahead)
+                pipe = self._pipe()
+                pipe.send(item)
+                good, result = pipe.recv()
+            except (EOFError, OSError):
+                self._own.pipe = None
+                if self._closed:
+                    break
+                LOG.warning("a process that %s died; another does its work again", self._doing)
+                continue
+            if good:
+                return result  # type: ignore[no-any-return]  # what the function returned
+            raise result
+        raise FoilError(
+            f"a process that {self._doing} died {_DEATHS} times in a row of the same; look into its messages and the "
+            "memory of this machine, and run again"
+        )
 
-    def _submit(self, item: Item) -> "Future[Result]":
-        """Where the pool is broken already, the first result says so."""
-        with suppress(BrokenProcessPool):
-            return self._pool.submit(_apply, item)
-        broken: Future[Result] = Future()
-        broken.set_exception(BrokenProcessPool())
-        return broken
+    def _pipe(self) -> Connection:
+        pipe: Connection | None = getattr(self._own, "pipe", None)
+        if pipe is None:
+            with self._starting:
+                if self._closed:
+                    raise EOFError
+                pipe, end = _SPAWN.Pipe()
+                process = _SPAWN.Process(target=_serve, args=(end, self._function), daemon=True)
+                process.start()
+                end.close()
+                self._processes.append(process)
+            self._own.pipe = pipe
+        return pipe
 
-    def _first(self) -> Result | None:
-        """The result of the first item, or None where a process died and the items were given to others."""
-        try:
-            result = self._ahead[0][1].result()
-        except BrokenProcessPool:
-            self._replace()
-            return None
-        self._deaths = 0
-        self._ahead.popleft()
-        return result
-
-    def _replace(self) -> None:
-        self._deaths += 1
-        if self._deaths >= _DEATHS:
-            raise FoilError(
-                f"a process that {self._doing} died {_DEATHS} times in a row without a result between; look into its "
-                "messages and the memory of this machine, and run again"
-            )
-        LOG.warning("a process that %s died; others do its work again", self._doing)
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        self._pool = self._start()
-        self._ahead = deque((item, self._submit(item)) for item, _ in self._ahead)
-
-
-_FUNCTION: list[Callable[[Any], Any]] = []
-"""In a process of the pool, what it applies."""
+    def close(self) -> None:
+        """Ends all processes."""
+        with self._starting:
+            self._closed = True
+            for process in self._processes:
+                process.kill()
+                process.join()
 
 
-def _begin(function: Callable[[Any], Any]) -> None:
-    """Runs in each process first. Signals are for the one that asks; when it is gone, this one ends."""
-    _FUNCTION[:] = [function]
+def _serve(pipe: Connection, function: Callable[[Any], Any]) -> None:
+    """Runs in each process. Signals are for the one that asks; when it is gone, this one ends."""
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, signal.SIG_IGN)
+    gc.set_threshold(*_COLLECT_AFTER)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    while True:
+        item = pipe.recv()
+        try:
+            pipe.send((True, function(item)))
+        except Exception as error:  # noqa: BLE001 - raised again where it was asked
+            pipe.send((False, portable(error, "a process that reads seeds failed")))
 
 
 def _end_with_parent() -> None:
@@ -117,7 +128,3 @@ def _end_with_parent() -> None:
     assert parent is not None
     parent.join()
     os._exit(0)
-
-
-def _apply(item: Any) -> Any:
-    return _FUNCTION[0](item)

@@ -6,18 +6,21 @@ Promise: the seeds of the blocks in their order are those of the whole corpus, w
 Price: each process makes the pool of negatives for itself, from the whole corpus, if seeds lack some.
 """
 
+import pickle
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from engine.errors import SeedFormatError
+from engine.protocols import SeedReader
 from engine.seeds.corpus import CorpusReader, CorpusSeed, CorpusSettings, UniqueIdCheck, no_seeds_error
 from engine.seeds.files.rows import Record, decode_all, read_raw, read_rows
 from engine.seeds.files.streams import Line
-from engine.seeds.parallel.processes import OrderedMap
-from engine.topic import Seed
+from engine.seeds.parallel.processes import map_in_order
+from engine.topic import PackedSeed, seed_digest
 
 BLOCK_BYTES = 1 << 20
 _RECORD_BYTES = 1 << 10
@@ -26,11 +29,21 @@ Block = list[Line | Record]
 RowSettings = TypeVar("RowSettings", bound=CorpusSettings)
 
 
+class RowSeed(NamedTuple):
+    """A seed on its way from the process that made it, and its place in the corpus."""
+
+    id: str
+    digest: str
+    data: bytes
+    path: str
+    line: int
+
+
 @dataclass(frozen=True, slots=True)
 class BlockSeeds:
     """The seeds of a block, how many bad records were passed over, and the one that ends the run, if any does."""
 
-    seeds: list[CorpusSeed]
+    seeds: list[RowSeed]
     skipped: int
     error: SeedFormatError | None
 
@@ -53,9 +66,9 @@ class RowReader(CorpusReader[RowSettings]):
     def corpus_seeds(self) -> Iterator[CorpusSeed]:
         return self.seeds_of(read_rows(self.rows_path(), self._settings.max_row_bytes))
 
-    def in_parallel(self, processes: int) -> "ParallelReader[RowSettings]":
+    def in_parallel(self, processes: int, *, packed: bool = False) -> SeedReader:
         """A reader of the same seeds, in the same order, that has so many processes make them."""
-        return ParallelReader(self, processes)
+        return ParallelReader(self, processes, packed=packed)
 
     def blocks(self) -> Iterator[Block]:
         """The rows in blocks, of which each makes its seeds alone."""
@@ -82,17 +95,20 @@ class RowReader(CorpusReader[RowSettings]):
         except SeedFormatError as bad:
             error = bad
         seeds = self.with_negatives(iter(found))
-        complete = [replace(c, seed=seed, answer_keys=frozenset()) for c, seed in zip(found, seeds, strict=True)]
-        return BlockSeeds(complete, self.skipped, error)
+        packed = [
+            RowSeed(seed.id, seed_digest(seed), pickle.dumps(seed, pickle.HIGHEST_PROTOCOL), item.path, item.line)
+            for item, seed in zip(found, seeds, strict=True)
+        ]
+        return BlockSeeds(packed, self.skipped, error)
 
-    def check_unique(self, blocks: Iterable[BlockSeeds]) -> Iterator[Seed]:
+    def join(self, blocks: Iterable[BlockSeeds]) -> Iterator[PackedSeed]:
         """The seeds of all blocks. Raises as reading them in one process would."""
-        self.skipped, any_seed, check = 0, False, UniqueIdCheck()
+        self.skipped, any_seed, ids = 0, False, UniqueIdCheck()
         for block in blocks:
             self.skipped += block.skipped
-            for corpus_seed in self.parse_records(block.seeds, check):
+            for row in self.parse_records(block.seeds, partial(_check, ids)):
                 any_seed = True
-                yield corpus_seed.seed
+                yield PackedSeed(row.id, self._settings.corpus, row.digest, row.data)
             if block.error:
                 raise block.error
         if not any_seed:
@@ -102,18 +118,23 @@ class RowReader(CorpusReader[RowSettings]):
         return decode_all(block, self._settings.max_row_bytes)
 
 
+def _check(ids: UniqueIdCheck, row: RowSeed) -> RowSeed:
+    ids.add(row.id, row.path, row.line)
+    return row
+
+
 class ParallelReader(Generic[RowSettings]):
-    """A SeedReader over the processes that read the blocks of a corpus."""
+    """A SeedReader over the processes that read the blocks of a corpus; `packed`, it leaves each seed so."""
 
-    def __init__(self, reader: RowReader[RowSettings], processes: int) -> None:
-        self._reader, self._processes = reader, processes
+    def __init__(self, reader: RowReader[RowSettings], processes: int, *, packed: bool) -> None:
+        self._reader, self._processes, self._packed = reader, processes, packed
+        self.skipped = 0
 
-    @property
-    def skipped(self) -> int:
-        """Bad records passed over so far."""
-        return self._reader.skipped
-
-    def __iter__(self) -> Iterator[Seed]:
+    def __iter__(self) -> Iterator[Any]:
         reader = self._reader
-        blocks = OrderedMap(reader.read_block, reader.blocks(), self._processes, "reads seeds")
-        return reader.check_unique(blocks)
+        try:
+            for seed in reader.join(map_in_order(reader.read_block, reader.blocks(), self._processes, "reads seeds")):
+                self.skipped = reader.skipped
+                yield seed if self._packed else seed.unpack()
+        finally:
+            self.skipped = reader.skipped

@@ -21,7 +21,7 @@ from engine.errors import FoilError, SeedFormatError, UsageError
 from engine.protocols import SeedReader
 from engine.seeds.msmarco import MsmarcoRows, MsmarcoSettings
 from engine.seeds.parallel import rows as parallel_rows
-from engine.seeds.parallel.processes import OrderedMap
+from engine.seeds.parallel.processes import map_in_order
 from engine.seeds.table import TableReader, TableSettings
 from engine.topic import Seed
 from tests.support.paths import REPO
@@ -56,7 +56,8 @@ class OneByOne:
         return self._reader.skipped
 
     def __iter__(self) -> Iterator[Seed]:
-        return self._reader.check_unique(map(copy(self._reader).read_block, self._reader.blocks()))
+        blocks = map(copy(self._reader).read_block, self._reader.blocks())
+        return (seed.unpack() for seed in self._reader.join(blocks))
 
 
 def write(path: Path, rows: list[object]) -> Path:
@@ -166,18 +167,18 @@ def die(_item: int) -> int:
 
 
 def test_a_process_that_dies_is_replaced_and_nothing_is_lost_or_doubled(tmp_path):
-    assert list(OrderedMap(partial(die_once, tmp_path), range(20), 2, "stamps")) == list(range(20))
+    assert list(map_in_order(partial(die_once, tmp_path), range(20), 2, "stamps")) == list(range(20))
     assert (tmp_path / "died").exists()
 
 
 def test_deaths_without_a_result_between_end_it_and_are_told():
-    with pytest.raises(FoilError, match="a process that stamps died 3 times in a row"):
-        list(OrderedMap(die, range(20), 2, "stamps"))
+    with pytest.raises(FoilError, match="a process that stamps died 3 times in a row of the same"):
+        list(map_in_order(die, range(20), 2, "stamps"))
 
 
 def test_what_is_left_early_leaves_no_process():
     before = set(multiprocessing.active_children())
-    results = iter(OrderedMap(abs, range(1_000), 2, "counts"))
+    results = iter(map_in_order(abs, range(1_000), 2, "counts"))
     assert next(results) == 0
     results.close()
     deadline = time.monotonic() + 20
@@ -189,9 +190,9 @@ def test_what_is_left_early_leaves_no_process():
 def test_the_processes_end_with_the_one_that_asks(tmp_path):
     code = (
         "import os, sys, time\n"
-        "from engine.seeds.parallel.processes import OrderedMap\n"
+        "from engine.seeds.parallel.processes import map_in_order\n"
         "if __name__ == '__main__':\n"
-        "    results = iter(OrderedMap(abs, range(1_000), 2, 'counts'))\n"
+        "    results = iter(map_in_order(abs, range(1_000), 2, 'counts'))\n"
         "    next(results)\n"
         "    import multiprocessing\n"
         "    print(*(p.pid for p in multiprocessing.active_children()), flush=True)\n"
