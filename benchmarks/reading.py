@@ -7,6 +7,7 @@ python benchmarks/reading.py [--seeds 40000] [--readers 1 2] [--quick] [--json]
 
 import argparse
 import json
+import pickle
 import random
 import tempfile
 import time
@@ -19,8 +20,9 @@ from rich.table import Table
 
 from datasets_out.commits.log import CommitLog
 from engine.flow.limits import Limits, RuntimeSettings
-from engine.protocols import SeedReader
+from engine.protocols import DivisibleReader, SeedReader
 from engine.runtime.seed_process import SeedProcess, SeedSource
+from engine.runtime.seed_stream import split_into_partitions
 from engine.seeds.msmarco import MsmarcoRows, MsmarcoSettings
 from engine.seeds.table import TableReader, TableSettings
 
@@ -43,26 +45,26 @@ def one_passage(rng: random.Random, number: int) -> dict[str, object]:
     return {"id": number, "query": text(rng, 6), "passage": text(rng, 60)}
 
 
-def table(negatives: int, path: Path) -> SeedReader:
+def table(negatives: int, path: Path) -> DivisibleReader:
     return TableReader(TableSettings(corpus="made_up", path=path, columns=COLUMNS, negatives=negatives))
 
 
-def msmarco(path: Path) -> SeedReader:
+def msmarco(path: Path) -> DivisibleReader:
     return MsmarcoRows(MsmarcoSettings(path=path))
 
 
-CORPORA: dict[str, tuple[Callable[[random.Random, int], dict[str, object]], Callable[[Path], SeedReader]]] = {
+CORPORA: dict[str, tuple[Callable[[random.Random, int], dict[str, object]], Callable[[Path], DivisibleReader]]] = {
     "a table, one passage a row": (one_passage, partial(table, 0)),
     "the same, five negatives mined": (one_passage, partial(table, 5)),
     "MS MARCO, ten passages a row": (ten_passages, msmarco),
 }
 
 
-def opened(reader: Callable[[Path], SeedReader], path: Path) -> tuple[SeedReader, tuple[()]]:
+def opened(reader: Callable[[Path], DivisibleReader], path: Path) -> tuple[SeedReader, tuple[()]]:
     return reader(path), ()
 
 
-def seconds(reader: Callable[[Path], SeedReader], path: Path, out: Path, readers: int) -> tuple[float, str]:
+def seconds(reader: Callable[[Path], DivisibleReader], path: Path, out: Path, readers: int) -> tuple[float, str]:
     """How long the stream takes, and the digest of its end."""
     log = CommitLog(out)
     log.open("", {})
@@ -78,6 +80,15 @@ def seconds(reader: Callable[[Path], SeedReader], path: Path, out: Path, readers
     return took, stream
 
 
+def cutting_us(reader: DivisibleReader) -> float:
+    """CPU microseconds a seed of the process that joins the blocks of two others, cuts partitions and pickles them."""
+    start, count = time.process_time(), 0
+    for partition in split_into_partitions(reader.in_parallel(2, ()), (), Limits(partition_seeds=1_000)):
+        count += len(partition.seeds)
+        pickle.dumps(partition, pickle.HIGHEST_PROTOCOL)
+    return 1e6 * (time.process_time() - start) / count
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--seeds", type=int, default=40_000)
@@ -86,7 +97,12 @@ def main() -> None:
     options.add_argument("--json", action="store_true")
     given = options.parse_args()
     count = 4_000 if given.quick else given.seeds
-    result = Table("corpus", *(f"seeds/s, {n} reading" for n in given.readers), "times the first")
+    result = Table(
+        "corpus",
+        *(f"seeds/s, {n} reading" for n in given.readers),
+        "times the first",
+        "CPU us a seed of the one that cuts",
+    )
     with tempfile.TemporaryDirectory(prefix="foil-reading-") as folder:
         for name, (make, reader) in CORPORA.items():
             rng, path = random.Random(7), Path(folder) / "rows.jsonl"
@@ -94,7 +110,12 @@ def main() -> None:
             found = [seconds(reader, path, Path(folder) / f"{len(name)}-{n}", n) for n in given.readers]
             assert len({stream for _, stream in found}) == 1, "the streams differ"
             times = [took for took, _ in found]
-            result.add_row(name, *(f"{count / t:,.0f}" for t in times), f"{times[0] / times[-1]:.2f}")
+            result.add_row(
+                name,
+                *(f"{count / t:,.0f}" for t in times),
+                f"{times[0] / times[-1]:.2f}",
+                f"{cutting_us(reader(path)):.1f}",
+            )
             if given.json:
                 print(
                     json.dumps({"corpus": name, **dict(zip(map(str, given.readers), times, strict=True))}), flush=True

@@ -93,12 +93,15 @@ class SeedReader(Protocol):
     def __iter__(self) -> Iterator[Seed]: ...
 
 
+Sketch = Callable[[Seed], Any]
+
+
 @runtime_checkable
 class DivisibleReader(SeedReader, Protocol):
     """A SeedReader that can have other processes do its work."""
 
-    def in_parallel(self, processes: int, *, packed: bool = False) -> SeedReader:
-        """A reader of the same seeds in the same order; `packed`, it may give each as an engine.topic.PackedSeed."""
+    def in_parallel(self, processes: int, sketches: Sequence[Sketch]) -> SeedReader:
+        """A reader of the same seeds in the same order, some or all as engine.topic.PackedSeed, with these sketches."""
         ...
 
 
@@ -162,6 +165,17 @@ class Screen(Protocol):
     fingerprint: str
 
     def __call__(self, seed: Seed) -> Verdict | None: ...
+
+
+@runtime_checkable
+class SketchingScreen(Screen, Protocol):
+    """A Screen that decides by a sketch of the seed, which needs no other seed: `sketch` goes to other processes."""
+
+    sketch: Sketch
+
+    def decide(self, seed_id: str, sketch: Any) -> Verdict | None:
+        """What calling the screen with the seed gives."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,12 +87,16 @@ def seed_digest(seed: Seed) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PackedSeed:
-    """A seed as the bytes of its pickle, for who only passes it on. Pickled itself, it comes out as the seed."""
+    """A seed as the bytes of its pickle, for who only passes it on. Pickled itself, it comes out as the seed.
+
+    `sketches`: what each screen that decides by a sketch (engine.protocols.SketchingScreen) wants to know, in order.
+    """
 
     id: str
     corpus: str
     digest: str
     data: bytes
+    sketches: tuple[Any, ...] = ()
 
     def unpack(self) -> Seed:
         """The seed."""

@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import SerializeAsAny
 
-from engine.protocols import DivisibleReader, SeedReader
+from engine.protocols import DivisibleReader, SeedReader, Sketch
 from engine.settings import Settings
-from engine.topic import Seed
+from engine.topic import PackedSeed, Seed
 
 
 class MixedSettings(Settings):
@@ -33,9 +33,11 @@ class MixedReader:
         self._readers = readers
         self.skipped = 0
 
-    def in_parallel(self, processes: int, *, packed: bool = False) -> "MixedReader":  # noqa: ARG002 - ids change here
+    def in_parallel(self, processes: int, sketches: Sequence[Sketch]) -> "MixedReader":
         """The same stream; each corpus that several processes can read has so many of them."""
-        return MixedReader([r.in_parallel(processes) if isinstance(r, DivisibleReader) else r for r in self._readers])
+        return MixedReader(
+            [r.in_parallel(processes, sketches) if isinstance(r, DivisibleReader) else r for r in self._readers]
+        )
 
     def __iter__(self) -> Iterator[Seed]:
         streams = [iter(reader) for reader in self._readers]
@@ -46,4 +48,5 @@ class MixedReader:
                 if seed is None:
                     streams.remove(stream)
                 else:
-                    yield replace(seed, id=f"{seed.corpus}/{seed.id}")
+                    whole = seed.unpack() if isinstance(seed, PackedSeed) else seed  # its id changes
+                    yield replace(whole, id=f"{seed.corpus}/{seed.id}")

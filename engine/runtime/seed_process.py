@@ -34,7 +34,7 @@ from engine.atomic_files import put_bytes, read_regular
 from engine.errors import CorruptDataError, FoilError, SeedsChangedError, SpoolError, portable
 from engine.flow.journal import paid_seeds
 from engine.flow.limits import Limits, RuntimeSettings
-from engine.protocols import DivisibleReader, Partition, PendingPartition, Screen, SeedReader, Store
+from engine.protocols import DivisibleReader, Partition, PendingPartition, Screen, SeedReader, SketchingScreen, Store
 from engine.runtime.seed_stream import CountedSeeds, PastStream, SeedRecord, split_into_partitions
 from engine.runtime.watchdog import relax_gc
 from engine.telemetry.json_logs import begin_logs
@@ -61,11 +61,11 @@ class SeedSource:
     readers: int = 1
 
     def partitions(
-        self, entries: Mapping[int, Mapping[str, Any]], on_seeds: Callable[[int], None], *, packed: bool = False
+        self, entries: Mapping[int, Mapping[str, Any]], on_seeds: Callable[[int], None]
     ) -> Iterator[Partition]:
         """The partitions, committed ones too, once they agree with the past. `entries`: what is committed.
 
-        `packed`: a partition may hold each PackedSeed as it is, since it is only put aside here.
+        With `readers` a partition holds each seed as a PackedSeed until it is unpacked, or pickled.
         """
         records = {index: SeedRecord(**entry["facts"].get("seeds", {})) for index, entry in entries.items()}
         short, paid = self.store.short_partitions(), paid_seeds(self.journal, records.keys())
@@ -73,7 +73,8 @@ class SeedSource:
         past = PastStream(records, paid, self.store.plan(), ends=ends, grown=short is not None)
         reader, screens = self.open()
         if self.readers > 1 and isinstance(reader, DivisibleReader):
-            reader = reader.in_parallel(self.readers, packed=packed)
+            sketches = [screen.sketch for screen in screens if isinstance(screen, SketchingScreen)]
+            reader = reader.in_parallel(self.readers, sketches)
         seeds = CountedSeeds(reader, on_seeds)
         return past.check(split_into_partitions(seeds, screens, self.limits, short))
 
@@ -272,7 +273,7 @@ def _run_process(pipe: Connection, source: SeedSource, task: _Task) -> None:
     with suppress(BrokenPipeError):
         try:
             entries = source.store.committed()
-            for partition in source.partitions(entries, _Teller(pipe), packed=True):
+            for partition in source.partitions(entries, _Teller(pipe)):
                 task.reached.check(partition)
                 if partition.index in task.given:
                     continue

@@ -11,7 +11,7 @@ that they knew was read. 8 bytes a seed for its id.
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, islice
 
 import numpy as np
@@ -20,7 +20,7 @@ import xxhash
 from engine.errors import SeedsChangedError, UsageError
 from engine.flow.limits import Limits
 from engine.ids import sha256_hex
-from engine.protocols import Partition, Screen, SeedReader
+from engine.protocols import Partition, Screen, SeedReader, SketchingScreen
 from engine.topic import PackedSeed, Seed, Verdict, seed_digest
 
 LOG = logging.getLogger(__name__)
@@ -71,9 +71,7 @@ def split_into_partitions(
                     f"{position + len(batch)}; ids must be unique: mend the corpus"
                 )
             batch.append(seed)
-            seen_by_screens = seed.unpack() if screens and isinstance(seed, PackedSeed) else seed
-            verdicts = (screen(seen_by_screens) for screen in screens)
-            rejecting = [v for v in verdicts if v is not None and v.outcome == "reject"]
+            rejecting = [v for v in _verdicts(seed, screens) if v is not None and v.outcome == "reject"]
             if rejecting:
                 screened[seed.id] = rejecting[0]
         if not batch:
@@ -82,6 +80,24 @@ def split_into_partitions(
         digests = "".join((s.digest if isinstance(s, PackedSeed) else seed_digest(s))[:_HEX] for s in batch)
         stream = sha256_hex(f"{stream}\x1f{digests}")[:32]
         yield Partition(index, tuple(batch), screened, digests, stream)
+
+
+def _verdicts(seed: Seed | PackedSeed, screens: Sequence[Screen]) -> Iterator[Verdict | None]:
+    if not isinstance(seed, PackedSeed):
+        yield from (screen(seed) for screen in screens)
+        return
+    sketches = iter(seed.sketches)
+    for screen in screens:
+        if isinstance(screen, SketchingScreen):
+            yield screen.decide(seed.id, next(sketches))
+        else:
+            yield screen(seed.unpack())
+
+
+def unpacked(partition: Partition) -> Partition:
+    """The partition with its seeds as they are."""
+    seeds = (seed.unpack() if isinstance(seed, PackedSeed) else seed for seed in partition.seeds)
+    return replace(partition, seeds=tuple(seeds))
 
 
 class SeenIds:

@@ -33,7 +33,7 @@ from engine.protocols import Parts, Screen, SeedReader
 from engine.runtime.breaker import RunBreaker
 from engine.runtime.partition_queue import CommittedPartition, PartitionQueue
 from engine.runtime.seed_process import SeedProcess, SeedSource, sweep_spool
-from engine.runtime.seed_stream import SeedRecord
+from engine.runtime.seed_stream import SeedRecord, unpacked
 from engine.runtime.supervisor import Supervisor, Worker
 from engine.runtime.watchdog import relaxed_gc
 from engine.telemetry.metrics import (
@@ -154,7 +154,9 @@ class _Session:
             self._seeds = SeedProcess(source, runtime, spec.worker.run, spec.on_seeds)
             self._queue = PartitionQueue(iter(self._seeds), committed, self._limits, self._seeds.committed)
         else:
-            self._queue = PartitionQueue(source.partitions(entries, spec.on_seeds), committed, self._limits)
+            self._queue = PartitionQueue(
+                map(unpacked, source.partitions(entries, spec.on_seeds)), committed, self._limits
+            )
         self._recorder = CountRecorder()
 
     async def run(self, start_worker: StartWorkerWithin, lease: RunLease) -> Summary:

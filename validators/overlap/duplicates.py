@@ -16,6 +16,7 @@ from engine.ids import canonical_json
 from engine.settings import Settings
 from engine.topic import Seed, Verdict
 from validators.overlap.minhash import Sketcher, SketchStore
+from validators.overlap.word_runs import Hashes
 from validators.verdicts import fingerprint, reject_verdict
 
 
@@ -30,6 +31,18 @@ class DuplicatesSettings(Settings):
     random_seed: int = Field(0, ge=0, le=2**63 - 1, description="of the hash functions")
 
 
+class SeedSketcher:
+    """What of a seed is compared: MinHash of its words, or None where it has none."""
+
+    def __init__(self, settings: DuplicatesSettings) -> None:
+        self._query_alone = settings.text == "query"
+        self._sketcher = Sketcher(settings.random_seed)
+
+    def __call__(self, seed: Seed) -> Hashes | None:
+        passages = () if self._query_alone else (f"{p.title}\n{p.text}" for p in seed.positives)
+        return self._sketcher("\n".join([seed.query, *passages]))
+
+
 class Duplicates:
     """Rejects a seed that repeats an earlier one."""
 
@@ -37,19 +50,22 @@ class Duplicates:
 
     def __init__(self, settings: DuplicatesSettings) -> None:
         self._settings = settings
-        self._sketcher = Sketcher(settings.random_seed)
+        self.sketch = SeedSketcher(settings)
         self._store = SketchStore()
         self._ids, self._ends = bytearray(), array("Q", [0])
         self.fingerprint = fingerprint(settings, version=1)
 
     def __call__(self, seed: Seed) -> Verdict | None:
         """A rejecting verdict, or None; then the seed is remembered. A seed without words repeats nothing."""
-        sketch = self._sketcher(self._text(seed))
+        return self.decide(seed.id, self.sketch(seed))
+
+    def decide(self, seed_id: str, sketch: Hashes | None) -> Verdict | None:
+        """The same as calling it with the seed of this sketch."""
         if sketch is None:
             return None
         match = self._store.match_or_add(sketch, self._settings.similarity)
         if match is None:
-            self._ids += seed.id.encode("utf-8", "surrogatepass")
+            self._ids += seed_id.encode("utf-8", "surrogatepass")
             self._ends.append(len(self._ids))
             return None
         reason, score = "duplicate" if match.exact else "near_duplicate", round(match.similarity, 4)
@@ -60,11 +76,6 @@ class Duplicates:
     def nbytes(self) -> int:
         """Bytes held for the seeds kept."""
         return self._store.nbytes + len(self._ids) + self._ends.itemsize * len(self._ends)
-
-    def _text(self, seed: Seed) -> str:
-        if self._settings.text == "query":
-            return seed.query
-        return "\n".join([seed.query, *(f"{passage.title}\n{passage.text}" for passage in seed.positives)])
 
     def _id(self, number: int) -> str:
         return self._ids[self._ends[number] : self._ends[number + 1]].decode("utf-8", "surrogatepass")

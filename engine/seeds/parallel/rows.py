@@ -8,14 +8,14 @@ Price: each process makes the pool of negatives for itself, from the whole corpu
 
 import pickle
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from engine.errors import SeedFormatError
-from engine.protocols import SeedReader
+from engine.protocols import SeedReader, Sketch
 from engine.seeds.corpus import CorpusReader, CorpusSeed, CorpusSettings, UniqueIdCheck, no_seeds_error
 from engine.seeds.files.rows import Record, decode_all, read_raw, read_rows
 from engine.seeds.files.streams import Line
@@ -35,6 +35,7 @@ class RowSeed(NamedTuple):
     id: str
     digest: str
     data: bytes
+    sketches: tuple[Any, ...]
     path: str
     line: int
 
@@ -66,9 +67,9 @@ class RowReader(CorpusReader[RowSettings]):
     def corpus_seeds(self) -> Iterator[CorpusSeed]:
         return self.seeds_of(read_rows(self.rows_path(), self._settings.max_row_bytes))
 
-    def in_parallel(self, processes: int, *, packed: bool = False) -> SeedReader:
-        """A reader of the same seeds, in the same order, that has so many processes make them."""
-        return ParallelReader(self, processes, packed=packed)
+    def in_parallel(self, processes: int, sketches: Sequence[Sketch]) -> SeedReader:
+        """A reader of the same seeds as PackedSeed, in the same order, that has so many processes make them."""
+        return ParallelReader(self, processes, sketches)
 
     def blocks(self) -> Iterator[Block]:
         """The rows in blocks, of which each makes its seeds alone."""
@@ -85,8 +86,8 @@ class RowReader(CorpusReader[RowSettings]):
         if block:
             yield block
 
-    def read_block(self, block: Block) -> BlockSeeds:
-        """The seeds of a block, each with its negatives, up to the first record that ends the run."""
+    def read_block(self, sketches: Sequence[Sketch], block: Block) -> BlockSeeds:
+        """The seeds of a block, each with its negatives and sketches, up to the first record that ends the run."""
         self.skipped, error = 0, None
         found: list[CorpusSeed] = []
         try:
@@ -96,7 +97,14 @@ class RowReader(CorpusReader[RowSettings]):
             error = bad
         seeds = self.with_negatives(iter(found))
         packed = [
-            RowSeed(seed.id, seed_digest(seed), pickle.dumps(seed, pickle.HIGHEST_PROTOCOL), item.path, item.line)
+            RowSeed(
+                seed.id,
+                seed_digest(seed),
+                pickle.dumps(seed, pickle.HIGHEST_PROTOCOL),
+                tuple(sketch(seed) for sketch in sketches),
+                item.path,
+                item.line,
+            )
             for item, seed in zip(found, seeds, strict=True)
         ]
         return BlockSeeds(packed, self.skipped, error)
@@ -108,7 +116,7 @@ class RowReader(CorpusReader[RowSettings]):
             self.skipped += block.skipped
             for row in self.parse_records(block.seeds, partial(_check, ids)):
                 any_seed = True
-                yield PackedSeed(row.id, self._settings.corpus, row.digest, row.data)
+                yield PackedSeed(row.id, self._settings.corpus, row.digest, row.data, row.sketches)
             if block.error:
                 raise block.error
         if not any_seed:
@@ -124,17 +132,18 @@ def _check(ids: UniqueIdCheck, row: RowSeed) -> RowSeed:
 
 
 class ParallelReader(Generic[RowSettings]):
-    """A SeedReader over the processes that read the blocks of a corpus; `packed`, it leaves each seed so."""
+    """A SeedReader over the processes that read the blocks of a corpus: each seed is an engine.topic.PackedSeed."""
 
-    def __init__(self, reader: RowReader[RowSettings], processes: int, *, packed: bool) -> None:
-        self._reader, self._processes, self._packed = reader, processes, packed
+    def __init__(self, reader: RowReader[RowSettings], processes: int, sketches: Sequence[Sketch]) -> None:
+        self._reader, self._processes, self._sketches = reader, processes, tuple(sketches)
         self.skipped = 0
 
     def __iter__(self) -> Iterator[Any]:
         reader = self._reader
+        read = partial(reader.read_block, self._sketches)
         try:
-            for seed in reader.join(map_in_order(reader.read_block, reader.blocks(), self._processes, "reads seeds")):
+            for seed in reader.join(map_in_order(read, reader.blocks(), self._processes, "reads seeds")):
                 self.skipped = reader.skipped
-                yield seed if self._packed else seed.unpack()
+                yield seed
         finally:
             self.skipped = reader.skipped

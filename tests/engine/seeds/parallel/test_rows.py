@@ -23,7 +23,7 @@ from engine.seeds.msmarco import MsmarcoRows, MsmarcoSettings
 from engine.seeds.parallel import rows as parallel_rows
 from engine.seeds.parallel.processes import map_in_order
 from engine.seeds.table import TableReader, TableSettings
-from engine.topic import Seed
+from engine.topic import PackedSeed, Seed
 from tests.support.paths import REPO
 
 COLUMNS = {"query": "q", "positives": "p"}
@@ -40,9 +40,10 @@ def msmarco(path: Path, **options) -> MsmarcoRows:
 def read(reader: SeedReader) -> tuple[list[Seed], int, str]:
     """The seeds, the bad rows and the error of a corpus; where there is one, no seeds."""
     try:
-        return list(reader), reader.skipped, ""
+        seeds = [seed.unpack() if isinstance(seed, PackedSeed) else seed for seed in reader]
     except (UsageError, SeedFormatError) as error:
         return [], 0, str(error)
+    return seeds, reader.skipped, ""
 
 
 class OneByOne:
@@ -56,7 +57,7 @@ class OneByOne:
         return self._reader.skipped
 
     def __iter__(self) -> Iterator[Seed]:
-        blocks = map(copy(self._reader).read_block, self._reader.blocks())
+        blocks = map(partial(copy(self._reader).read_block, ()), self._reader.blocks())
         return (seed.unpack() for seed in self._reader.join(blocks))
 
 
@@ -112,7 +113,7 @@ def test_processes_give_the_seeds_of_one_with_mined_negatives(tmp_path, monkeypa
     alone = read(table(path, negatives=2))
     assert len(alone[0]) == 600
     assert all(len(seed.negatives) == 2 for seed in alone[0])
-    assert read(table(path, negatives=2).in_parallel(processes)) == alone
+    assert read(table(path, negatives=2).in_parallel(processes, ())) == alone
 
 
 def test_an_id_that_stands_in_two_blocks_is_refused_or_passed_over(tmp_path, monkeypatch):
@@ -122,7 +123,7 @@ def test_an_id_that_stands_in_two_blocks_is_refused_or_passed_over(tmp_path, mon
     for on_error in ("refuse", "skip"):
         options = {"columns": {**COLUMNS, "id": "id"}, "on_error": on_error, "negatives": 0}
         make = partial(TableReader, TableSettings(corpus="harbour", path=path, **options))
-        alone, together = read(make()), read(make().in_parallel(2))
+        alone, together = read(make()), read(make().in_parallel(2, ()))
         assert together == alone
         assert (len(alone[0]), alone[1]) == ((50, 30) if on_error == "skip" else (0, 0))
         assert ("rows.jsonl:51" in alone[2]) is (on_error == "refuse")
@@ -132,8 +133,8 @@ def test_a_bad_row_ends_the_run_after_the_seeds_before_it_and_names_its_line(tmp
     monkeypatch.setattr(parallel_rows, "BLOCK_BYTES", 1 << 12)
     rows = some_rows(300)
     rows[250] = "{broken"
-    reader = iter(table(write(tmp_path / "rows.jsonl", rows), negatives=0).in_parallel(2))
-    assert [next(reader).query for _ in range(250)] == [row["q"] for row in rows[:250]]
+    reader = iter(table(write(tmp_path / "rows.jsonl", rows), negatives=0).in_parallel(2, ()))
+    assert [next(reader).unpack().query for _ in range(250)] == [row["q"] for row in rows[:250]]
     with pytest.raises(SeedFormatError, match=r"rows\.jsonl:251"):
         next(reader)
 
@@ -142,8 +143,8 @@ def test_a_file_that_is_damaged_gives_what_stands_before_the_damage(tmp_path, mo
     monkeypatch.setattr(parallel_rows, "BLOCK_BYTES", 1 << 12)
     data = gzip.compress("".join(json.dumps(row) + "\n" for row in some_rows(3_000)).encode(), 1)
     (tmp_path / "rows.jsonl.gz").write_bytes(data[: len(data) // 2])
-    reader = iter(table(tmp_path / "rows.jsonl.gz", negatives=0).in_parallel(2))
-    assert len({next(reader).query for _ in range(500)}) == 500
+    reader = iter(table(tmp_path / "rows.jsonl.gz", negatives=0).in_parallel(2, ()))
+    assert len({next(reader).id for _ in range(500)}) == 500
     with pytest.raises(UsageError, match="damaged"):
         list(reader)
 
@@ -151,7 +152,7 @@ def test_a_file_that_is_damaged_gives_what_stands_before_the_damage(tmp_path, mo
 def test_rows_of_a_folder_without_seeds_are_told(tmp_path):
     write(tmp_path / "rows.jsonl", ["", ""])
     with pytest.raises(UsageError, match="no seeds"):
-        list(table(tmp_path).in_parallel(2))
+        list(table(tmp_path).in_parallel(2, ()))
 
 
 def die_once(folder: Path, item: int) -> int:
