@@ -11,7 +11,7 @@ import pickle
 import random
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -20,11 +20,12 @@ from rich.table import Table
 
 from datasets_out.commits.log import CommitLog
 from engine.flow.limits import Limits, RuntimeSettings
-from engine.protocols import DivisibleReader, SeedReader
+from engine.protocols import DivisibleReader, Screen, SeedReader, SketchingScreen
 from engine.runtime.seed_process import SeedProcess, SeedSource
 from engine.runtime.seed_stream import split_into_partitions
 from engine.seeds.msmarco import MsmarcoRows, MsmarcoSettings
 from engine.seeds.table import TableReader, TableSettings
+from validators.overlap.duplicates import Duplicates, DuplicatesSettings
 
 WORDS = 20_000
 COLUMNS = {"query": "query", "positives": "passage", "id": "id"}
@@ -55,20 +56,30 @@ def msmarco(path: Path) -> DivisibleReader:
 
 CORPORA: dict[str, tuple[Callable[[random.Random, int], dict[str, object]], Callable[[Path], DivisibleReader]]] = {
     "a table, one passage a row": (one_passage, partial(table, 0)),
+    "the same, near-duplicates screened": (one_passage, partial(table, 0)),
     "the same, five negatives mined": (one_passage, partial(table, 5)),
     "MS MARCO, ten passages a row": (ten_passages, msmarco),
 }
 
 
-def opened(reader: Callable[[Path], DivisibleReader], path: Path) -> tuple[SeedReader, tuple[()]]:
-    return reader(path), ()
+def opened(
+    reader: Callable[[Path], DivisibleReader], path: Path, screened: bool
+) -> tuple[SeedReader, Sequence[Screen]]:
+    return reader(path), screens(screened)
 
 
-def seconds(reader: Callable[[Path], DivisibleReader], path: Path, out: Path, readers: int) -> tuple[float, str]:
+def screens(screened: bool) -> list[Screen]:
+    return [Duplicates(DuplicatesSettings())] if screened else []
+
+
+def seconds(
+    reader: Callable[[Path], DivisibleReader], path: Path, out: Path, readers: int, screened: bool
+) -> tuple[float, str]:
     """How long the stream takes, and the digest of its end."""
     log = CommitLog(out)
     log.open("", {})
-    source = SeedSource(partial(opened, reader, path), Limits(partition_seeds=1_000), log, out / "journal", readers)
+    opening = partial(opened, reader, path, screened)
+    source = SeedSource(opening, Limits(partition_seeds=1_000), log, out / "journal", readers)
     seeds = SeedProcess(source, RuntimeSettings(workers=1, readers=readers), "reading", lambda _: None)
     seeds.open(out, 1)
     start, stream = time.perf_counter(), ""
@@ -80,10 +91,12 @@ def seconds(reader: Callable[[Path], DivisibleReader], path: Path, out: Path, re
     return took, stream
 
 
-def cutting_us(reader: DivisibleReader) -> float:
+def cutting_us(reader: DivisibleReader, screened: bool) -> float:
     """CPU microseconds a seed of the process that joins the blocks of two others, cuts partitions and pickles them."""
-    start, count = time.process_time(), 0
-    for partition in split_into_partitions(reader.in_parallel(2, ()), (), Limits(partition_seeds=1_000)):
+    start, count, looking = time.process_time(), 0, screens(screened)
+    sketches = [screen.sketch for screen in looking if isinstance(screen, SketchingScreen)]
+    seeds = reader.in_parallel(2, sketches)
+    for partition in split_into_partitions(seeds, looking, Limits(partition_seeds=1_000)):
         count += len(partition.seeds)
         pickle.dumps(partition, pickle.HIGHEST_PROTOCOL)
     return 1e6 * (time.process_time() - start) / count
@@ -105,16 +118,16 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory(prefix="foil-reading-") as folder:
         for name, (make, reader) in CORPORA.items():
-            rng, path = random.Random(7), Path(folder) / "rows.jsonl"
+            rng, path, screened = random.Random(7), Path(folder) / "rows.jsonl", "screened" in name
             path.write_text("".join(json.dumps(make(rng, i)) + "\n" for i in range(count)))
-            found = [seconds(reader, path, Path(folder) / f"{len(name)}-{n}", n) for n in given.readers]
+            found = [seconds(reader, path, Path(folder) / f"{len(name)}-{n}", n, screened) for n in given.readers]
             assert len({stream for _, stream in found}) == 1, "the streams differ"
             times = [took for took, _ in found]
             result.add_row(
                 name,
                 *(f"{count / t:,.0f}" for t in times),
                 f"{times[0] / times[-1]:.2f}",
-                f"{cutting_us(reader(path)):.1f}",
+                f"{cutting_us(reader(path), screened):.1f}",
             )
             if given.json:
                 print(
