@@ -336,7 +336,7 @@ CODE_SAMPLE = by_pattern(
 COMPLEXITY = by_pattern(
     r"\bO\([^)\n]{1,40}\)", "o(", ignore_case=False, loose=r"\bO *\(|complexity|linear|quadratic|log n"
 )
-DECIMALS = by_pattern(r"(?<![\w.])\d+\.\d+(?![\w.]\d)", ".", loose=r"\d\.\d|\.\d|decimal|point")
+DECIMALS = by_pattern(r"(?<![\w.])\d+\.\d*[1-9]\d*(?![\w.]\d)", ".", loose=r"\d\.\d|\.\d|decimal|point")
 UNKNOWN = by_pattern(
     r"\b[Ll]et \$?[A-Za-z]\b(?: (?:be|represent|denote|stand)|\$| ?=)",
     "let",

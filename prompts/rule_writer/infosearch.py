@@ -209,7 +209,7 @@ _DEMANDS = (
     "The answer should {base}.",
     "I want a result that {third}.",
     "Could you find something that {third}?",
-    "It must {base}.",
+    "The answer must {base}.",
     "I can only use a text that {third}.",
 )
 _QUESTIONS = ("My question is this: {q}?", "Here is what I would like to know: {q}?", "I am wondering: {q}?")

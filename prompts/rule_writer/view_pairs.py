@@ -264,7 +264,7 @@ def _supports(source: SourcePassage, chosen: Sequence[Block]) -> list[Block]:
 def _overlap(first: Constraint, second: Constraint) -> bool:
     """Whether two demands say much the same: of one family, both on figures or examples, or of values with one word."""
     families = {first.family, second.family}
-    alike = len(families) == 1 or any(families <= group for group in (_FIGURES, _EXAMPLES, _ORIGINS))
+    alike = len(families) == 1 or any(families <= group for group in (_FIGURES, _EXAMPLES, _ORIGINS, _METHODS))
     return alike or bool(stems(first.value) & stems(second.value))
 
 
