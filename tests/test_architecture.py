@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from prompts.recipes.verifiable import VERSION
 from tests.support.paths import PACKAGES, REPO
 
 PAGE = (REPO / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -62,7 +63,7 @@ class Tiny:
         "prompts/constraints/families.py": [
             ('    _family("mentions"', '    _family("singing", text.SINGING, 1.0, TEXT),\n    _family("mentions"'),
         ],
-        "prompts/recipes/verifiable.py": [('VERSION = "6"', 'VERSION = "7"')],
+        "prompts/recipes/verifiable.py": [(f'VERSION = "{VERSION}"', 'VERSION = "next"')],
         "prompts/constraints/wordings.yaml": [
             (NEW, SINGING),
         ],

@@ -24,6 +24,7 @@ _CALCULATION: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
 }
+_RESULT_OF = re.compile(rf"=\s*({_NUMBER})")
 _MARKED = ("A:", "####", "The answer is")
 
 
@@ -35,6 +36,12 @@ def is_sound(solution: str, answer: str) -> bool:
     wanted = _value(answer)
     results = [value for match in _RESULT.finditer(lines[-1]) if (value := _value(match[0])) is not None]
     return wanted is None or not results or any(_are_near(value, wanted, 0.01) for value in results)
+
+
+def results_of(solution: str) -> frozenset[float]:
+    """What the solution's calculations come to: the numbers after its equals signs."""
+    values = (_value(match[1]) for match in _RESULT_OF.finditer(solution))
+    return frozenset(round(value, 2) for value in values if value is not None)
 
 
 def _says_something_false(line: str) -> bool:

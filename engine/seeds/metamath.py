@@ -3,7 +3,7 @@
     MetaMathQA  {type, query, original_question, response}
     GSM8K       {question, answer}, the answer with `<<48/2=24>>` calculator notes and a last line `#### 72`
     GSM8K's sampled solutions  {question, ground_truth, NAME: {is_correct, solution}, ...}: right ones are further
-        positives, wrong ones negatives; what reaches the answer by arithmetic that does not hold is neither
+        positives, wrong ones negatives; what may have reached the answer by luck is neither (`_is_vouched`)
     MetaMath's backward questions  {question, answer, original_question, a solution under `inv_question_pred_answer` or
         `output`}: the solution is a positive only if it reaches the answer
 
@@ -19,7 +19,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from engine.seeds.arithmetic import is_sound
+from engine.seeds.arithmetic import is_sound, results_of
 from engine.seeds.corpus import CorpusSeed, CorpusSettings, NegativeCandidate
 from engine.seeds.files.rows import Record, SourceRow, location_id
 from engine.seeds.parallel.rows import RowReader
@@ -50,7 +50,7 @@ class MetamathReader(RowReader[MetamathSettings]):
         return self.parse_records(rows, self._parse_row)
 
     def negative_candidates(self) -> Iterator[NegativeCandidate]:
-        for corpus_seed in type(self)(self._settings).corpus_seeds():
+        for corpus_seed in self.from_the_start():
             if corpus_seed.seed.positives:
                 (key,) = corpus_seed.answer_keys
                 query = corpus_seed.seed.query
@@ -90,17 +90,29 @@ def _parse_solutions(row: SourceRow) -> tuple[list[Passage], list[Passage], str]
 def _parse_sampled(row: SourceRow) -> tuple[list[Passage], list[Passage], str]:
     ground_truth = row.text("ground_truth")
     answer = _final_answer(ground_truth)
-    positives, negatives = [_solution(ground_truth, "seed_positive")], []
+    reference, right, negatives = _solution(ground_truth, "seed_positive"), list[Passage](), list[Passage]()
     for model, sample in row.value.items():
         if isinstance(sample, dict):
             record = row.nested(sample, "a sampled solution")
             if not isinstance(sample.get("is_correct"), bool):
                 raise row.format_error(f"true or false under 'is_correct' of {model!r}", sample)
             if sample["is_correct"]:
-                positives.append(_solution(record.text("solution"), "seed_positive", model))
+                right.append(_solution(record.text("solution"), "seed_positive", model))
             else:
                 negatives.append(_solution(record.text("solution"), "seed_negative", model))
-    return [p for p in positives if is_sound(p.text, answer)], negatives, answer
+    right = [p for p in right if is_sound(p.text, answer)]
+    vouched = [p for p in right if _is_vouched(p, [reference, *right])] if len(right) > len(negatives) + 1 else []
+    return [*([reference] if is_sound(reference.text, answer) else []), *vouched], negatives, answer
+
+
+def _is_vouched(solution: Passage, solutions: list[Passage]) -> bool:
+    """Whether other right solutions of the question come to all that this one calculates.
+
+    A sample with a step of its own is right by luck about as often as by wit; where most samples of a question fail,
+    all are under suspicion.
+    """
+    others = (results_of(other.text) for other in solutions if other is not solution)
+    return results_of(solution.text) <= frozenset[float]().union(*others)
 
 
 def _parse_backward(row: SourceRow) -> tuple[list[Passage], list[Passage], str]:

@@ -119,7 +119,7 @@ class MsmarcoRows(RowReader[MsmarcoSettings]):
             yield self._merge(list(seeds_of_query))
 
     def negative_candidates(self) -> Iterator[NegativeCandidate]:
-        for corpus_seed in type(self)(self._settings).corpus_seeds():
+        for corpus_seed in self.from_the_start():
             seed = corpus_seed.seed
             for passage in (*seed.positives, *seed.negatives):
                 query = seed.query if passage in seed.positives else ""

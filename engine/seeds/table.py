@@ -50,7 +50,7 @@ class TableReader(RowReader[TableSettings]):
         return self.parse_records(rows, self._parse_row)
 
     def negative_candidates(self) -> Iterator[NegativeCandidate]:
-        for corpus_seed in type(self)(self._settings).corpus_seeds():
+        for corpus_seed in self.from_the_start():
             seed = corpus_seed.seed
             for passage in seed.positives:
                 yield NegativeCandidate(passage.id, f"{passage.title}\n{passage.text}", (passage,), seed.query)

@@ -10,6 +10,7 @@ Formats and styles are those of Promptriever (section 3.1). Nothing is said more
 as an exclusion, which is how TREC's narratives put it.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -72,6 +73,29 @@ _EXCLUSIONS = (
     "{Noun}s that {plural} do not count.",
     "{Noun}s that {plural} would only waste my time.",
 )
+_TOUCHED: Mapping[str, tuple[str, ...]] = {
+    "reader": ("formal",),
+    "attribution": ("wrote", "author", "kind of site"),
+    "author": ("wrote", "institute", "published"),
+    "published": ("old", "published", "cited"),
+    "year": ("old",),
+    "date": ("old",),
+    "at_most_words": ("long", "other"),
+    "at_least_words": ("long", "other"),
+    "approach": ("fast", "elegant", "usual"),
+    "comments": ("lines", "variables"),
+    "total": ("phrased", "sentences"),
+    "unknown": ("usual",),
+}
+"""Words of the aspects that a family decides, or nearly."""
+_CIRCLE = re.compile(
+    r"\b(?:class|students?|pupils?|children|child|learners|group|readers?|listeners|audience|visitors|customers|editor|"
+    r"teacher|teach|boss|team|colleagues?|son|daughter|grandson|tutor|supervisor|publisher|treasurer|co-author|neighbour|"
+    r"course|lesson|talk|podcast|report|essay|newsletter|thesis|handout|quiz|worksheet|exam|test|homework|seminar|"
+    r"chapter|lexicon|paper|survey|article|speech|letter|handbook|letters)\b"
+)
+"""People and pieces of writing of which a context and a reason must not name different ones."""
+_TRIES = 12
 _CONTEXTS: Mapping[str, Any] = yaml.load(
     Path(__file__).with_name("contexts.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
 )
@@ -92,15 +116,23 @@ def compose(rng: Random, constraints: Sequence[Constraint], length: Length, styl
         return " ".join([*why, demand])
     is_long, is_very_long = length != "medium", length == "very_long"
     opening = style if style in {"persona", "background"} else "background" if is_very_long else ""
-    reason = (ban or pick(rng, constraints)).reason(_variant(rng)) if ban or not opening or is_very_long else ""
-    sentences = [_context(rng, opening, kind), reason]
+    context = _context(rng, opening, kind)
+    reason = _reason(rng, ban or pick(rng, constraints), context) if ban or not opening or is_very_long else ""
+    sentences = [context, reason]
     if style != "negation" or is_long:
         sentences += _demands(rng, constraints, noun) if is_long else [_demand(rng, constraints, noun)]
     if style == "negation" or is_very_long or (is_long and rng.random() < 0.5):
         sentences.append(_exclusion(rng, constraints, noun))
     if is_very_long:
-        sentences.append(_context(rng, pick(rng, ("progress", "indifference")), kind))
+        sentences.append(_context(rng, pick(rng, ("progress", "indifference")), kind, constraints))
     return " ".join(filter(None, sentences))
+
+
+def _reason(rng: Random, constraint: Constraint, context: str) -> str:
+    """A reason for the constraint that speaks of no other people and no other text than the context does, or ""."""
+    known = frozenset(_CIRCLE.findall(context.lower()))
+    reasons = (constraint.reason(_variant(rng)) for _ in range(_TRIES))
+    return next((r for r in reasons if not context or known.issuperset(_CIRCLE.findall(r.lower()))), "")
 
 
 def _variant(rng: Random) -> int:
@@ -141,12 +173,15 @@ def _insert_noun(text: str, noun: str) -> str:
     return text.replace("{noun}", noun).replace("{Noun}", noun.capitalize())
 
 
-def _context(rng: Random, part: str, kind: Kind) -> str:
-    """A sentence of `contexts.yaml`, its slots filled; "" for no part."""
+def _context(rng: Random, part: str, kind: Kind, constraints: Sequence[Constraint] = ()) -> str:
+    """A sentence of `contexts.yaml`, its slots filled; "" for no part. Nobody is indifferent to what the constraints
+    are about.
+    """
     if not part:
         return ""
     own = _CONTEXTS[kind]
-    first, second = rng.sample(own["aspects"], 2)
+    touched = [word for c in constraints for word in _TOUCHED.get(c.family, ())]
+    first, second = rng.sample([a for a in own["aspects"] if not any(word in a for word in touched)], 2)
     slots = {name: pick(rng, choices) for name, choices in pick(rng, own["circles"]).items()}
     slots |= {name: pick(rng, _CONTEXTS[name]) for name in ("some", "pages", "gap")}
     frame: str = pick(rng, _CONTEXTS["frames"][part])

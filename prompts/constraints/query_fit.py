@@ -10,15 +10,15 @@ from collections.abc import Iterable, Mapping
 
 Subject = tuple[re.Pattern[str], frozenset[str]]
 
-_ANY = frozenset({"reader", "attribution", "further_reading", "list", "at_most_words", "at_least_words", "mentions"})
-_LOOKED_UP = frozenset({"attribution", "further_reading", "at_most_words"})
+_ANY = frozenset({"reader", "attribution", "list", "at_most_words", "at_least_words", "mentions"})
+_LOOKED_UP = frozenset({"attribution", "at_most_words"})
 """What goes with a query that one word or number answers: nobody cares how the sentences around it speak."""
 _FACTS = frozenset({"year", "percentage"})
-_MANNERS = frozenset({"example", "caveat", "reason", "definition", "advice", "process", "kinds", "purpose"})
+_MANNERS = frozenset({"example", "caveat", "reason", "definition", "advice", "process", "kinds"})
 _VIEWS = frozenset({"history", "benefit", "risk"})
 _ALL = _ANY | _FACTS | _MANNERS | _VIEWS | {"money", "date"}
 _OTHER = _ALL - {"risk", "benefit", "advice"}
-_ILLNESS = _ALL - {"history", "money", "kinds", "purpose"}
+_ILLNESS = _ALL - {"history", "money", "kinds", "risk", "benefit"}
 
 
 _ASKED: Mapping[str, tuple[str, ...]] = {
@@ -28,7 +28,6 @@ _ASKED: Mapping[str, tuple[str, ...]] = {
     "process": ("how (?:to|do|does|can|did|is|are|should)",),
     "kinds": ("types?", "kinds?", "differences?", "versus", "vs"),
     "example": ("types?", "kinds?", "examples?", "differences?", "versus", "vs"),
-    "purpose": ("used? (?:for|to)", "purpose", "function"),
     "definition": ("what(?:'s| is| are| was| were| does| do)?", r"defin\w+", r"mean(?:s|ing)?"),
 }
 """The words of queries that ask for what a family demands; to demand or to ban it would be senseless."""
@@ -45,7 +44,7 @@ def _subject(families: frozenset[str], *words: str) -> Subject:
 
 _SUBJECTS: tuple[Subject, ...] = (
     _subject(
-        frozenset({"further_reading", "at_most_words"}),
+        frozenset({"at_most_words"}),
         "(?:phone|fax|npi|routing|toll free|contact|help ?desk|customer service) (?:number|line)",
         "(?:phone|telephone|customer service|support) .*number",
         "(?:zip|postal|area) code",
@@ -59,7 +58,7 @@ _SUBJECTS: tuple[Subject, ...] = (
         "part of (?:the )?(?:world|country)",
     ),
     _subject(
-        _ANY | {"example", "history", "kinds", "purpose", "year"},
+        _ANY | {"example", "history", "kinds", "year"},
         r"mean(?:s|t|ing)?|defin\w+|stands? for|acronym|abbreviation|synonyms?|pronounce\w*|etymology",
     ),
     _subject(
@@ -82,13 +81,13 @@ _SUBJECTS: tuple[Subject, ...] = (
     ),
     _subject(_ILLNESS, *_ASKED["reason"], *_ASKED["risk"], *_ASKED["benefit"]),
     _subject(
-        _ILLNESS | {"kinds", "purpose"},
+        _ILLNESS | {"kinds"},
         r"treat\w*|dos(?:e|es|age|ages|ing)|drugs?|medic\w+|diseases?|cancer|infect\w+|pregnan\w+|vitamins?",
         r"blood|pain|vaccin\w+|syndrome|disorders?",
     ),
     _subject(_ALL - {"definition", "history"}, *_ASKED["process"]),
     _subject(_OTHER, *_ASKED["kinds"]),
-    _subject(_ALL - {"benefit"}, *_ASKED["purpose"]),
+    _subject(_ALL - {"benefit"}, "used? (?:for|to)", "purpose", "function"),
 )
 
 

@@ -153,7 +153,9 @@ _SAYS = re.compile(r"[A-Za-z]{3,}\W+(?:\w+\W+)*?[A-Za-z]{3,}")
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """What the code does, each with the offset of its first witness in characters; `comment` is within a function."""
+    """What the code does, each with the offset of its first witness in characters; `comment` is the first of two
+    or more within functions.
+    """
 
     calls: Mapping[str, int] = field(default_factory=dict)
     approaches: Mapping[str, int] = field(default_factory=dict)
@@ -255,8 +257,9 @@ class _Reading:
         witnesses = {value: find(self) for value, find in _APPROACHES.items()}
         approaches = {value: self._offset(place) for value, place in witnesses.items() if place >= 0}
         saying = [place for text, place in self._found.get("comment", []) if _SAYS.search(text)]
-        comment = min(filter(self._is_in_function, saying), default=-1)
-        return SourceFacts(calls, approaches, self._unsure(), self._offset(comment) if comment >= 0 else -1)
+        inside = sorted(filter(self._is_in_function, saying))
+        comment = self._offset(inside[0]) if len(inside) > 1 else -1  # a single remark explains little
+        return SourceFacts(calls, approaches, self._unsure(), comment)
 
     def _places(self, kind: str) -> list[int]:
         return [place for _, place in self._found.get(kind, [])]
@@ -286,7 +289,7 @@ class _Reading:
         return min((begin for caller, callee, begin in edges if (callee, caller) in reached), default=-1)
 
     def _links(self, call: _Call) -> Iterator[tuple[int, int]]:
-        if call.target not in _OWN:
+        if call.target not in _OWN or self._is_ambiguous(call.name):
             return
         for i, callee in enumerate(self._functions):
             if callee.name != call.name or (
@@ -294,6 +297,10 @@ class _Reading:
             ):
                 continue
             yield from ((j, i) for j, caller in enumerate(self._functions) if caller.begin < call.begin < caller.end)
+
+    def _is_ambiguous(self, name: str) -> bool:
+        """Whether several functions have the name, so that scopes decide which of them is called."""
+        return self._language not in _OVERLOADING and sum(f.name == name for f in self._functions) > 1
 
     def bits(self) -> int:
         """Where bits are worked on: not halving by a shift, not streams, not sets."""
@@ -344,6 +351,8 @@ class _Reading:
         names, own = {call.name for call in self._calls}, {function.name for function in self._functions}
         if any(call.target not in _OWN and call.name in own for call in self._calls):
             unsure.add("recursion")  # a method of another object of the same class, perhaps
+        if any(map(self._is_ambiguous, names & own)):
+            unsure.add("recursion")
         if any(call.name in call.arguments for call in self._calls):
             unsure.add("recursion")  # a closure that is handed to itself
         if names & _PUSHES and names & {"pop", "pop_back", "removeLast"}:

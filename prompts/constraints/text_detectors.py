@@ -146,7 +146,7 @@ EXAMPLE = by_pattern(
     loose=r"exampl|instance|such as|e\.g|>>>|includ|\blike\b|illustrat|namely|\(",
 )
 CAVEAT = by_pattern(
-    r"\b(?:caution|beware|be careful|warning:|except (?:for|that|when|in)\b)",
+    r"\b(?:caution\b|beware\b|be careful\b|warning:|except (?:for|that|when|in)\b)",
     "caution|warning|careful|beware|except",
     loose=r"\b(?:however|but|although|though|while|except|only|not|n't|may|might|caution|warn|careful|unless|limit"
     r"|note|avoid|never|must|yet|despite|rarely|some)",
@@ -167,7 +167,7 @@ COMPARISON = by_pattern(
     r"|\bvs\b|\bboth\b|\balike|\bother|relative|\w{3,}est\b|\bmost\b",
 )
 READER = by_pattern(
-    r"\byou(?:r|rs|rself)?\b",
+    r"\byou(?:r|rs|rself)?\b(?=[^.!?]*[.!?]\s[\s\S]*?\byou(?:r|rs|rself)?\b)",
     "you",
     loose=r"\byou|looking for|sign up|click|contact us|call us|choose from"
     r"|(?:^|[.!?:] )(?:Looking|Choose|Find|Check|Click|Call|Visit|See|Learn|Get|Try|Use|Contact|Browse|Sign"
@@ -218,7 +218,7 @@ HISTORY = by_pattern(
     r"|\b(?:1\d|20)th[ -]century\b|\bhistory of\b",
     "histor|origin|found|invent|discov|establ|ancient|centur|dat|intro|first|settl",
     loose=r"histor|origin|ancient|centur|(?<!\d)(?:1\d|20)\d\d(?!\d)|\bago\b|beg[ai]n|found|establish|invent|discover"
-    r"|introduc|first|former|\bold|\bpast\b|tradition|early|develop|creat|derive|\bwas\b|\bwere\b",
+    r"|introduc|first|former|\bold|\bpast\b|tradition|early|develop|creat|derive|\bwas\b|\bwere\b|\b\w{2,}ed\b",
 )
 PROCESS = by_pattern(
     r"\b[Ss]tep (?:\d|one|two)\b|(?:^|[.:;!] )(?:First(?:ly)?|To (?:start|begin)),? [^\n]{10,300}?"
@@ -272,9 +272,8 @@ UNCERTAINTY = by_pattern(
 )
 KINDS = by_pattern(
     r"\b(?:two|three|four|five|six|seven|eight|several|many|different|various|main|basic|\d+) (?:\w+ )?"
-    r"(?:types|kinds|categories|varieties|classes|forms) of\b|\b(?:is|are|can be) (?:divided into|classified (?:as"
-    r"|into|by))\b",
-    "type|kind|categ|variet|class|form|divid",
+    r"(?:types|kinds|categories|varieties|classes|forms) of\b|\b(?:is|are|can be) classified (?:as|into|by)\b",
+    "type|kind|categ|variet|class|form",
     loose=r"type|kind|categor|compon|consist|class|divid|variet|species|\bforms?\b|includ|group|either|\bparts?\b"
     r"|both|among"
     r"|such as|range|sort|\bmodels?\b|version|breed|\bfirst\b|differ",
@@ -334,7 +333,11 @@ CODE_SAMPLE = by_pattern(
     r"^[ \t]*>>> |^```|::\n\n[ \t]+\S", ">>>|```|::", loose=r">>>|```|::|^[ \t]{4,}\S.*[=(]|\w\(.*\)|`"
 )
 COMPLEXITY = by_pattern(
-    r"\bO\([^)\n]{1,40}\)", "o(", ignore_case=False, loose=r"\bO *\(|complexity|linear|quadratic|log n"
+    r"\b(?:[Cc]omplexity|[Rr]untime|[Tt]ime|[Ss]pace|[Mm]emory|[Cc]osts?|[Ss]cales|[Rr]uns|operations?)\b[^\n]{0,60}"
+    r"\bO\([^)\n]{1,40}\)|^[^\n]{0,9}\bO\([^)\n]{1,40}\) (?:time|space|memory)",
+    "o(",
+    ignore_case=False,
+    loose=r"\bO *\(|complexity|linear|quadratic|log n",
 )
 DECIMALS = by_pattern(r"(?<![\w.])\d+\.\d*[1-9]\d*(?![\w.]\d)", ".", loose=r"\d\.\d|\.\d|decimal|point")
 UNKNOWN = by_pattern(

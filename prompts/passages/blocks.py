@@ -6,7 +6,7 @@ for 100 words.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -17,7 +17,7 @@ from prompts.constraints.phrases import COMMON_WORDS
 
 MAX_TEXT = 6000
 """Characters of a positive that are segmented; views cannot use the rest."""
-MAX_BLOCKS = 24
+MAX_BLOCKS = 48
 MAX_BLOCK = 420
 """Characters of one block; a longer one is shortened to the end of a line or sentence."""
 _KEPT_ATTRIBUTES = frozenset({"language", "library", "kind", "form", "module"})
@@ -42,8 +42,10 @@ class Block:
 
 _LEANS = re.compile(
     r"(?:It|Its|This|That|These|Those|They|Their|Them|He|She|His|Her|Such|Some of|Both|Neither|Another|Others?|"
-    r"However|But|And|Or|So|Yet|Thus|Therefore|Hence|Then|Also|Otherwise|Instead|Moreover|Furthermore|Additionally|"
-    r"In addition|In contrast|In other words|Nevertheless|Consequently|Accordingly|Similarly|Likewise|Conversely|"
+    r"However|But|And|Or|So|Yet|Thus|Therefore|Hence|Thereby|Thereafter|Then|Also|Otherwise|Instead|Moreover|Furthermore|"
+    r"In addition|In contrast|In other words|(?:In |By |To |When )?(?:[Dd]oing|do|done) so|If so|By contrast|Meanwhile|"
+    r"Additionally|Second|Third|Next|Last|Finally|Afterwards?|Later|Once (?:done|this)|Since then|Until then|"
+    r"Nevertheless|Consequently|Accordingly|Similarly|Likewise|Conversely|"
     r"For (?:example|instance)|As (?:a (?:result|consequence)|such|noted|mentioned|above)|On the (?:other|contrary)|"
     r"(?:In|At|By|For|With|After|Before|From|Because of|Due to|Despite|Like) (?:this|that|these|those|such|it|them)|"
     r"The (?:former|latter|same|first|second|third|next|other|rest|remaining|above|following))\b"
@@ -105,7 +107,9 @@ class SourcePassage:
 
 _SENTENCE_END = re.compile(r"[.!?][\"')\]”]*(\s+)(?=[A-Z0-9\"'(\[“•])|(?<=\s)\.(\s+)(?=\w)")
 _ABBREVIATION = re.compile(
-    r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Adm|Gen|Col|Lt|Jr|Sr|vs|No|Fig|Eq|Co|approx|etc|al|e\.g|i\.e|cf|U\.S|[A-Z]))$|^\d+$"
+    r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Mt|Ft|Adm|Gen|Col|Capt|Sgt|Lt|Maj|Prof|Rev|Hon|Sen|Rep|Gov|Pres|Jr|Sr|Ave|Blvd|Rd|Hwy|vs|"
+    r"No|Nos|Vol|Fig|Figs|Eq|Sec|Ch|Art|pp|Inc|Corp|Ltd|Bros|Dept|Univ|Co|approx|etc|al|e\.g|i\.e|cf|U\.S|Jan|Feb|Mar|Apr|"
+    r"Aug|Sept?|Oct|Nov|Dec|[A-Z]))$|^\d+$"
 )
 _RULE = re.compile(r"[ \t]*[-=~^]{3,}[ \t]*")
 _COLON_HEAD = re.compile(
@@ -247,10 +251,10 @@ _RESULTS = ("#### ", "A: ", "The answer is")
 
 
 def _calculates(text: str) -> bool:
-    """Whether at least every third line or sentence is a calculation: one in an abstract makes no solution of it."""
+    """Whether at least every second line or sentence is a calculation: one in an abstract makes no solution of it."""
     pieces = [piece for line in text.splitlines() for _, piece in _sentences(line)]
     found = sum(FAMILIES["arithmetic"].detector.find(piece, {}, "") >= 0 for piece in pieces)
-    return found > 1 and len(pieces) <= 3 * found
+    return found > 1 and len(pieces) <= 2 * found
 
 
 def _pieces(text: str, kind: Kind) -> list[Block]:
@@ -289,7 +293,7 @@ def segment(name: str, passage: Passage, query: str = "", answer: str = "", limi
     """
     kind = kind_of(passage)
     text = _shortened(passage.text, limit)
-    pieces = _with_leads([b for b in _pieces(text, kind) if b.text.strip()]) or [Block("", text)]
+    pieces = _with_leads([b for b in _pieces(text, kind) if b.text.strip()], text) or [Block("", text)]
     kept = pieces[:MAX_BLOCKS]
     core = _core([b.text for b in kept], query, answer, kind) if query else frozenset[int]()
     blocks = tuple(
@@ -311,13 +315,14 @@ def leans(text: str) -> bool:
     return bool(_LEANS.match(text.lstrip("\"'(- ")) or _REFERS.search(text))
 
 
-def _with_leads(pieces: Sequence[Block]) -> list[Block]:
-    """The blocks, each that ends in a colon, or within a sentence before an example, joined to what it announces."""
+def _with_leads(pieces: Sequence[Block], text: str) -> list[Block]:
+    """The blocks, each joined to what it announces: by a colon, within a sentence, or as an example's caption."""
     joined: list[Block] = []
     for block in pieces:
-        if joined and joined[-1].header == block.header and _announces(joined[-1], block):
+        both = f"{joined[-1].text}{block.gap}{block.text}" if joined and _announces(joined[-1], block) else ""
+        if both and both in text:  # in one section, and nothing between them
             last = joined.pop()
-            block = replace(block, text=f"{last.text}{block.gap}{block.text}", gap=last.gap, paragraph=last.paragraph)  # noqa: PLW2901
+            block = replace(block, text=both, gap=last.gap, paragraph=last.paragraph)  # noqa: PLW2901
         joined.append(block)
     return joined
 
@@ -325,7 +330,9 @@ def _with_leads(pieces: Sequence[Block]) -> list[Block]:
 def _announces(block: Block, following: Block) -> bool:
     if block.text.rstrip().endswith(":") or _HERALDS.search(block.text):
         return True
-    return not block.header and following.text.startswith(">>>") and _is_cut(block.text)
+    if _is_cut(block.text) and (following.text.startswith(">>>") or _ITEM.match(following.text)):
+        return True
+    return bool(block.header) and following.text.startswith(">>>") and ">>>" not in block.text
 
 
 _WORD = re.compile(r"[A-Za-z][\w'-]+|\d+")
@@ -355,6 +362,18 @@ def stems(text: str) -> frozenset[str]:
     the same thing."""
     words = (w for w in map(str.lower, _WORD.findall(text)) if w not in COMMON_WORDS and len(w) > 2)
     return frozenset((w[:-1] if len(w) > 3 and w.endswith("s") else w)[:5] for w in words)
+
+
+_SHARES: Mapping[Kind, float] = {"text": 2 / 3, "abstract": 1 / 3}
+"""Of the words of a query, how many a text must have to be about it; other kinds say it in other words."""
+_ENOUGH_WORDS = 4
+
+
+def is_about(query: str, passage: Passage) -> bool:
+    """Whether prose has most of the query's words, or four of a long one: else it seldom answers, whatever judges say."""
+    asked = stems(query)
+    needed = min(_SHARES.get(kind_of(passage), 0.0) * len(asked), _ENOUGH_WORDS)
+    return len(asked & stems(f"{passage.title}\n{passage.text}")) >= needed
 
 
 def _core(texts: Sequence[str], query: str, answer: str, kind: Kind) -> frozenset[int]:

@@ -7,23 +7,34 @@ Only what no reader would accept counts. A passage that begins within a subject,
 
 import re
 from collections import Counter
+from collections.abc import Callable, Mapping
 
 from engine.topic import Passage
+from prompts.constraints.families import Kind
 from prompts.passages.blocks import kind_of
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _CUT = re.compile(
     r"(?:\.\.\.|\u2026|\b(?:the|a|an|of|and|or|to|in|for|with|by|is|are|was|that|which|from|as|at|on))$", re.IGNORECASE
 )
+_TAIL = re.compile(r"[a-z]{3}[.?!:] [A-Z][a-z]+(?: [a-z]+)?\.\s*$")
+"""One or two words after the last sentence: the heading of what followed, or the beginning of a sentence."""
 _MENU = re.compile(
     r"you are here|\bslide \d+ of \d|\u00bb|\u203a|\w \| [^|]{1,40} \| [^|]{1,40} \| |\b(?:click here|sign in|"
-    r"log in to|add to cart|read more)\b",
+    r"log in (?:to|for)|add to cart|read more|see more|subscribe|scroll down|add your answer|best answer|"
+    r"expert answered|marked as answer|last editorial review|more information\. question|points \d+\||report abuse|"
+    r"cancel\.)",
     re.IGNORECASE,
 )
+_SHOUTED = re.compile(r"\b[A-Z]{2,}(?: [A-Z]{2,}){4,}\b")
+"""A heading or a button of the page."""
 _MARKUP = re.compile(
     r"</?(?:div|span|p|br|li|td|a|img)\b[^<>]{0,200}>|\bdata-[a-z]+-[a-z]+=|&(?:nbsp|amp|quot|#\d+);|\{ ?\w{1,30}:"
 )
-_NOISE = re.compile(r"\u00e2\u20ac|\u00c3[\u0080-\u00bf]|\ufffd|(?:\b\w\b ){6}|[^\w\s]{8}")
+_NOISE = re.compile(
+    r"\u00e2\u20ac|\u00c3[\u0080-\u00bf]|\ufffd|\ufeff|(?:\b\w\b ){6}|[^\w\s]{8}|[a-z]\u2026[a-z]|:\s*\.(?:\s|$)|"
+    r"\bthe (?:on|of|in|at|by|to|and|is)\b|\?[A-Z]{2} ?=|\b(?:v\. t\. e|portal\. [A-Z]\w+ portal)\b"
+)
 _LOST_SPACE = re.compile(r"[a-z]{2}\.[a-z]{2}")
 _LOST_LETTER = re.compile(
     r"(?<![/@.\w-])[A-Za-z]{2,}[.?!](?!(?:com|org|net|edu|gov|info|html?|php|pdf|exe|txt|docx?|jpe?g|png|biz|mil)\b)"
@@ -32,6 +43,11 @@ _LOST_LETTER = re.compile(
 """A sentence without its first letters: MS MARCO's passages lose them where they were joined or cut."""
 _RESUMED = re.compile(r"[.!?]([a-z]\w* \w+ \w+)")
 """What stands after a full stop without a blank: MS MARCO's passages begin again so, a letter short."""
+_TORN = re.compile(
+    r"\b(?:of|the|a|an|at|between|from|by|with|when|where|is|are|to|for|and) ?[.,](?:\s|$)|\.\. |\b(\w{2,}) \1\b|"
+    r"\b(?:between|from|of|by|with) (?:to|of|from|by|were|was|is|are|has|and)\b|\bto (?:of|from|were|was|is|are|has)\b|"
+    r"\b(?:the|a|an) (?:of|to|from|by|at|in|were|was|is|are|has|and)\b"
+)
 _WORDS = re.compile(r"\w+")
 _LOOKED_AT = 10_000
 _LONG = 5
@@ -39,20 +55,24 @@ _LONG = 5
 
 
 def flaw_of(passage: Passage) -> str:
-    """The first flaw of a passage of prose, or ""; code, documentation and others have forms of their own."""
-    text = passage.text
-    if kind_of(passage) != "text":
-        return ""
-    if _CUT.search(text.rstrip()[-20:]):
-        return "cut_off"
-    if _MENU.search(text):
-        return "menu"
-    if _MARKUP.search(text):
-        return "markup"
-    if _repeats(text):
-        return "repeated"
-    lost = _LOST_LETTER.search(text) or len(_LOST_SPACE.findall(text)) > 3
-    return "noise" if lost or _NOISE.search(text) else ""
+    """The first flaw of a passage of prose, or ""; code, documentation and others have forms of their own.
+
+    An abstract is `torn` where a line was lost: old collections were typed from cards.
+    """
+    flaws = _FLAWS.get(kind_of(passage), {})
+    return next((name for name, has_flaw in flaws.items() if has_flaw(passage.text)), "")
+
+
+def _is_cut_off(text: str) -> bool:
+    return bool(_CUT.search(text.rstrip()[-20:]) or _TAIL.search(text[-60:]))
+
+
+def _is_menu(text: str) -> bool:
+    return bool(_MENU.search(text) or _SHOUTED.search(text))
+
+
+def _is_noise(text: str) -> bool:
+    return bool(_LOST_LETTER.search(text) or len(_LOST_SPACE.findall(text)) > 3 or _NOISE.search(text))
 
 
 def _repeats(text: str) -> bool:
@@ -61,3 +81,16 @@ def _repeats(text: str) -> bool:
     sentences = (tuple(_WORDS.findall(sentence.lower())) for sentence in _SENTENCE_END.split(text))
     counts = Counter(words for words in sentences if len(words) >= _LONG)
     return any(count > 1 for count in counts.values())
+
+
+_FLAWS: Mapping[Kind, Mapping[str, Callable[[str], bool]]] = {
+    "abstract": {"torn": lambda text: bool(_TORN.search(text))},
+    "text": {
+        "cut_off": _is_cut_off,
+        "menu": _is_menu,
+        "markup": lambda text: bool(_MARKUP.search(text)),
+        "repeated": _repeats,
+        "noise": _is_noise,
+    },
+}
+"""The flaws that each kind of text may have, in the order in which they are looked for."""

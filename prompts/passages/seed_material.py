@@ -13,7 +13,7 @@ from engine.ids import sha256_hex
 from engine.topic import Passage, Seed
 from prompts.constraints.constraint import full_text
 from prompts.passages.answer_evidence import Evidence, evidence_from
-from prompts.passages.blocks import SourcePassage, segment
+from prompts.passages.blocks import SourcePassage, is_about, segment
 from prompts.passages.readable import flaw_of
 from prompts.passages.reply_types import View
 from prompts.passages.views import BlockIndex
@@ -75,12 +75,14 @@ def build_material(
 ) -> SeedMaterial:
     """The passages of a seed in blocks. Raises Rejected (`empty_query`, `no_positive`, `unreadable`).
 
-    Prose that cannot be used as it stands is left out (`prompts.passages.readable`).
+    Prose that cannot be used as it stands is left out (`prompts.passages.readable`), and what has few of the query's
+    words comes last.
     `shorten` cuts a longer positive to its answering blocks and as many others as fit, and says so (`edited_from`).
     At most `negatives` negatives are kept, of each the first `passage_chars` characters.
     """
     found = _positives_of(seed)
-    positives = [passage for passage in found if not flaw_of(passage)][:most_positives]
+    usable = [passage for passage in found if not flaw_of(passage)]
+    positives = sorted(usable, key=lambda passage: not is_about(seed.query, passage))[:most_positives]
     if not positives:
         raise Rejected("unreadable", f"no relevant passage can be used as it stands: {flaw_of(found[0])}")
     answer = seed.attributes.get("answer_sentence", "") or seed.attributes.get("answer", "")
@@ -90,9 +92,18 @@ def build_material(
         tuple(_positive_source(f"P{i}", p, seed.query, answer, room) for i, p in enumerate(positives, 1)),
         tuple(
             segment(f"N{i}", p, p.attributes.get("query") or p.title, limit=passage_chars)
-            for i, p in enumerate([p for p in non_relevant(seed) if not flaw_of(p)][:negatives], 1)
+            for i, p in enumerate(_looked_at([p for p in non_relevant(seed) if not flaw_of(p)], negatives), 1)
         ),
     )
+
+
+def _looked_at(others: Sequence[Passage], count: int) -> Sequence[Passage]:
+    """The first negatives; half of them, if none of these has one, such as are known to answer a query of their own."""
+    first, half = others[:count], count // 2
+    if any(p.attributes.get("query") or p.title for p in first):
+        return first
+    known = [p for p in others[count:] if p.attributes.get("query")][:half]
+    return [*first[: count - len(known)], *known]
 
 
 def build_view_material(seed: Seed, *, passage_chars: int) -> SeedMaterial:

@@ -180,10 +180,7 @@ _CONDITION_PHRASES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             "be a single paragraph with several sentences",
             "say it in one paragraph of several sentences",
         ),
-        (
-            "not be one paragraph of several sentences",
-            "be either a single sentence or several paragraphs",
-        ),
+        ("be shorter or longer than one paragraph", "have some other length than one paragraph"),
     ),
     "article": (
         ("be a whole article", "be an article in several paragraphs", "be a full article"),
@@ -195,7 +192,7 @@ _CONDITION_PHRASES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "code_snippet": (
         ("be a code snippet", "consist of nothing but code", "be plain code without any text around it"),
-        ("have some text beside the code", "be more than bare code", "not be plain code without any text"),
+        ("have some text beside the code", "be more than bare code", "show the problem beside the code"),
     ),
     "manual": (
         ("be laid out like a manual page", "read like a page of a manual", "have the form of a manual page"),

@@ -123,7 +123,7 @@ class _TopicWriter:
             if self._denied:
                 pair, instruction, reverse, poison = pair.swapped(), reverse, plus_only, plus_only[:1]
         kind = pair.kind
-        match = OtherQueryFinder(self._query, self._negatives, self._pairs, self._rng).find(pair, instruction)
+        match = OtherQueryFinder(self._query, self._negatives, self._pairs).find(pair, instruction)
         return TopicAnswer(
             first=pair.first,
             second=pair.second,

@@ -23,7 +23,7 @@ from prompts.constraints.constraint import Constraint, full_text, surely_broken,
 from prompts.constraints.families import FAMILIES, Kind
 from prompts.constraints.instructions import compose
 from prompts.passages.answer_evidence import answers
-from prompts.passages.blocks import SourcePassage, stems
+from prompts.passages.blocks import SourcePassage, is_about, stems
 from prompts.passages.reply_types import (
     Category,
     ContrastedPassage,
@@ -79,7 +79,7 @@ class _PairSearch:
         self._finder = ViewPairFinder(
             material.seed.query, material.positives, material.negatives, order, room=_ROOM, rng=self._rng, dual=False
         )
-        self._other_queries = OtherQueryFinder(material.seed.query, material.negatives, self._finder, self._rng)
+        self._other_queries = OtherQueryFinder(material.seed.query, material.negatives, self._finder)
 
     def first(self, *, need_other: bool) -> RuleChoice | str:
         """The first pair that serves."""
@@ -102,7 +102,7 @@ class _PairSearch:
         return enough and not answers(self._material.evidence, p2)
 
     def _pairs(self) -> Iterator[ViewPair]:
-        p_plus, (first, *others) = self._material.positive, self._material.positives
+        query, p_plus, (first, *others) = self._material.seed.query, self._material.positive, self._material.positives
         whole = [
             ViewPair(
                 View(blocks=first.labels),
@@ -112,7 +112,10 @@ class _PairSearch:
                 (first.kind, other.kind),
             )
             for other in others
+            if other.kind == first.kind and is_about(query, other.passage)
         ]
+        if not is_about(query, p_plus):
+            return
         for candidate in chain(self._finder.shuffled(whole), self._finder.pairs()):
             pair = candidate.swapped() if candidate.d_minus.id == p_plus.id else candidate
             same_language = p_plus.attributes.get("language") == pair.d_minus.attributes.get("language")

@@ -22,8 +22,8 @@ from prompts.constraints.constraint import Constraint, full_text, surely_broken
 from prompts.constraints.detectors import fold_text
 from prompts.constraints.families import FAMILIES, NAMES_BY_KIND, Kind
 from prompts.constraints.phrases import is_noun_by_ending, is_vague
-from prompts.constraints.query_fit import families_for
-from prompts.passages.blocks import Block, SourcePassage, stems
+from prompts.constraints.query_fit import asks_for_a_fact, families_for
+from prompts.passages.blocks import Block, SourcePassage, is_about, stems
 from prompts.passages.reply_types import View
 from prompts.passages.views import BlockIndex
 
@@ -82,7 +82,8 @@ class ViewPairFinder:
         rng: Random,
         dual: bool,
     ) -> None:
-        about = [source for source in positives if source.kind != "text" or _is_about(query, source.passage)]
+        about = [source for source in positives if is_about(query, source.passage)]
+        self._most = 1 if any(source.kind == "text" for source in about) and asks_for_a_fact(query) else 5
         self._positives, self._negatives = about, negatives
         self._families: Mapping[Kind, list[str]] = {
             kind: _fitting(families, own & families_for(query) if kind == "text" else own)
@@ -133,7 +134,8 @@ class ViewPairFinder:
 
     def _two_positives(self, sources: Sequence[SourcePassage]) -> Iterator[ViewPair]:
         for first, other in combinations(sources[:_POSITIVES], 2):
-            yield self._pair((first, other), self._opening(first), self._opening(other))
+            if first.kind == other.kind:
+                yield self._pair((first, other), self._opening(first), self._opening(other))
 
     def _opening(self, source: SourcePassage) -> View:
         """A short passage and code stay whole; else its answering blocks and as many others as fit."""
@@ -175,7 +177,10 @@ class ViewPairFinder:
                 return
 
     def contrasts(self, pair: ViewPair, count: int) -> list[Constraint]:
-        """Up to `count` constraints that hold of d+, visibly early, and not of d-; at most one a family."""
+        """Up to `count` constraints that hold of d+, visibly early, and not of d-; at most one a family, and one alone
+        where a fact is looked up.
+        """
+        count = min(count, self._most)
         d_plus, d_minus, lead = pair.d_plus, pair.d_minus, pair.lead
         parts = lead is not None and lead.holds(d_plus) and surely_broken([lead], d_minus)
         contrasts = [lead] if lead is not None and parts else []
@@ -198,6 +203,8 @@ class ViewPairFinder:
         for value in values:
             constraint = Constraint(family, value)
             if family in _PHRASES and not (self._is_distinctive(value, other) and self.is_topical(value, text)):
+                continue
+            if family in _PHRASES and _is_abstract(attributes) and not self._is_shared(value):
                 continue
             if family in _PHRASES and " " not in value and (value.islower() or _is_abstract(attributes)):
                 continue  # a single word is seldom what somebody is after, unless it is a name
@@ -225,7 +232,12 @@ class ViewPairFinder:
             return False
         is_single_noun = " " not in phrase and phrase == folded
         said_twice = not is_single_noun and fold_text(text).count(folded) > 1
-        return said_twice or sum(folded in known for known in self._folded) > 1
+        return said_twice or self._is_shared(phrase)
+
+    def _is_shared(self, phrase: str) -> bool:
+        """Whether more than one passage says it."""
+        folded = fold_text(phrase)
+        return sum(folded in known for known in self._folded) > 1
 
 
 def _is_abstract(attributes: Mapping[str, str] | None) -> bool:
@@ -233,20 +245,16 @@ def _is_abstract(attributes: Mapping[str, str] | None) -> bool:
 
 
 def _has_initials(text: str, phrase: str) -> bool:
-    """Whether the text has a phrase of several words in short: "U.S" for "United States"."""
+    """Whether the text has a phrase in short: "U.S" for "United States", and perhaps "FL" for "Florida"."""
     initials = [re.escape(word[0].upper()) for word in phrase.split()]
-    return len(initials) > 1 and re.search(r"\b" + r"\.?".join(initials) + r"\b", text) is not None
-
-
-def _is_about(query: str, passage: Passage) -> bool:
-    """Whether prose has at least half of the query's words; what has fewer seldom answers, whatever a judge said."""
-    asked = stems(query)
-    return 2 * len(asked & stems(full_text(passage))) >= len(asked)
+    pattern = r"\.?".join(initials) if len(initials) > 1 else rf"{initials[0]}[A-Z]"
+    return phrase != phrase.lower() and re.search(rf"\b{pattern}\b", text) is not None
 
 
 def may_be_subject(phrase: str, text: str) -> bool:
     """False for a vague noun, and for a part of a longer name of the text: "Western" in "Western New York"."""
-    part_of_name = rf"\b[A-Z]\w+ {re.escape(phrase)}\b|\b{re.escape(phrase)} [A-Z]"
+    name = re.escape(phrase)
+    part_of_name = rf"\b[A-Z][\w.]+(?:,? (?:and|of|&))? {name}\b|\b{name}(?: [A-Z]|['’]s\b)"
     return not (is_vague(phrase) or (phrase != fold_text(phrase) and re.search(part_of_name, text)))
 
 

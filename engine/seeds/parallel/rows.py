@@ -67,6 +67,12 @@ class RowReader(CorpusReader[RowSettings]):
     def corpus_seeds(self) -> Iterator[CorpusSeed]:
         return self.seeds_of(read_rows(self.rows_path(), self._settings.max_row_bytes))
 
+    def from_the_start(self) -> Iterator[CorpusSeed]:
+        """The corpus once more, for the pool of negatives: bad records are passed over, since the run itself ends at
+        one when it gets there.
+        """
+        return type(self)(self._settings.model_copy(update={"on_error": "skip"})).corpus_seeds()
+
     def in_parallel(self, processes: int, sketches: Sequence[Sketch]) -> SeedReader:
         """A reader of the same seeds as PackedSeed, in the same order, that has so many processes make them."""
         return ParallelReader(self, processes, sketches)

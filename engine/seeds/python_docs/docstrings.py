@@ -57,7 +57,7 @@ _QUOTES = re.compile(r"``(.+?)``|`([^`\n]+)`_{0,2}")
 _CITED = re.compile(r"(?i)\b(to|in|by|see|of|from|with|and|per|following) \[([\w.+-]{1,12})\]_")
 _CITATION = re.compile(r"\s?\[[\w.+-]{1,12}\]_")
 _STRONG = re.compile(r"(?<![\w*])\*{1,2}([A-Za-z][^*\n]*?)\*{1,2}(?![\w*])")
-_PROMPT = re.compile(r"^\s*(>>>|\.\.\. |\.\.\.$|In \[)")
+_PROMPT = re.compile(r"^\s*(>>>|\.\.\. |\.\.\.$|In \[)|^\s+(?:class \w+[^.]*:$|def \w+\(|@\w[\w.]*$)")
 _BULLET = re.compile(r"^\s*([-*•]|\d{1,2}[.)]|\(?[a-z0-9]\))\s+\S")
 _COLUMNS = re.compile(r"^\s*(={2,}\s+[= ]+|\+[-=+]+\+)$")
 _RULE = re.compile(r"^\s*[=+*~^_-][=+*~^_ -]{2,}$")
@@ -153,7 +153,7 @@ def _strip_latex(line: str) -> str:
 
 
 def is_code(line: str) -> bool:
-    """Whether the line is a line of an interactive example."""
+    """Whether the line is a line of an interactive example, or opens indented code."""
     return bool(_PROMPT.match(line))
 
 

@@ -52,13 +52,13 @@ _POOR_SUMMARY = re.compile(
     r"|internal|private|helper|note|warning|like|same as|identical to|equivalent to|todo|mixin"
     r"|abstract|concrete|scalar method|dummy|stub|wrapper|not implemented|undocumented|default implementation|override"
     r"|overridden|inherit|legacy|backward|called|used by|for internal|parameters|returns?:"
-    r"|this (?:method|function|class) is|this (?:module|package)|for (?:each|all|every))\b",
+    r"|this is|this (?:method|function|class) is|this (?:module|package)|for (?:each|all|every))\b",
     re.IGNORECASE,
 )
-_CODE_LIKE = re.compile(r"[`|\\{}<>*]|::| : |>>>|https?:|%\(|\$|\w_\w|@|\w/\w+\.\w")
+_CODE_LIKE = re.compile(r"[`|\\{}<>*]|::| : |>>>|https?:|%\(|\$|\w_\w|@|\w/\w+\.\w|\w:\w|\b[A-Z]{2,}[a-z]{3,}")
 _OWN_WORDS = re.compile(r"\b(?:we|our|us|self|it|the (?:function|method|class|module))\b", re.IGNORECASE)
 _PLAIN_WORD = re.compile(r"(?<!\S)[A-Za-z]{2,}(?![^\s.,;:)])")
-_PLACEHOLDER = re.compile(r"%\(\w+\)s|\{\w+_(?:note|notes|doc|args)\}|^\s*\{\w+\}$", re.MULTILINE)
+_PLACEHOLDER = re.compile(r"%\(\w+\)s|\{\w+_(?:note|notes|doc|args)\}|^\s*\{\w+\}$|\w\._\w = ", re.MULTILINE)
 
 
 class PythonDocsSettings(Settings):
@@ -215,7 +215,7 @@ def _is_usable_summary(summary: str, name: str) -> bool:
 
 
 def _is_usable_text(chunk: DocstringChunk) -> bool:
-    """Whether it is long enough and has no placeholder that the library fills only at import time."""
+    """Whether it is long enough and has no placeholder that the library fills only at import time, or wrongly."""
     return chunk.words >= _MIN_WORDS and not _PLACEHOLDER.search(chunk.text)
 
 

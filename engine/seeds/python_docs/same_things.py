@@ -55,6 +55,15 @@ _QUALIFIERS = word_set(
 """Words that make two objects of one name different things when only one of them has it."""
 
 
+_TURNING = word_set(
+    """inverse inverted reverse reversed invert unsigned signed negative positive non not without no log logarithm
+    derivative gradient antiderivative integral incomplete complementary survival percent generalized minimal
+    hermitian real imaginary random last first previous next minimum maximum min max
+    lower upper left right absolute relative new old remove add set get delete"""
+)
+"""Words that make another thing of what they stand before: no query leaves one of them out."""
+
+
 @dataclass(frozen=True, slots=True)
 class DocumentedObject:
     """An object with its passages; `words` are the content words of its summary."""
@@ -122,6 +131,8 @@ class ObjectIndex:
         for owner in dict.fromkeys(self._owners[passage_position] for passage_position in nearest):
             other = self.objects[owner]
             if owner in {position, *self.same_things[position]} or len(positions) == MAX_KIN:
+                continue
+            if _TURNING & (obj.words ^ other.words):
                 continue
             phrase = shared_phrase(obj.summary, shared & other.words)
             is_kin = jaccard(specific_words(obj.words), specific_words(other.words)) >= SAME_FUNCTION

@@ -12,7 +12,19 @@ from engine.flow.progress import status
 from tests.support.topics.matrices import TABLES, matrix
 from tests.support.topics.sample_seeds import CORPORA
 
-KNOWN_REASONS = {"one_block", "no_contrast", "near_duplicate", "duplicate", "same_passage", "other_answers", "leak"}
+LEAST_VERIFIABLE = {"leetcode": 0.9, "cacm": 0.45, "cranfield": 0.4, "msmarco": 0.38, "gsm8k": 0.08}
+"""Shares of seeds; what readers found wrong, unusable or unnatural is refused."""
+KNOWN_REASONS = {
+    "unreadable",
+    "no_positive",
+    "one_block",
+    "no_contrast",
+    "near_duplicate",
+    "duplicate",
+    "same_passage",
+    "other_answers",
+    "leak",
+}
 
 
 def status_of_run(
@@ -35,7 +47,7 @@ def check_corpus(name: str, folder: Path, data: Path, limit: int | None) -> None
     print(name, facts["planned"], facts["accepted"], facts["reasons"])
     assert facts["planned"] == facts["accepted"] + facts["rejected"]
     assert facts["failed"] == 0
-    assert facts["accepted"] >= {"gsm8k": 0.2, "msmarco": 0.7}.get(name, 0.8) * facts["planned"]
+    assert facts["accepted"] >= LEAST_VERIFIABLE[name] * facts["planned"]
     assert set(facts["reasons"]) <= KNOWN_REASONS
 
 
@@ -44,10 +56,12 @@ PUBLISHED = {
     "promptriever": ("promptriever", "judge_relevance"),
     "dual_view": ("dual_view, base: {kind: promptriever}", "judge_polarity"),
 }
-LEAST = {"leetcode": 0.3, "gsm8k": 0.15, "cranfield": 0.35, "msmarco": 0.45, "cacm": 0.55}
-"""Solutions have few partners in their own language, worked answers no other solution, abstracts few own subjects, and
-who asks for a number names little else.
+LEAST = {"leetcode": 0.22, "gsm8k": 0.05, "cranfield": 0.3, "msmarco": 0.3, "cacm": 0.42}
+"""Solutions have few partners in their own language, few samples are beyond doubt, few abstracts show that they answer,
+and who asks for a number names little else.
 """
+LEAST_INFIR = {"msmarco": 0.08}
+"""Few passages that meet an instruction come with a query that they are known to answer."""
 
 
 def check_published(recipe: str, name: str, folder: Path, data: Path, limit: int | None) -> None:
@@ -58,7 +72,8 @@ def check_published(recipe: str, name: str, folder: Path, data: Path, limit: int
     print(recipe, name, facts["planned"], facts["accepted"], facts["reasons"])
     assert facts["planned"] == facts["accepted"] + facts["rejected"]
     assert facts["failed"] == 0
-    assert facts["accepted"] >= LEAST.get(name, 0.65) * facts["planned"]
+    least = LEAST | LEAST_INFIR if recipe == "infir" else LEAST
+    assert facts["accepted"] >= least[name] * facts["planned"]
     topics = list(read_accepted(load_snapshot(folder / "out", None)))
     assert len(topics) == facts["accepted"]
     for topic in topics:

@@ -53,14 +53,33 @@ def test_sampled_solutions_are_positives_or_negatives_as_they_are_right_or_wrong
         "ground_truth": "4*6 = <<4*6=24>>24\nA: 24",
         "small": {"is_correct": False, "solution": "4+6 = 10\nA: 10"},
         "large": {"is_correct": True, "solution": "6+6+6+6 = 24\nA: 24"},
+        "larger": {"is_correct": True, "solution": "6+6 = 12\n12+12 = 24\nA: 24"},
+        "largest": {"is_correct": True, "solution": "2 crates hold 2*6 = 12.\n4 crates hold 2*12 = 24.\nA: 24"},
     }
     (seed,) = seeds(tmp_path, row)
     assert [(p.text, p.role, dict(p.attributes)) for p in (*seed.positives, *seed.negatives)] == [
         ("4*6 = 24\nA: 24", "seed_positive", {}),
         ("6+6+6+6 = 24\nA: 24", "seed_positive", {"model": "large"}),
+        ("6+6 = 12\n12+12 = 24\nA: 24", "seed_positive", {"model": "larger"}),
+        ("2 crates hold 2*6 = 12.\n4 crates hold 2*12 = 24.\nA: 24", "seed_positive", {"model": "largest"}),
         ("4+6 = 10\nA: 10", "seed_negative", {"model": "small"}),
     ]
     assert seed.attributes["answer"] == "24"
+
+
+def test_what_may_be_right_by_luck_is_neither(tmp_path: Path) -> None:
+    samples = {
+        "a": "6+6+6+6 = 24\nA: 24",
+        "b": "4*6 = 24 jars\nA: 24",
+        "c": "4+6 = 10, and 10+14 = 24\nA: 24",
+    }
+    row = {"question": GSM8K["question"], "ground_truth": "4*6 = 24\nA: 24"}
+    row |= {name: {"is_correct": True, "solution": text} for name, text in samples.items()}
+    (seed,) = seeds(tmp_path, row)
+    assert [p.attributes.get("model") for p in seed.positives] == [None, "a", "b"]  # nobody else comes to 10
+    wrong = {name: {"is_correct": False, "solution": "4+6 = 10\nA: 10"} for name in ("d", "e", "f")}
+    (seed,) = seeds(tmp_path, row | wrong)
+    assert [p.attributes.get("model") for p in seed.positives] == [None]  # most samples fail, so all are suspect
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ CASES: dict[str, tuple[dict[str, Any], tuple[int, int, int]]] = {
     "gsm8k test": ({"kind": "metamath", "corpus": "gsm8k", "path": "gsm8k/test.jsonl"}, (1319, 1319, 6595)),
     "gsm8k sampled": (
         {"kind": "metamath", "corpus": "gsm8k", "path": "gsm8k/example_model_solutions.jsonl"},
-        (1319, 3290, 6595),
+        (1319, 2472, 6595),
     ),
     "backward": ({"kind": "metamath", "path": "metamath/GSM8K_Backward.jsonl"}, (1270, 1263, 6350)),
     "metamathqa": ({"kind": "metamath", "path": "metamath/metamathqa_sample_rows.jsonl"}, (2, 2, 0)),

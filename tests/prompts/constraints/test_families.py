@@ -19,13 +19,13 @@ PROSE = """The black rhino lives in southern Africa, for example in Namibia and 
 It was first discovered, as far as anyone knows, in 1758. According to a study, 60 % of the calves survive their first
 3 years because the mothers guard them. Beware of poachers, who sell a horn for $60,000. A warden said:
 "Nobody here would ever sell a single horn." Hook-lipped rhino is another name.
-The term rhino refers to the same animal. You should visit https://example.org to learn more. Is it the
+The term rhino refers to the same animal. You should visit a park to learn more. Your guide knows the way. Is it the
 largest species?
 It differs from the white rhino, which might be calmer. On 3 March the herds move north, which helps reduce thirst.
 There is a risk of drought. The horn is used for carving. First, find water; then wait. There are two types of horn.
 It is the largest of all. A total of 6,195 rhinos live there. Rhinos rest at 10 pm. Rhinos like rhinos."""
 DOC = """Return the bounds of a mesh as an array of shape (2, 3), much faster than a loop. Since version 1.2
-missing values are skipped; O(n) time.
+missing values are skipped; runs in O(n) time.
 
 Parameters
 ----------
@@ -43,6 +43,10 @@ Raises
 ValueError
     If the mesh is empty.
 
+See Also
+--------
+volume : see also https://example.org/meshes
+
 Examples
 --------
 >>> bounds(unit_cube())
@@ -52,6 +56,7 @@ CODE = """def longest_path(graph):
     # memo holds what is known
     memo = defaultdict(int)
     def walk(node):
+        # one step more than the longest walk of a neighbour
         if node not in memo:
             memo[node] = 1 + max((walk(n) for n in graph[node]), default=0)
         return memo[node]

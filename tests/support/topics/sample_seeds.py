@@ -204,7 +204,7 @@ SEEDS: Mapping[str, Seed] = {
 }
 
 CORPORA = {
-    "msmarco": "{kind: msmarco, path: DATA/msmarco/rows_dl.jsonl}",
+    "msmarco": "{kind: msmarco, path: DATA/msmarco/rows_dl.jsonl, negatives: 14}",
     "leetcode": "{kind: leetcode, path: DATA/leetcode}",
     "gsm8k": "{kind: metamath, corpus: gsm8k, path: DATA/gsm8k/example_model_solutions.jsonl}",
     "cacm": "{kind: robust04, corpus: cacm, topics: DATA/trec_sgml/cacm/topics.cacm.txt, "

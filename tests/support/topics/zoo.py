@@ -25,6 +25,12 @@ ZEBRA = (
 )
 
 
+_QUERIES = {
+    HIPPO: {"query": "how does the hippo of Lake Victoria live"},
+    ZEBRA: {"query": "why do the zebras of Amboseli have stripes"},
+}
+
+
 def passage(text: str, role="seed_positive", **attributes: str) -> Passage:
     return Passage(text, role, attributes=attributes)
 
@@ -35,7 +41,9 @@ def seed(identity: str = "s1", positives=(RHINO,), negatives=(HIPPO, ZEBRA), **f
         identity,
         "animals",
         positives=tuple(passage(p) if isinstance(p, str) else p for p in positives),
-        negatives=tuple(passage(n, "seed_negative") if isinstance(n, str) else n for n in negatives),
+        negatives=tuple(
+            passage(n, "seed_negative", **_QUERIES.get(n, {})) if isinstance(n, str) else n for n in negatives
+        ),
         **fields,
     )
 

