@@ -370,9 +370,9 @@ _ENOUGH_WORDS = 4
 
 
 def is_about(query: str, passage: Passage) -> bool:
-    """Whether prose has most of the query's words, or four of a long one: else it seldom answers, whatever judges say."""
+    """Whether prose has most of the query's words, or four of a long one; else it seldom answers."""
     asked = stems(query)
-    needed = min(_SHARES.get(kind_of(passage), 0.0) * len(asked), _ENOUGH_WORDS)
+    needed = min(_SHARES.get(kind_of(passage), 0.0) * len(asked) - 1 / 3, _ENOUGH_WORDS)  # one of two words is enough
     return len(asked & stems(f"{passage.title}\n{passage.text}")) >= needed
 
 
