@@ -330,7 +330,7 @@ def _with_leads(pieces: Sequence[Block], text: str) -> list[Block]:
 def _announces(block: Block, following: Block) -> bool:
     if block.text.rstrip().endswith(":") or _HERALDS.search(block.text):
         return True
-    if _is_cut(block.text) and (following.text.startswith(">>>") or _ITEM.match(following.text)):
+    if _is_cut(block.text) and (following.text.startswith((">>>", "    ")) or _ITEM.match(following.text)):
         return True
     return bool(block.header) and following.text.startswith(">>>") and ">>>" not in block.text
 
