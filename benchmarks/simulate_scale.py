@@ -1,15 +1,23 @@
-"""A run of a hundred million topics over a thousand workers, on a virtual clock: the real queue and supervisor, made-up
-workers that take time and die as those of a cluster do.
+"""A run of millions of topics over a thousand workers, on a virtual clock: the real queue, supervisor, rates and
+budget, made-up workers that take time and die as those of a cluster do.
 
-A worker keeps `window` seeds in flight. A seed takes a lognormal time, one in a hundred ten times as long, none more
-than `longest_s`; the worker also takes `cpu_ms` a seed. Each minute a node is lost with all its workers, and another
-comes after `boot_s`. What a lost worker had been paid for is not asked again. Latencies are assumed, not measured: give
-those of your model. So is reading: with `read_us` of 0 it takes no time.
+A worker keeps `window` seeds in flight. A seed is one request, which takes a lognormal time, one in a hundred ten times
+as long, none more than `longest_s`; the worker also takes `cpu_ms` a seed. Each minute a node is lost with all its
+workers, and another comes after `boot_s`. What a lost worker had been paid for is not asked again. Latencies are
+assumed, not measured: give those of your model. So is reading: with `read_us` of 0 it takes no time.
 
-Printed: the makespan; the topics made against what the workers that were up could have made; how soon the partitions of
-a lost node were at work again; CPU and memory of the driver; calls between driver and workers.
+All workers share one quota of requests, `quota` times what all of them could send; a third of them could send only a
+quarter of the mean, a third 1.75 times the mean. Their rates come from the real book through the real client, their
+money from the real budget through real leases (tests.support.models.simulated_sender). The book is dead for a minute
+in the middle of the run. With `--quota 0` there are neither rates nor money, and a worker's partition is one timer:
+that is how 10^8 topics are done in minutes.
 
-    python benchmarks/simulate_scale.py [--topics 100000000] [--workers 1000] [--read-us 0] [--quick] [--json]
+Printed: the makespan; the topics made against what the workers that were up could have made under the quota; how soon
+the partitions of a lost node were at work again; how much of the quota was used; messages for rates and money; calls
+between driver and workers; CPU and memory of this process. Without a quota that is what the driver takes; with one it
+holds the book and all senders too.
+
+    python benchmarks/simulate_scale.py [--topics 10000000] [--workers 1000] [--quota 0.5] [--quick] [--json]
 """
 
 import argparse
@@ -29,7 +37,8 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from engine.flow.limits import Limits, RuntimeSettings
+from engine.flow.budget import Budget
+from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
 from engine.flow.progress import Counts
 from engine.flow.worker_report import WorkerReport
 from engine.protocols import PendingPartition
@@ -38,6 +47,7 @@ from engine.runtime.partition_queue import PartitionQueue
 from engine.runtime.seed_process import StoredPartition
 from engine.runtime.supervisor import Cause, Supervisor, Worker, WorkerDiedError
 from tests.support.memory import peak_memory
+from tests.support.models.simulated_sender import COST, Sender, SharedServices
 from tests.support.virtual_time import run_virtually
 
 NODE_WORKERS = 8
@@ -46,6 +56,9 @@ COMMIT_S = 0.2
 STRAGGLERS, STRAGGLER_TIMES = 0.01, 10.0
 SIGMA = 0.6
 """Spread of the lognormal latency: its 99th percentile is 4 times its median."""
+OWN_RATES = (0.25, 1.0, 1.75)
+"""What workers could send under a quota, against their mean; as many of each."""
+BOOK_DEAD_S = 60.0
 
 
 @dataclass
@@ -60,12 +73,33 @@ class World:
     lost_at: dict[int, float] = field(default_factory=dict)
     recoveries: list[float] = field(default_factory=list)
     capacity: float = 0.0
+    services: SharedServices | None = None
+    started: int = 0
+    handed_out: float = 0.0
     calls: Counter[str] = field(default_factory=Counter)
     _since: float = 0.0
 
     def __post_init__(self) -> None:
         self.room = asyncio.Semaphore(self.told.workers)
-        self.rate = min(self.told.window / float(self.latencies(1_000_000).mean()), 1000 / self.told.cpu_ms)
+        self.latency_s = float(self.latencies(1_000_000).mean())
+        self.rate = min(self.told.window / self.latency_s, 1000 / self.told.cpu_ms)
+        if self.told.quota:
+            self.services = self._share(self.told.quota * self.told.workers * self.rate)
+
+    def _share(self, quota: float) -> SharedServices:
+        """What the workers share. The money is enough for all, and for what lost workers forfeit."""
+        calls = round(1.5 * self.told.topics)
+        limits = BudgetSettings(calls=calls, tokens=calls * COST.tokens, usd=calls * COST.usd)
+        middle = 0.5 * self.told.topics / quota
+        return SharedServices(quota, Budget(limits), (middle, middle + BOOK_DEAD_S))
+
+    def sender(self) -> Sender | None:
+        """What the next worker sends by, under a quota."""
+        self.started += 1
+        if self.services is None:
+            return None
+        own_rate = self.rate * OWN_RATES[self.started % len(OWN_RATES)]
+        return Sender(self.services, f"worker {self.started}", 1 / self.told.workers, own_rate, self.latency_s)
 
     def latencies(self, count: int) -> np.ndarray[Any, Any]:
         drawn = self.told.latency_s * self.rng.lognormal(0.0, SIGMA, count)
@@ -75,7 +109,8 @@ class World:
     def count_capacity(self) -> None:
         """Adds what the workers that are up could have made since this was last called."""
         now = _now()
-        self.capacity += (now - self._since) * len(self.up) * self.rate
+        rate = sum(worker.sender.own_rate if worker.sender else self.rate for worker in self.up)
+        self.capacity += (now - self._since) * min(rate, self.services.quota if self.services else rate)
         self._since = now
 
     async def start(self, *, apart: bool, on_placed: Callable[[], None]) -> Worker:
@@ -84,7 +119,7 @@ class World:
         on_placed()
         await asyncio.sleep(START_S)
         self.count_capacity()
-        worker = SimulatedWorker(self)
+        worker = SimulatedWorker(self, self.sender())
         self.up.append(worker)
         return worker
 
@@ -109,6 +144,7 @@ class SimulatedWorker:
     """Takes the time that a worker takes; see the top of this file."""
 
     world: World
+    sender: Sender | None = None
     answers: int = 0
     _dead: asyncio.Event = field(default_factory=asyncio.Event)
     _open: set[int] = field(default_factory=set)
@@ -116,23 +152,49 @@ class SimulatedWorker:
     def die(self) -> None:
         for index in self._open:
             self.world.lost_at.setdefault(index, _now())
+        if self.sender:
+            self.sender.die()
         self._dead.set()
 
     async def start(self, partition: PendingPartition, poison_seeds: Mapping[str, Any]) -> None:  # noqa: ARG002
         self._note("start")
         index, world = partition.index, self.world
+        if index == world.told.topics // world.told.partition_seeds - 1 and not world.handed_out:
+            world.handed_out = _now()
         self._open.add(index)
         if index in world.lost_at:
             world.recoveries.append(_now() - world.lost_at.pop(index))
         left, began = 1.0 - world.done.get(index, 0.0), _now()
-        seconds = left * partition.size / world.rate
-        await self._sleep(seconds, lambda: self._note_share(index, left, _now() - began, seconds))
+        if self.sender:
+            await self._send(self.sender, index, round(left * partition.size))
+        else:
+            seconds = left * partition.size / world.rate
+            await self._sleep(seconds, lambda: self._note_share(index, left, _now() - began, seconds))
         self.answers += partition.size
         world.done[index] = 1.0
 
+    async def _send(self, sender: Sender, index: int, count: int) -> None:
+        """All requests of a partition; at the worker's death those that were answered are kept."""
+        sending, dying = asyncio.ensure_future(sender.send(count)), asyncio.ensure_future(self._dead.wait())
+        try:
+            await asyncio.wait({sending, dying}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            dying.cancel()
+            if not sending.done():
+                sending.cancel()
+                answered = max(0, sender.sent - sender.in_flight()) / self.world.told.partition_seeds
+                self.world.done[index] = self.world.done.get(index, 0.0) + answered
+        if self._dead.is_set():
+            await asyncio.gather(sending, return_exceptions=True)
+            raise WorkerDiedError("its node is lost", Cause.OUTSIDE)
+        sending.result()
+
     async def make(self, index: int) -> None:  # noqa: ARG002
         self._note("make")
-        await self._sleep(float(self.world.latencies(self.world.told.window).max()))
+        last = min(self.world.told.window, self.world.told.partition_seeds)
+        await self._sleep(float(self.world.latencies(last).max()))
+        if self.sender:
+            await self.sender.settle(_now())
 
     async def commit(self, index: int) -> Counts:
         self._note("commit")
@@ -153,7 +215,8 @@ class SimulatedWorker:
         self._note("drain")
 
     async def close(self) -> None:
-        return
+        if self.sender:
+            await self.sender.close()
 
     def _note(self, call: str) -> None:
         self.world.calls[call] += 1
@@ -220,7 +283,7 @@ async def simulate(told: argparse.Namespace, journal: Path) -> dict[str, float]:
     if queue.error:
         raise queue.error
     recoveries = sorted(world.recoveries) or [0.0]
-    return {
+    return shares(world) | {
         "makespan_s": _now(),
         "topics_per_s": told.topics / _now(),
         "ratio_to_ideal": told.topics / world.capacity,
@@ -228,10 +291,30 @@ async def simulate(told: argparse.Namespace, journal: Path) -> dict[str, float]:
         "partitions_lost": len(recoveries),
         "recovery_median_s": recoveries[len(recoveries) // 2],
         "recovery_most_s": recoveries[-1],
-        "driver_cpu_us_per_topic": 1e6 * cpu / told.topics,
-        "driver_cpu_share": cpu / _now(),
-        "driver_peak_mib": peak_memory() / 2**20,
+        "cpu_us_per_topic": 1e6 * cpu / told.topics,
+        "cpu_share": cpu / _now(),
+        "peak_mib": peak_memory() / 2**20,
         "calls_per_1000_topics": 1000 * sum(world.calls.values()) / told.topics,
+    }
+
+
+def shares(world: World) -> dict[str, float]:
+    """What became of the quota; `quota_used` after the first minute, while there were new partitions to hand out."""
+    services = world.services
+    if services is None:
+        return {}
+    sent = services.sent.total()
+    dead, back = services.dead
+    return {
+        "quota_per_s": services.quota,
+        "quota_used": services.used(60.0, world.handed_out),
+        "quota_used_book_dead": services.used(dead, back),
+        "quota_used_minute_after": services.used(back, back + 60.0),
+        "quota_most_in_a_minute": services.most_in_a_minute(),
+        "requests_sent_per_topic": sent / world.told.topics,
+        "rate_messages_per_100": 100 * services.messages["rates"] / sent,
+        "money_messages_per_100": 100 * services.messages["money"] / sent,
+        "book_cpu_us_per_ask": 1e6 * services.book_cpu_s / services.messages["rates"],
     }
 
 
@@ -254,17 +337,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--topics", type=int, default=0)
     parser.add_argument("--workers", type=int, default=0)
-    parser.add_argument("--partition-seeds", type=int, default=1000)
+    parser.add_argument("--partition-seeds", type=int, default=0, help="500 under a quota, else 1,000")
     parser.add_argument("--window", type=int, default=128)
     parser.add_argument("--latency-s", type=float, default=2.0, help="median seconds of a seed's requests")
     parser.add_argument("--longest-s", type=float, default=60.0, help="what a limit on tokens allows a seed at most")
     parser.add_argument("--cpu-ms", type=float, default=5.0, help="CPU of a worker a seed")
     parser.add_argument("--boot-s", type=float, default=60.0, help="until a lost node is replaced")
+    parser.add_argument("--quota", type=float, default=0.5, help="share of what all workers could send; 0: no quota")
     parser.add_argument("--read-us", type=float, default=0.0, help="the driver's reading, microseconds a seed")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", action="store_true")
     told = parser.parse_args()
-    told.topics = told.topics or (2_000_000 if told.quick else 100_000_000)
+    told.topics = told.topics or (500_000 if told.quick else 10_000_000 if told.quota else 100_000_000)
+    told.partition_seeds = told.partition_seeds or (500 if told.quota else 1000)
     told.workers = told.workers or (50 if told.quick else 1000)
     logging.disable(logging.WARNING)
     partition_queue.in_thread = read_virtually(told)

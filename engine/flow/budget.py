@@ -2,7 +2,7 @@
 
     a worker elsewhere: LeasedBudget.reserve, .settle       its own sums, no message
                           | what it has left, what it spent, what it wants
-                          +---> Budget.lend: enough for up to 500 calls, some two seconds' worth
+                          +---> Budget.lend: enough for up to 500 calls, some ten seconds' worth
 
 Promise: answered calls never exceed the budget; tokens and dollars exceed it by no more than the estimates err. A
 request that finds the budget used up waits for what other reservations and leases give back; only then is the budget
@@ -13,7 +13,6 @@ held on lease counts as spent until the next session, which counts replies.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +21,8 @@ from typing import Any, Protocol
 from engine.errors import BudgetSpentError, FoilError
 from engine.flow.limits import BudgetSettings
 
-_LEASE_S, _LEASE_CALLS = 2.0, 500
+_LEASE_S, _LEASE_CALLS = 10.0, 500
+_IDLE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +185,8 @@ class LeasedBudget:
         self._watch(owner)
 
     async def _lease(self, owner: str, call: Spend) -> None:
-        """Borrows for as many calls as two seconds took of late. A cancelled request leaves the lease to others."""
-        now = time.monotonic()
+        """Borrows for as many calls as ten seconds took of late. A cancelled request leaves the lease to others."""
+        now = asyncio.get_running_loop().time()
         self._calls = min(_LEASE_CALLS, self._calls * 2) if now - self._leased_at < _LEASE_S else 1 + self._calls // 2
         self._leased_at = now
         lending = asyncio.ensure_future(self._call("lend", owner, call, self._calls, self._settlement()))
@@ -219,7 +219,7 @@ class LeasedBudget:
         reservations = -1
         while reservations != self._reservations or self._free != Spend() or self._spent != Spend():
             reservations = self._reservations
-            await asyncio.sleep(_LEASE_S)
+            await asyncio.sleep(_IDLE_S)
             if reservations == self._reservations and not self._leasing.locked():
                 with suppress(FoilError):  # the run has ended
                     await self._give_back(owner)

@@ -56,7 +56,9 @@ _PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 _REPORT_S = 0.5
 _REPORTS_PER_S = 200
 _OPEN_PARTITIONS = 5
-"""Partitions that a worker may have open beyond those that fill its window, so that one slow reply idles nothing."""
+_SLOW_WINDOWS, _SLOW_PARTITIONS = 7, 32
+"""Partitions that a worker may have open beyond those that fill its window, and where none waits for its turn so many
+windows of seeds more: a slow reply keeps its partition open, and must not keep others from being begun."""
 
 
 class Cause(Enum):
@@ -166,6 +168,9 @@ class Supervisor:
         self._in_order = limits.accept is not None
         self._slots = [WorkerSlot() for _ in range(max(1, runtime.most_workers))]
         self._open_per_worker = _OPEN_PARTITIONS + -(-runtime.window // limits.partition_seeds)
+        if not self._in_order:
+            slow = -(-_SLOW_WINDOWS * runtime.window // limits.partition_seeds)
+            self._open_per_worker += min(slow, _SLOW_PARTITIONS)
         queue.most_open = self._open_per_worker * len(self._slots)
         self._pasts: defaultdict[int, _PartitionPast] = defaultdict(_PartitionPast)
         self._apart: list[WorkerSlot] = []

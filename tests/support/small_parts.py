@@ -67,20 +67,30 @@ class Numbers:
 
 @dataclass
 class Echo(Model):
-    """Answers after up to `delay_s`, and notes each answer that it was paid for in the file `bill`."""
+    """Answers after up to `delay_s`, and notes each answer that it was paid for in the file `bill`.
+
+    `prepaid`: it is paid when it is asked, so that an answer which nobody lives to hear was paid for.
+    """
 
     bill: Path | None = None
     delay_s: float = 0.0
+    prepaid: bool = False
     name: str = "echo"
 
     async def complete(self, request: Any) -> Reply:
         text = request.messages[-1].content
+        if self.prepaid:
+            self._pay(request)
         await asyncio.sleep(self.delay_s * random.random())
+        if not self.prepaid:
+            self._pay(request)
+        body = Line(text=hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]).model_dump_json()
+        return Reply(request.id, body, self.name, prompt_tokens=len(text), completion_tokens=8, cost_usd=0.001)
+
+    def _pay(self, request: Any) -> None:
         if self.bill is not None:
             with self.bill.open("a") as file:
                 file.write(f"{request.id} {os.getpid()}\n")
-        body = Line(text=hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]).model_dump_json()
-        return Reply(request.id, body, self.name, prompt_tokens=len(text), completion_tokens=8, cost_usd=0.001)
 
 
 class OneTopic:
@@ -199,7 +209,7 @@ def run_parts(reader: Any, build_parts: Any, limits: Limits, runtime: RuntimeSet
 def main() -> None:
     """`python -m tests.support.small_run OUT JSON`: one session in a process of its own; prints its summary as JSON."""
     out, told = Path(sys.argv[1]), json.loads(sys.argv[2])
-    model = Echo(Path(told["bill"]), told.get("delay_s", 0.0))
+    model = Echo(Path(told["bill"]), told.get("delay_s", 0.0), told.get("prepaid", False))
     limits, runtime = Limits(**told["limits"]), RuntimeSettings(**told["runtime"])
     runner = run
     if runtime.kind == "ray":

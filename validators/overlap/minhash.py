@@ -1,21 +1,26 @@
 """MinHash sketches of texts, and a compact store that finds the earlier text most like a new one.
 
-    words -> shingles of 3 words -> 96 minima, one byte each -> 12 bands of 8 bytes -> hash tables -> compared in full
+    words -> shingles of 3 words -> 96 minima, one byte each -> 12 bands of 8 bytes -> hash tables -> candidates
+          -> estimates -> the likeliest of them -> compared by all shingles (validators.overlap.shingle_file)
 
 The share of equal bytes estimates the Jaccard similarity of the shingle sets (Broder 1997), less what one byte repeats
-by chance, 1/256. Two texts are compared when the first 5 bytes of a band are equal (banding: Leskovec, Rajaraman and
+by chance, 1/256. Two texts are candidates when the first 5 bytes of a band are equal (banding: Leskovec, Rajaraman and
 Ullman, Mining of Massive Datasets, section 3.4): a pair of similarity 0.8 is missed once in 120, of 0.9 once in 14,000.
+An estimate errs by 0.04 at 0.8; one up to three such errors too low is compared all the same.
 
-Promise: deterministic for a given random seed and order; equal word sequences always match. Price: about 0.1 ms for 100
-words, and 104 bytes of sketch and 13 table slots of 4 bytes, at most 70 % full, for each text kept.
+Promise: a match has the similarity that it tells. Deterministic for a given random seed and order; equal word sequences
+always match. Price: about 0.1 ms for 100 words, and 112 bytes of sketch and 13 table slots of 4 bytes, at most 70 %
+full, for each text kept; at most 4 texts are compared by their shingles.
 """
 
+from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.ids import sha256_hex
+from validators.overlap.shingle_file import ShingleFile, jaccard, pack_shingles
 from validators.overlap.word_runs import Hashes, Positions, hash_runs, normalise, read_batch
 
 SHINGLE_WORDS = 3
@@ -27,6 +32,15 @@ _BLOCK = 1 << 12  # shingles hashed at a time
 _SAME_KEY = 8  # texts remembered under one key of a band; where more share it, it is boilerplate
 _EMPTY = -1
 _FULL = 0.7
+_MARGIN_ERRORS = 3.0  # standard errors of an estimate below the least similarity
+_COMPARED = 4  # texts compared by their shingles with one new text, the likeliest
+
+
+class TextSketch(NamedTuple):
+    """What is kept of a text. `keys` [13]: 96 bytes of minima as 12 numbers, then a hash of all the words."""
+
+    keys: Hashes
+    shingles: bytes
 
 
 class Match(NamedTuple):
@@ -44,8 +58,8 @@ class Sketcher:
         numbers = np.random.default_rng(random_seed).integers(0, 1 << 63, (_BANDS * _ROWS, 1), np.uint64)
         self._multipliers: Hashes = numbers * np.uint64(2) + np.uint64(1)
 
-    def __call__(self, text: str) -> Hashes | None:
-        """[13]: 96 bytes of minima as 12 numbers, then a hash of all the words. None for a text without words."""
+    def __call__(self, text: str) -> TextSketch | None:
+        """The sketch; None for a text without words."""
         raw = normalise(text)
         batch = read_batch([raw])
         words = int(batch.counts[0])
@@ -56,16 +70,16 @@ class Sketcher:
         minima = np.full(_BANDS * _ROWS, (1 << 64) - 1, np.uint64)
         for begin in range(0, len(shingles), _BLOCK):
             np.minimum(minima, (self._multipliers * shingles[begin : begin + _BLOCK]).min(axis=1), out=minima)
-        sketch = np.empty(_BANDS + 1, "<u8")
-        sketch.view(np.uint8)[: _BANDS * _ROWS] = minima >> np.uint64(24)
-        sketch[-1] = int(sha256_hex(b" ".join(raw.split()))[:16], 16)
-        return sketch
+        keys = np.empty(_BANDS + 1, "<u8")
+        keys.view(np.uint8)[: _BANDS * _ROWS] = minima >> np.uint64(24)
+        keys[-1] = int(sha256_hex(b" ".join(raw.split()))[:16], 16)
+        return TextSketch(keys, pack_shingles(shingles))
 
 
-def estimate_similarities(sketch: Hashes, others: Hashes) -> NDArray[np.float64]:
-    """[M]: the estimated Jaccard similarity of the sketch's shingle set and those of `others` [M, 13], in [0, 1]."""
+def estimate_similarities(keys: Hashes, others: Hashes) -> NDArray[np.float64]:
+    """[M]: the estimated Jaccard similarity of the shingle set of `keys` and those of `others` [M, 13], in [0, 1]."""
     columns = np.ascontiguousarray(others[:, :_BANDS]).view(np.uint8)
-    equal = np.mean(columns == sketch[:_BANDS].view(np.uint8), axis=1)
+    equal = np.mean(columns == keys[:_BANDS].view(np.uint8), axis=1)
     estimated: NDArray[np.float64] = np.maximum(0.0, (equal - 1 / 256) / (1 - 1 / 256))
     return estimated
 
@@ -75,34 +89,45 @@ class SketchStore:
 
     def __init__(self) -> None:
         self._size = 0
-        self._sketches = np.empty((1 << 10, len(_COLUMNS)), "<u8")
+        self._keys = np.empty((1 << 10, len(_COLUMNS)), "<u8")
         self._tables = np.full((len(_COLUMNS), 1 << 11), _EMPTY, np.int32)
+        self._shingles = ShingleFile()
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        return self._sketches.nbytes + self._tables.nbytes
+        return self._keys.nbytes + self._tables.nbytes + self._shingles.nbytes
 
-    def match_or_add(self, sketch: Hashes, least: float) -> Match | None:
-        """The kept text most like this one, if their similarity is at least `least`; else keeps this one."""
-        candidates, slots, same_key = self._probe(sketch)
-        best = self._best(sorted(set(candidates)), sketch) if candidates else None
-        if best and best.similarity >= least:
-            return best
-        self._add(sketch, slots, same_key < _SAME_KEY)
+    def match_or_add(self, sketch: TextSketch, least: float) -> Match | None:
+        """The kept text most like this one, if their similarity is at least `least`; else keeps this one.
+
+        Raises SpoolError.
+        """
+        candidates, slots, same_key = self._probe(sketch.keys)
+        matches = self._compare(sorted(set(candidates)), sketch, least) if candidates else []
+        if matches:
+            return max(matches, key=lambda match: (match.similarity, -match.number))
+        self._shingles.append(sketch.shingles)
+        self._add(sketch.keys, slots, same_key < _SAME_KEY)
         return None
 
-    def _best(self, numbers: list[int], sketch: Hashes) -> Match:
-        """The exact repeat among them, or else the most similar; of equals the earliest."""
-        others = self._sketches[numbers]
-        exact = others[:, -1] == sketch[-1]
-        estimates = estimate_similarities(sketch, others)
-        row = int(np.argmax(estimates + exact))
-        return Match(numbers[row], 1.0 if exact[row] else float(estimates[row]), bool(exact[row]))
+    def _compare(self, numbers: list[int], sketch: TextSketch, least: float) -> list[Match]:
+        """The likeliest of them that are as similar by their shingles; the exact repeat alone if there is one."""
+        others = self._keys[numbers]
+        exact = others[:, -1] == sketch.keys[-1]
+        likely = estimate_similarities(sketch.keys, others) + exact
+        rows = np.argsort(-likely, kind="stable")[: 1 if exact.any() else _COMPARED]
+        enough = least - _MARGIN_ERRORS * sqrt(least * (1 - least) / (_BANDS * _ROWS))
+        matches = [
+            Match(numbers[row], jaccard(sketch.shingles, self._shingles.read(numbers[row])), bool(exact[row]))
+            for row in rows
+            if likely[row] >= enough
+        ]
+        return [match for match in matches if match.similarity >= least]
 
-    def _probe(self, sketch: Hashes) -> tuple[list[int], Positions, Positions]:
-        """The texts that share a key with the sketch; a column's empty slot after them, and how many they are there."""
-        keys = sketch & _KEYS
+    def _probe(self, keys: Hashes) -> tuple[list[int], Positions, Positions]:
+        """The texts that share a key with these; a column's empty slot after them, and how many they are there."""
+        keys = keys & _KEYS
         slots = self._slots(keys)
         same_key = np.zeros(len(_COLUMNS), np.int64)
         candidates: list[int] = []
@@ -113,7 +138,7 @@ class SketchStore:
             columns, numbers = columns[full], numbers[full]
             if not columns.size:
                 return candidates, slots, same_key
-            same = (self._sketches[numbers, columns] & _KEYS[columns]) == keys[columns]
+            same = (self._keys[numbers, columns] & _KEYS[columns]) == keys[columns]
             same_key[columns] += same
             candidates += numbers[same].tolist()
             slots[columns] = (slots[columns] + 1) % self._tables.shape[1]
@@ -121,10 +146,10 @@ class SketchStore:
     def _slots(self, keys: Hashes) -> Positions:
         return ((keys * _MIX) >> np.uint64(65 - self._tables.shape[1].bit_length())).astype(np.int64)
 
-    def _add(self, sketch: Hashes, slots: Positions, remembered: NDArray[np.bool_]) -> None:
-        if self._size == len(self._sketches):
-            self._sketches.resize((self._size + self._size // 4, len(_COLUMNS)), refcheck=False)
-        self._sketches[self._size] = sketch
+    def _add(self, keys: Hashes, slots: Positions, remembered: NDArray[np.bool_]) -> None:
+        if self._size == len(self._keys):
+            self._keys.resize((self._size + self._size // 4, len(_COLUMNS)), refcheck=False)
+        self._keys[self._size] = keys
         self._tables[_COLUMNS[remembered], slots[remembered]] = self._size
         self._size += 1
         if self._size > _FULL * self._tables.shape[1]:
@@ -137,7 +162,7 @@ class SketchStore:
         for column in _COLUMNS:
             table = self._tables[column]
             left = np.sort(old[column][old[column] != _EMPTY])
-            slots = self._slots(self._sketches[left, column] & _KEYS[column])
+            slots = self._slots(self._keys[left, column] & _KEYS[column])
             while left.size:
                 free = table[slots] == _EMPTY
                 table[slots[free]] = left[free]

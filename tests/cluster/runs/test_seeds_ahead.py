@@ -113,13 +113,15 @@ def readers_of(run: int) -> list[int]:
 def test_several_readers_make_the_run_of_one(tmp_path, workers, readers):
     job, seeds, out = write_job(tmp_path, 240), tmp_path / "seeds.jsonl", tmp_path / "out"
     rows = [json.loads(line) for line in seeds.read_text().splitlines()]
-    rows += [{**row, "id": f"again {row['id']}"} for row in rows[::4]]
+    again = [{**row, "id": f"again {row['id']}"} for row in rows[::4]]
+    almost = [{**row, "id": f"almost {row['id']}", "good": row["good"] + " Indeed."} for row in rows[1::4]]
+    rows += again + almost
     seeds.write_text("".join(json.dumps(row) + "\n" for row in rows))
     pad(seeds)
     job.write_text(job.read_text().replace("[{kind: shape}", "[{kind: duplicates}, {kind: shape}"))
     run = foil("run", job, "--set", f"runtime.workers={workers}", "--set", f"runtime.readers={readers}")
     assert run.returncode == 0, run.stderr
-    assert "planned 300 seeds = 240 accepted + 60 rejected + 0 failed" in run.stdout
+    assert "planned 360 seeds = 240 accepted + 120 rejected + 0 failed" in run.stdout
     same_as_one_process(job, out)
 
 

@@ -11,6 +11,7 @@ from engine.errors import BudgetSpentError
 from engine.flow import budget as budget_module
 from engine.flow.budget import Budget, LeasedBudget, Spend
 from engine.flow.limits import BudgetSettings
+from tests.support.virtual_time import run_virtually
 
 
 def test_whoever_finds_the_budget_used_up_waits_for_what_others_give_back():
@@ -99,7 +100,7 @@ def test_leases_never_exceed_the_budget_and_use_all_of_it(limits, workers, at_on
         return budget.spent, len(sent)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(budget_module, "_LEASE_S", 0.01)
+        patch.setattr(budget_module, "_IDLE_S", 0.01)
         spent, sent = asyncio.run(run())
     assert spent.calls == sent
     assert spent.calls <= limits.get("calls", 10**9)
@@ -115,6 +116,28 @@ def test_a_fast_worker_sends_one_message_in_a_hundred_requests():
         return line.messages, len(sent)
 
     messages, sent = asyncio.run(run())
+    assert messages <= sent / 100
+
+
+@pytest.mark.parametrize("per_second", [15, 25, 100])
+def test_so_does_a_slow_one_of_hundreds(per_second):
+    """Requests of 2.5 s each, as many a second as one of a thousand workers may send of a quota."""
+
+    async def one(client):
+        reservation = await client.reserve("w", 30)
+        await asyncio.sleep(2.5)
+        await client.settle("w", reservation, Spend(1, 30))
+
+    async def run():
+        line = Line(Budget(BudgetSettings(calls=10**6)))
+        client, sent = LeasedBudget(line), 300 * per_second
+        async with asyncio.TaskGroup() as group:
+            for _ in range(sent):
+                group.create_task(one(client))
+                await asyncio.sleep(1 / per_second)
+        return line.messages, sent
+
+    messages, sent = run_virtually(run())
     assert messages <= sent / 100
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from math import inf
 
 import pytest
 
 from tests.support.models.leased_workers import TOKENS, Service, Worker, most_in_a_minute, sent, work_virtually
+from tests.support.paths import REPO
 
 RPM = 6_000
 
@@ -79,3 +83,17 @@ def test_the_part_of_a_worker_that_dies_or_rests_goes_to_the_others():
     workers = [Worker(always(inf)), Worker(always(inf), dies_at=60), Worker(lambda now: 30.0 if now < 60 else 0.0)]
     work_virtually(workers, 150, requests=RPM)
     assert sent(workers[:1], 80, 150) >= 0.95 * 70 * RPM / 60
+
+
+@pytest.mark.long
+def test_fifty_workers_that_lose_a_node_each_minute_use_a_quota_and_outlive_the_book():
+    """The simulation of a cluster, in small; money is leased beside."""
+    command = [sys.executable, str(REPO / "benchmarks" / "simulate_scale.py"), "--quick", "--json"]
+    told = subprocess.run(command, capture_output=True, text=True, cwd=REPO, check=True).stdout
+    found = json.loads(told.splitlines()[-1])
+    assert found["quota_used"] >= 0.95
+    assert min(found["quota_used_book_dead"], found["quota_used_minute_after"]) >= 0.9
+    assert found["quota_most_in_a_minute"] <= 1.02
+    assert found["money_messages_per_100"] <= 1
+    assert found["rate_messages_per_100"] <= 1.1, "one in 100 but for those after a worker has joined"
+    assert found["recovery_most_s"] < 30

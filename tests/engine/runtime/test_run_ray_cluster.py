@@ -10,12 +10,15 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from engine.errors import FoilError
 from engine.flow.journal import possibly_paid_twice
 from engine.flow.limits import Limits, RuntimeSettings
+from tests.support.commands import foil
+from tests.support.drills.kill_history import IN_FLIGHT, KillHistory
 from tests.support.drills.run_drill import job
 from tests.support.paths import REPO
 from tests.support.small_parts import Echo, Numbers, billed, builder, digest, opened, paid_twice, run_parts, sound
@@ -144,6 +147,29 @@ def test_preempted_actors_are_no_poison(tmp_path):
         summary = watched.run(tmp_path / "ray", 2, 2_000)
     assert summary.workers_lost >= 10
     assert summary.counts.seeds == {"accepted": 2_000}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(2400)
+def test_a_hundred_kills_of_actors_nodes_and_drivers_lose_double_and_stall_nothing(tmp_path):
+    seeds, out, began = 6_000, tmp_path / "ray", time.monotonic()
+    with joined([1, 1, 1]) as cluster:
+        history = KillHistory(cluster, out, seeds, 100, Random(16))
+        summary = history.play()
+    quiet_s, between_commits_s = history.longest_quiet_s()
+    twice, counted = paid_twice(out / "bill"), possibly_paid_twice(out / "journal")
+    print(
+        f"{dict(history.killed)} in {time.monotonic() - began:.0f} s, {len(billed(out / 'bill'))} requests, "
+        f"{twice} paid twice, {counted} counted, {quiet_s:.1f} s without commit or kill, "
+        f"{between_commits_s:.1f} s without commit"
+    )
+    assert history.killed.total() >= 100
+    assert (summary["complete"], summary["exit_code"]) == (True, 0)
+    sound(out, seeds)
+    assert foil("verify", out).returncode == 0
+    assert twice <= counted <= sum(IN_FLIGHT[kind] * kills for kind, kills in history.killed.items())
+    assert quiet_s < 30
+    same_as_local(out, tmp_path / "local", seeds)
 
 
 def test_a_cluster_that_is_not_there_is_told_at_once(tmp_path):

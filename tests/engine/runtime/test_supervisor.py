@@ -160,6 +160,17 @@ def test_a_poison_seed_among_128_in_flight_is_found_in_a_few_deaths(tmp_path):
     assert seconds < 60
 
 
+@pytest.mark.parametrize("size", [16, 64, 256])
+def test_slow_seeds_do_not_keep_a_worker_from_beginning_others(tmp_path, size):
+    """One in fifty takes 20 times as long, and each keeps its partition open."""
+    runtime = RuntimeSettings(workers=1, window=64)
+    world = FakeWorld(tmp_path, seeds=6_400, size=size, slow=0.02, runtime=runtime)
+    seconds = run_world(world)
+    complete(world)
+    mean_s = 1 + 0.02 * 19
+    assert world.seeds * mean_s / runtime.window > 0.75 * seconds
+
+
 def test_a_lost_node_of_eight_workers_costs_no_trial(tmp_path):
     world = FakeWorld(tmp_path, seeds=4_000, size=64, runtime=RuntimeSettings(workers=32, window=64))
 

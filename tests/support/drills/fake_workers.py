@@ -57,12 +57,16 @@ def run_inline(work: Coroutine[Any, Any, Any]) -> Any:
 
 @dataclass
 class FakeWorld:
-    """`room`: workers that find a place. `poison`: seeds that end their worker. `start` may be replaced."""
+    """`room`: workers that find a place. `slow`: the share of seeds that take 20 times as long.
+
+    `poison`: seeds that end their worker. `start` may be replaced.
+    """
 
     folder: Path
     seeds: int = 40
     size: int = 8
     seed_s: float = 1.0
+    slow: float = 0.0
     room: int = 1_000
     poison: frozenset[str] = frozenset()
     runtime: RuntimeSettings = field(default_factory=lambda: RuntimeSettings(workers=2))
@@ -96,6 +100,11 @@ class FakeWorld:
             await worker.close()
             raise
         return worker
+
+    def draw_seconds(self) -> float:
+        """How long the next seed takes."""
+        slow = self.chance.random() < self.slow if self.slow else False
+        return self.chance.uniform(0.5, 1.5) * self.seed_s * (20 if slow else 1)
 
     def change(self) -> None:
         self.changed.set()
@@ -164,7 +173,7 @@ class FakeWorker:
         async with self._at_work():
             journal.begun(name)
             if journal.get(name) is None:
-                await asyncio.sleep(self.world.chance.uniform(0.5, 1.5) * self.world.seed_s)
+                await asyncio.sleep(self.world.draw_seconds())
                 await journal.put(Reply(name, ""), durable=False)
             if name in self.world.poison and name not in poison_seeds:
                 self.die(Cause.OWN)

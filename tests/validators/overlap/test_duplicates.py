@@ -1,8 +1,11 @@
 """MinHash against exact Jaccard similarity, and the screen that lets the same seed in once."""
 
 import json
+import resource
+import tempfile
 import time
-from itertools import combinations
+from collections import deque
+from itertools import combinations, pairwise
 from random import Random
 
 import numpy as np
@@ -10,10 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cluster.build import build_run
+from cluster.job import load_job
+from datasets_out.commits.log import CommitLog
+from engine.errors import SpoolError
 from engine.topic import Passage, Seed
+from tests.support.commands import foil, write_job
+from tests.support.small_parts import Numbers, topic_of
 from validators.overlap.duplicates import Duplicates, DuplicatesSettings
 from validators.overlap.minhash import SHINGLE_WORDS, Sketcher, SketchStore, estimate_similarities
+from validators.overlap.shingle_file import ShingleFile
+from validators.overlap.shingle_file import jaccard as packed_jaccard
 from validators.overlap.word_runs import normalise
+from validators.verdicts import fingerprint
 
 VOCABULARY = [f"word{i}" for i in range(3000)]
 
@@ -52,7 +64,8 @@ def test_estimates_agree_with_exact_jaccard_on_hundreds_of_texts():
     rng = Random(1)
     texts = [one for _ in range(15) for one in family(rng, 20)]
     sketch = Sketcher(0)
-    sketches = np.stack([sketch(one) for one in texts])
+    made = [sketch(one) for one in texts]
+    sketches = np.stack([one.keys for one in made])
 
     def estimated(i: int, j: int) -> float:
         return float(estimate_similarities(sketches[i], sketches[j : j + 1])[0])
@@ -62,6 +75,7 @@ def test_estimates_agree_with_exact_jaccard_on_hundreds_of_texts():
     assert len(pairs) > 400
     assert abs(errors.mean()) < 0.015
     assert errors.std() < 0.06, "0.05 is what 96 minima give at the worst similarity, one half"
+    assert all(packed_jaccard(made[i].shingles, made[j].shingles) == jaccard(texts[i], texts[j]) for i, j in pairs)
     strangers = [estimated(i, i + 20) for i in range(0, 280, 20)]
     assert max(strangers) < 0.06
 
@@ -137,7 +151,75 @@ def test_a_repeat_is_rejected_with_the_earlier_seed_and_the_similarity():
     assert (exact.outcome, exact.scope, exact.reason, exact.score) == ("reject", "topic", "duplicate", 1.0)
     assert json.loads(exact.evidence) == {"seed": "first", "similarity": 1.0}
     assert (near.reason, json.loads(near.evidence)["seed"]) == ("near_duplicate", "first")
-    assert near.score == pytest.approx(jaccard(f"what is it {passage}", f"what is it {passage} indeed"), abs=0.05)
+    exactly = round(jaccard(f"what is it {passage}", f"what is it {passage} indeed"), 4)
+    assert (near.score, json.loads(near.evidence)["similarity"]) == (exactly, exactly)
+
+
+def pairs_near(least: float) -> list[tuple[str, str, float, float]]:
+    """Pairs of texts whose similarity is within 0.1 of `least`: the two, their similarity, and its estimate."""
+    rng, sketch, pairs = Random(10), Sketcher(0), []
+    while len(pairs) < 400:
+        first = text(rng, 60)
+        second = edited(rng, first, rng.choice([2, 3, 4, 5]))
+        if abs((exactly := jaccard(first, second)) - least) < 0.1:
+            estimate = estimate_similarities(sketch(first).keys, sketch(second).keys[None])[0]
+            pairs.append((first, second, exactly, float(estimate)))
+    return pairs
+
+
+def screened(*texts: str, **settings) -> list[str]:
+    """For each text, "" if it is kept, or the place of its witness."""
+    screen = Duplicates(DuplicatesSettings(text="query", **settings))
+    verdicts = [screen(Seed(str(place), "c", one, ())) for place, one in enumerate(texts)]
+    return [json.loads(verdict.evidence)["seed"] if verdict else "" for verdict in verdicts]
+
+
+def test_what_is_estimated_as_a_repeat_and_is_none_is_kept():
+    taken = [pair for pair in pairs_near(0.75) if pair[3] >= 0.75 > pair[2]]
+    assert len(taken) > 20
+    assert all(screened(first, second, similarity=0.75) == ["", ""] for first, second, *_ in taken)
+
+
+def test_a_repeat_whose_estimate_is_too_low_is_found_all_the_same():
+    missed = [pair for pair in pairs_near(0.75) if pair[2] >= 0.75 > pair[3]]
+    found = [screened(first, second, similarity=0.75) for first, second, *_ in missed]
+    assert len(missed) > 20
+    assert found.count(["", "0"]) >= 0.95 * len(found), "one in 40 shares no band with its witness"
+
+
+def test_a_chain_of_alike_texts_is_thinned_and_never_a_whole():
+    """Each is like the one before it and unlike the one before that: what only a rejected seed resembles is kept."""
+    rng = Random(11)
+    words = [rng.choice(VOCABULARY) for _ in range(120)]
+    chain = [" ".join(words[place : place + 60]) for place in range(0, 60, 6)]
+    neighbours = [jaccard(one, two) for one, two in pairwise(chain)]
+    ahead = [jaccard(one, two) for one, two in zip(chain, chain[2:], strict=False)]
+    assert min(neighbours) > 0.75
+    assert max(ahead) < 0.7
+    assert screened(*chain, similarity=0.75) == ["", "0", "", "2", "", "4", "", "6", "", "8"]
+
+
+def test_a_full_disk_is_told_with_what_to_do():
+    screen, rng = Duplicates(DuplicatesSettings()), Random(12)
+    seeds = (seed(str(number), text(rng)) for number in range(2_000))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
+    try:
+        with pytest.raises(SpoolError, match=r"set TMPDIR to a folder with 4 bytes for each word"):
+            deque(map(screen, seeds), maxlen=0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_shingles_lie_in_the_folder_of_temporary_files_without_a_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    file, parts = ShingleFile(), [bytes([number]) * 4 * number for number in range(1, 200)]
+    for number, part in enumerate(parts):
+        file.append(part)
+        assert file.read(number // 2) == parts[number // 2]
+    assert [file.read(number) for number in range(199)] == parts
+    assert list(tmp_path.iterdir()) == []
+    assert file.nbytes == 8 * 200
 
 
 def test_the_same_query_with_another_answer_is_a_seed_of_its_own_unless_queries_must_differ():
@@ -158,6 +240,24 @@ def test_the_same_stream_gives_the_same_verdicts():
     seeds = [seed(str(i), one) for i, one in enumerate(family(rng, 200))]
     first, second = Duplicates(DuplicatesSettings()), Duplicates(DuplicatesSettings())
     assert [first(one) for one in seeds] == [second(one) for one in seeds]
+
+
+def test_a_run_that_an_earlier_foil_screened_by_estimates_is_refused_by_name(tmp_path):
+    """It is whole and can be read; going on would reject other seeds than its first half did."""
+    page, out = write_job(tmp_path, 20), tmp_path / "out"
+    page.write_text(page.read_text().replace("[{kind: shape}", "[{kind: duplicates}, {kind: shape}"))
+    job = load_job(page)
+    identity = build_run(job).identity
+    earlier = fingerprint(DuplicatesSettings(), version=1)
+    earlier_identity = {**identity, "fingerprints": {**identity["fingerprints"], "duplicates": earlier}}
+    log = CommitLog(out)
+    log.open("earlier", earlier_identity)
+    log.commit(0, [topic_of(one) for one in Numbers(10)], {})
+    refused = foil("run", page)
+    assert refused.returncode == 2
+    assert f"fingerprints.duplicates: {json.dumps(earlier)} -> " in refused.stderr.replace("\n", "")
+    assert foil("verify", out).returncode == 11, "whole, and not all that was planned"
+    assert foil("sql", out, "SELECT count(*) AS n FROM topics", "--csv").stdout.splitlines()[1] == "10"
 
 
 def check_price(count: int, length: int) -> None:
