@@ -147,8 +147,12 @@ _HINTS = {
 _OWN = frozenset({"", "self", "this", "cls", "(*this)"})
 
 
-_SAYS = re.compile(r"[A-Za-z]{3,}\W+(?:\w+\W+)*?[A-Za-z]{3,}")
-"""What a comment has that explains anything to a reader of English: two words."""
+_SAYS = re.compile(
+    r"^(?!\W*(?:type|noqa|pragma|pylint|fmt|mypy|pyright|error|eslint)\b).*?[A-Za-z]{3,}\W+(?:\w+\W+)*?[A-Za-z]{3,}",
+    re.DOTALL,
+)
+"""What a comment has that explains anything to a reader of English: two words, and no mark for a tool."""
+_METHOD = re.compile(rb"(?:async\s+)?def\s+\w+\s*\(\s*(?:self|cls)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,10 +260,14 @@ class _Reading:
             calls.setdefault(call.name, self._offset(call.begin))
         witnesses = {value: find(self) for value, find in _APPROACHES.items()}
         approaches = {value: self._offset(place) for value, place in witnesses.items() if place >= 0}
+        unsure = self._unsure()
+        if "loop" in approaches and ("recursion" in approaches or "recursion" in unsure):
+            del approaches["loop"]  # it is not the loop that solves it
+            unsure |= {"loop"}
         saying = [place for text, place in self._found.get("comment", []) if _SAYS.search(text)]
         inside = sorted(filter(self._is_in_function, saying))
         comment = self._offset(inside[0]) if len(inside) > 1 else -1  # a single remark explains little
-        return SourceFacts(calls, approaches, self._unsure(), comment)
+        return SourceFacts(calls, approaches, unsure, comment)
 
     def _places(self, kind: str) -> list[int]:
         return [place for _, place in self._found.get(kind, [])]
@@ -296,11 +304,17 @@ class _Reading:
                 self._language in _OVERLOADING and callee.parameters != len(call.arguments)
             ):
                 continue
+            if not call.target and self._is_method(callee):
+                continue
             yield from ((j, i) for j, caller in enumerate(self._functions) if caller.begin < call.begin < caller.end)
 
     def _is_ambiguous(self, name: str) -> bool:
         """Whether several functions have the name, so that scopes decide which of them is called."""
         return self._language not in _OVERLOADING and sum(f.name == name for f in self._functions) > 1
+
+    def _is_method(self, function: _Function) -> bool:
+        """Whether a function of Python takes its object, so that its bare name is not its own."""
+        return self._language == "python" and bool(_METHOD.match(self._raw[function.begin : function.end]))
 
     def bits(self) -> int:
         """Where bits are worked on: not halving by a shift, not streams, not sets."""

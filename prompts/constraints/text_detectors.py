@@ -83,12 +83,24 @@ def _numbers(text: str) -> Iterator[tuple[str, int]]:
     return ((match.group(), match.start()) for match in _NUMBER.finditer(text))
 
 
+_BYLINE = re.compile(
+    r"(?:\b(?:posted|answered|asked|updated|published|reviewed|review|retrieved|copyright|edited|photo|by)\b|\u00a9|\(c\))"
+    r"[^.!?]{0,40}$",
+    re.IGNORECASE,
+)
+"""What stands before the date of a page, which is no part of what it says."""
+
+
+def _years(text: str) -> Iterator[re.Match[str]]:
+    return (m for m in _YEAR.finditer(text) if not _BYLINE.search(text[max(0, m.start() - 60) : m.start()]))
+
+
 def _find_year(text: str, _: Attributes, value: str) -> int:
-    return next((match.start() for match in _YEAR.finditer(text) if value in ("", match.group())), -1)
+    return next((match.start() for match in _years(text) if value in ("", match.group())), -1)
 
 
 def _offer_years(text: str, _: Attributes) -> Iterable[str]:
-    years = dict.fromkeys(_YEAR.findall(text))
+    years = dict.fromkeys(match.group() for match in _years(text))
     return (*years, "") if years else ()
 
 
@@ -141,8 +153,8 @@ MONEY = by_pattern(
     r"|id)|rupee|\byen\b",
 )
 EXAMPLE = by_pattern(
-    r"\b(?:for example|for instance|such as|e\.g\.)|^[ \t]*Examples?:?[ \t]*$|^[ \t]*>>> ",
-    "example|instance|such as|e.g.|>>>",
+    r"\b(?:for example|for instance)\b|^[ \t]*Examples?:?[ \t]*$|^[ \t]*>>> ",
+    "example|instance|>>>",
     loose=r"exampl|instance|such as|e\.g|>>>|includ|\blike\b|illustrat|namely|\(",
 )
 CAVEAT = by_pattern(
@@ -346,8 +358,8 @@ UNKNOWN = by_pattern(
     loose=r"\blet\b|(?<![\w'\\])[a-z] *[=+*/^-]|[=+*/^-] *[a-z](?![\w'])|\d[a-z]\b|equation|variable|unknown|\$[a-z]",
 )
 TOTAL = by_pattern(
-    r"\b(?:a total of|in total|total (?:of|number|cost|amount|distance|time|weight|price)|altogether)\b",
-    "total|altog",
+    r"\btotals?\b",
+    "total",
     loose=r"total|altogether|\ball\b|combined|\bsum|together|\badd|whole|overall",
 )
 ARITHMETIC = by_pattern(r"\d[^=\n]{0,80}= *[^\s\d]{0,2}\d", "=", loose=r"=|\d *[-+*/×÷] *\d")

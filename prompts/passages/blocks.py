@@ -74,6 +74,9 @@ class SourcePassage:
     whole: bool
     """Whether the blocks together are the whole passage, or all but a tenth of it."""
     kind: Kind = "text"
+    is_core_sure: bool = False
+    """Whether the core is what the corpus names as the answer, has all of the query that the text has, or the amount
+    that it asks for."""
 
     @property
     def core_blocks(self) -> list[Block]:
@@ -118,7 +121,8 @@ _COLON_HEAD = re.compile(
     r"References?|Attributes|Methods|Warnings?|Inputs?|Outputs?|Shape):"
 )
 _ENTRY_SECTIONS = re.compile(
-    r"(?:Other )?(?:Param|Arg|Keyword|Return|Raise|Yield|Attribute|See|Method|Input|Output|Shape)", re.IGNORECASE
+    r"(?:Other )?(?:Param|Arg|Keyword|Return|Raise|Yield|Attribute|See|Method|Input|Output|Shape|Example)",
+    re.IGNORECASE,
 )
 _ITEM = re.compile(r"[ \t]*(?:[-*•+]|\d{1,2}[.)]) \S")
 _PROSE_LINE = re.compile(r"[A-Z][\w'`,()-]*(?: [\w'`,().=-]+){3,}[^>]*[.:,]$")
@@ -295,7 +299,11 @@ def segment(name: str, passage: Passage, query: str = "", answer: str = "", limi
     text = _shortened(passage.text, limit)
     pieces = _with_leads([b for b in _pieces(text, kind) if b.text.strip()], text) or [Block("", text)]
     kept = pieces[:MAX_BLOCKS]
-    core = _core([b.text for b in kept], query, answer, kind) if query else frozenset[int]()
+    texts = [b.text for b in kept]
+    core = _core(texts, query, answer, kind) if query else frozenset[int]()
+    is_core_sure = bool(answer and _giving(texts, answer, query)) or _is_sure(
+        " ".join(texts[i] for i in core), text, query
+    )
     blocks = tuple(
         replace(
             b,
@@ -307,7 +315,7 @@ def segment(name: str, passage: Passage, query: str = "", answer: str = "", limi
         for i, b in enumerate(kept)
     )
     whole = len(text) == len(passage.text) and kept == pieces and 10 * len(join(blocks)) >= 9 * len(text.strip())
-    return SourcePassage(name, passage, blocks, whole, kind)
+    return SourcePassage(name, passage, blocks, whole, kind, is_core_sure)
 
 
 def leans(text: str) -> bool:
@@ -364,7 +372,7 @@ def stems(text: str) -> frozenset[str]:
     return frozenset((w[:-1] if len(w) > 3 and w.endswith("s") else w)[:5] for w in words)
 
 
-_SHARES: Mapping[Kind, float] = {"text": 2 / 3, "abstract": 1 / 3}
+_SHARES: Mapping[Kind, float] = {"text": 2 / 3, "abstract": 1 / 2}
 """Of the words of a query, how many a text must have to be about it; other kinds say it in other words."""
 _ENOUGH_WORDS = 4
 
@@ -388,6 +396,13 @@ def _core(texts: Sequence[str], query: str, answer: str, kind: Kind) -> frozense
     if _FINAL.search(texts[-1]):
         return frozenset({len(texts) - 1, len(texts) - 2})
     return _with_supports(texts, _answering(texts, query, answer, kind))
+
+
+def _is_sure(core: str, text: str, query: str) -> bool:
+    """Whether the core has all of the query that the text has, or the amount asked for beside a word of the query."""
+    asked, said = stems(query), stems(core)
+    gives_amount = bool(_ASKS_AMOUNT.search(query) and _AMOUNT.search(core) and asked & said)
+    return gives_amount or asked & stems(text) <= said
 
 
 def _with_supports(texts: Sequence[str], kept: frozenset[int]) -> frozenset[int]:
@@ -473,7 +488,7 @@ def _owner(block: Block) -> str:
 
 def _break(previous: Block, block: Block) -> str:
     """White space between blocks that were no neighbours: borrowed prose flows on, the rest takes a line."""
-    if "\n\n" in previous.gap + block.gap:
+    if "\n\n" in previous.gap or "\n\n" in block.gap:
         return "\n\n"
     prose = "\n" not in previous.gap + block.gap and block.header == previous.header
     return " " if prose and _owner(previous) != _owner(block) else "\n"

@@ -35,6 +35,9 @@ from prompts.passages.reply_checks import check_analysis
 Category = Literal["different_interpretation", "omission", "mentions_excluded"]
 _REASON_CODE = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
+MOST_QUERY = 4000
+"""Characters of another query at most."""
+
 
 class View(StructuredReply):
     """A passage made of blocks; the first block's passage is the one that is edited."""
@@ -109,7 +112,7 @@ class Instruction(StructuredReply):
 class OtherQuery(StructuredReply):
     """Another query, and a view of a negative that answers it and obeys the instruction."""
 
-    query: str = Field(min_length=1, max_length=4000)
+    query: str = Field(min_length=1, max_length=MOST_QUERY)
     view: View
 
 
@@ -181,7 +184,7 @@ class PoisonedInstruction(_CheckedInstruction, _Differences, _Aspects):
 class WrittenQuery(_Differences, _Aspects):
     """A poisoned query, with the aspects of the passage that it turns against and the differences that follow."""
 
-    query: str = Field(max_length=4000)
+    query: str = Field(max_length=MOST_QUERY)
     refusal: str = Field(max_length=200, description='"", or a short reason code in place of the rest')
     evidence: SkipJsonSchema[Evidence] = ()
 

@@ -84,6 +84,8 @@ def _positive_views(material: SeedMaterial, sources: Sequence[SourcePassage], rn
 
 def _block_views(material: SeedMaterial, source: SourcePassage, rng: Random) -> KeywordViews:
     """Views of one positive: its answering blocks, one block with a keyword, and a share of the blocks without any."""
+    if source.kind == "text" and not source.is_core_sure:
+        return {}
     free = source.free_blocks
     core = Passage(join(source.core_blocks) or source.passage.text, "seed_positive", source.passage.title)
     chosen: dict[str, Block] = {}
@@ -153,6 +155,8 @@ def _write_passage(inputs: Mapping[str, Any]) -> Rewritten:
         return _rewritten(material, text, original) if text else _not_rewritten(_REFUSAL)
     fits = condition in LAYOUTS and not (dimension == "length" and asks_for_a_fact(material.seed.query))
     for source in material.positives if fits else ():
+        if condition == "sentence" and not source.is_core_sure:
+            continue  # who knows which of its sentences answers?
         text = LAYOUTS[condition](material, source)
         passage = Passage(text, "seed_positive", source.passage.title)
         if text and meets(dimension, condition, passage) and answers(material.evidence, passage):

@@ -12,7 +12,7 @@ from prompts.constraints.constraint import Constraint, full_text, surely_hold
 from prompts.constraints.detectors import fold_text
 from prompts.passages.answer_evidence import Evidence, evidence_of_view
 from prompts.passages.blocks import SourcePassage, is_about
-from prompts.passages.reply_types import View
+from prompts.passages.reply_types import MOST_QUERY, View
 from prompts.rule_writer.view_pairs import WHOLE, ViewPair, ViewPairFinder
 
 
@@ -40,17 +40,21 @@ class OtherQueryFinder:
             passage = self._pairs.blocks.passage(view, "query_negative")
             answers_too = source.kind == "text" and is_about(self._query, passage)
             if surely_hold(constraints, passage) and not answers_too:
-                query = self._query_for(source, pair.d_plus)
+                query = self._query_for(source, pair.d_plus, constraints)
                 if fold_text(query) not in ("", own) and fold_text(query) not in fold_text(full_text(pair.d_plus)):
                     return OtherQueryMatch(query, view, passage, evidence_of_view(source, view.blocks))
         return None
 
-    def _query_for(self, source: SourcePassage, d_plus: Passage) -> str:
-        """A query for the negative alone: its own query if known, or its title; "" where there is neither."""
+    def _query_for(self, source: SourcePassage, d_plus: Passage, constraints: Sequence[Constraint]) -> str:
+        """A query for the negative alone: its own query if known, or its title; "" where there is neither.
+
+        Whoever looks for a paper by its title excludes nothing besides.
+        """
         own_query = source.passage.attributes.get("query", "")
         if own_query:
-            return own_query
+            return own_query if len(own_query) <= MOST_QUERY else ""
         title = " ".join(source.passage.title.split())
-        if not title or title.lower() in full_text(d_plus).lower():
+        excludes = source.kind == "abstract" and any(constraint.negated for constraint in constraints)
+        if not title or excludes or title.lower() in full_text(d_plus).lower():
             return ""
         return f"where can I read about {title}" if " " in title else f"what is {title} for"

@@ -251,12 +251,12 @@ def _passages(inputs: Mapping[str, Any]) -> WrittenPassages:
 
 
 def _answering_passages(material: SeedMaterial) -> list[Passage]:
-    """Passages that answer the query: P+ without one or two of its free blocks, and the other positives."""
+    """Passages that answer the query: P+ without some of its free blocks, if it may be cut, and other positives."""
     finder = ViewPairFinder(
         material.seed.query, material.positives, (), drawn_order(Random(0)), room=_ROOM, rng=Random(0), dual=True
     )
     first = material.positives[0]
-    free = first.free_blocks
+    free = first.free_blocks if first.kind != "text" or first.is_core_sure else []
     subsets = [[b for b in free if b is not dropped] for dropped in free] + [free[::2], free[1::2]]
     views = [finder.blocks.passage(finder.view(first, kept), "instruction_negative") for kept in subsets if free]
     return [p for p in (*views, *material.positive_passages[1:]) if answers(material.evidence, p)][:_MOST_VIEWS]

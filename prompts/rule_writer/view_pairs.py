@@ -4,8 +4,8 @@
 
 Tried in this order: two different positives, whole where they are short enough; then two views of one positive that
 share its answering blocks. No sentence of another passage enters a view, no figure is changed, no prose is set as a
-list, and a worked solution or a program is never cut: it would be another solution, or none. The caller stops at the
-first pair that serves.
+list, and a worked solution or a program is never cut: it would be another solution, or none. Prose is cut only where
+what stays surely answers. The caller stops at the first pair that serves.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ _FORMAL = frozenset({"at_most_words", "at_least_words", "at_most_steps", "at_lea
 _FIGURES = frozenset({"figure", "year", "date", "percentage", "money", "measure"})
 _PHRASES = frozenset({"mentions", "names"})
 _METHODS = frozenset({"approach", "uses"})
+_TOOLS = frozenset({"language", "uses"})
+"""A call tells the language too."""
 _EXAMPLES = frozenset({"example", "code_sample", "section"})
 _ORIGINS = frozenset({"library", "namespace", "object_kind"})
 T = TypeVar("T")
@@ -82,6 +84,7 @@ class ViewPairFinder:
         rng: Random,
         dual: bool,
     ) -> None:
+        self._query = query
         about = [source for source in positives if is_about(query, source.passage)]
         self._most = 1 if any(source.kind == "text" for source in about) and asks_for_a_fact(query) else 5
         self._positives, self._negatives = about, negatives
@@ -104,7 +107,7 @@ class ViewPairFinder:
         sources = self.shuffled(self._positives)
         yield from self._two_positives(sources)
         for source in sources:
-            if source.kind not in WHOLE:
+            if source.kind not in WHOLE and (source.kind != "text" or source.is_core_sure):
                 yield from self._two_views(source)
 
     def view(self, source: SourcePassage, chosen: Sequence[Block]) -> View:
@@ -204,8 +207,10 @@ class ViewPairFinder:
             constraint = Constraint(family, value)
             if family in _PHRASES and not (self._is_distinctive(value, other) and self.is_topical(value, text)):
                 continue
-            if family in _PHRASES and _is_abstract(attributes) and not self._is_shared(value):
+            if family in _PHRASES and not self._is_shared(value):
                 continue
+            if family == "total" and "total" in self._query.lower():
+                continue  # whoever asks for a total has met the word
             if family in _PHRASES and " " not in value and (value.islower() or _is_abstract(attributes)):
                 continue  # a single word is seldom what somebody is after, unless it is a name
             if family in _METHODS | {"author"} and stems(value) & self._query_stems:  # it is what the problem is about
@@ -272,7 +277,7 @@ def _supports(source: SourcePassage, chosen: Sequence[Block]) -> list[Block]:
 def _overlap(first: Constraint, second: Constraint) -> bool:
     """Whether two demands say much the same: of one family, both on figures or examples, or of values with one word."""
     families = {first.family, second.family}
-    alike = len(families) == 1 or any(families <= group for group in (_FIGURES, _EXAMPLES, _ORIGINS, _METHODS))
+    alike = len(families) == 1 or any(families <= group for group in (_FIGURES, _EXAMPLES, _ORIGINS, _METHODS, _TOOLS))
     return alike or bool(stems(first.value) & stems(second.value))
 
 

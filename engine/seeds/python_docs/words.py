@@ -104,7 +104,7 @@ def _defines(following: list[str]) -> bool:
     return bool(following) and (following == ["of"] or bool(content_words(following[0])))
 
 
-_AN = re.compile(r"\ban (?=[bcdfgjklpqtvwxyz][a-z])", re.IGNORECASE)
+_AN = re.compile(r"\ban (?=(?:[bcdfgjklpqtvwxyz]|[mnrs][a-z]{2})[a-z])", re.IGNORECASE)
 _A = re.compile(r"\ba (?=[aeiAEI][a-z]{3})")
 _MAX_ATTRIBUTES = 2
 _VERBS = word_set("is are be was were")
