@@ -100,7 +100,7 @@ FAMILIES: Mapping[str, Family] = index_families(
     _family("reader", text.READER, 1.2, TEXT),
     _family("definition", text.DEFINITION, 2.5, TEXT, deniable=False),
     _family("advice", text.ADVICE, 3.0, TEXT, deniable=False),
-    _family("further_reading", text.REFERENCE, 2.0, DOCS),
+    _family("further_reading", text.REFERENCE, 0.0, DOCS),
     _family("quotation", text.QUOTATION, 0.0, TEXT),
     _family("date", text.DATE, 0.0, TEXT),
     _family("figure", text.FIGURE, 0.0, TEXT),

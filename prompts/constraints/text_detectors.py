@@ -326,7 +326,8 @@ DATA_TYPE = by_pattern(
     loose=r"type|float|\bu?int|bool|complex|\bstr|string|object|array|list|dict|tuple|number|byte",
 )
 MISSING = by_pattern(
-    rf"{_IN_PROSE}.*?(?:\bNaNs?\b|\bnan\b|\bNaT\b|\bmissing (?:values?|data|entries)\b|\bNA values?\b|\bnulls?\b)",
+    rf"{_IN_PROSE}.*?(?:\bNaNs?\b|\bnan\b|\bNaT\b|\bmissing (?:values?|data|entries)\b|\bNA values?\b"
+    r"|\bnulls?\b(?! (?:hypothes|distribution|space)))",
     "na|null|missing",
     ignore_case=False,
     loose=r"\bna[nt]?s?\b|null|missing|empty|none|invalid|mask|inf\b",

@@ -372,9 +372,9 @@ def stems(text: str) -> frozenset[str]:
     return frozenset((w[:-1] if len(w) > 3 and w.endswith("s") else w)[:5] for w in words)
 
 
-_SHARES: Mapping[Kind, float] = {"text": 2 / 3, "abstract": 1 / 2}
+_SHARES: Mapping[Kind, float] = {"text": 2 / 3, "abstract": 2 / 3}
 """Of the words of a query, how many a text must have to be about it; other kinds say it in other words."""
-_ENOUGH_WORDS = 4
+_ENOUGH_WORDS = 5
 
 
 def is_about(query: str, passage: Passage) -> bool:

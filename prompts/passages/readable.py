@@ -33,7 +33,9 @@ _MARKUP = re.compile(
 )
 _NOISE = re.compile(
     r"\u00e2\u20ac|\u00c3[\u0080-\u00bf]|\ufffd|\ufeff|(?:\b\w\b ){6}|[^\w\s]{8}|[a-z]\u2026[a-z]|:\s*\.(?:\s|$)|"
-    r"\bthe (?:on|of|in|at|by|to|and|is)\b|\?[A-Z]{2} ?=|\b(?:v\. t\. e|portal\. [A-Z]\w+ portal)\b"
+    r"\bthe (?:on|of|in|at|by|to|and|is)\b|\b(?:in|of|to|by|with|for|from) (?:a|an|the)\.|\[\w+_\w+ \w+=|"
+    r"[a-z\d]\.(?!(?:py|js|md|com|net|org|edu|gov|io|co|uk|txt|pdf|exe|doc|jpg|png|gif|zip|xml|csv|htm|php|ini|dll|bat|sh)\b)"
+    r"[a-z]{1,3} [a-z]|\?[A-Z]{2} ?=|\b(?:v\. t\. e|portal\. [A-Z]\w+ portal)\b"
 )
 _LOST_SPACE = re.compile(r"[a-z]{2}\.[a-z]{2}")
 _LOST_LETTER = re.compile(
@@ -48,6 +50,8 @@ _TORN = re.compile(
     r"\b(?:between|from|of|by|with) (?:to|of|from|by|were|was|is|are|has|and)\b|\bto (?:of|from|were|was|is|are|has)\b|"
     r"\b(?:the|a|an) (?:of|to|from|by|at|in|were|was|is|are|has|and)\b"
 )
+_ABSTRACT_WORDS = 40
+"""A shorter record has no abstract, but a title and a source alone."""
 _WORDS = re.compile(r"\w+")
 _LOOKED_AT = 10_000
 _LONG = 5
@@ -57,7 +61,7 @@ _LONG = 5
 def flaw_of(passage: Passage) -> str:
     """The first flaw of a passage of prose, or ""; code, documentation and others have forms of their own.
 
-    An abstract is `torn` where a line was lost: old collections were typed from cards.
+    An abstract is `torn` where a line was lost: old collections were typed from cards. A record without one is `bare`.
     """
     flaws = _FLAWS.get(kind_of(passage), {})
     return next((name for name, has_flaw in flaws.items() if has_flaw(passage.text)), "")
@@ -84,7 +88,10 @@ def _repeats(text: str) -> bool:
 
 
 _FLAWS: Mapping[Kind, Mapping[str, Callable[[str], bool]]] = {
-    "abstract": {"torn": lambda text: bool(_TORN.search(text))},
+    "abstract": {
+        "torn": lambda text: bool(_TORN.search(text)),
+        "bare": lambda text: len(text.split()) < _ABSTRACT_WORDS,
+    },
     "text": {
         "cut_off": _is_cut_off,
         "menu": _is_menu,

@@ -33,28 +33,29 @@ class OtherQueryFinder:
         self._query, self._negatives, self._pairs = query, negatives, pairs
 
     def find(self, pair: ViewPair, constraints: Sequence[Constraint]) -> OtherQueryMatch | None:
-        """The first negative that obeys the constraints, and a query that it answers."""
+        """The first negative that obeys the constraints, and a query that it answers.
+
+        None where something is excluded by name: it belongs to the first query, and nobody excludes it under another.
+        """
+        if any(constraint.negated and constraint.value for constraint in constraints):
+            return None
         own = fold_text(self._query)
         for source in (n for n in self._negatives if n.whole or n.kind not in WHOLE):
             view = self._pairs.view(source, source.free_blocks)
             passage = self._pairs.blocks.passage(view, "query_negative")
             answers_too = source.kind == "text" and is_about(self._query, passage)
             if surely_hold(constraints, passage) and not answers_too:
-                query = self._query_for(source, pair.d_plus, constraints)
+                query = self._query_for(source, pair.d_plus)
                 if fold_text(query) not in ("", own) and fold_text(query) not in fold_text(full_text(pair.d_plus)):
                     return OtherQueryMatch(query, view, passage, evidence_of_view(source, view.blocks))
         return None
 
-    def _query_for(self, source: SourcePassage, d_plus: Passage, constraints: Sequence[Constraint]) -> str:
-        """A query for the negative alone: its own query if known, or its title; "" where there is neither.
-
-        Whoever looks for a paper by its title excludes nothing besides.
-        """
+    def _query_for(self, source: SourcePassage, d_plus: Passage) -> str:
+        """A query for the negative alone: its own query if known, or its title; "" where there is neither."""
         own_query = source.passage.attributes.get("query", "")
         if own_query:
             return own_query if len(own_query) <= MOST_QUERY else ""
         title = " ".join(source.passage.title.split())
-        excludes = source.kind == "abstract" and any(constraint.negated for constraint in constraints)
-        if not title or excludes or title.lower() in full_text(d_plus).lower():
+        if not title or title.lower() in full_text(d_plus).lower():
             return ""
         return f"where can I read about {title}" if " " in title else f"what is {title} for"

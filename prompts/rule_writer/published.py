@@ -136,7 +136,7 @@ class _PairSearch:
 
 def _code_constraints(passage: Passage, kind: Kind) -> Sequence[tuple[Constraint, ...]]:
     """What an instruction for code says besides: its language and its approach, or the language alone."""
-    if kind != "code":
+    if kind != "code" or passage.attributes.get("library"):
         return [()]
     offered = [
         next(iter(FAMILIES[f].detector.offer(passage.text, passage.attributes)), None) for f in ("language", "approach")

@@ -40,6 +40,7 @@ _FORMAL = frozenset({"at_most_words", "at_least_words", "at_most_steps", "at_lea
 _FIGURES = frozenset({"figure", "year", "date", "percentage", "money", "measure"})
 _PHRASES = frozenset({"mentions", "names"})
 _METHODS = frozenset({"approach", "uses"})
+_PROGRAMMING = frozenset({"approach", "uses", "comments", "language"})
 _TOOLS = frozenset({"language", "uses"})
 """A call tells the language too."""
 _EXAMPLES = frozenset({"example", "code_sample", "section"})
@@ -87,7 +88,7 @@ class ViewPairFinder:
         self._query = query
         about = [source for source in positives if is_about(query, source.passage)]
         self._most = 1 if any(source.kind == "text" for source in about) and asks_for_a_fact(query) else 5
-        self._positives, self._negatives = about, negatives
+        self._positives, self._negatives, self._all_positives = about, negatives, positives
         self._families: Mapping[Kind, list[str]] = {
             kind: _fitting(families, own & families_for(query) if kind == "text" else own)
             for kind, own in NAMES_BY_KIND.items()
@@ -200,6 +201,8 @@ class ViewPairFinder:
         self, family: str, text: str, other: Passage, attributes: Mapping[str, str] | None = None
     ) -> Iterator[Constraint]:
         """Constraints of a family that the text shows and the other passage does not, plainly."""
+        if family in _PROGRAMMING and (attributes or {}).get("library"):
+            return  # nobody looks for the code of a library by how it is written
         values = list(FAMILIES[family].detector.offer(text, attributes or {}))
         if len(values) > 1:
             values.sort(key=lambda v: self._rng.random() - (" " in v))
@@ -207,7 +210,7 @@ class ViewPairFinder:
             constraint = Constraint(family, value)
             if family in _PHRASES and not (self._is_distinctive(value, other) and self.is_topical(value, text)):
                 continue
-            if family in _PHRASES and not self._is_shared(value):
+            if family in _PHRASES and not self._is_beside_the_answer(value):
                 continue
             if family == "total" and "total" in self._query.lower():
                 continue  # whoever asks for a total has met the word
@@ -237,12 +240,15 @@ class ViewPairFinder:
             return False
         is_single_noun = " " not in phrase and phrase == folded
         said_twice = not is_single_noun and fold_text(text).count(folded) > 1
-        return said_twice or self._is_shared(phrase)
+        return said_twice or sum(folded in known for known in self._folded) > 1
 
-    def _is_shared(self, phrase: str) -> bool:
-        """Whether more than one passage says it."""
-        folded = fold_text(phrase)
-        return sum(folded in known for known in self._folded) > 1
+    def _is_beside_the_answer(self, phrase: str) -> bool:
+        """Whether a text on something else says it too, and one relevant passage alone: what several say may be the
+        answer.
+        """
+        folded, relevant = fold_text(phrase), len(self._all_positives)
+        said = [folded in known for known in self._folded]
+        return any(said[relevant:]) and sum(said[:relevant]) < 2
 
 
 def _is_abstract(attributes: Mapping[str, str] | None) -> bool:

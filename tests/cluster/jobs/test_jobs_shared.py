@@ -12,7 +12,7 @@ from engine.flow.progress import status
 from tests.support.topics.matrices import TABLES, matrix
 from tests.support.topics.sample_seeds import CORPORA
 
-LEAST_VERIFIABLE = {"leetcode": 0.9, "cacm": 0.38, "cranfield": 0.27, "msmarco": 0.28, "gsm8k": 0.07}
+LEAST_VERIFIABLE = {"leetcode": 0.9, "cacm": 0.24, "cranfield": 0.13, "msmarco": 0.2, "gsm8k": 0.06}
 """Shares of seeds; what readers found wrong, unusable or unnatural is refused."""
 KNOWN_REASONS = {
     "unreadable",
@@ -56,11 +56,11 @@ PUBLISHED = {
     "promptriever": ("promptriever", "judge_relevance"),
     "dual_view": ("dual_view, base: {kind: promptriever}", "judge_polarity"),
 }
-LEAST = {"leetcode": 0.22, "gsm8k": 0.05, "cranfield": 0.2, "msmarco": 0.15, "cacm": 0.35}
+LEAST = {"leetcode": 0.35, "gsm8k": 0.04, "cranfield": 0.08, "msmarco": 0.12, "cacm": 0.25}
 """Solutions have few partners in their own language, few samples are beyond doubt, few abstracts show that they answer,
 and who asks for a number names little else.
 """
-LEAST_INFIR = {"msmarco": 0.05, "cacm": 0.1, "cranfield": 0.06}
+LEAST_INFIR = {"leetcode": 0.14, "msmarco": 0.01, "cacm": 0.04, "cranfield": 0.03}
 """Few passages that meet an instruction come with a query that they are known to answer."""
 
 
