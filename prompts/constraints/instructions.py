@@ -88,7 +88,7 @@ _TOUCHED: Mapping[str, tuple[str, ...]] = {
     "unknown": ("usual",),
 }
 """Words of the aspects that a family decides, or nearly."""
-_CIRCLE = re.compile(
+CIRCLE = re.compile(
     r"\b(?:class|students?|pupils?|children|child|learners|group|readers?|listeners|audience|visitors|customers|editor|"
     r"teacher|teach|boss|team|colleagues?|son|daughter|grandson|tutor|supervisor|publisher|treasurer|co-author|neighbour|"
     r"course|lesson|talk|podcast|report|essay|newsletter|thesis|handout|quiz|worksheet|exam|test|homework|seminar|"
@@ -130,9 +130,9 @@ def compose(rng: Random, constraints: Sequence[Constraint], length: Length, styl
 
 def _reason(rng: Random, constraint: Constraint, context: str) -> str:
     """A reason for the constraint that speaks of no other people and no other text than the context does, or ""."""
-    known = frozenset(_CIRCLE.findall(context.lower()))
+    known = frozenset(CIRCLE.findall(context.lower()))
     reasons = (constraint.reason(_variant(rng)) for _ in range(_TRIES))
-    return next((r for r in reasons if not context or known.issuperset(_CIRCLE.findall(r.lower()))), "")
+    return next((r for r in reasons if not context or known.issuperset(CIRCLE.findall(r.lower()))), "")
 
 
 def _variant(rng: Random) -> int:

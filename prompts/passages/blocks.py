@@ -75,8 +75,8 @@ class SourcePassage:
     """Whether the blocks together are the whole passage, or all but a tenth of it."""
     kind: Kind = "text"
     is_core_sure: bool = False
-    """Whether the core is what the corpus names as the answer, has all of the query that the text has, or the amount
-    that it asks for."""
+    """Whether the core is what the corpus names as the answer; where it names none, whether it has all of the query
+    that the text has, or the amount that is asked for."""
 
     @property
     def core_blocks(self) -> list[Block]:
@@ -301,9 +301,10 @@ def segment(name: str, passage: Passage, query: str = "", answer: str = "", limi
     kept = pieces[:MAX_BLOCKS]
     texts = [b.text for b in kept]
     core = _core(texts, query, answer, kind) if query else frozenset[int]()
-    is_core_sure = bool(answer and _giving(texts, answer, query)) or _is_sure(
-        " ".join(texts[i] for i in core), text, query
-    )
+    if answer:
+        is_core_sure = bool(_giving(texts, answer, query))
+    else:
+        is_core_sure = _is_sure(" ".join(texts[i] for i in core), text, query)
     blocks = tuple(
         replace(
             b,

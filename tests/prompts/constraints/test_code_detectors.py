@@ -3,7 +3,7 @@
 import pytest
 
 from engine.topic import Passage
-from prompts.constraints.constraint import Constraint
+from prompts.constraints.constraint import Constraint, surely_broken
 from prompts.constraints.families import FAMILIES
 from tests.support.topics.sample_seeds import passage
 
@@ -99,3 +99,28 @@ def test_a_language_comes_from_the_attributes_under_any_of_its_names():
     assert Constraint("language", "cpp").holds(passage("int x;", language="C++"))
     assert not Constraint("language", "cpp").holds(passage("int x;", language="java"))
     assert not Constraint("language", "cpp").holds(passage("int x;"))
+
+
+def test_functions_of_one_name_pragmas_and_single_remarks_decide_nothing():
+    one_name = "def rob(nums):\n    def rob(l, r):\n        return max(nums[l:r])\n    return rob(0, 1)\n"
+    method = "class C:\n    def count(self):\n        return count(self.x)\n"
+    for code in (one_name, method):
+        source = passage(code, form="source", language="python")
+        assert not Constraint("approach", "recursion").holds(source)
+    pragmas = "def f(x):\n    # type: ignore[arg]\n    y = x  # noqa: E501 long line\n    return y\n"
+    remarks = "def f(x):\n    # halve the step first\n    y = x / 2\n    # then walk back\n    return -y\n"
+    one_remark = "def f(x):\n    # halve the step first\n    return x / 2\n"
+    held = [
+        Constraint("comments").holds(passage(c, form="source", language="python"))
+        for c in (pragmas, remarks, one_remark)
+    ]
+    assert held == [False, True, False]
+
+
+def test_a_loop_inside_of_recursion_is_not_what_solves_it():
+    walk = "def walk(n):\n    for m in n.kids:\n        walk(m)\n"
+    count = "def count(n):\n    s = 0\n    for m in n:\n        s += m\n    return s\n"
+    loop = Constraint("approach", "loop")
+    assert not loop.holds(passage(walk, form="source", language="python"))
+    assert not surely_broken([loop], passage(walk, form="source", language="python"))
+    assert loop.holds(passage(count, form="source", language="python"))

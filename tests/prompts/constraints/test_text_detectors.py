@@ -50,6 +50,25 @@ def test_false_friends_that_readers_found_are_told_apart(family, value, shown, f
     assert not Constraint(family, value).holds(passage(false_friend))
 
 
+@pytest.mark.parametrize(
+    ("family", "text", "shown"),
+    [
+        ("year", "The pier was built in 1911.", True),
+        ("year", "Answered by Ines on November 5, 2014", False),
+        ("reader", "You may board at noon. Bring your coat.", True),
+        ("reader", "It depends on where you live.", False),
+        ("example", "Bring warm clothes, for example a coat.", True),
+        ("example", "Boats such as dinghies lie here.", False),
+        ("complexity", "The search runs in O(log n).", True),
+        ("complexity", "The error is of order O(h^2).", False),
+        ("missing_values", "Skips rows whose NaN values are many.", True),
+        ("missing_values", "It tests the null hypothesis of the sample.", False),
+    ],
+)
+def test_what_only_looks_like_it_is_no_witness(family, text, shown):
+    assert (Constraint(family).find_witness(passage(text)) >= 0) is shown
+
+
 def test_a_denial_needs_a_text_without_anything_like_it():
     assert not Constraint("reason", negated=True).is_clear(passage("Cold feet are a sign of poor circulation."))
     assert Constraint("reason", negated=True).is_clear(passage("The village lies on the river."))

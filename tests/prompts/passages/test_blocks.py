@@ -2,7 +2,7 @@
 
 import pytest
 
-from prompts.passages.blocks import segment
+from prompts.passages.blocks import is_about, join, segment
 from prompts.rule_writer.view_pairs import ViewPairFinder
 from tests.support.topics.zoo import passage
 
@@ -49,3 +49,26 @@ def test_a_view_never_shows_a_block_without_the_one_that_it_leans_on():
     assert not before.core
     assert {leaning.label, before.label} <= set(finder.view(source, [leaning, trams]).blocks)
     assert not {leaning.label, before.label} & set(finder.view(source, [trams, leaning]).blocks)
+
+
+def test_prose_may_be_cut_only_where_its_core_surely_answers():
+    text = "The ferry to Mallow costs $4. It runs all year. Dogs ride to Mallow for free on the ferry."
+    known = segment("P1", passage(text), "what does the ferry to Mallow cost", "$4")
+    assert known.is_core_sure
+    assert not segment("P1", passage(text), "what does the ferry to Mallow cost", "nine pounds of herring").is_core_sure
+    assert segment("P1", passage(text), "how much is the ferry to Mallow").is_core_sure  # the core has an amount
+    apart = "The ferry goes to Mallow. Tickets are sold on board. Dogs of all sizes may ride."
+    assert not segment("P1", passage(apart), "are dogs allowed on the ferry to Mallow").is_core_sure
+
+
+def test_prose_is_about_a_query_by_most_of_its_words():
+    assert is_about("keeper of the north lighthouse", passage("The north lighthouse had a keeper."))
+    assert not is_about("keeper of the north lighthouse", passage("A lighthouse stands on the rock."))
+    assert is_about("keeper of the north lighthouse", passage("x = 1", form="source"))  # code says it in other words
+
+
+def test_a_page_without_a_section_is_laid_out_as_the_whole_page():
+    text = "Opens the sluice.\nParameters:\ngate: which one.\nReturns:\nThe level.\nExamples:\n>>> open(1)\n3"
+    blocks = segment("P1", passage(text, form="documentation"), "open the sluice").blocks
+    assert join(blocks) == text
+    assert join(blocks[:3]) == text[: text.index("\nExamples")]

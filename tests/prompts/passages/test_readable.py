@@ -71,8 +71,23 @@ def test_a_broken_page_is_named(flaw, text):
 
 
 def test_code_documentation_and_abstracts_have_forms_of_their_own():
-    for attributes in ({"form": "documentation"}, {"form": "source"}, {"form": "abstract"}):
+    for attributes in ({"form": "documentation"}, {"form": "source"}):
         assert not flaw_of(Passage("The tide <br> turns | and | and | and", "seed_positive", attributes=attributes))
+
+
+@pytest.mark.parametrize(
+    ("end", "flaw"),
+    [
+        ("the tables agree with the tide gauge of the pier", ""),
+        ("the coefficients are functions of .", "torn"),
+        ("it ran from from 0 to 44", "torn"),
+        ("the gauge was read at heights between were tested", "torn"),
+    ],
+)
+def test_an_abstract_that_lost_a_line_is_torn_and_a_title_alone_is_bare(end, flaw):
+    text = f"Tide tables are computed by harmonic analysis. {'The sum of a year takes a night. ' * 6}At last {end} ."
+    assert flaw_of(Passage(text, "seed_positive", attributes={"form": "abstract"})) == flaw
+    assert flaw_of(Passage("Tides. CACM May, 1968", "seed_positive", attributes={"form": "abstract"})) == "bare"
 
 
 def test_a_recipe_leaves_broken_pages_out_and_refuses_a_seed_with_nothing_else():
