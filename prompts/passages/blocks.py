@@ -6,7 +6,7 @@ for 100 words.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -373,16 +373,17 @@ def stems(text: str) -> frozenset[str]:
     return frozenset((w[:-1] if len(w) > 3 and w.endswith("s") else w)[:5] for w in words)
 
 
-_SHARES: Mapping[Kind, float] = {"text": 2 / 3, "abstract": 2 / 3}
-"""Of the words of a query, how many a text must have to be about it; other kinds say it in other words."""
-_ENOUGH_WORDS = 5
+_PROSE = frozenset({"text", "abstract"})
+"""Kinds of text that say what a query asks for in its words."""
+_SHARE, _ENOUGH_WORDS = 2 / 3, 5
+"""Of the words of a query, how many prose must have to be about it."""
 
 
 def is_about(query: str, passage: Passage) -> bool:
-    """Whether prose has most of the query's words, or four of a long one; else it seldom answers."""
+    """Whether prose has most of the query's words, or five of a long one: else it seldom answers. Other kinds may."""
     asked = stems(query)
-    needed = min(_SHARES.get(kind_of(passage), 0.0) * len(asked) - 1 / 3, _ENOUGH_WORDS)  # one of two words is enough
-    return len(asked & stems(f"{passage.title}\n{passage.text}")) >= needed
+    needed = min(_SHARE * len(asked) - 1 / 3, _ENOUGH_WORDS)  # one of two words is enough
+    return kind_of(passage) not in _PROSE or len(asked & stems(f"{passage.title}\n{passage.text}")) >= needed
 
 
 def _core(texts: Sequence[str], query: str, answer: str, kind: Kind) -> frozenset[int]:
