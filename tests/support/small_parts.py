@@ -74,8 +74,8 @@ class Echo(Model):
 
     bill: Path | None = None
     delay_s: float = 0.0
-    prepaid: bool = False
     name: str = "echo"
+    prepaid: bool = False
 
     async def complete(self, request: Any) -> Reply:
         text = request.messages[-1].content
@@ -209,7 +209,7 @@ def run_parts(reader: Any, build_parts: Any, limits: Limits, runtime: RuntimeSet
 def main() -> None:
     """`python -m tests.support.small_run OUT JSON`: one session in a process of its own; prints its summary as JSON."""
     out, told = Path(sys.argv[1]), json.loads(sys.argv[2])
-    model = Echo(Path(told["bill"]), told.get("delay_s", 0.0), told.get("prepaid", False))
+    model = Echo(Path(told["bill"]), told.get("delay_s", 0.0), prepaid=told.get("prepaid", False))
     limits, runtime = Limits(**told["limits"]), RuntimeSettings(**told["runtime"])
     runner = run
     if runtime.kind == "ray":
