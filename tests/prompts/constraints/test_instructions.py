@@ -17,5 +17,7 @@ def test_a_reason_names_no_other_people_than_the_context():
 
 def test_nobody_is_indifferent_to_what_is_asked_for():
     texts = [compose(Random(n), [Constraint("reader")], "very_long", "plain") for n in range(400)]
-    assert not any("formal" in text.rpartition("not")[2] and "matter" in text for text in texts)
+    assert not any("how formal" in text for text in texts)
+    others = [compose(Random(n), [Constraint("example")], "very_long", "plain") for n in range(400)]
+    assert any("how formal" in text for text in others)
     assert any("how difficult it is" in text for text in texts)
