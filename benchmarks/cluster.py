@@ -2,12 +2,12 @@
 
 local 0         one process, no supervision
 local 1, 2      children over pipes (engine.runtime.run_local)
-ray 1, 2        actors of a Ray that the run starts for itself (engine.runtime.run_ray)
+ray 1, 2, 4     actors of a Ray that the run starts for itself (engine.runtime.run_ray)
 
 `cpu_ms_a_topic`: CPU of the process and of all that it started, raylet and GCS too, for topics of the rule writer, less
-that of a session over 8 seeds, and less what a worker does in its last half second; `driver_us_a_seed`: the driver's
-own, less what this benchmark does in it to watch. `requests_a_s`: a hosted model on loopback with
-50 ms of latency. `start_s`: a whole first session over 8 seeds. `peak_mb`: proportional memory (PSS) of all processes.
+what a worker does in its last half second; `driver_us_a_seed`: the driver's own, less what this benchmark does in it to
+watch. `requests_a_s`: a hosted model on loopback with 50 ms of latency. All three are the difference of a session and
+one over a third of the seeds, so that what each worker does once is in neither. `start_s`: a whole first session over 8 seeds. `peak_mb`: proportional memory (PSS) of all processes.
 Each contender runs in a process of its own; `ratio` divides by `local 0` of the same run.
 
     python benchmarks/cluster.py [--seeds N] [--requests N] [--only "ray 1"] [--quick] [--json]
@@ -23,12 +23,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-CONTENDERS = ("local 0", "local 1", "local 2", "ray 1", "ray 2")
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # before this folder, whose `cluster.py` would hide the package
+CONTENDERS = ("local 0", "local 1", "local 2", "ray 1", "ray 2", "ray 4")
 FEW = 8
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -42,6 +43,10 @@ class Session:
     driver_s: float
     peak_mb: float
     topics: int
+
+    def __sub__(self, less: Session) -> Session:
+        pairs = zip(astuple(self), astuple(less), strict=True)
+        return Session(*(whole - part for whole, part in pairs))
 
 
 @dataclass(frozen=True)
@@ -142,18 +147,18 @@ def contend(name: str, seeds: int, requests: int, url: str) -> Result:
         folder = Path(name_of_folder)
         few = session(rule_spec(folder / "few", FEW, runtime), run)
         with ray_kept(kind, int(workers)):
-            base = session(rule_spec(folder / "base", FEW, runtime), run)
-            rules = session(rule_spec(folder / "rules", seeds, runtime), run)
-            hosted = session(hosted_spec(folder / "hosted", requests, runtime, url), run)
+            rules = [session(rule_spec(folder / f"rules{of}", seeds // of, runtime), run) for of in (3, 1)]
+            hosted = [session(hosted_spec(folder / f"hosted{of}", requests // of, runtime, url), run) for of in (3, 1)]
+    topic, request = rules[1] - rules[0], hosted[1] - hosted[0]
     return Result(
         name,
-        1000 * (rules.cpu_s - base.cpu_s) / (rules.topics - base.topics),
-        (rules.topics - base.topics) / (rules.seconds - base.seconds),
-        1e6 * (rules.driver_s - base.driver_s) / (seeds - FEW),
-        requests / max(hosted.seconds - base.seconds, 1e-9),
-        1000 * (hosted.cpu_s - base.cpu_s) / requests,
+        1000 * topic.cpu_s / topic.topics,
+        topic.topics / topic.seconds,
+        1e6 * topic.driver_s / (seeds - seeds // 3),
+        (requests - requests // 3) / request.seconds,
+        1000 * request.cpu_s / (requests - requests // 3),
         few.seconds,
-        rules.peak_mb,
+        rules[1].peak_mb,
     )
 
 
@@ -217,7 +222,7 @@ def main() -> None:
                 "--requests",
                 str(told.requests),
             ]
-            safe = {"PYTHONSAFEPATH": "1", "PYTHONPATH": str(HERE.parent)}  # else this file hides the package `cluster`
+            safe = {"PYTHONSAFEPATH": "1", "PYTHONPATH": str(ROOT)}  # the workers' way to it
             environment = {**os.environ, **safe, "RAY_USAGE_STATS_ENABLED": "0"}
             done = subprocess.run(
                 [sys.executable, __file__, *options], env=environment, stdout=subprocess.PIPE, text=True, check=True

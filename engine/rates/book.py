@@ -24,7 +24,7 @@ SPARE_S = 0.5
 _LEAST = 0.02
 """The part of an equal part that a worker gets even if it wants nothing, so that it can go on if the book dies."""
 _SETTLING_S = 4.0
-_REQUESTS_AN_ASK, _TOKENS_A_REQUEST = 125, 1_000
+_REQUESTS_AN_ASK, _TOKENS_A_REQUEST = 150, 1_000
 
 
 def rate_key(url: str, model: str, key_source: str) -> str:

@@ -86,6 +86,8 @@ _TOUCHED: Mapping[str, tuple[str, ...]] = {
     "comments": ("lines", "variables"),
     "total": ("phrased", "sentences"),
     "unknown": ("usual",),
+    "times_sign": ("usual", "laid out"),
+    "order_words": ("phrased", "laid out", "sentences"),
 }
 """Words of the aspects that a family decides, or nearly."""
 CIRCLE = re.compile(

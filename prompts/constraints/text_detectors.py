@@ -363,6 +363,21 @@ TOTAL = by_pattern(
     "total",
     loose=r"total|altogether|\ball\b|combined|\bsum|together|\badd|whole|overall",
 )
+FRACTION = by_pattern(
+    r"(?<![\d/.])(?:1/[2-9]|2/[3579]|3/[4578]|[45]/[6-9])(?![\d/])",
+    "/",
+    loose=r"\d */ *\d|\bhal[fv]|third|quarter|fourth|fifth|fraction|\\frac|[½⅓⅔¼¾]",
+)
+DOLLAR_SIGN = by_pattern(r"\$ ?\d", "$", loose=r"\$|USD")
+ORDER_WORDS = by_pattern(
+    r"^(?:First|To begin|To start)\b[^\0]*?^(?:Then|Next|Second|Finally|After (?:that|this))\b",
+    "first|to begin|to start",
+    loose=r"\b(?:first|begin|start|then|next|second|finally|after|now|last)\b",
+)
+TIMES_SIGN = by_patterns(
+    {"asterisk": (r"\d[%)]? *\* *[$(]?\d", "*"), "cross": (r"\d[%)]? *[x×] *[$(]?\d", "x|×")},
+    {"asterisk": r"\*", "cross": r"[\d)%] *[x×]|[x×] *[\d($]|\btimes\b|\\times"},
+)
 ARITHMETIC = by_pattern(r"\d[^=\n]{0,80}= *[^\s\d]{0,2}\d", "=", loose=r"=|\d *[-+*/×÷] *\d")
 ANSWER_LINE = by_pattern(
     r"^#### |\b(?:final )?answer is\b|^answer:", "####|answer", loose=r"####|answer|\\boxed|^\W*[\d.,$]+\W*$"

@@ -375,15 +375,26 @@ def stems(text: str) -> frozenset[str]:
 
 _PROSE = frozenset({"text", "abstract"})
 """Kinds of text that say what a query asks for in its words."""
-_SHARE, _ENOUGH_WORDS = 2 / 3, 5
-"""Of the words of a query, how many prose must have to be about it."""
+_MOST_WORDS, _ENOUGH_WORDS = 2 / 3, 7
 
 
 def is_about(query: str, passage: Passage) -> bool:
-    """Whether prose has most of the query's words, or five of a long one: else it seldom answers. Other kinds may."""
-    asked = stems(query)
-    needed = min(_SHARE * len(asked) - 1 / 3, _ENOUGH_WORDS)  # one of two words is enough
-    return kind_of(passage) not in _PROSE or len(asked & stems(f"{passage.title}\n{passage.text}")) >= needed
+    """Whether prose has all of the query's words, or seven of a long one: else it seldom answers. Other kinds may.
+
+    Passages that people had judged relevant and that have fewer words of it were without an answer in one of four
+    (docs/audit.md).
+    """
+    return _has_words(query, passage, min(len(stems(query)), _ENOUGH_WORDS))
+
+
+def may_answer(query: str, passage: Passage) -> bool:
+    """Whether prose has most of the query's words (of two, one): nobody may call it surely beside the query."""
+    return _has_words(query, passage, _MOST_WORDS * len(stems(query)) - 1 / 3)
+
+
+def _has_words(query: str, passage: Passage, least: float) -> bool:
+    said = stems(f"{passage.title}\n{passage.text}")
+    return kind_of(passage) not in _PROSE or len(stems(query) & said) >= least
 
 
 def _core(texts: Sequence[str], query: str, answer: str, kind: Kind) -> frozenset[int]:

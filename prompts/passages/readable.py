@@ -59,11 +59,12 @@ _LONG = 5
 
 
 def flaw_of(passage: Passage) -> str:
-    """The first flaw of a passage of prose, or ""; code, documentation and others have forms of their own.
+    """The first flaw of a passage of prose, or ""; code, documentation and others have forms of their own, and so have
+    texts with a fenced listing.
 
     An abstract is `torn` where a line was lost: old collections were typed from cards. A record without one is `bare`.
     """
-    flaws = _FLAWS.get(kind_of(passage), {})
+    flaws = _FLAWS.get(kind_of(passage), {}) if "```" not in passage.text else {}
     return next((name for name, has_flaw in flaws.items() if has_flaw(passage.text)), "")
 
 

@@ -13,7 +13,7 @@ from engine.ids import sha256_hex
 from engine.topic import Passage, Seed
 from prompts.constraints.constraint import full_text
 from prompts.passages.answer_evidence import Evidence, evidence_from
-from prompts.passages.blocks import SourcePassage, is_about, segment
+from prompts.passages.blocks import SourcePassage, may_answer, segment
 from prompts.passages.readable import flaw_of
 from prompts.passages.reply_types import View
 from prompts.passages.views import BlockIndex
@@ -82,7 +82,7 @@ def build_material(
     """
     found = _positives_of(seed)
     usable = [passage for passage in found if not flaw_of(passage)]
-    positives = sorted(usable, key=lambda passage: not is_about(seed.query, passage))[:most_positives]
+    positives = sorted(usable, key=lambda passage: not may_answer(seed.query, passage))[:most_positives]
     if not positives:
         raise Rejected("unreadable", f"no relevant passage can be used as it stands: {flaw_of(found[0])}")
     answer = seed.attributes.get("answer_sentence", "") or seed.attributes.get("answer", "")

@@ -38,7 +38,7 @@ from prompts.passages.topic_builder import TopicBuilder
 from prompts.render import PromptTemplate, load, recipe_fingerprint
 from prompts.sampling import writing
 
-VERSION = "6"
+VERSION = "7"
 """Raised when the same seed, settings and templates would give other topics."""
 
 _MOST_SHOWN = 3
@@ -65,8 +65,8 @@ class InfirSettings(Settings):
 class Infir:
     """Implements `engine.protocols.Recipe`.
 
-    Rejected with `empty_query`, `no_positive`, the writer's own refusal (`one_block`, `no_contrast`, `no_other`), or,
-    for a reply that claims what is not so, `constraint_not_held`, `value_not_named`, `bad_constraint`,
+    Rejected with `empty_query`, `no_positive`, the writer's own refusal (`no_answer`, `one_block`, `no_contrast`,
+    `no_other`), or, for a reply that claims what is not so, `constraint_not_held`, `value_not_named`, `bad_constraint`,
     `same_instruction`, `same_query`, `same_passage`, `other_language`, `keeps_other_passages`, or the name of a check
     of free text (`prompts.passages.reply_checks`).
     """

@@ -29,7 +29,7 @@ from prompts.passages.topic_builder import TopicBuilder
 from prompts.render import load, recipe_fingerprint
 from prompts.sampling import writing
 
-VERSION = "6"
+VERSION = "7"
 """Raised when the same seed, settings and templates would give other topics."""
 
 _WORDS = 170
@@ -70,9 +70,10 @@ class PromptrieverSettings(Settings):
 class Promptriever:
     """Implements `engine.protocols.Recipe`.
 
-    Rejected with `empty_query`, `no_positive`, the writer's own refusal (`one_block`, `no_contrast`), or, for a reply
-    that claims what is not so, `constraint_not_held`, `value_not_named`, `bad_constraint`, `same_instruction`,
-    `same_passage`, `keeps_other_passages`, or the name of a check of free text (`prompts.passages.reply_checks`).
+    Rejected with `empty_query`, `no_positive`, the writer's own refusal (`no_answer`, `one_block`, `no_contrast`), or,
+    for a reply that claims what is not so, `constraint_not_held`, `value_not_named`, `bad_constraint`,
+    `same_instruction`, `same_passage`, `keeps_other_passages`, or the name of a check of free text
+    (`prompts.passages.reply_checks`).
     Written passages that fail such a check are left out; `no_negative` where none is left, or no negative to borrow an
     instruction from.
     """

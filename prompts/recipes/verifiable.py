@@ -29,7 +29,7 @@ from prompts.passages.topic_builder import TopicBuilder
 from prompts.passages.views import BlockIndex
 from prompts.render import load, recipe_fingerprint
 
-VERSION = "10"
+VERSION = "11"
 """Raised when the same seed, settings and template would give other topics."""
 
 _MAX_POSITIVES = 5
@@ -82,7 +82,7 @@ class VerifiableSettings(Settings):
 
 class Verifiable:
     """Implements `engine.protocols.Recipe`. Rejected with `no_positive`, `empty_query`, what the writer refuses with
-    (`one_block`, `no_contrast`), or, for a reply that claims what is not so, `bad_view`, `bad_constraint`,
+    (`no_answer`, `one_block`, `no_contrast`), or, for a reply that claims what is not so, `bad_view`, `bad_constraint`,
     `constraint_not_held`, `value_not_named`, `same_instruction`, `same_passage`, `other_answers`."""
 
     name = "verifiable"

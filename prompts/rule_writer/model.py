@@ -65,7 +65,6 @@ class _TopicWriter:
 
     def __init__(self, inputs: Mapping[str, Any]) -> None:
         self._query: str = inputs["query"]
-        self._positives: Sequence[SourcePassage] = inputs["positives"]
         self._negatives: Sequence[SourcePassage] = inputs["negatives"]
         self._count: int = inputs["count"]
         self._length: Length = inputs["length"]
@@ -75,7 +74,7 @@ class _TopicWriter:
         self._rng = Random(inputs["variation"])
         self._pairs = ViewPairFinder(
             self._query,
-            self._positives,
+            inputs["positives"],
             self._negatives,
             inputs["families"],
             room=inputs["view_chars"],
@@ -94,8 +93,7 @@ class _TopicWriter:
                 break
         if fallback is not None:
             return self._answer(fallback)
-        only_core = len(self._positives) == 1 and not self._positives[0].free_blocks
-        return TopicAnswer(refusal="one_block" if only_core else "no_contrast")
+        return TopicAnswer(refusal=self._pairs.reason())
 
     def _contrast(self, pair: ViewPair) -> ContrastedPair | None:
         """What d+ shows and d- lacks, and the other way round; None where nothing tells them apart."""

@@ -11,7 +11,7 @@ from engine.topic import Passage
 from prompts.constraints.constraint import Constraint, full_text, surely_hold
 from prompts.constraints.detectors import fold_text
 from prompts.passages.answer_evidence import Evidence, evidence_of_view
-from prompts.passages.blocks import SourcePassage, is_about
+from prompts.passages.blocks import SourcePassage, may_answer
 from prompts.passages.reply_types import MOST_QUERY, View
 from prompts.rule_writer.view_pairs import WHOLE, ViewPair, ViewPairFinder
 
@@ -43,7 +43,7 @@ class OtherQueryFinder:
         for source in (n for n in self._negatives if n.whole or n.kind not in WHOLE):
             view = self._pairs.view(source, source.free_blocks)
             passage = self._pairs.blocks.passage(view, "query_negative")
-            answers_too = source.kind == "text" and is_about(self._query, passage)
+            answers_too = source.kind == "text" and may_answer(self._query, passage)
             if surely_hold(constraints, passage) and not answers_too:
                 query = self._query_for(source, pair.d_plus)
                 if fold_text(query) not in ("", own) and fold_text(query) not in fold_text(full_text(pair.d_plus)):

@@ -65,7 +65,7 @@ class RuleChoice:
 
 @lru_cache(maxsize=512)
 def choose_pair(material: SeedMaterial, *, need_other: bool) -> RuleChoice | str:
-    """The choice for a seed, or why there is none: `one_block`, `no_contrast`, `no_other`."""
+    """The choice for a seed, or why there is none: `no_answer`, `one_block`, `no_contrast`, `no_other`."""
     return _PairSearch(material).first(need_other=need_other)
 
 
@@ -83,8 +83,7 @@ class _PairSearch:
 
     def first(self, *, need_other: bool) -> RuleChoice | str:
         """The first pair that serves."""
-        positives = self._material.positives
-        reason = "one_block" if len(positives) == 1 and not positives[0].free_blocks else "no_contrast"
+        reason = self._finder.reason()
         for pair in islice(self._pairs(), _PAIRS):
             for demand, poison in self._demands(pair):
                 match = self._other_queries.find(pair, demand) if need_other else None

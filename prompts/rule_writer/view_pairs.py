@@ -103,6 +103,13 @@ class ViewPairFinder:
         """The items in an order that follows from the variation."""
         return sorted(items, key=lambda _: self._rng.random())
 
+    def reason(self) -> str:
+        """Why there is no pair, if there is none: `no_answer`, `one_block`, or `no_contrast`."""
+        if self._all_positives and not self._positives:
+            return "no_answer"
+        only_core = len(self._all_positives) == 1 and not self._all_positives[0].free_blocks
+        return "one_block" if only_core else "no_contrast"
+
     def pairs(self) -> Iterator[ViewPair]:
         """Pairs to try, the best kind first."""
         sources = self.shuffled(self._positives)

@@ -69,6 +69,55 @@ def test_what_only_looks_like_it_is_no_witness(family, text, shown):
     assert (Constraint(family).find_witness(passage(text)) >= 0) is shown
 
 
+ASTERISK, CROSS = ("times_sign", "asterisk"), ("times_sign", "cross")
+FRACTION, DOLLAR, ORDER = ("fraction", ""), ("dollar_sign", ""), ("order_words", "")
+
+
+@pytest.mark.parametrize(
+    ("constraint", "lines"),
+    [
+        (ASTERISK, ["3 * 4 = 12", "3*4=12", "20% * $50 = $10", "(2+3) * 4 = 20", "$3 * 2", "5 *$4 = $20"]),
+        (CROSS, ["3 x 4 = 12", "3x4=12", "20% x $50 = $10", "(2+3) x 4 = 20", "3 × 4 = 12", "5 ×$4 = $20"]),
+        (FRACTION, ["3/4 * 20 = 15", "He eats 1/2 of it", "1/3 of 9 is 3", "(2/5)*10=4", "that is 5/6.", "4/7 left"]),
+        (DOLLAR, ["It costs $5.", "$ 12 + $3", "He has $0.50", "$1,200 a year", "5*$4=$20", "She earns $20/hour"]),
+        (ORDER, [
+            "First, add 2 and 3.\nThen take 1 away.", "First find the sum.\nNext: 4.", "To start: 2.\nFinally: 3.",
+            "First there were 3.\nAfter that, 2 came.", "To begin, 2+2=4.\nThen 4+1=5.", "First: 3.\nSecond: 5.",
+        ]),
+    ],
+)  # fmt: skip
+def test_what_a_solution_writes_is_seen(constraint, lines):
+    for line in lines:
+        assert Constraint(*constraint).holds(passage(line)), line
+        assert not Constraint(*constraint, negated=True).holds(passage(line)), line
+
+
+@pytest.mark.parametrize(
+    ("constraint", "lines"),
+    [
+        (ASTERISK, ["3 x 4 = 12", "*Note: 3 + 4", "3 times 4 is 12", "** 12 **", "a * b", "12 / 4 = 3"]),
+        (CROSS, ["3 * 4 = 12", "x = 4", "3x + 4 = 10", "Let x be 3", "2 boxes", "6 X-rays", "0xff"]),
+        (FRACTION, ["20/4 = 5", "100/20=5", "$20/hour", "12/25/2020", "4/2 = 2", "half of it", "1/25", "3/12"]),
+        (DOLLAR, ["It costs 5 dollars.", "5 USD", "She pays 20.", "$x is unknown", "50 cents", "US$"]),
+        (ORDER, [
+            "Then 3 are left.", "The first day he ran 3.\nThe second day 4.", "He was first.", "First he had 3.",
+            "Next year: 4.", "She first adds 3, then 4.", "At first there were 3.\nAnd then 4.",
+        ]),
+    ],
+)  # fmt: skip
+def test_what_a_solution_does_not_write_is_no_witness(constraint, lines):
+    for line in lines:
+        assert not Constraint(*constraint).holds(passage(line)), line
+
+
+def test_a_solution_with_something_like_it_is_denied_nothing():
+    for constraint, line in (
+        (CROSS, "3 times 4 is 12"), (ASTERISK, "** 12 **"), (FRACTION, "half of 20 is 10"), (FRACTION, "20/4 = 5"),
+        (DOLLAR, "US$ only"), (ORDER, "He first adds 3, and then 4."),
+    ):  # fmt: skip
+        assert not Constraint(*constraint, negated=True).is_clear(passage(line)), line
+
+
 def test_a_denial_needs_a_text_without_anything_like_it():
     assert not Constraint("reason", negated=True).is_clear(passage("Cold feet are a sign of poor circulation."))
     assert Constraint("reason", negated=True).is_clear(passage("The village lies on the river."))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from prompts.passages.blocks import is_about, join, segment
+from prompts.passages.blocks import is_about, join, may_answer, segment
 from prompts.rule_writer.view_pairs import ViewPairFinder
 from tests.support.topics.zoo import passage
 
@@ -61,10 +61,16 @@ def test_prose_may_be_cut_only_where_its_core_surely_answers():
     assert not segment("P1", passage(apart), "are dogs allowed on the ferry to Mallow").is_core_sure
 
 
-def test_prose_is_about_a_query_by_most_of_its_words():
-    assert is_about("keeper of the north lighthouse", passage("The north lighthouse had a keeper."))
-    assert not is_about("keeper of the north lighthouse", passage("A lighthouse stands on the rock."))
-    assert is_about("keeper of the north lighthouse", passage("x = 1", form="source"))  # code says it in other words
+def test_prose_answers_by_all_words_of_a_query_or_seven_and_may_answer_by_most():
+    query = "keeper of the north lighthouse"
+    assert is_about(query, passage("The north lighthouse had a keeper."))
+    assert not is_about(query, passage("A keeper of the lighthouse."))
+    assert may_answer(query, passage("A keeper of the lighthouse."))
+    assert not may_answer(query, passage("A lighthouse stands on the rock."))
+    assert is_about(query, passage("x = 1", form="source"))  # code says it in other words
+    seven = "keepers lamps fog horns storms boats tides"
+    assert is_about(f"{seven} wages uniforms", passage(seven))
+    assert not is_about(f"{seven} wages uniforms", passage(seven.removesuffix(" tides")))
 
 
 def test_a_page_without_a_section_is_laid_out_as_the_whole_page():

@@ -73,6 +73,9 @@ def test_a_broken_page_is_named(flaw, text):
 def test_code_documentation_and_abstracts_have_forms_of_their_own():
     for attributes in ({"form": "documentation"}, {"form": "source"}):
         assert not flaw_of(Passage("The tide <br> turns | and | and | and", "seed_positive", attributes=attributes))
+    listing = "How do I count up to i.e. n?\n\n```\ntotal += gas[i] - cost[i]\nxs.append\nxs.pop\nys.top\nzs.run\n```"
+    assert not flaw_of(Passage(listing, "generated_positive"))
+    assert flaw_of(Passage(listing.replace("```", ""), "generated_positive"))
 
 
 @pytest.mark.parametrize(

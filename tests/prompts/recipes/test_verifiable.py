@@ -92,7 +92,7 @@ def test_every_claim_of_every_topic_holds():
     made, rejected = topics_of(SEEDS)
     assert len(made) + sum(rejected.values()) == len(SEEDS)
     assert len(made) >= 0.5 * len(SEEDS)  # half of them have a passage in which something clear can be left out
-    assert set(rejected) <= {"no_contrast"}
+    assert set(rejected) <= {"no_contrast", "no_answer"}
     for topic in made:
         check(topic)
 
@@ -211,7 +211,8 @@ def test_negatives_judged_by_the_seed_stay_and_are_limited():
     [
         (seed(query=" "), "empty_query"),
         (seed(positives=()), "no_positive"),
-        (seed(positives=("One sentence only stands here.",), negatives=()), "one_block"),
+        (seed(positives=("One sentence only stands here.",), negatives=()), "no_answer"),
+        (seed(positives=("One black rhino only stands here.",), negatives=()), "one_block"),
         (
             seed(
                 positives=(
@@ -338,7 +339,7 @@ def test_any_text_makes_a_topic_or_a_rejection(one, other, query):
     made, rejected = topics_of([seed(positives=(one, other), negatives=(other + one,), query=query)])
     for topic in made:
         check(topic)
-    assert set(rejected) <= {"empty_query", "no_positive", "one_block", "no_contrast", "unreadable"}
+    assert set(rejected) <= {"empty_query", "no_positive", "no_answer", "one_block", "no_contrast", "unreadable"}
 
 
 def test_hostile_passages_take_no_time():
@@ -364,7 +365,7 @@ def accepted_share(seeds, at_least: int) -> float:
         check(topic)
     total = len(made) + sum(rejected.values())
     assert total >= at_least
-    assert set(rejected) <= {"one_block", "no_contrast", "unreadable"}
+    assert set(rejected) <= {"no_answer", "one_block", "no_contrast", "unreadable"}
     return len(made) / total
 
 
@@ -379,7 +380,7 @@ def test_web_passages_make_topics(shared_data):
         seed(f"{i}", (r["positive"]["text"],), [o["text"] for o in r["others"]], query=r["query"])
         for i, r in enumerate(rows)
     ]
-    assert accepted_share(seeds, 200) >= 0.02
+    assert accepted_share(seeds, 200) >= 0.01
 
 
 def test_solutions_in_several_languages_make_topics(shared_data):
@@ -397,6 +398,6 @@ def test_worked_solutions_make_topics_where_a_question_has_several(shared_data):
 def test_other_families_need_another_version():
     """Every family draws one number a seed: a new one changes all draws after it, and so the topics."""
     drawn = sha256_hex(canonical_json(list(WEIGHTS.items())))[:12]
-    assert (VERSION, drawn) == ("10", "2227520bafd3"), (
+    assert (VERSION, drawn) == ("11", "1617d66de42a"), (
         "families or weights changed: raise VERSION, then note the new hash here"
     )
