@@ -124,10 +124,18 @@ class JudgedReader(CorpusReader[CollectionSettings]):
         positives, negatives = (
             [documents[name] for name in ids if name in documents and documents[name].text] for ids in judged_ids
         )
+        positives = list(map(mark_judged, positives))
         negatives = [replace(passage, role="seed_negative") for passage in negatives]
         seed = self.make_seed(query.id, query.text, positives, negatives, query.attributes)
         answer_ids = frozenset(document_id for document_id, grade in grades.items() if grade > 0)
         return CorpusSeed(seed, answer_ids, query.path, query.line)
+
+
+def mark_judged(passage: Passage) -> Passage:
+    """The passage with `relevance: judged`: an assessor of a collection called it relevant. Of prose, recipes by rule
+    believe that only where it has the query's words (docs/audit.md).
+    """
+    return replace(passage, attributes={**passage.attributes, "relevance": "judged"})
 
 
 def read_qrels(paths: Iterable[Path], max_row_bytes: int) -> Qrels:

@@ -26,7 +26,7 @@ from engine.protocols import SeedReader
 from engine.seeds.corpus import CorpusSeed, NegativeCandidate, parse_record
 from engine.seeds.files.rows import Record, SourceRow, attributes_of
 from engine.seeds.files.streams import Line, open_streams, read_lines
-from engine.seeds.judged import JudgedReader, JudgedSettings, Paths, Qrels, Query, read_qrels
+from engine.seeds.judged import JudgedReader, JudgedSettings, Paths, Qrels, Query, mark_judged, read_qrels
 from engine.seeds.parallel.rows import RowReader
 from engine.topic import Passage
 
@@ -132,7 +132,9 @@ class MsmarcoRows(RowReader[MsmarcoSettings]):
         answers = [answer for answer in row.items("answers") if isinstance(answer, str) and answer != NO_ANSWER]
         values = {key: row.value.get(key) for key in ("query_type", "source")}
         values |= {"answer": answers, "instruction": row.value.get("only_instruction")}
-        positives = [replace(passage, role="seed_positive") for passage, grade in passages if grade >= min_grade]
+        positives = [
+            mark_judged(replace(passage, role="seed_positive")) for passage, grade in passages if grade >= min_grade
+        ]
         negatives = [passage for passage, grade in passages if grade <= 0]
         query = row.text("only_query" if "only_query" in row.value else "query")
         seed = self.make_seed(row.name("query_id"), query, positives, negatives, attributes_of(values))

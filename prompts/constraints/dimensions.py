@@ -11,8 +11,8 @@ writer exactly what the program checks:
                more; code has none
     Language   what `prompts.languages` identifies
     Format     post: a line that starts with `Question:` and a later one that starts with `Answer:`; code snippet:
-               fenced blocks alone, or plain code of whose lines at most a tenth, comments aside, are prose; manual:
-               neither, with a heading and at least ten words outside of fenced blocks
+               fenced blocks alone, or plain code, of which no line but comments is prose; manual: neither, with a
+               heading and at least ten words outside of fenced blocks
 
 At most one condition of Length, Language or Format holds of a text. Each Chinese or Japanese character is a word.
 """
@@ -137,7 +137,7 @@ def classify_format(text: str) -> str:
     if question and _ANSWER.search(unfenced, question.end()):
         return "stackoverflow_post"
     if not text.strip() or _is_code(unfenced):
-        return "code_snippet" if text.strip() else ""
+        return "code_snippet" if text.strip() and not says_prose(text) else ""
     has_heading = _HEADING.search(unfenced) or any(FAMILIES["section"].detector.offer(unfenced, {}))
     return "manual" if has_heading and count_words(unfenced) >= _MANUAL_WORDS else ""
 
@@ -163,9 +163,13 @@ def _drop_fenced_blocks(text: str) -> str:
 def _is_code(unfenced: str) -> bool:
     """Whether the text outside of fenced blocks is code, or empty."""
     lines = [line for line in unfenced.splitlines() if line.strip()]
-    prose_lines = sum(1 for line in lines if not _COMMENT.match(line) and _PROSE.search(line))
     has_code = count_code_lines(unfenced) or any(line.lstrip().startswith(">>>") for line in lines)
-    return not lines or (bool(has_code) and 10 * prose_lines <= len(lines))
+    return not lines or (bool(has_code) and not says_prose(unfenced))
+
+
+def says_prose(code: str) -> bool:
+    """Whether a line that is no comment has five words of prose one after the other."""
+    return any(_PROSE.search(line) and not _COMMENT.match(line) for line in code.splitlines())
 
 
 def _is_one_sentence(text: str) -> bool:

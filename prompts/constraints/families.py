@@ -84,7 +84,7 @@ MATH: frozenset[Kind] = frozenset({"mathematics"})
 PAPER: frozenset[Kind] = frozenset({"abstract"})
 
 FAMILIES: Mapping[str, Family] = index_families(
-    _family("mentions", text.MENTION, 0.5, TEXT | PAPER, free=True, display=quote_term),
+    _family("mentions", text.MENTION, 0.5, PAPER, free=True, display=quote_term),
     _family("published", text.PUBLISHED, 1.0, PAPER, free=True, deniable=False),
     _family("author", text.AUTHOR, 1.0, PAPER, free=True),
     _family("names", text.NAME, 0.0, TEXT, free=True),
@@ -143,7 +143,7 @@ FAMILIES: Mapping[str, Family] = index_families(
     _family("dollar_sign", text.DOLLAR_SIGN, 2.0, MATH),
     _family("times_sign", text.TIMES_SIGN, 1.5, MATH),
     _family("order_words", text.ORDER_WORDS, 3.0, MATH),
-    _family("total", text.TOTAL, 0.4, MATH),
+    _family("total", text.TOTAL, 0.0, MATH),
     _family("arithmetic", text.ARITHMETIC, 0.0, MATH, deniable=False),
     _family("answer_line", text.ANSWER_LINE, 1.0, MATH),
 )

@@ -86,6 +86,8 @@ _TOUCHED: Mapping[str, tuple[str, ...]] = {
     "comments": ("lines", "variables"),
     "total": ("phrased", "sentences"),
     "unknown": ("usual",),
+    "library": ("project", "hosted"),
+    "namespace": ("project", "hosted", "wrote"),
     "times_sign": ("usual", "laid out"),
     "order_words": ("phrased", "laid out", "sentences"),
 }

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 Subject = tuple[re.Pattern[str], frozenset[str]]
 
-_ANY = frozenset({"reader", "attribution", "list", "at_most_words", "at_least_words", "mentions"})
+_ANY = frozenset({"reader", "attribution", "list", "at_most_words", "at_least_words"})
 _LOOKED_UP = frozenset({"attribution", "at_most_words"})
 """What goes with a query that one word or number answers: nobody cares how the sentences around it speak."""
 _FACTS = frozenset({"year", "percentage"})

@@ -264,6 +264,8 @@ class _Reading:
         if "loop" in approaches and ("recursion" in approaches or "recursion" in unsure):
             del approaches["loop"]  # it is not the loop that solves it
             unsure |= {"loop"}
+        if "recursion" in approaches or "recursion" in unsure:
+            unsure |= {"stack"}  # that of the calls
         saying = [place for text, place in self._found.get("comment", []) if _SAYS.search(text)]
         inside = sorted(filter(self._is_in_function, saying))
         comment = self._offset(inside[0]) if len(inside) > 1 else -1  # a single remark explains little

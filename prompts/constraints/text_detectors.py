@@ -366,7 +366,7 @@ TOTAL = by_pattern(
 FRACTION = by_pattern(
     r"(?<![\d/.])(?:1/[2-9]|2/[3579]|3/[4578]|[45]/[6-9])(?![\d/])",
     "/",
-    loose=r"\d */ *\d|\bhal[fv]|third|quarter|fourth|fifth|fraction|\\frac|[½⅓⅔¼¾]",
+    loose=r"\d[ a-z]{0,20}/ *\d|\bhal[fv]|third|quarter|fourth|fifth|fraction|\\frac|[½⅓⅔¼¾]",
 )
 DOLLAR_SIGN = by_pattern(r"\$ ?\d", "$", loose=r"\$|USD")
 ORDER_WORDS = by_pattern(

@@ -375,21 +375,25 @@ def stems(text: str) -> frozenset[str]:
 
 _PROSE = frozenset({"text", "abstract"})
 """Kinds of text that say what a query asks for in its words."""
-_MOST_WORDS, _ENOUGH_WORDS = 2 / 3, 7
+_MOST_WORDS, _ENOUGH_WORDS, _ENOUGH_IF_JUDGED = 2 / 3, 5, 7
 
 
 def is_about(query: str, passage: Passage) -> bool:
-    """Whether prose has all of the query's words, or seven of a long one: else it seldom answers. Other kinds may.
+    """Whether prose has most of the query's words, or five of a long one: else it seldom answers. Other kinds may.
 
-    Passages that people had judged relevant and that have fewer words of it were without an answer in one of four
-    (docs/audit.md).
+    Of a collection's judged passages (`relevance: judged`), all words or seven: those with fewer were without an answer
+    in one of four (docs/audit.md).
     """
-    return _has_words(query, passage, min(len(stems(query)), _ENOUGH_WORDS))
+    if passage.attributes.get("relevance") == "judged":
+        return _has_words(query, passage, min(len(stems(query)), _ENOUGH_IF_JUDGED))
+    return may_answer(query, passage)
 
 
 def may_answer(query: str, passage: Passage) -> bool:
-    """Whether prose has most of the query's words (of two, one): nobody may call it surely beside the query."""
-    return _has_words(query, passage, _MOST_WORDS * len(stems(query)) - 1 / 3)
+    """Whether prose has most of the query's words (of two, one), or five of a long one: nobody may say that it does not
+    answer.
+    """
+    return _has_words(query, passage, min(_MOST_WORDS * len(stems(query)) - 1 / 3, _ENOUGH_WORDS))
 
 
 def _has_words(query: str, passage: Passage, least: float) -> bool:

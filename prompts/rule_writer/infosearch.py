@@ -196,7 +196,7 @@ _CONDITION_PHRASES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "code_snippet": (
         ("be a code snippet", "consist of nothing but code", "be plain code without any text around it"),
-        ("have some text beside the code", "be more than bare code", "show the problem beside the code"),
+        ("have more to it than code alone", "be more than bare code"),
     ),
     "manual": (
         ("be laid out like a manual page", "read like a page of a manual", "have the form of a manual page"),

@@ -9,7 +9,7 @@ one, and nothing of another passage is added.
 from collections.abc import Callable, Mapping
 
 from prompts.constraints.code_detectors import count_code_lines
-from prompts.constraints.dimensions import PARAGRAPH_WORDS, classify_format, count_words
+from prompts.constraints.dimensions import PARAGRAPH_WORDS, classify_format, count_words, says_prose
 from prompts.passages.blocks import Block, SourcePassage, join
 from prompts.passages.seed_material import SeedMaterial
 
@@ -78,8 +78,9 @@ def _manual(_material: SeedMaterial, source: SourcePassage) -> str:
 
 
 def _code_of(source: SourcePassage) -> str:
-    """The examples of a documentation passage."""
-    return "\n".join(b.text for b in source.blocks if _is_code(b)) if source.kind == "documentation" else ""
+    """The examples of a documentation passage; "" where prose stands between them."""
+    code = "\n".join(b.text for b in source.blocks if _is_code(b)) if source.kind == "documentation" else ""
+    return "" if says_prose(code) else code
 
 
 def _is_code(block: Block) -> bool:

@@ -11,7 +11,7 @@ from engine.topic import Passage
 from prompts.constraints.constraint import Constraint, full_text, surely_hold
 from prompts.constraints.detectors import fold_text
 from prompts.passages.answer_evidence import Evidence, evidence_of_view
-from prompts.passages.blocks import SourcePassage, may_answer
+from prompts.passages.blocks import SourcePassage, is_about, may_answer
 from prompts.passages.reply_types import MOST_QUERY, View
 from prompts.rule_writer.view_pairs import WHOLE, ViewPair, ViewPairFinder
 
@@ -54,7 +54,8 @@ class OtherQueryFinder:
         """A query for the negative alone: its own query if known, or its title; "" where there is neither."""
         own_query = source.passage.attributes.get("query", "")
         if own_query:
-            return own_query if len(own_query) <= MOST_QUERY else ""
+            fits = len(own_query) <= MOST_QUERY and is_about(own_query, source.passage)
+            return own_query if fits else ""
         title = " ".join(source.passage.title.split())
         if not title or title.lower() in full_text(d_plus).lower():
             return ""

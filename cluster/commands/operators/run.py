@@ -25,7 +25,7 @@ _FEW, _COMMON = 0.2, 0.1
 _REMEDIES = {
     "no_contrast": "rules find nothing that parts two passages: take seeds with several or longer passages, or a model "
     "as writer",
-    "no_answer": "no relevant passage has all words of its query, so rules are not sure that it answers: take a model "
+    "no_answer": "no relevant passage has enough words of its query for rules to be sure that it answers: take a model "
     "as writer",
     "one_block": "the answer is the whole passage: take longer passages, several for a query, or a model as writer",
     "no_other": "no negative that fits comes with a query of its own: set `seeds.negatives` above what the corpus has",

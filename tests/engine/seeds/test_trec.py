@@ -133,7 +133,10 @@ def test_negatives_are_mined_from_the_documents_and_marked(tmp_path: Path) -> No
 
 def test_a_passage_is_cut_at_the_set_words_and_says_so(tmp_path: Path) -> None:
     first = next(iter(collection(tmp_path, max_words=4))).positives[0]
-    assert (first.text, dict(first.attributes)) == ("Seals rest on rocks", {"cut_words": "4"})
+    assert (first.text, dict(first.attributes)) == (
+        "Seals rest on rocks",
+        {"cut_words": "4", "relevance": "judged"},
+    )
 
 
 def test_qrels_that_name_topics_by_position_are_refused_until_told(tmp_path: Path) -> None:

@@ -61,16 +61,18 @@ def test_prose_may_be_cut_only_where_its_core_surely_answers():
     assert not segment("P1", passage(apart), "are dogs allowed on the ferry to Mallow").is_core_sure
 
 
-def test_prose_answers_by_all_words_of_a_query_or_seven_and_may_answer_by_most():
+def test_prose_answers_by_most_words_of_a_query_and_by_all_where_a_collection_judged_it():
     query = "keeper of the north lighthouse"
-    assert is_about(query, passage("The north lighthouse had a keeper."))
-    assert not is_about(query, passage("A keeper of the lighthouse."))
-    assert may_answer(query, passage("A keeper of the lighthouse."))
+    most = "A keeper of the lighthouse."
+    assert is_about(query, passage("The north lighthouse had a keeper.", relevance="judged"))
+    assert not is_about(query, passage(most, relevance="judged"))
+    assert is_about(query, passage(most))
+    assert may_answer(query, passage(most, relevance="judged"))
     assert not may_answer(query, passage("A lighthouse stands on the rock."))
     assert is_about(query, passage("x = 1", form="source"))  # code says it in other words
     seven = "keepers lamps fog horns storms boats tides"
-    assert is_about(f"{seven} wages uniforms", passage(seven))
-    assert not is_about(f"{seven} wages uniforms", passage(seven.removesuffix(" tides")))
+    assert is_about(f"{seven} wages uniforms", passage(seven, relevance="judged"))
+    assert not is_about(f"{seven} wages uniforms", passage(seven.removesuffix(" tides"), relevance="judged"))
 
 
 def test_a_page_without_a_section_is_laid_out_as_the_whole_page():
