@@ -7,7 +7,8 @@ ray 1, 2, 4     actors of a Ray that the run starts for itself (engine.runtime.r
 `cpu_ms_a_topic`: CPU of the process and of all that it started, raylet and GCS too, for topics of the rule writer, less
 what a worker does in its last half second; `driver_us_a_seed`: the driver's own, less what this benchmark does in it to
 watch. `requests_a_s`: a hosted model on loopback with 50 ms of latency. All three are the difference of a session and
-one over a third of the seeds, so that what each worker does once is in neither. `start_s`: a whole first session over 8 seeds. `peak_mb`: proportional memory (PSS) of all processes.
+one over a third of the seeds, so that what each worker does once is in neither. `start_s`: a whole first session over 8
+seeds. `peak_mb`: proportional memory (PSS) of all processes.
 Each contender runs in a process of its own; `ratio` divides by `local 0` of the same run.
 
     python benchmarks/cluster.py [--seeds N] [--requests N] [--only "ray 1"] [--quick] [--json]

@@ -9,6 +9,7 @@ Mined negatives are solutions of the problems with the nearest statements by BM2
 Price: memory holds all rows without a statement and one problem at a time; the files are read twice.
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +20,9 @@ from engine.errors import SeedFormatError
 from engine.seeds.corpus import CorpusReader, CorpusSeed, CorpusSettings, NegativeCandidate
 from engine.seeds.files.rows import Record, SourceRow, read_rows
 from engine.topic import Passage
+
+_ZERO_WIDTH = re.compile("\u200b|\\\\u200b")
+"""Statements are full of blanks without a width, as characters and in writing."""
 
 
 class LeetcodeSettings(CorpusSettings):
@@ -67,7 +71,9 @@ class LeetcodeReader(CorpusReader[LeetcodeSettings]):
         attributes = {"title": row.text("title")}
         for problem_row in rows:
             attributes |= _problem_attributes(problem_row)
-        seed = self.make_seed(seed_id, row.text("statement"), solutions, (), attributes)
+        seed = self.make_seed(
+            seed_id, row.text("statement").replace("\\u200b", "").replace("\u200b", ""), solutions, (), attributes
+        )
         return CorpusSeed(seed, frozenset({seed_id}), row.path, row.line)
 
 

@@ -89,7 +89,7 @@ FAMILIES: Mapping[str, Family] = index_families(
     _family("author", text.AUTHOR, 1.0, PAPER, free=True),
     _family("names", text.NAME, 0.0, TEXT, free=True),
     _family("number", text.NUMBER, 0.0, TEXT, free=True),
-    _family("year", text.YEAR, 3.0, TEXT, free=True, display=name_year, deniable=False),
+    _family("year", text.YEAR, 0.0, TEXT, free=True, display=name_year, deniable=False),
     _family("percentage", text.PERCENTAGE, 3.0, TEXT, deniable=False),
     _family("money", text.MONEY, 3.0, TEXT, deniable=False),
     _family("measure", text.MEASURE, 0.0, TEXT, deniable=False),

@@ -378,13 +378,18 @@ _PROSE = frozenset({"text", "abstract"})
 _MOST_WORDS, _ENOUGH_WORDS, _ENOUGH_IF_JUDGED = 2 / 3, 5, 7
 
 
+def is_judged(passage: Passage) -> bool:
+    """Whether an assessor of a collection called it relevant, not its owner."""
+    return passage.attributes.get("relevance") == "judged"
+
+
 def is_about(query: str, passage: Passage) -> bool:
     """Whether prose has most of the query's words, or five of a long one: else it seldom answers. Other kinds may.
 
     Of a collection's judged passages (`relevance: judged`), all words or seven: those with fewer were without an answer
     in one of four (docs/audit.md).
     """
-    if passage.attributes.get("relevance") == "judged":
+    if is_judged(passage):
         return _has_words(query, passage, min(len(stems(query)), _ENOUGH_IF_JUDGED))
     return may_answer(query, passage)
 

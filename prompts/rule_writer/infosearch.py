@@ -51,9 +51,10 @@ def _write_keywords(inputs: Mapping[str, Any]) -> Keywords:
 def _keyword_views(material: SeedMaterial) -> KeywordViews:
     """Each keyword in its own text alone: those of whole positives, else those of views of one positive.
 
-    A worked solution has none: its words are those of the problem.
+    A worked solution has none: its words are those of the problem. Documentation has none either: what it names beside
+    its object is seldom what somebody looks for.
     """
-    if material.positives[0].kind == "mathematics":
+    if material.positives[0].kind in ("mathematics", "documentation"):
         return {}
     rng = Random(material.number("keyword"))
     sources = [source for source in material.positives if source.kind == material.positives[0].kind]
@@ -153,7 +154,8 @@ def _write_passage(inputs: Mapping[str, Any]) -> Rewritten:
     if dimension == "keyword":
         text, original = _keyword_views(material).get(condition, ("", material.positive))
         return _rewritten(material, text, original) if text else _not_rewritten(_REFUSAL)
-    fits = condition in LAYOUTS and not (dimension == "length" and asks_for_a_fact(material.seed.query))
+    is_prose = material.positives[0].kind == "text" and not asks_for_a_fact(material.seed.query)
+    fits = condition in LAYOUTS and (dimension != "length" or is_prose)
     for source in material.positives if fits else ():
         if condition == "sentence" and not source.is_core_sure:
             continue  # who knows which of its sentences answers?
@@ -216,6 +218,7 @@ _DEMANDS = (
 _QUESTIONS = ("My question is this: {q}?", "Here is what I would like to know: {q}?", "I am wondering: {q}?")
 _NEEDS = ("What I am looking for is this: {q}.", "I need help with the following: {q}.", "This is my subject: {q}.")
 _ORDERS = ("What I want to do is this: {q}.", "I need help with the following: {q}.", "This is my task: {q}.")
+_SEARCHES = ("What I typed in is this: {q}.", "I searched for this: {q}.", "My search was this: {q}.")
 _SPEAKER = frozenset(("i", "my", "we", "our"))
 """Whoever asks in the first person needs no opening."""
 _TASKS = (
@@ -287,6 +290,8 @@ def _question(rng: Random, query: str, kind: Kind) -> str:
     first, asks = subject.split()[0].lower(), query.rstrip().endswith("?")
     if first in _SPEAKER:
         return f"{subject}?" if asks else f"{subject}."
+    if first == "python" or (subject[0].islower() and not asks and first not in _ASKING):
+        return pick(rng, _SEARCHES).replace("{q}", subject)
     orders = _ORDERS if kind in ("documentation", "code") else _NEEDS
     return pick(rng, _QUESTIONS if asks or first in _ASKING else orders).replace("{q}", subject)
 

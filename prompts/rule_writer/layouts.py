@@ -66,6 +66,8 @@ def _post(material: SeedMaterial, source: SourcePassage) -> str:
         return ""
     blocks = () if source.kind == "code" else source.blocks
     text = join([b for b in blocks if not _is_code(b) and (b.core or _is_prose(b))])
+    if blocks and not text:
+        return ""  # code with a question above it is hardly more than code
     answer = "\n\n".join([*([text] if text else []), f"```\n{code}\n```"])
     return f"Question: {material.seed.query.strip()}\n\nAnswer:\n{answer}"
 

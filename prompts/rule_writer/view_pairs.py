@@ -23,7 +23,7 @@ from prompts.constraints.detectors import fold_text
 from prompts.constraints.families import FAMILIES, NAMES_BY_KIND, Kind
 from prompts.constraints.phrases import is_noun_by_ending, is_vague
 from prompts.constraints.query_fit import asks_for_a_fact, families_for
-from prompts.passages.blocks import Block, SourcePassage, is_about, stems
+from prompts.passages.blocks import Block, SourcePassage, is_about, is_judged, stems
 from prompts.passages.reply_types import View
 from prompts.passages.views import BlockIndex
 
@@ -115,7 +115,7 @@ class ViewPairFinder:
         sources = self.shuffled(self._positives)
         yield from self._two_positives(sources)
         for source in sources:
-            if source.kind not in WHOLE and (source.kind != "text" or source.is_core_sure):
+            if source.kind not in WHOLE and (source.kind != "text" or _may_be_cut(source)):
                 yield from self._two_views(source)
 
     def view(self, source: SourcePassage, chosen: Sequence[Block]) -> View:
@@ -274,6 +274,11 @@ def may_be_subject(phrase: str, text: str) -> bool:
     name = re.escape(phrase)
     part_of_name = rf"\b[A-Z][\w.]+(?:,? (?:and|of|&))? {name}\b|\b{name}(?: [A-Z]|['’]s\b)"
     return not (is_vague(phrase) or (phrase != fold_text(phrase) and re.search(part_of_name, text)))
+
+
+def _may_be_cut(source: SourcePassage) -> bool:
+    """Whether what is left of prose surely answers. Of a collection's judged passages nobody knows what answers."""
+    return source.is_core_sure and not is_judged(source.passage)
 
 
 def _supports(source: SourcePassage, chosen: Sequence[Block]) -> list[Block]:

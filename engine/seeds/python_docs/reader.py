@@ -56,6 +56,11 @@ _POOR_SUMMARY = re.compile(
     re.IGNORECASE,
 )
 _CODE_LIKE = re.compile(r"[`|\\{}<>*]|::| : |>>>|https?:|%\(|\$|\w_\w|@|\w/\w+\.\w|\w:\w|\b[A-Z]{2,}[a-z]{3,}")
+_LOST_NAME = re.compile(
+    r"\b(?:an?|the) (?:around|along|at|in|to|and|or|of|by|with|from|is|are|on|for)(?![-\w])|"
+    r"\b(?:to|of|in|from|with|by|on) (?:and(?! from)|or|is|are)\b"
+)
+"""Where an argument's name was marked up, and a reader sees an article or a preposition without anything after it."""
 _OWN_WORDS = re.compile(r"\b(?:we|our|us|self|it|the (?:function|method|class|module))\b", re.IGNORECASE)
 _PLAIN_WORD = re.compile(r"(?<!\S)[A-Za-z]{2,}(?![^\s.,;:)])")
 _PLACEHOLDER = re.compile(r"%\(\w+\)s|\{\w+_(?:note|notes|doc|args)\}|^\s*\{\w+\}$|\w\._\w = ", re.MULTILINE)
@@ -208,6 +213,7 @@ def _is_usable_summary(summary: str, name: str) -> bool:
         and not _POOR_SUMMARY.match(summary)
         and not _CODE_LIKE.search(summary)
         and not _OWN_WORDS.search(summary)
+        and not _LOST_NAME.search(summary)
         and name not in summary
         and (is_plain_word or not re.search(rf"\b{re.escape(simple_name)}\b", summary))
         and len(content_words(summary)) >= min(3, len(words) - 1)
