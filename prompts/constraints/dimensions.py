@@ -93,6 +93,8 @@ def meets(dimension: str, condition: str, passage: Passage) -> bool:
     """Whether a passage meets a condition of one of the `EXACT_DIMENSIONS`."""
     if dimension == "keyword":
         return Constraint("mentions", condition).holds(passage)
+    if dimension == "length" and passage.attributes.get("form") in ("source", "documentation"):
+        return False  # nobody asks for a paragraph of code
     return _CLASSIFIERS[dimension](passage.text) == condition
 
 
@@ -164,7 +166,8 @@ def _is_code(unfenced: str) -> bool:
     """Whether the text outside of fenced blocks is code, or empty."""
     lines = [line for line in unfenced.splitlines() if line.strip()]
     has_code = count_code_lines(unfenced) or any(line.lstrip().startswith(">>>") for line in lines)
-    return not lines or (bool(has_code) and not says_prose(unfenced))
+    is_page = any(FAMILIES["section"].detector.offer(unfenced, {}))
+    return not lines or (bool(has_code) and not is_page and not says_prose(unfenced))
 
 
 def says_prose(code: str) -> bool:

@@ -198,7 +198,7 @@ _CONDITION_PHRASES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "code_snippet": (
         ("be a code snippet", "consist of nothing but code", "be plain code without any text around it"),
-        ("have more to it than code alone", "be more than bare code"),
+        ("not be code alone", "not consist of code alone"),
     ),
     "manual": (
         ("be laid out like a manual page", "read like a page of a manual", "have the form of a manual page"),
@@ -209,10 +209,10 @@ _CONDITION_PHRASES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 _DEMANDS = (
     "Please give me a text that {third}.",
-    "The answer should {base}.",
+    "The text should {base}.",
     "I want a result that {third}.",
     "Could you find something that {third}?",
-    "The answer must {base}.",
+    "The text must {base}.",
     "I can only use a text that {third}.",
 )
 _QUESTIONS = ("My question is this: {q}?", "Here is what I would like to know: {q}?", "I am wondering: {q}?")
