@@ -109,6 +109,12 @@ class BudgetSpentError(FoilError):
     exit_code = 4
 
 
+class BudgetLostError(FoilError):
+    """The process that keeps the run's budget is gone. No seed is to blame, so none fails: the run stops."""
+
+    exit_code = 14
+
+
 class JudgeUnreliableError(FoilError):
     """A judge answered too many canaries wrongly."""
 
@@ -276,6 +282,6 @@ RETRYABLE: tuple[type[Exception], ...] = (TransientModelError,)
 """The one truth about what is worth another attempt."""
 
 STOPPING: tuple[type[FoilError], ...] = (
-    BudgetSpentError, JudgeUnreliableError, JournalError, ModelOutageError, RunHeldError,
+    BudgetLostError, BudgetSpentError, JudgeUnreliableError, JournalError, ModelOutageError, RunHeldError,
 )  # fmt: skip
 """The one truth about what ends a run early instead of failing one seed: the next seed would meet it too."""

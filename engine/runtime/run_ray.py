@@ -27,8 +27,9 @@ from ray.exceptions import (
     RayTaskError,
     WorkerCrashedError,
 )
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from engine.errors import FoilError
+from engine.errors import BudgetLostError, FoilError
 from engine.flow.budget import Budget, BudgetClient, LeasedBudget
 from engine.flow.limits import BudgetSettings, RuntimeSettings, WorkerRange
 from engine.flow.partition_flow import Flow
@@ -75,7 +76,7 @@ class _FlowActor:
 
     async def open(self, spec: WorkerSpec, budget_actor: Any, owner: str, epoch: int, engines: str) -> None:
         budget: BudgetClient = (
-            LeasedBudget(partial(_call_actor, budget_actor)) if budget_actor else Budget(BudgetSettings())
+            LeasedBudget(partial(_call_budget, budget_actor)) if budget_actor else Budget(BudgetSettings())
         )
         begin_logs(spec.runtime.log_format, spec.run)
         record_in_ray()
@@ -94,7 +95,10 @@ class _FlowActor:
 
 
 class _BudgetActor(Budget):
-    """The run's budget as an actor, where the run has one."""
+    """The run's budget as an actor on the driver's node, where the run has one: it lives as long as the driver's node.
+
+    It is of one run, and not of the service that runs share for rates, since a budget is a run's own.
+    """
 
     async def call(self, method: str, *args: Any) -> Any:
         return await getattr(self, method)(*args)
@@ -137,21 +141,36 @@ class _ActorPool:
         gpus = 0.0 if apart else self._spec.runtime.worker_gpus
         async with self._creating:
             if self._budget_actor is None and limits != BudgetSettings():
-                create = partial(_actor(_BudgetActor, cpus=0).remote, limits, budget.spent)
+                here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+                create = partial(_actor(_BudgetActor, cpus=0, where=here).remote, limits, budget.spent)
                 self._budget_actor = await in_thread(create, name="ray")
         return await in_thread(_actor(_FlowActor, cpus=0 if apart else 1, gpus=gpus).remote, name="ray")
 
 
-def _actor(kind: type[Any], cpus: int, gpus: float = 0.0) -> Any:
+def _actor(kind: type[Any], cpus: int, gpus: float = 0.0, where: Any = "DEFAULT") -> Any:
     """Supervision is ours (engine.runtime.supervisor), so Ray neither restarts the actor nor repeats its calls."""
     actor: Any = _REMOTE.setdefault(kind, ray.remote(kind))  # one of each kind, which Ray uploads once
     return actor.options(
-        num_cpus=cpus, num_gpus=gpus, max_restarts=0, max_task_retries=0, max_concurrency=_CALLS_AT_ONCE
+        num_cpus=cpus,
+        num_gpus=gpus,
+        max_restarts=0,
+        max_task_retries=0,
+        max_concurrency=_CALLS_AT_ONCE,
+        scheduling_strategy=where,
     )
 
 
 async def _call_actor(actor: Any, method: str, *args: Any) -> Any:
     return await _await_actor(actor.call.remote(method, *args))
+
+
+async def _call_budget(actor: Any, method: str, *args: Any) -> Any:
+    try:
+        return await _call_actor(actor, method, *args)
+    except WorkerDiedError as death:
+        raise BudgetLostError(
+            f"the run's budget is gone with its process ({death}); run again: the journal knows what was spent"
+        ) from None
 
 
 async def _await_actor(reference: Any) -> Any:

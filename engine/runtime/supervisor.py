@@ -54,6 +54,8 @@ _DEATHS_S = 600.0
 _PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """Pauses between the attempts to fill a place, the last one for good."""
 _REPORT_S = 0.5
+_SILENT_S = 30.0
+"""Seconds beyond a seed's own that a worker may leave a question unanswered."""
 _REPORTS_PER_S = 200
 _OPEN_PARTITIONS = 5
 _SLOW_WINDOWS, _SLOW_PARTITIONS = 7, 32
@@ -295,9 +297,19 @@ class Supervisor:
                 raise _first_of(error)
 
     async def _watch(self, slot: WorkerSlot, worker: Worker) -> None:
-        """Keeps what the worker says of itself; many workers are asked less often."""
+        """Keeps what the worker says of itself; many workers are asked less often.
+
+        One that is silent for longer than a seed may take is frozen, since it would have ended itself
+        (engine.runtime.watchdog): it is given up, and its partitions go to others.
+        """
         while True:
-            before, slot.report = slot.report, await worker.live()
+            before = slot.report
+            try:
+                async with asyncio.timeout(self._runtime.seed_timeout_s + _SILENT_S):
+                    slot.report = await worker.live()
+            except TimeoutError:
+                silence = f"it has not answered for {self._runtime.seed_timeout_s + _SILENT_S:.0f} s"
+                raise WorkerDiedError(silence, Cause.OUTSIDE) from None
             self._moves += _answered(before) != _answered(slot.report)
             await asyncio.sleep(max(_REPORT_S, len(self._slots) / _REPORTS_PER_S))
 

@@ -21,6 +21,7 @@ from engine.errors import UsageError
 from engine.flow.journal import possibly_paid_twice
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.flow.progress import status
+from engine.runtime import supervisor
 from engine.topic import Verdict
 from tests.support.drills.run_drill import POISON, Builder, job, poisoned_rows, survive
 from tests.support.memory import forget_peak, peak_memory
@@ -454,6 +455,28 @@ def test_a_killed_child_under_a_slow_hosted_model_resumes_within_seconds(tmp_pat
     assert (summary.complete, summary.exit_code, summary.counts.seeds["accepted"]) == (True, 0, 384)
     assert summary.workers_lost == 1
     assert summary.seconds < 60
+    assert requests <= 384 + possibly_paid_twice(tmp_path / "out" / "journal")
+
+
+def test_a_frozen_child_is_given_up_and_its_seeds_complete(tmp_path, monkeypatch):
+    monkeypatch.setattr(supervisor, "_SILENT_S", 1.0)
+    frozen: list[int] = []
+
+    def freeze_once(progress):
+        if not frozen and progress.in_flight >= 16:
+            frozen.append(next(c.pid for c in multiprocessing.active_children() if c.name.startswith("child ")))
+            os.kill(frozen[0], signal.SIGSTOP)
+
+    with serving(Behaviour(latency=0.2)) as server:
+        limits = Limits(partition_seeds=16)
+        runtime = RuntimeSettings(window=16, workers=2, seed_timeout_s=4)
+        parts = Builder(tmp_path / "out", server.url)
+        summary = run_parts(Numbers(384), parts, limits, runtime, on_progress=freeze_once)
+        requests = server.report()["requests"]
+    assert (summary.complete, summary.exit_code, summary.counts.seeds["accepted"]) == (True, 0, 384)
+    assert summary.workers_lost == 1
+    with pytest.raises(ProcessLookupError):
+        os.kill(frozen[0], 0)
     assert requests <= 384 + possibly_paid_twice(tmp_path / "out" / "journal")
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.flow.journal import possibly_paid_twice
 from engine.flow.limits import Limits, RuntimeSettings
 from tests.support.drills.run_drill import POISON, Builder, job, poisoned_rows, survive
 from tests.support.models.fault_server import Behaviour, serving
@@ -75,6 +76,31 @@ def test_actors_share_one_budget(tmp_path):
         summary = job_on_ray(tmp_path / "out", model=Echo(bill), limits={"budget": {"calls": calls}})
         assert (summary.exit_code, len(billed(bill))) == (code, calls)
     sound(tmp_path / "out", 40)
+
+
+def test_a_killed_budget_stops_the_run_and_fails_no_seed(tmp_path, monkeypatch):
+    made, create = [], run_ray._ActorPool._create
+
+    async def note(pool, budget, *, apart):
+        actor = await create(pool, budget, apart=apart)
+        made.append(pool._budget_actor)
+        return actor
+
+    def kill_once(progress):
+        if made and progress.in_flight:
+            ray.kill(made.pop())
+            made.clear()
+
+    monkeypatch.setattr(run_ray._ActorPool, "_create", note)
+    bill, budget = tmp_path / "bill", {"budget": {"calls": 10_000}}
+    summary = job_on_ray(tmp_path / "out", 400, model=Echo(bill, delay_s=0.05), limits=budget, progress=kill_once)
+    monkeypatch.undo()
+    assert (summary.complete, summary.exit_code, summary.counts.seeds["failed"]) == (False, 14, 0)
+    assert "run again: the journal knows what was spent" in summary.stopped
+    assert 0 < len(billed(bill)) < 400
+    summary = job_on_ray(tmp_path / "out", 400, model=Echo(bill), limits=budget)
+    assert (summary.complete, summary.exit_code, summary.counts.seeds["accepted"]) == (True, 0, 400)
+    assert len(billed(bill)) <= 400 + possibly_paid_twice(tmp_path / "out" / "journal")
 
 
 @pytest.mark.long
