@@ -18,6 +18,7 @@ import pytest
 
 from tests.support.commands import foil, write_job
 from tests.support.paths import REPO
+from tests.support.small_parts import digest
 
 pytest.importorskip("ray")
 CPUS = 2
@@ -236,3 +237,34 @@ def test_a_head_that_dies_under_a_job_ends_submit_with_a_code_of_its_own(job, tm
     assert submitting.returncode == 14, told
     assert "Traceback" not in told
     assert "submit it again" in told
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_a_job_whose_head_died_goes_on_under_a_new_head(job, tmp_path):
+    write_job(tmp_path, 3_000)
+    out, local = tmp_path / "out", tmp_path / "local"
+    settings = ["--set", "limits.partition_seeds=50"]
+    for is_last in (False, True):
+        with tempfile.TemporaryDirectory(prefix="fr", dir="/tmp", ignore_cleanup_errors=True) as home:
+            head = Head(Path(home))
+            if is_last:
+                done = head.foil("submit", job, "--python", sys.executable, *settings)
+                while done.returncode == 12:  # the driver under the dead head holds the folder until it gives up
+                    assert "is held by another run" in done.stdout
+                    done = head.foil("submit", job, "--python", sys.executable, *settings)
+                assert done.returncode == 0, done.stdout + done.stderr
+            else:
+                head.foil("submit", job, "--no-wait", "--python", sys.executable, *settings)
+                while len(list((out / "commits").glob("*"))) < 3:
+                    time.sleep(0.2)
+            head.kill()
+        committed = len(list((out / "commits").glob("*")))
+        assert committed < 60 or is_last
+    status = json.loads(foil("status", out, "--json").stdout)
+    assert (status["complete"], status["planned"], status["failed"]) == (True, 3_000, 0)
+    assert status["possibly_paid_twice"] <= 64
+    assert foil("verify", out).returncode == 0
+    plain = foil("run", job, "--out", local, *settings, "--set", "runtime={kind: local}")
+    assert plain.returncode == 0, plain.stderr
+    assert digest(out) == digest(local)
