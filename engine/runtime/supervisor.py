@@ -54,9 +54,9 @@ _DEATHS_S = 600.0
 _PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """Pauses between the attempts to fill a place, the last one for good."""
 _REPORT_S = 0.5
+_REPORTS_PER_S = 200
 _SILENT_S = 30.0
 """Seconds beyond a seed's own that a worker may leave a question unanswered."""
-_REPORTS_PER_S = 200
 _OPEN_PARTITIONS = 5
 _SLOW_WINDOWS, _SLOW_PARTITIONS = 7, 32
 """Partitions that a worker may have open beyond those that fill its window, and where none waits for its turn so many

@@ -71,9 +71,8 @@ class LeetcodeReader(CorpusReader[LeetcodeSettings]):
         attributes = {"title": row.text("title")}
         for problem_row in rows:
             attributes |= _problem_attributes(problem_row)
-        seed = self.make_seed(
-            seed_id, row.text("statement").replace("\\u200b", "").replace("\u200b", ""), solutions, (), attributes
-        )
+        statement = _ZERO_WIDTH.sub("", row.text("statement"))
+        seed = self.make_seed(seed_id, statement, solutions, (), attributes)
         return CorpusSeed(seed, frozenset({seed_id}), row.path, row.line)
 
 

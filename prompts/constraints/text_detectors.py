@@ -369,10 +369,21 @@ FRACTION = by_pattern(
     loose=r"\d[ a-z]{0,20}/ *\d|\bhal[fv]|third|quarter|fourth|fifth|fraction|\\frac|[½⅓⅔¼¾]",
 )
 DOLLAR_SIGN = by_pattern(r"\$ ?\d", "$", loose=r"\$|USD")
-ORDER_WORDS = by_pattern(
-    r"^(?:First|To begin|To start)\b[^\0]*?^(?:Then|Next|Second|Finally|After (?:that|this))\b",
-    "first|to begin|to start",
-    loose=r"\b(?:first|begin|start|then|next|second|finally|after|now|last)\b",
+_BEGINS = re.compile(r"^(?:First|To begin|To start)\b", re.MULTILINE)
+_GOES_ON = re.compile(r"^(?:Then|Next|Second|Finally|After (?:that|this))\b", re.MULTILINE)
+_ORDERS = re.compile(r"\b(?:first|begin|start|then|next|second|finally|after|now|last)\b", re.IGNORECASE)
+
+
+def _find_order_words(text: str, _: Attributes, value: str) -> int:
+    """The line that begins, where a later one goes on; two searches, since one pattern over both would be quadratic."""
+    begin = _BEGINS.search(text) if not value else None
+    return begin.start() if begin and _GOES_ON.search(text, begin.end()) else -1
+
+
+ORDER_WORDS = Detector(
+    _find_order_words,
+    lambda text, attributes: ("",) if _find_order_words(text, attributes, "") >= 0 else (),
+    lambda text, _attributes, _value: bool(_ORDERS.search(text)),
 )
 TIMES_SIGN = by_patterns(
     {"asterisk": (r"\d[%)]? *\* *[$(]?\d", "*"), "cross": (r"\d[%)]? *[x×] *[$(]?\d", "x|×")},

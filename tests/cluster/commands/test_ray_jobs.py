@@ -248,17 +248,19 @@ def test_a_job_whose_head_died_goes_on_under_a_new_head(job, tmp_path):
     for is_last in (False, True):
         with tempfile.TemporaryDirectory(prefix="fr", dir="/tmp", ignore_cleanup_errors=True) as home:
             head = Head(Path(home))
-            if is_last:
-                done = head.foil("submit", job, "--python", sys.executable, *settings)
-                while done.returncode == 12:  # the driver under the dead head holds the folder until it gives up
-                    assert "is held by another run" in done.stdout
+            try:
+                if is_last:
                     done = head.foil("submit", job, "--python", sys.executable, *settings)
-                assert done.returncode == 0, done.stdout + done.stderr
-            else:
-                head.foil("submit", job, "--no-wait", "--python", sys.executable, *settings)
-                while len(list((out / "commits").glob("*"))) < 3:
-                    time.sleep(0.2)
-            head.kill()
+                    while done.returncode == 12:  # the driver under the dead head holds the folder until it gives up
+                        assert "is held by another run" in done.stdout
+                        done = head.foil("submit", job, "--python", sys.executable, *settings)
+                    assert done.returncode == 0, done.stdout + done.stderr
+                else:
+                    head.foil("submit", job, "--no-wait", "--python", sys.executable, *settings)
+                    while len(list((out / "commits").glob("*"))) < 3:
+                        time.sleep(0.2)
+            finally:
+                head.kill()
         committed = len(list((out / "commits").glob("*")))
         assert committed < 60 or is_last
     status = json.loads(foil("status", out, "--json").stdout)

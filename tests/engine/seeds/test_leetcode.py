@@ -111,3 +111,12 @@ def test_a_broken_problem_is_refused_with_its_line(tmp_path: Path, change: dict[
     path = write(tmp_path, "p.jsonl", problem(1, "Sum.", "python"), problem(2, "Sort.", "python") | change)
     with pytest.raises(SeedFormatError, match=rf"p\.jsonl:2: expected {expected}"):
         list(reader(path))
+
+
+def test_a_statement_has_no_blanks_without_a_width(tmp_path):
+    row = {"id": 1, "title": "Dots", "statement": "Match any letter.\u200b\\u200b Return it.", "solutions": [
+        {"language": "Python", "code": "def match(letter):\n    return letter\n"}
+    ]}  # fmt: skip
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    [seed] = LeetcodeReader(LeetcodeSettings(path=tmp_path / "rows.jsonl"))
+    assert seed.query == "Match any letter. Return it."

@@ -193,6 +193,7 @@ def test_a_block_dropped_or_added_satisfies_what_it_was_dropped_or_added_for(dat
 def test_finders_stay_linear_on_hostile_text(family):
     """Ten times the text takes no more than some forty times as long: quadratic patterns would take a hundred."""
     hostile = ["a " * 500, "(" * 1000, "1,1" * 400, "\n- x" * 250, " " * 1000, "def f(" * 170, "<a b" * 250, '"a' * 500]
+    hostile += ["First\n" * 170, "Then\n" * 200]
     value = next(iter(VALUES.get(family, {"": ""})))
 
     def seconds(factor: int) -> float:
