@@ -25,6 +25,7 @@ from engine.topic import Intent, Passage
 from prompts.constraints.code_detectors import count_code_lines
 from prompts.constraints.constraint import Constraint
 from prompts.constraints.families import FAMILIES
+from prompts.constraints.phrases import word_set
 from prompts.languages import identify
 
 Dimension = Literal["audience", "keyword", "format", "language", "length", "source"]
@@ -72,6 +73,8 @@ _QUESTION = re.compile(r"^(?:#{1,4} |\*\*)?Question\b", re.MULTILINE)
 _ANSWER = re.compile(r"^(?:#{1,4} |\*\*)?(?:Accepted )?[Aa]nswer\b", re.MULTILINE)
 _COMMENT = re.compile(r"\s*(?:#|//|/?\*)")
 _PROSE = re.compile(r"(?:\b[A-Za-z'’-]{2,}[,;:]? ){4}\b[A-Za-z'’-]{2,}")
+_DOCSTRING = re.compile(r'"""[^"]*"""')
+_CODE_WORDS = word_set("and or not is in if else elif for while return None True False null lambda assert")
 _HEADING = re.compile(r"^#{1,4} [^\s\d]|^\S[^\n]{0,80}\n[-=~^]{3,}[ \t]*$", re.MULTILINE)
 
 
@@ -171,8 +174,10 @@ def _is_code(unfenced: str) -> bool:
 
 
 def says_prose(code: str) -> bool:
-    """Whether a line that is no comment has five words of prose one after the other."""
-    return any(_PROSE.search(line) and not _COMMENT.match(line) for line in code.splitlines())
+    """Whether a line that is no code, comment or docstring has five words in a row, three of them no words of code."""
+    lines = _DOCSTRING.sub("", code).splitlines()
+    told = (line for line in lines if not _COMMENT.match(line) and not count_code_lines(line))
+    return any(len(set(run[0].split()) - _CODE_WORDS) > 2 for line in told for run in _PROSE.finditer(line))
 
 
 def _is_one_sentence(text: str) -> bool:

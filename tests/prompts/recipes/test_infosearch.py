@@ -376,6 +376,13 @@ CODE = "def add(a, b):\n    # the sum\n    return a + b\n"
             "code_snippet",
         ),
         (">>> add(1, 2)\n3\n>>> add(2, 2)\n4", "code_snippet"),
+        (
+            "# Of a node.\ndef f(a):\n    if a.left is None and a.right is None and a.sum == 3:\n        x = a\n",
+            "code_snippet",
+        ),
+        ('# One of them.\ndef f(a):\n    """Decodes the encoded data to trees."""\n    x = a\n', "code_snippet"),
+        (">>> add(1, 2)\n3\nIt is common to have missing numbers here:\n>>> add(2, 2)\n4", ""),
+        ("Examples:\n>>> add(1, 2)\n3\n>>> add(2, 2)\n4\n>>> add(3, 3)\n6\n>>> add(4, 4)\n8", "manual"),
         (f"This adds two numbers and gives their sum back.\n{CODE}", ""),
         (f"```python\n# Question: what?\n{CODE}```", "code_snippet"),
         (f"```\n{CODE}```\n```\n{CODE}```", "code_snippet"),
