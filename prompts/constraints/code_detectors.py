@@ -1,6 +1,7 @@
 """Detectors for program code and its documentation: parameters, errors, calls, sections, approaches, recursion."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 
 from prompts.constraints.detectors import Attributes, Detector, by_attribute, by_occurrences, by_patterns
@@ -24,10 +25,18 @@ _HEADER = re.compile(r"^[ \t]*([A-Z][A-Za-z ]{3,24})(?::[ \t]*$|[ \t]*\n[ \t]*-{
 _INPUT_HEADER = re.compile(r"Param|Other Param|Arg|Keyword|Input|Shape")
 
 
+_DESCRIPTION_WORDS = 4
+"""Of the entry of a parameter, at least: with fewer it is listed and not explained."""
+
+
 def _parameters(text: str) -> Iterator[tuple[str, int]]:
-    """(name, offset) of the documented parameters: entries before all sections, or in a section on inputs."""
+    """(name, offset) of the explained parameters: entries before all sections, or in a section on inputs."""
     headers = [(header.start(), bool(_INPUT_HEADER.match(header.group(1)))) for header in _HEADER.finditer(text)]
-    for entry in _PARAMETER.finditer(text):
+    entries = list(_PARAMETER.finditer(text))
+    ends = sorted([len(text), *(start for start, _ in headers), *(entry.start() for entry in entries)])
+    for entry in entries:
+        if not _explains(text, entry, ends[bisect_right(ends, entry.start())]):
+            continue
         while len(headers) > 1 and headers[1][0] <= entry.start():
             del headers[0]
         in_section = bool(headers) and headers[0][0] <= entry.start()
@@ -37,6 +46,14 @@ def _parameters(text: str) -> Iterator[tuple[str, int]]:
             parameter = name.strip().lstrip("*")
             if parameter.lower() not in _NOT_PARAMETERS and (in_section or parameter[:1].islower()):
                 yield parameter, entry.start(1)
+
+
+def _explains(text: str, entry: re.Match[str], end: int) -> bool:
+    """Whether words follow that tell more than the type, which numpy's form has behind ` :` on the first line."""
+    words = text[entry.end() : end]
+    if entry.group().endswith(" :"):
+        words = words.partition("\n")[2]
+    return len(words.split()) >= _DESCRIPTION_WORDS
 
 
 _ERROR = re.compile(r"\b[A-Z]\w*(?:Error|Exception|Warning|Interrupt)\b")
@@ -55,8 +72,8 @@ def _normalise_language(name: str) -> str:
 _NOTABLE_CALLS = word_set(
     """
     Counter defaultdict deque OrderedDict namedtuple heappush heappop heapify heappushpop heapreplace nlargest nsmallest
-    bisect bisect_left bisect_right insort insort_left accumulate combinations permutations product groupby pairwise
-    zip_longest chain islice lru_cache cache cmp_to_key reduce setdefault most_common bit_length
+    bisect bisect_left bisect_right insort insort_left accumulate combinations permutations product groupby
+    lru_cache cache cmp_to_key reduce setdefault most_common bit_length
     computeIfAbsent getOrDefault putIfAbsent binarySearch floorKey ceilingKey lower_bound upper_bound equal_range
     nth_element next_permutation prev_permutation partial_sort stable_sort make_heap iota gcd lcm
     setrecursionlimit asarray einsum searchsorted cumsum apply_along_axis vectorize
@@ -147,7 +164,7 @@ def _find_source(text: str, attributes: Attributes, value: str) -> int:
 
 _SECTIONS = {
     name: (
-        rf"^[ \t]*(?:#+ )?(?:{spelling})(?::[ \t]*$|[ \t]*\n[ \t]*[-=~^]{{3,}}[ \t]*$)",
+        rf"^[ \t]*(?:#+ )?(?:{spelling})(?::[ \t]*$|[ \t]*\n[ \t]*[-=~^]{{3,}}[ \t]*$)(?!\s*None\s*$)",
         spelling.rstrip("?s").lower(),
     )
     for name, spelling in {

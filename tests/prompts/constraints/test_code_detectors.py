@@ -88,11 +88,24 @@ def test_a_title_above_the_code_does_not_hide_it():
 
 def test_a_parameter_is_an_entry_of_what_is_passed_and_not_of_what_is_returned():
     numpy_style = passage(
-        "x : int\n\nReturns\n-------\nbox : ndarray\n\nOther Parameters\n----------------\nkey : str\n"
+        "x : int\n    The size of the box.\n\nReturns\n-------\nbox : ndarray\n    A box of that size.\n\n"
+        "Other Parameters\n----------------\nkey : str\n    What opens the box.\n"
     )
-    google_style = passage("Args:\n    x (int): A size.\nReturns:\n    box: The box.\n")
+    google_style = passage("Args:\n    x (int): The size it has.\nReturns:\n    box: The box of that size.\n")
     assert [n for n in ("x", "box", "key") if Constraint("parameter", n).holds(numpy_style)] == ["x", "key"]
     assert [n for n in ("x", "box") if Constraint("parameter", n).holds(google_style)] == ["x"]
+
+
+def test_a_parameter_that_is_listed_with_its_type_alone_is_neither_explained_nor_absent():
+    text = passage("Parameters\n----------\nframe : DataFrame\nlabels : list of str\n    Names of the columns shown.\n")
+    assert [n for n in ("frame", "labels") if Constraint("parameter", n).holds(text)] == ["labels"]
+    assert not Constraint("parameter", "frame").is_clear(text)
+
+
+def test_a_section_that_says_none_is_no_section():
+    filled, empty = (passage(f"Attributes\n----------\n{body}\n") for body in ("size : int", "None"))
+    assert Constraint("section", "attributes").holds(filled)
+    assert not Constraint("section", "attributes").holds(empty)
 
 
 def test_a_language_comes_from_the_attributes_under_any_of_its_names():
