@@ -96,8 +96,8 @@ def meets(dimension: str, condition: str, passage: Passage) -> bool:
     """Whether a passage meets a condition of one of the `EXACT_DIMENSIONS`."""
     if dimension == "keyword":
         return Constraint("mentions", condition).holds(passage)
-    if dimension == "length" and passage.attributes.get("form") in ("source", "documentation"):
-        return False  # nobody asks for a paragraph of code
+    if dimension == "length" and passage.attributes.get("form") in ("source", "documentation", "abstract"):
+        return False  # nobody asks for a paragraph of code, or for an abstract that is an article
     return _CLASSIFIERS[dimension](passage.text) == condition
 
 

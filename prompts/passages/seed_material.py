@@ -4,8 +4,10 @@ It is the same for every writer. A hosted model sees the texts. The rule writer 
 it makes its instructions and passages from the blocks.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from engine.errors import Rejected
@@ -13,7 +15,7 @@ from engine.ids import sha256_hex
 from engine.topic import Passage, Seed
 from prompts.constraints.constraint import full_text
 from prompts.passages.answer_evidence import Evidence, evidence_from
-from prompts.passages.blocks import SourcePassage, may_answer, segment
+from prompts.passages.blocks import SourcePassage, is_about, is_judged, may_answer, segment
 from prompts.passages.readable import flaw_of
 from prompts.passages.reply_types import View
 from prompts.passages.views import BlockIndex
@@ -46,6 +48,17 @@ class SeedMaterial:
     def evidence(self) -> Evidence:
         """What answers the seed's query."""
         return evidence_from(self.positives)
+
+    def that_answers(self) -> SeedMaterial:
+        """The material without the judged positives that cannot be believed to answer (`blocks.is_about`).
+
+        Raises Rejected (`no_answer`) where no other is left.
+        """
+        query = self.seed.query
+        positives = tuple(s for s in self.positives if not is_judged(s.passage) or is_about(query, s.passage))
+        if not positives:
+            raise Rejected("no_answer", f"no judged passage has the words of the query {query[:200]!r}")
+        return replace(self, positives=positives)
 
     def number(self, purpose: str) -> int:
         """A number of 64 bits that follows from the seed and the purpose alone."""

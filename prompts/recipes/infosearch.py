@@ -90,7 +90,7 @@ class _ConditionRow:
 class InfoSearch:
     """Implements `engine.protocols.Recipe`.
 
-    Rejected with `empty_query`, `no_positive`, `no_condition` (no dimension found two conditions), `no_negative`, or,
+    Rejected with `empty_query`, `no_positive`, `no_answer`, `no_condition` (no dimension found two conditions), `no_negative`, or,
     for a reply that is not what was asked for, `condition_not_met`, `keyword_not_named`, `bad_constraint`,
     `empty_text`, `same_passage`, `same_instruction`, `answer_lost`, `answers_query`, `not_reversed`, or the name of
     another check of free text (`prompts.passages.reply_checks`).
@@ -106,6 +106,7 @@ class InfoSearch:
 
     async def __call__(self, seed: Seed, ask: Ask) -> Sequence[Topic]:
         material = build_material(seed, passage_chars=self._settings.passage_chars, negatives=_NEGATIVES)
+        material = material.that_answers()
         order = Random(material.number("infosearch")).sample(self._settings.dimensions, len(self._settings.dimensions))
         for dimension in order:
             writer = _DimensionWriter(material, dimension, self._settings, self._templates, ask)

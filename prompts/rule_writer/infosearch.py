@@ -28,7 +28,7 @@ from prompts.passages.reply_types import AskedInstruction, Condition, Demand, Ke
 from prompts.passages.seed_material import SeedMaterial
 from prompts.rule_writer.layouts import LAYOUTS, on_one_line
 from prompts.rule_writer.published import as_task
-from prompts.rule_writer.view_pairs import ViewPairFinder, may_be_subject
+from prompts.rule_writer.view_pairs import WHOLE, ViewPairFinder, may_be_cut, may_be_subject
 
 KeywordViews = dict[str, tuple[str, Passage]]
 """keyword -> (a text that has it, the passage that the text is of)."""
@@ -85,7 +85,7 @@ def _positive_views(material: SeedMaterial, sources: Sequence[SourcePassage], rn
 
 def _block_views(material: SeedMaterial, source: SourcePassage, rng: Random) -> KeywordViews:
     """Views of one positive: its answering blocks, one block with a keyword, and a share of the blocks without any."""
-    if source.kind == "text" and not source.is_core_sure:
+    if source.kind in WHOLE or not may_be_cut(source):
         return {}
     free = source.free_blocks
     core = Passage(join(source.core_blocks) or source.passage.text, "seed_positive", source.passage.title)
@@ -157,7 +157,7 @@ def _write_passage(inputs: Mapping[str, Any]) -> Rewritten:
     is_prose = material.positives[0].kind == "text" and not asks_for_a_fact(material.seed.query)
     fits = condition in LAYOUTS and (dimension != "length" or is_prose)
     for source in material.positives if fits else ():
-        if condition == "sentence" and not source.is_core_sure:
+        if source.kind == "text" and not may_be_cut(source):
             continue  # who knows which of its sentences answers?
         text = LAYOUTS[condition](material, source)
         passage = Passage(text, "seed_positive", source.passage.title)
@@ -186,7 +186,7 @@ _CONDITION_PHRASES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             "be a single paragraph with several sentences",
             "say it in one paragraph of several sentences",
         ),
-        ("be shorter or longer than one paragraph", "have some other length than one paragraph"),
+        ("be either a single sentence or a whole article", "be a one-liner or else a full article"),
     ),
     "article": (
         ("be a whole article", "be an article in several paragraphs", "be a full article"),

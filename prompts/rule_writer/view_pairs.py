@@ -115,7 +115,7 @@ class ViewPairFinder:
         sources = self.shuffled(self._positives)
         yield from self._two_positives(sources)
         for source in sources:
-            if source.kind not in WHOLE and (source.kind != "text" or _may_be_cut(source)):
+            if source.kind not in WHOLE and (source.kind != "text" or may_be_cut(source)):
                 yield from self._two_views(source)
 
     def view(self, source: SourcePassage, chosen: Sequence[Block]) -> View:
@@ -276,7 +276,7 @@ def may_be_subject(phrase: str, text: str) -> bool:
     return not (is_vague(phrase) or (phrase != fold_text(phrase) and re.search(part_of_name, text)))
 
 
-def _may_be_cut(source: SourcePassage) -> bool:
+def may_be_cut(source: SourcePassage) -> bool:
     """Whether what is left of prose surely answers. Of a collection's judged passages nobody knows what answers."""
     return source.is_core_sure and not is_judged(source.passage)
 
