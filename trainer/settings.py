@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from datasets_out.training.sources import SourceSettings
 from datasets_out.training.training_view import CACHED_PARTITIONS, SplitSettings
 from engine.errors import UsageError
 from engine.settings import Settings
@@ -162,6 +163,15 @@ class TrainSettings(Settings):
     )
     model: ModelSettings = ModelSettings()
     template: str = Field(default="query_instruction", description="how instruction and query are joined")
+    data: tuple[SourceSettings, ...] = Field(
+        default=(), description="runs to train on, mixed in every batch; none = the job's own `out`, all of it"
+    )
+    mix_temperature: float = Field(
+        default=1.0,
+        ge=1,
+        le=1e9,
+        description="runs without a `weight` take part by their number of topics to the power of 1 over this",
+    )
     split: SplitSettings = SplitSettings()
     encode: EncodeSettings = EncodeSettings()
     loss: LossSettings = LossSettings()
@@ -183,6 +193,13 @@ class TrainSettings(Settings):
     max_failures: int = Field(
         default=2, ge=-1, le=10**6, description="restarts of the Ray workers; -1 = no end of them"
     )
+
+    @model_validator(mode="after")
+    def _weights_are_all_or_none(self) -> TrainSettings:
+        given = [source.weight is not None for source in self.data]
+        if any(given) and not all(given):
+            raise ValueError("give every entry of `data` a `weight`, or none of them")
+        return self
 
     @model_validator(mode="before")
     @classmethod

@@ -1,6 +1,8 @@
 """Committed topics for a trainer: compact groups in three splits that share no text.
 
-    snapshot (bytes verified) -> index of (partition, row) a split -> groups, read as the batches ask for them
+    snapshots (bytes verified) -> index of (partition, row) a split -> groups, read as the batches ask for them
+
+Several runs make one view with one split: a text never lies on two sides, whatever run it came from.
 
 `engine.ids.split_of` holds seeds out, and a topic can say so itself (attribute `split: heldout`, as the recipe
 infosearch does). Of the others a share is `dev`, on which a training run may choose, and the rest is `train`.
@@ -27,7 +29,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import Field
 
-from datasets_out.commits.snapshot import Snapshot
+from datasets_out.training.sources import TopicSource, digest_of
 from engine.ids import fraction_of, split_of
 from engine.settings import Settings
 
@@ -91,16 +93,21 @@ class TopicGroup:
 
 
 class TrainingView:
-    """The accepted topics of a snapshot, by split.
+    """The accepted topics of one source or several, by split. Partitions are numbered through all sources.
 
     `facts` counts, for each split, the topics kept and dropped, the intents dropped and the passages removed.
     Every file is verified first; raises CorruptDataError for any changed bit.
     """
 
-    def __init__(self, snapshot: Snapshot, split: SplitSettings) -> None:
-        snapshot.check()
-        self.digest, self.split = snapshot.digest, split
-        self._files = list(zip(*(snapshot.files(table) for table in _COLUMNS), strict=True))
+    def __init__(self, sources: Sequence[TopicSource], split: SplitSettings) -> None:
+        self.sources, self.split, self.digest = tuple(sources), split, digest_of(sources)
+        self._files: list[tuple[Path, ...]] = []
+        self._source_of: list[int] = []
+        for number, source in enumerate(sources):
+            source.snapshot.check()
+            files = list(zip(*(source.snapshot.files(table) for table in _COLUMNS), strict=True))
+            self._files += files
+            self._source_of += [number] * len(files)
         self._protected: dict[Split, frozenset[int]] = self._protect()
         self.facts: dict[Split, Counter[str]] = {name: Counter() for name in SPLITS}
         rows: dict[Split, list[tuple[int, int]]] = {name: [] for name in SPLITS}
@@ -113,6 +120,11 @@ class TrainingView:
     def partitions(self, split: Split) -> NDArray[np.int32]:
         """The partition of every topic of a split, [topics]: what a sampler needs to know of the data."""
         return self._rows[split][:, 0]
+
+    def members(self, split: Split) -> list[NDArray[np.int64]]:
+        """The topics of each source, as positions in a split."""
+        source_of = np.array(self._source_of, dtype=np.int32)[self.partitions(split)]
+        return [np.flatnonzero(source_of == number) for number in range(len(self.sources))]
 
     def read(self, split: Split, indices: Iterable[int]) -> list[TopicGroup]:
         """The groups at these positions of a split, in the order asked."""
@@ -127,15 +139,18 @@ class TrainingView:
     def licences(self) -> dict[str, int]:
         """Accepted topics by what their seeds say of rights, most frequent first."""
         licences: Counter[str] = Counter()
-        for topics, *_ in self._files:
-            table = pq.read_table(topics, columns=["licence", "redistributable"], filters=[("status", "=", "accepted")])
-            licences.update(_rights(row["licence"], row["redistributable"]) for row in table.to_pylist())
+        columns = ["topic_id", "licence", "redistributable"]
+        for (topics, *_), number in zip(self._files, self._source_of, strict=True):
+            rows = pq.read_table(topics, columns=columns, filters=[("status", "=", "accepted")]).to_pylist()
+            wanted = (row for row in rows if self.sources[number].has(row["topic_id"]))
+            licences.update(_rights(row["licence"], row["redistributable"]) for row in wanted)
         return dict(licences.most_common())
 
     def _all(self) -> Iterator[tuple[tuple[int, int], TopicGroup]]:
-        for part, files in enumerate(self._files):
+        for part, (files, number) in enumerate(zip(self._files, self._source_of, strict=True)):
             for row, group in enumerate(_read(files)):
-                yield (part, row), group
+                if self.sources[number].has(group.topic_id):
+                    yield (part, row), group
 
     def _split_of(self, group: TopicGroup) -> Split:
         return "heldout" if group.held_out else self.split.split_of(group.seed_id)

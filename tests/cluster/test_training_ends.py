@@ -118,6 +118,23 @@ def test_a_model_that_learned_something_has_no_warning(trained):
     assert json.loads((trained / "model" / "foil.json").read_text())["warnings"] == []
 
 
+def test_a_model_of_two_runs_names_both_and_is_known_again(world, tmp_path, ending):
+    more = commit(tmp_path / "more", [topic(number) for number in range(60, 90)])
+    data = f"[{{run: {world}, weight: 3}}, {{run: {more}, weight: 1, where: \"topic_id < 'topic-080'\"}}]"
+    settings = (f"train.data={data}",)
+    first, again = (ending("train", tmp_path / "out", *settings) for _ in range(2))
+    assert (first.code, again.code, "trained already" in again.words) == (0, 0, True), first.words + again.words
+    facts = json.loads((tmp_path / "out" / "model" / "foil.json").read_text())
+    assert [source["run"] for source in facts["sources"]] == [str(world), str(more)]
+    assert 10 < facts["sources"][1]["topics"] <= 20
+    assert f"`{facts['sources'][1]['digest']}`" in (tmp_path / "out" / "model" / "README.md").read_text()
+    assert ending("evaluate", tmp_path / "out", *settings).code == 0
+    other = ending("train", tmp_path / "out", f"train.data={data.replace('weight: 3', 'weight: 2')}")
+    assert (other.code != 0, "other settings or data" in other.words) == (True, True), other.words
+    half = ending("train", tmp_path / "half", f"train.data={data.replace(', weight: 3', '')}")
+    assert (half.code != 0, "a `weight`, or none" in half.words) == (True, True), half.words
+
+
 @pytest.mark.parametrize("command", ["train", "evaluate", "mine"])
 def test_a_flipped_bit_in_the_data_stops_every_command_before_its_first_step(out, ending, command):
     shutil.rmtree(out / "logs")

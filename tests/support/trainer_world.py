@@ -8,6 +8,7 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import load_snapshot
+from datasets_out.training.sources import TopicSource
 from datasets_out.training.training_view import SplitSettings, TrainingView
 from engine.topic import Intent, Judgment, Passage, Topic, intent_id
 
@@ -58,7 +59,7 @@ def commit(out, topics, size=8):
 
 
 def open_view(out, **shares):
-    return TrainingView(load_snapshot(out, None), SplitSettings(**shares))
+    return TrainingView([TopicSource(load_snapshot(out, None))], SplitSettings(**shares))
 
 
 def tiny_bert(folder):

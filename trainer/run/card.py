@@ -1,6 +1,7 @@
 """The model card: where a trained model comes from, how to ask it, what it may be used for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 CARD = """---
@@ -10,11 +11,11 @@ tags: [sentence-transformers, instruction-following-retrieval, foil]
 ---
 # Instruction-following retriever
 
-Trained by Foil on snapshot `{snapshot}`.
+Trained by Foil on topics of the digest `{snapshot}`.
 
 | | |
 |---|---|
-| Snapshot digest | `{snapshot}` |
+| Digest of the data | `{snapshot}` |
 | Command | `{command}` |
 | Base model | `{base}` |
 | Steps | {steps}, {topics} topics each; last loss {loss:.4f} |
@@ -22,6 +23,10 @@ Trained by Foil on snapshot `{snapshot}`.
 | Share of trained weights | {blend:g} (the rest is the base model's) |
 | Topics | {kept} for training; {dropped} more dropped, since they share text with held-out or dev topics |
 {warnings}
+## What it was trained on
+
+{sources}
+
 ## How to ask it
 
 Instruction and query are joined as `{pair}`, title and text of a passage as `{passage}`; leave out what is empty. No
@@ -82,8 +87,19 @@ def model_card(facts: Mapping[str, Any], drawings: Sequence[str]) -> str:
         validations=_table("step", facts["validations"]) or "Nothing was measured while it was trained.",
         curve=_table("share", facts["curve"]) or "No other share of trained weights was measured.",
         drawings="".join(f"\n![{DRAWINGS[name]}]({name})\n" for name in drawings),
+        sources="\n".join(_sources(facts["sources"])),
         licences="\n".join(f"- {words}: {count:,} topics" for words, count in facts["licences"].items()),
     )
+
+
+def _sources(sources: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A line a source: its snapshot, and what was taken of it."""
+    yield from ("| run | snapshot | digest | condition | weight | topics |", "|---|---|---|---|---|---|")
+    for source in sources:
+        where = f"`{source['where']}`" if source["where"] else "all accepted"
+        weight = "by topics" if source["weight"] is None else f"{source['weight']:g}"
+        run = Path(source["run"]).name
+        yield f"| {run} | {source['snapshot']} | `{source['digest']}` | {where} | {weight} | {source['topics']:,} |"
 
 
 def _table(first: str, rows: Sequence[Mapping[str, Any]]) -> str:

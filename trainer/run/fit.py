@@ -23,7 +23,7 @@ from torch import nn
 from datasets_out.training.training_view import TopicGroup, TrainingView
 from engine.errors import TrainingDivergedError
 from trainer.data.collate import Batch, collate, make_contrast_pairs, reduce_to_plain, trim_group
-from trainer.data.sampler import Sampler, share_of
+from trainer.data.sampler import Sampler, mixture, share_of
 from trainer.evaluation.validation import Validation
 from trainer.loss.batch_loss import add_gradients
 from trainer.loss.distributed import barrier, rank_and_workers, sum_gradients, sum_scalar, sum_scalars
@@ -146,12 +146,16 @@ class BatchReader:
     """This worker's share of every step's batch: its topics, and the bare queries of further topics."""
 
     def __init__(self, view: TrainingView, settings: TrainSettings) -> None:
-        schedule, partition_of = settings.schedule, view.partitions("train")
+        schedule, partition_of, sources = settings.schedule, view.partitions("train"), view.members("train")
         seed, window = schedule.seed, schedule.window_partitions
+        shares = mixture([source.weight for source in view.sources], list(map(len, sources)), settings.mix_temperature)
+        first = [topics[: _part(schedule.topics, len(topics), len(partition_of))] for topics in sources]
         self._view, self._settings, self._plain_topics = view, settings, settings.retention.plain_topics
-        self._sampler = Sampler(partition_of[: schedule.topics], schedule.topics_per_batch, seed, window)
+        self._sampler = Sampler(partition_of, schedule.topics_per_batch, seed, window, sources=first, shares=shares)
         if self._plain_topics:
-            self._plain_sampler = Sampler(partition_of, self._plain_topics, _seed(seed, 1), window)
+            self._plain_sampler = Sampler(
+                partition_of, self._plain_topics, _seed(seed, 1), window, sources=sources, shares=shares
+            )
 
     def epoch(self, step: int) -> int:
         """The epoch of a step, from 0."""
@@ -180,6 +184,11 @@ class BatchReader:
     def _read_trimmed(self, topics: NDArray[np.int64]) -> list[TopicGroup]:
         settings = self._settings
         return [trim_group(group, settings.distractors, settings.other_queries) for group in self._read(topics)]
+
+
+def _part(topics: int | None, of_source: int, of_all: int) -> int:
+    """How many of a source's topics are among the first `topics` of all, when each source gives its part."""
+    return of_source if topics is None else -(-topics * of_source // of_all)
 
 
 def _seed(*parts: int) -> int:

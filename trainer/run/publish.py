@@ -70,6 +70,10 @@ def publish_result(
     facts = {
         "fingerprint": fingerprint_of(settings, view.digest),
         "snapshot": view.digest,
+        "sources": [
+            {**source.facts(), "topics": len(topics)}
+            for source, topics in zip(view.sources, view.members("train"), strict=True)
+        ],
         "command": command,
         "template": asdict(template_named(settings.template)),
         "step": step,

@@ -50,12 +50,13 @@ def train(
 
 def _find_trained(job: Job, settings: TrainSettings) -> PublishedModel | None:
     """The model of these settings and data, if it is there; nothing is read but its facts."""
-    from datasets_out.commits.snapshot import load_snapshot
+    from cluster.training import pin_sources
+    from datasets_out.training.sources import digest_of
     from trainer.model.published_model import fingerprint_of, read_published_model
 
     if not (job.out / "model").exists():
         return None
-    trained = read_published_model(job.out, fingerprint_of(settings, load_snapshot(job.out, None).digest))
+    trained = read_published_model(job.out, fingerprint_of(settings, digest_of(pin_sources(job, settings))))
     say("trained already, with these settings on these data")
     return trained
 

@@ -16,6 +16,7 @@ import pytest
 
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import load_snapshot
+from datasets_out.training.sources import TopicSource
 from datasets_out.training.training_view import SplitSettings, TrainingView
 from engine.errors import SeedsChangedError
 from engine.flow.limits import Limits, RuntimeSettings
@@ -76,6 +77,6 @@ def test_seeds_that_changed_are_refused_where_their_digests_are_kept(out, tmp_pa
 
 def test_it_trains(out, tmp_path):
     base = tiny_bert(tmp_path / "base")
-    view = TrainingView(load_snapshot(out, None), SplitSettings(heldout_share=0, dev_share=0))
+    view = TrainingView([TopicSource(load_snapshot(out, None))], SplitSettings(heldout_share=0, dev_share=0))
     trained = train(settings_for(base, steps=2), view, tmp_path / "model")
     assert len(trained.facts["losses"]) == 2

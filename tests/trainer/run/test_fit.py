@@ -8,9 +8,12 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
+from datasets_out.commits.snapshot import load_snapshot
+from datasets_out.training.sources import TopicSource
+from datasets_out.training.training_view import SplitSettings, TrainingView
 from engine.errors import CorruptDataError, UsageError
-from tests.support.trainer_world import YEAR
-from tests.support.training import FULL, TEMPLATE, StoppedError, fitted, load, settings_for
+from tests.support.trainer_world import YEAR, commit, topic
+from tests.support.training import FULL, SHARES, TEMPLATE, StoppedError, fitted, load, settings_for
 from trainer.data.collate import collate, find_negatives, reduce_to_plain
 from trainer.evaluation.evaluate import compare, evaluate, means
 from trainer.model.checkpoint import TrainingState, blend_weights, load_state, publish, save_state, weights
@@ -63,6 +66,19 @@ def test_a_trained_model_loads_in_the_real_library_and_encodes_the_same(bert, vi
     assert "foil train job.yaml" in card
     assert "{query} {instruction}" in card
     assert not [path for path in trained.model.rglob("*") if path.suffix in (".bin", ".pt", ".pkl")]
+
+
+@pytest.fixture(scope="module")
+def mixed_view(world, tmp_path_factory):
+    """The world, and a third of every batch from another run."""
+    more = commit(tmp_path_factory.mktemp("more"), [topic(number) for number in range(60, 80)])
+    sources = [TopicSource(load_snapshot(run, None), weight=weight) for run, weight in ((world, 2.0), (more, 1.0))]
+    return TrainingView(sources, SplitSettings(**SHARES))
+
+
+@pytest.mark.parametrize("at", [1, 4])
+def test_a_stopped_run_over_two_runs_resumes_to_the_very_same_weights(bert, mixed_view, tmp_path, at):
+    test_a_stopped_run_resumes_to_the_very_same_weights(bert, mixed_view, tmp_path, at)
 
 
 @pytest.mark.parametrize("at", [1, 2, 3, 5])
