@@ -92,8 +92,8 @@ class InfoSearch:
 
     Rejected with `empty_query`, `no_positive`, `no_answer`, `no_condition` (no dimension found two conditions),
     `no_negative`, or, for a reply that is not what was asked for, `condition_not_met`, `keyword_not_named`,
-    `bad_constraint`, `empty_text`, `same_passage`, `same_instruction`, `answer_lost`, `answers_query`, `not_reversed`, or the name of
-    another check of free text (`prompts.passages.reply_checks`).
+    `bad_constraint`, `empty_text`, `same_passage`, `same_instruction`, `answer_lost`, `answers_query`,
+    `not_reversed`, or the name of another check of free text (`prompts.passages.reply_checks`).
     """
 
     name = "infosearch"
