@@ -12,8 +12,10 @@ from engine.flow.journal import ReplyArchive
 from engine.ids import canonical_json
 from engine.protocols import Model, Parts, Recipe, Screen, SeedReader, Validator
 from engine.runtime.session import RunSpec, WorkerSpec
+from engine.settings import Settings
 from prompts.parse import parse_reply
 from prompts.recipes.catalog import RECIPES
+from prompts.recipes.mixed import MixedRecipe, MixedRecipeSettings
 from validators.catalog import screens_of, validators_of
 
 
@@ -40,7 +42,7 @@ def build_parts(job: Job, reuse: Sequence[Path] = (), run: str = "") -> Parts:
     `run`: the fingerprint of the run that they work for; "" where nothing is committed.
     """
     return Parts(
-        recipe=factory_for(RECIPES, job.recipe)(job.recipe),
+        recipe=_recipe(job.recipe),
         validators=validators_of(job.validators),
         models=_models(job),
         parse=parse_reply,
@@ -48,6 +50,13 @@ def build_parts(job: Job, reuse: Sequence[Path] = (), run: str = "") -> Parts:
         out=str(job.out),
         paid=ReplyArchive([out / "journal" for out in reuse]) if reuse else None,
     )
+
+
+def _recipe(settings: Settings) -> Recipe:
+    """The recipe, or the one that chooses among several."""
+    if isinstance(settings, MixedRecipeSettings):
+        return MixedRecipe(settings, [_recipe(part.recipe) for part in settings.of])
+    return factory_for(RECIPES, settings)(settings)
 
 
 def _models(job: Job) -> dict[str, Model]:

@@ -25,6 +25,7 @@ from engine.models.params import Price
 from engine.protocols import for_role
 from engine.settings import Settings
 from prompts.recipes.catalog import RECIPES
+from prompts.recipes.mixed import MixedRecipeSettings, RecipePart
 from trainer.settings import EvaluateSettings, TrainSettings
 from validators.catalog import DEFAULT_VALIDATORS, VALIDATORS
 
@@ -144,7 +145,7 @@ class _Checker:
     def job(self, document: dict[str, Any]) -> Job:
         self._check_keys(document)
         seeds = self._read_seeds(document.get("seeds"))
-        recipe = self._read_choice(("recipe",), document.get("recipe"), RECIPES)
+        recipe = self._read_recipe(document.get("recipe"))
         models = self._read_models(document.get("models"))
         validators = self._read_validators(document.get("validators"))
         limits = self._read_section(("limits",), document.get("limits", {}), Limits)
@@ -178,6 +179,24 @@ class _Checker:
             self._add_mistake(("seeds",), "is an empty list; name at least one corpus")
         parts = [self._read_choice(("seeds", i), item, SEEDS) for i, item in enumerate(value)]
         return MixedSettings(of=tuple(part for part in parts if part))
+
+    def _read_recipe(self, value: Any) -> Settings | None:
+        """One recipe, or a list of them with their shares and corpora."""
+        if not isinstance(value, list):
+            return self._read_choice(("recipe",), value, RECIPES)
+        if not value:
+            self._add_mistake(("recipe",), "is an empty list; name at least one recipe")
+        parts = [self._read_recipe_part(("recipe", i), item) for i, item in enumerate(value)]
+        return MixedRecipeSettings(of=tuple(part for part in parts if part))
+
+    def _read_recipe_part(self, key_path: KeyPath, value: Any) -> RecipePart | None:
+        """A recipe's own keys, and beside them what `RecipePart` has."""
+        beside = {"share", "corpora"} & set(value) if isinstance(value, dict) else set()
+        own = {key: each for key, each in value.items() if key not in beside} if beside else value
+        recipe = self._read_choice(key_path, own, RECIPES)
+        if recipe is None:
+            return None
+        return self._read_section(key_path, {"recipe": recipe, **{key: value[key] for key in beside}}, RecipePart)
 
     def _read_models(self, value: Any) -> dict[str, Settings]:
         if value is None:

@@ -117,6 +117,20 @@ class Recipe(Protocol):
     def __call__(self, seed: Seed, ask: Ask) -> Awaitable[Sequence[Topic]]: ...
 
 
+@runtime_checkable
+class RecipeChoice(Recipe, Protocol):
+    """A Recipe that gives each seed to one of several."""
+
+    def recipe_for(self, seed: Seed) -> Recipe:
+        """The recipe that makes the topics of this seed."""
+        ...
+
+
+def recipe_for(recipe: Recipe, seed: Seed) -> Recipe:
+    """The recipe itself, or the one that it chooses for this seed."""
+    return recipe.recipe_for(seed) if isinstance(recipe, RecipeChoice) else recipe
+
+
 class Cost(IntEnum):
     """What a validator needs besides the topic. Cheap validators run first; after a rejection no model is asked."""
 

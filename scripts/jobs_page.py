@@ -31,8 +31,9 @@ Written by `python scripts/jobs_page.py` from the settings classes. A job has th
 
 `models` is a mapping from the role that a recipe asks for (`writer`) to a model; `validators` is a list, by default
 {", ".join(f"`{kind}`" for kind in DEFAULT_VALIDATORS)}.
-`seeds` is one corpus or a list of them, of which one seed each is taken in turn. Relative paths start from the folder
-where `foil` runs.
+`seeds` is one corpus or a list of them, of which one seed each is taken in turn. `recipe` is one recipe or a list; each
+of a list has `share` (of the seeds that it takes, 1 by default) and `corpora` (whose seeds it takes, all by default)
+beside its own keys. Relative paths start from the folder where `foil` runs.
 
 A job is YAML 1.2: only `true` and `false` are booleans (`yes` is a text), `0o17` is octal, `1e-5` is a number,
 `1:00:00` and dates are texts. Numbers are finite, within the bounds of their setting, and never texts in quotes.

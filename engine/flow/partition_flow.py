@@ -37,7 +37,7 @@ from engine.flow.progress import Counts, count_topics, counts_of, total
 from engine.flow.seed_outcome import SeedClock, SeedOutcome, empty_topic, run_guarded, unstorable_row, with_outcome
 from engine.flow.worker_report import SeedEndings, WorkerReport
 from engine.lease import FENCE, Fence, check_fence
-from engine.protocols import Ask, Cost, Partition, Parts, PendingPartition, Validator
+from engine.protocols import Ask, Cost, Partition, Parts, PendingPartition, Recipe, Validator, recipe_for
 from engine.telemetry.json_logs import add_log_facts
 from engine.telemetry.metrics import COMMIT_SECONDS
 from engine.telemetry.spans import PartitionSpan, begin_partition, flush_spans, seed_span
@@ -236,28 +236,21 @@ class Flow:
     async def _topics(self, seed: Seed, open_partition: _OpenPartition) -> list[Topic]:
         """What becomes of one seed: the recipe's topics, each validated, or one row that says why there is none."""
         add_log_facts(partition=open_partition.partition.index, seed=seed.id)
-        no_topic = empty_topic(self._parts.recipe.name, seed)
+        recipe = recipe_for(self._parts.recipe, seed)
+        no_topic = empty_topic(recipe.name, seed)
         if seed.id in open_partition.poison_seeds:
             return [with_outcome(no_topic, (), (), open_partition.poison_seeds[seed.id])]
         if verdict := open_partition.partition.screened.get(seed.id):
             return [with_outcome(no_topic, (verdict,), ())]
         clock = SeedClock(self._timeout)
         ask = self._ask_for(open_partition, seed.id, clock)
-        topics = await run_guarded(self._run_recipe(seed, ask), f"recipe {self._parts.recipe.name}", clock)
+        topics = await run_guarded(_run_recipe(recipe, seed, ask), f"recipe {recipe.name}", clock)
         if isinstance(topics, SeedOutcome):
             return [with_outcome(no_topic, (), ask.calls, topics)]
         return [
             await self._validate(topic, ask.calls, self._ask_for(open_partition, seed.id, clock), clock)
             for topic in topics
         ]
-
-    async def _run_recipe(self, seed: Seed, ask: Ask) -> Sequence[Topic]:
-        topics = await self._parts.recipe(seed, ask)
-        if not topics:
-            raise Rejected("no_topic", "the recipe made no topic of this seed")
-        if any(topic.seed_id != seed.id for topic in topics):
-            raise ValueError(f"a topic of seed {seed.id!r} names another seed; mend the recipe")
-        return topics
 
     async def _validate(self, topic: Topic, calls: Sequence[Call], ask: SeedAsk, clock: SeedClock) -> Topic:
         """The topic after every validator has spoken; those that ask a model are spared a topic already rejected."""
@@ -318,6 +311,15 @@ def commit_topics(parts: Parts, partition: Partition, topics: Sequence[Topic]) -
             return counts_of(standing)
         else:
             return count_topics(topics)
+
+
+async def _run_recipe(recipe: Recipe, seed: Seed, ask: Ask) -> Sequence[Topic]:
+    topics = await recipe(seed, ask)
+    if not topics:
+        raise Rejected("no_topic", "the recipe made no topic of this seed")
+    if any(topic.seed_id != seed.id for topic in topics):
+        raise ValueError(f"a topic of seed {seed.id!r} names another seed; mend the recipe")
+    return topics
 
 
 def entry_facts(parts: Parts, partition: Partition) -> dict[str, object]:

@@ -11,6 +11,7 @@ import typer
 
 from cluster.commands.arguments import JobArgument, JsonOption, OutOption, ReuseOption, SetOption
 from cluster.terminal import live_table, print_json, print_line, say, show
+from engine.errors import QueryStoppedError
 
 if TYPE_CHECKING:
     from cluster.job import Job
@@ -29,6 +30,7 @@ _REMEDIES = {
     "as writer",
     "one_block": "the answer is the whole passage: take longer passages, several for a query, or a model as writer",
     "no_other": "no negative that fits comes with a query of its own: set `seeds.negatives` above what the corpus has",
+    "no_recipe": "no recipe of the job takes that corpus: add it to a recipe's `corpora`",
     "no_instruction": "the recipe needs seeds that come with an instruction, such as TREC topics",
     "no_positive": "seeds lack a relevant passage: look at `foil seeds preview` and the reader's settings",
     "no_negative": "seeds lack a non-relevant passage: look at `foil seeds preview` and the reader's settings",
@@ -42,6 +44,11 @@ _REMEDIES = {
     "recipe_error": "the recipe failed: `foil why` shows the error",
 }
 """What to do where a reason is behind many topics that were not accepted."""
+_BY_SOURCE = """
+SELECT corpus, recipe, count(*) AS topics, count(*) FILTER (status = 'accepted') AS accepted,
+       count(*) FILTER (status = 'rejected') AS rejected, count(*) FILTER (status = 'failed') AS failed,
+       coalesce(mode(reason) FILTER (status <> 'accepted'), '') AS reason
+FROM topics GROUP BY corpus, recipe ORDER BY corpus, recipe"""
 _LINE_EVERY_S = 5.0
 _COUNT_EVERY_S = 1.0
 
@@ -151,6 +158,8 @@ def _validator_rows(counts: Counts, names: Sequence[str]) -> list[tuple[str, ...
 
 
 def _print_funnel(summary: Summary, job: Job) -> None:
+    from cluster.seeds.mixed import MixedSettings
+    from prompts.recipes.mixed import MixedRecipeSettings
     from validators.catalog import SCREENS
 
     counts, seeds = summary.counts, summary.counts.seeds
@@ -158,6 +167,8 @@ def _print_funnel(summary: Summary, job: Job) -> None:
     show(_OUTCOME_COLUMNS, _outcome_rows(counts), title, numbers=True)
     kinds = [str(validator.model_dump()["kind"]) for validator in job.validators]
     names = [kind for kind in kinds if kind not in SCREENS]
+    if isinstance(job.seeds, MixedSettings) or isinstance(job.recipe, MixedRecipeSettings):
+        _print_sources(job)
     if names:
         columns = ["validator", "topics", *_OUTCOMES.values(), "US dollars"]
         show(columns, _validator_rows(counts, names), "what each validator made of them", numbers=True)
@@ -170,6 +181,20 @@ def _print_funnel(summary: Summary, job: Job) -> None:
         print_line(line)
     if summary.stopped and job.runtime.log_format == "text":
         say(f"foil: {summary.stopped}")
+
+
+def _print_sources(job: Job) -> None:
+    """The funnel of each corpus and recipe; a run too large to be counted in a minute has it from `foil sql` alone."""
+    from datasets_out.sql.query import run_sql
+
+    try:
+        rows = run_sql(job.out, _BY_SOURCE).to_pylist()
+    except QueryStoppedError as error:
+        say(f"the funnel by source is left out: {error}")
+        return
+    columns = ["corpus", "recipe", "topics", "accepted", "rejected", "failed", "commonest reason"]
+    told = [tuple(f"{value:,}" if isinstance(value, int) else value for value in row.values()) for row in rows]
+    show(columns, told, "by corpus and recipe", numbers=True)
 
 
 def _doubts(counts: Counts, validators: Sequence[str]) -> Iterator[str]:
