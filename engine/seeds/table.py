@@ -3,8 +3,8 @@
     columns: {query: question, positives: context, id: qid, negatives: distractors, attributes: {year: meta.year}}
 
 A dotted name selects a field of a nested record. A cell of passages is a text, a list of texts, or records with `text`
-and optionally `title` and `id`. Without an `id` column a seed is named by file and line, so its id holds for one
-version of the files. Memory holds one row at a time.
+and optionally `title` and `id` (Tevatron's `docid`). Without an `id` column a seed is named by file and line, so its id
+holds for one version of the files. Memory holds one row at a time.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -86,7 +86,7 @@ def _passages(row: SourceRow, column: str, role: PassageRole) -> list[Passage]:
     passages = []
     for item in cell if isinstance(cell, list) else [] if cell in (None, "") else [cell]:
         record = row.nested(item if isinstance(item, dict) else {"text": item}, "a record")
-        text, source_id = record.value.get("text"), record.value.get("id") or ""
+        text, source_id = record.value.get("text"), record.value.get("id") or record.value.get("docid") or ""
         if not isinstance(text, str) or not text.strip():
             raise row.format_error(f"texts, or records with 'text', in column {column!r}", item)
         passages.append(Passage(text, role, title=record.title(), source_id=str(source_id)))

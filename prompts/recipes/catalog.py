@@ -10,6 +10,7 @@ from prompts.recipes.custom.settings import CustomSettings
 from prompts.recipes.dual_view import DualView, DualViewSettings
 from prompts.recipes.infir import Infir, InfirSettings
 from prompts.recipes.infosearch import InfoSearch, InfoSearchSettings
+from prompts.recipes.plain import Plain, PlainSettings
 from prompts.recipes.promptriever import Promptriever, PromptrieverSettings
 from prompts.recipes.verifiable import Verifiable, VerifiableSettings
 
@@ -19,6 +20,7 @@ RECIPES: Mapping[str, tuple[type[Settings], Callable[[Any], Recipe]]] = {
     "promptriever": (PromptrieverSettings, Promptriever),
     "dual_view": (DualViewSettings, DualView),
     "infosearch": (InfoSearchSettings, InfoSearch),
+    "plain": (PlainSettings, Plain),
     "custom": (CustomSettings, Custom),
 }
 """kind -> (its settings, what builds it)."""

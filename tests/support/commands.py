@@ -13,6 +13,11 @@ from tests.support.paths import REPO
 
 COLOURS = ["red", "blue", "green", "amber", "violet", "black", "white", "brown"]
 
+TABLE = (
+    "{{kind: table, corpus: {name}, path: {path}, columns: {{query: query, positives: good, id: id, negatives: bad}}}}"
+)
+"""Seeds of rows that `write_seeds` wrote; a corpus and a path are put in."""
+
 
 def foil(
     *arguments: object, env: Mapping[str, str] | None = None, folder: Path = REPO

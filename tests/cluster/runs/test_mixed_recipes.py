@@ -7,8 +7,7 @@ import pytest
 from cluster.job import load_job
 from cluster.run_job import run_job
 from engine.errors import UsageError
-from tests.cluster.runs.test_mixed_seeds import TABLE
-from tests.support.commands import foil, write_job, write_seeds
+from tests.support.commands import TABLE, foil, write_job, write_seeds
 from tests.support.small_parts import digest, topics
 
 

@@ -7,12 +7,8 @@ import pytest
 from cluster.job import load_job
 from cluster.run_job import run_job
 from engine.errors import UsageError
-from tests.support.commands import write_job, write_seeds
+from tests.support.commands import TABLE, write_job, write_seeds
 from tests.support.small_parts import topics
-
-TABLE = (
-    "{{kind: table, corpus: {name}, path: {path}, columns: {{query: query, positives: good, id: id, negatives: bad}}}}"
-)
 
 
 def job_over(folder: Path, seeds: str) -> Path:

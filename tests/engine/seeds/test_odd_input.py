@@ -183,9 +183,9 @@ def test_a_file_that_decodes_to_nothing_but_filler_is_refused_at_once(
     with gzip.open(path, "wb", compresslevel=1) as file:
         for _ in range(60):
             file.write(filler * (1_000_000 // len(filler)))
-    start = time.monotonic()
+    start = time.process_time()
     assert isinstance(outcome(table(path, on_error="skip", max_row_bytes=100_000)), str)
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_what_is_no_file_is_refused_and_never_waited_for(tmp_path: Path) -> None:
