@@ -11,6 +11,7 @@ import typer
 
 from cluster.commands.curators.agreement import agreement
 from cluster.commands.curators.audit import audit
+from cluster.commands.curators.merge import merge
 from cluster.commands.curators.mix import mix
 from cluster.commands.curators.snapshot import snapshot
 from cluster.commands.curators.sql import sql
@@ -31,7 +32,7 @@ from cluster.commands.trainers.train import train
 from cluster.terminal import print_line
 
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    run, plan, submit, cancel, logs, watch, status, sql, why, audit, agreement, verify, snapshot, mix, mine, train,
+    run, plan, submit, cancel, logs, watch, status, sql, why, audit, agreement, verify, snapshot, merge, mix, mine, train,
     evaluate, doctor,
 )  # fmt: skip
 COMMANDS = {command.__name__: command for command in _COMMANDS}
