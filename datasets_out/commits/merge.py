@@ -2,8 +2,8 @@
 
     snapshot, snapshot, ... --partition by partition--> a run of its own, with the snapshot `merged`
 
-Promise: the runs are not touched, and topics keep their ids, so their split. A topic that an earlier run has is left out
-and counted. Calls count as `reused`: the old runs paid for them. The same snapshots in the same order give the same
+Promise: the runs are not touched, and topics keep their ids, so their split. A topic that an earlier run has is left
+out and counted. Calls count as `reused`: the old runs paid for them. The same snapshots in the same order give the same
 bytes, and a merge that was stopped goes on after its last partition. Price: one partition in memory, and about 100
 bytes a topic for the ids.
 """
