@@ -5,6 +5,7 @@
 A recipe or validator gets a callable, `ask`; it never sees a client, a retry, a rate limit, a journal or Ray.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -117,13 +118,12 @@ class Recipe(Protocol):
     def __call__(self, seed: Seed, ask: Ask) -> Awaitable[Sequence[Topic]]: ...
 
 
-@runtime_checkable
-class RecipeChoice(Recipe, Protocol):
-    """A Recipe that gives each seed to one of several."""
+class RecipeChoice(ABC):
+    """The base of a Recipe that gives each seed to one of several. It is asked for every seed: no Protocol."""
 
+    @abstractmethod
     def recipe_for(self, seed: Seed) -> Recipe:
         """The recipe that makes the topics of this seed."""
-        ...
 
 
 def recipe_for(recipe: Recipe, seed: Seed) -> Recipe:

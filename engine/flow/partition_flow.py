@@ -61,8 +61,14 @@ class _OpenPartition:
     span: PartitionSpan
     seeds: list[asyncio.Task[list[Topic]]] = field(default_factory=list)
     topics: list[Topic] = field(default_factory=list)
-    counts: Counts = field(default_factory=Counts)
+    seed_counts: list[Counts] = field(default_factory=list)
     counted_requests: set[str] = field(default_factory=set)
+
+    @property
+    def counts(self) -> Counts:
+        """The sum over its seeds so far; added up when it is asked for, not seed by seed."""
+        self.seed_counts[:] = [total(self.seed_counts)]
+        return self.seed_counts[0]
 
 
 class Flow:
@@ -223,7 +229,7 @@ class Flow:
         new_counts = count_topics(topics, open_partition.counted_requests)
         if seed.id in open_partition.replies.asked_seeds or not new_counts.calls:
             self._endings += SeedEndings.of(seed.id, topics, new_counts)
-        open_partition.counts = total([open_partition.counts, new_counts])
+        open_partition.seed_counts.append(new_counts)
         return topics
 
     async def _traced_topics(self, seed: Seed, open_partition: _OpenPartition) -> list[Topic]:

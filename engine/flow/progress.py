@@ -119,7 +119,8 @@ def total(parts: Iterable[Counts]) -> Counts:
     for part in parts:
         for name, value in _fields(part):
             if isinstance(value, Counter):
-                sums[name].update(value)
+                if value:
+                    sums[name].update(value)
             else:
                 sums[name] += value
     return Counts(**sums)

@@ -12,7 +12,7 @@ from pydantic import Field, SerializeAsAny
 
 from engine.errors import Rejected
 from engine.ids import canonical_json, fraction_of, sha256_hex
-from engine.protocols import Ask, Recipe
+from engine.protocols import Ask, Recipe, RecipeChoice
 from engine.settings import Settings
 from engine.topic import Seed, Topic
 
@@ -41,8 +41,8 @@ class MixedRecipeSettings(Settings):
         return tuple(dict.fromkeys(role for part in self.of for role in part.recipe.asks()))
 
 
-class MixedRecipe:
-    """Implements `engine.protocols.RecipeChoice`; `recipes` are built from the parts of the settings, in their order.
+class MixedRecipe(RecipeChoice):
+    """Implements `engine.protocols.Recipe`; `recipes` are built from the parts of the settings, in their order.
 
     Rejected with `no_recipe` where none takes the seed's corpus, and as the chosen one does.
     """
