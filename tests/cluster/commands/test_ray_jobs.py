@@ -3,82 +3,21 @@
 import json
 import os
 import re
-import secrets
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import pytest
 
 from tests.support.commands import foil, write_job
+from tests.support.drills.ray_head import Head, free_ports
 from tests.support.paths import REPO
 from tests.support.small_parts import digest
 
 pytest.importorskip("ray")
-CPUS = 2
-
-
-def free_ports(count: int) -> list[int]:
-    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [listener.getsockname()[1] for listener in listeners]
-    for listener in listeners:
-        listener.close()
-    return ports
-
-
-class Head:
-    """A Ray head as an operator starts it: `ray start --head --block`, with a token."""
-
-    def __init__(self, home: Path) -> None:
-        (home / "token").write_text(secrets.token_hex(32))
-        self.port, self.dashboard, agent, grpc, metrics, client = free_ports(6)
-        self.address = f"http://127.0.0.1:{self.dashboard}"
-        self.env = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-        self.env |= {
-            "PYTHONPATH": str(REPO), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(home / "token"),
-            "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0",
-        }  # fmt: skip
-        ports = {
-            "port": self.port, "dashboard-port": self.dashboard, "dashboard-agent-listen-port": agent,
-            "dashboard-agent-grpc-port": grpc, "metrics-export-port": metrics, "ray-client-server-port": client,
-        }  # fmt: skip
-        command = [
-            str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", f"--num-cpus={CPUS}",
-            "--node-ip-address=127.0.0.1", f"--temp-dir={home}", *(f"--{name}={port}" for name, port in ports.items()),
-        ]  # fmt: skip
-        self._log = (home / "head.log").open("w")
-        self.process = subprocess.Popen(
-            command, env=self.env, stdout=self._log, stderr=self._log, start_new_session=True
-        )
-        self._await(home)
-
-    def _await(self, home: Path) -> None:
-        deadline = time.monotonic() + 120
-        request = urllib.request.Request(
-            f"{self.address}/api/version", headers={"Authorization": f"Bearer {(home / 'token').read_text()}"}
-        )
-        while time.monotonic() < deadline and self.process.poll() is None:
-            try:
-                urllib.request.urlopen(request, timeout=5).close()
-            except (urllib.error.URLError, OSError):
-                time.sleep(0.2)
-            else:
-                return
-        raise AssertionError((home / "head.log").read_text())
-
-    def kill(self) -> None:
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        self._log.close()
-
-    def foil(self, *arguments: object, **env: str):
-        return foil(*arguments, env={**self.env, "RAY_API_SERVER_ADDRESS": self.address, **env})
 
 
 @pytest.fixture(scope="module")
