@@ -22,7 +22,11 @@ NETWORK: Mapping[str, str] = {
 """What every node and the driver need."""
 
 HEAD: Mapping[str, str] = {"RAY_gcs_storage": "rocksdb"}
-"""What the head needs beside; `RAY_gcs_storage_path` names a folder on a volume that outlives the head."""
+"""What the head needs beside, and a folder on a volume that outlives the head, in `HEAD_PATH`."""
+
+HEAD_PATH = "RAY_gcs_storage_path"
+HEAD_REDIS = "RAY_REDIS_ADDRESS"
+"""Where it is set, a Redis keeps the head's records instead."""
 
 WORKER: Mapping[str, str] = {"RAY_gcs_rpc_server_reconnect_timeout_s": "600"}
 """What the other nodes and the driver need beside: how long they wait for a head that comes back; Ray's own is 60 s."""
@@ -40,9 +44,9 @@ def set_driver_defaults(environment: MutableMapping[str, str] = os.environ) -> N
         environment.setdefault(name, value)
 
 
-def differing(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables of `NETWORK` that this environment lacks or sets otherwise -> what it has, "" for nothing."""
-    return {name: environment.get(name, "") for name, value in NETWORK.items() if environment.get(name) != value}
+def differing(environment: Mapping[str, str], wanted: Mapping[str, str] = NETWORK) -> dict[str, str]:
+    """The wanted variables that this environment lacks or sets otherwise -> what it has, "" for nothing."""
+    return {name: environment.get(name, "") for name, value in wanted.items() if environment.get(name) != value}
 
 
 def stop_wait_s(drain_s: float) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.deploy.ray_environment import NETWORK, WORKER
 from tests.support.commands import foil, write_job
 from tests.support.drills.ray_head import Head, free_ports
 from tests.support.paths import REPO
@@ -99,13 +100,24 @@ def test_a_head_that_is_not_there_or_wants_a_token_is_told_in_one_line(head, job
 
 @pytest.mark.timeout(200)
 def test_doctor_looks_from_every_node(head, tmp_path):
-    seen = head.foil("doctor", "--out", tmp_path, "--address", head.address, "--python", sys.executable, "--json")
+    second = head.join("127.0.0.2", **NETWORK, **WORKER)
+    try:
+        seen = head.foil("doctor", "--out", tmp_path, "--address", head.address, "--python", sys.executable, "--json")
+    finally:
+        second.kill()
     facts = json.loads(seen.stdout)
-    [node] = facts["cluster"]["nodes"]
-    assert (node["problem"], node["won"], node["winner"]) == ("", True, node["node"])
-    assert abs(node["skew_s"]) <= 1 + node["skew_within_s"]
+    nodes = facts["cluster"]["nodes"]
+    assert {node["problem"] for node in nodes} == {""}
+    [winner] = {node["winner"] for node in nodes}
+    assert [node["node"] for node in nodes if node["won"]] == [winner]
+    assert all(abs(node["skew_s"]) <= 1 + node["skew_within_s"] for node in nodes)
+    assert [node["cannot_reach"] for node in nodes] == [[], []]
     assert seen.returncode == 15, "this head was started without our network settings"
-    assert "RAY_grpc_client_keepalive_time_ms=(unset)" in seen.stderr
+    [problem] = facts["cluster"]["problems"]
+    assert "RAY_grpc_client_keepalive_time_ms=(unset)" in problem
+    [note] = facts["notes"]
+    assert "its death costs all actors" in note
+    assert "RAY_gcs_storage=(unset), RAY_gcs_storage_path=(unset)" in note
     assert not list(tmp_path.iterdir())
 
 
