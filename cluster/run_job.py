@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from cluster.build import build_run
-from cluster.deploy.ray_environment import drain_within_stop_wait, set_network_defaults
+from cluster.deploy.ray_environment import drain_within_stop_wait, set_driver_defaults
 from cluster.extras import need
 from cluster.job import Job
 from cluster.seeds.mixed import MixedSettings
@@ -61,7 +61,7 @@ def run_job(
     begin_logs(job.runtime.log_format, spec.worker.run)
     runner = run_local.run
     if job.runtime.kind == "ray":
-        set_network_defaults()  # Ray reads them as it is imported
+        set_driver_defaults()  # Ray reads them as it is imported
         from engine.runtime import run_ray
 
         runner = run_ray.run

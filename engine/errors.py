@@ -199,7 +199,7 @@ class UnstorableTopicError(CommitError):
 
 
 class JournalError(CommitError):
-    """A reply could not be made durable; nothing read it."""
+    """A reply, or a batch of requests, could not be made durable; nothing read it."""
 
 
 class SpoolError(CommitError):

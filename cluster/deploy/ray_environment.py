@@ -2,7 +2,8 @@
 
 A cable that is cut without a reset freezes Ray 2.60 for 426 s: gRPC keeps a dead connection for 300 + 120 s. With the
 five variables of `NETWORK` on every node and in the driver, the same cut costs 21 s. With `HEAD`, a head that dies
-finds its actors again; without, they are lost, unless a Redis keeps them.
+and comes back finds the actors of drivers on other nodes again; without, the other nodes end too, unless a Redis keeps
+the records. What belongs to the head's own node is lost either way, a driver there among it.
 
 Ray reads each of them once, when a process starts; the letters after `RAY_` are small, else Ray ignores the variable.
 """
@@ -21,10 +22,14 @@ NETWORK: Mapping[str, str] = {
 """What every node and the driver need."""
 
 HEAD: Mapping[str, str] = {"RAY_gcs_storage": "rocksdb"}
-"""What the head needs beside; `RAY_gcs_storage_path` names a folder on a volume that outlives the head."""
+"""What the head needs beside, and a folder on a volume that outlives the head, in `HEAD_PATH`."""
+
+HEAD_PATH = "RAY_gcs_storage_path"
+HEAD_REDIS = "RAY_REDIS_ADDRESS"
+"""Where it is set, a Redis keeps the head's records instead."""
 
 WORKER: Mapping[str, str] = {"RAY_gcs_rpc_server_reconnect_timeout_s": "600"}
-"""What the other nodes need beside: how long they wait for a head that comes back."""
+"""What the other nodes and the driver need beside: how long they wait for a head that comes back; Ray's own is 60 s."""
 
 STOP_WAIT = "RAY_JOB_STOP_WAIT_TIME_S"
 """Seconds from Ray's SIGTERM to its SIGKILL, read in the environment of a submitted job."""
@@ -33,15 +38,15 @@ _AFTER_DRAIN_S = 2.0
 _IN_A_RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
 
-def set_network_defaults(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Sets what is not set. Only what starts or imports Ray afterwards sees it."""
-    for name, value in NETWORK.items():
+def set_driver_defaults(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Sets what a driver needs and is not set. Only what starts or imports Ray afterwards sees it."""
+    for name, value in {**NETWORK, **WORKER}.items():
         environment.setdefault(name, value)
 
 
-def differing(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables of `NETWORK` that this environment lacks or sets otherwise -> what it has, "" for nothing."""
-    return {name: environment.get(name, "") for name, value in NETWORK.items() if environment.get(name) != value}
+def differing(environment: Mapping[str, str], wanted: Mapping[str, str] = NETWORK) -> dict[str, str]:
+    """The wanted variables that this environment lacks or sets otherwise -> what it has, "" for nothing."""
+    return {name: environment.get(name, "") for name, value in wanted.items() if environment.get(name) != value}
 
 
 def stop_wait_s(drain_s: float) -> int:

@@ -53,7 +53,7 @@ class Journal:
         self._open_requests: Counter[str] = Counter()
         self._fd = -1
         self._folder_synced = False
-        self._broken = False
+        self._broken = ""  # why nothing more may be written
         self._waiting: list[asyncio.Future[None]] = []
         self._syncing: asyncio.Task[None] | None = None
 
@@ -106,8 +106,8 @@ class Journal:
     def _append(self, body: Mapping[str, Any]) -> None:
         line = _line(body)
         if self._broken:
-            raise self._failure("an earlier record could not be written whole")
-        self._broken = True
+            raise self._failure(f"an earlier record could not be written whole: {self._broken}")
+        self._broken = "its write did not end"
         try:
             if self._fd < 0:
                 self._folder.mkdir(parents=True, exist_ok=True)
@@ -115,10 +115,12 @@ class Journal:
                 line = self._header + line
             written = os.write(self._fd, line)
         except OSError as error:
-            raise self._failure(str(error)) from error
+            self._broken = str(error)
+            raise self._failure(self._broken) from error
         if written != len(line):
-            raise self._failure(f"only {written} of {len(line)} bytes were written")
-        self._broken = False
+            self._broken = f"only {written} of {len(line)} bytes were written"
+            raise self._failure(self._broken)
+        self._broken = ""
 
     async def _wait_for_sync(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
@@ -145,8 +147,8 @@ class Journal:
                 sync(self._folder.parent)
                 self._folder_synced = True
         except OSError as error:
-            self._broken = True
-            return self._failure(str(error))
+            self._broken = str(error)
+            return self._failure(self._broken)
         return None
 
     def _failure(self, problem: str) -> JournalError:

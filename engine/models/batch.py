@@ -15,7 +15,8 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +31,7 @@ from tenacity import (
 )
 
 from engine.atomic_files import put_bytes, replace_file, sync
-from engine.errors import RETRYABLE, ModelOutageError, OversizeReplyError, TransientModelError
+from engine.errors import RETRYABLE, JournalError, ModelOutageError, OversizeReplyError, TransientModelError
 from engine.ids import canonical_json
 from engine.keys import scrub
 from engine.lease import check_fence
@@ -92,7 +93,8 @@ class Batched(Model):
         if self._opened:
             return
         self._opened = True
-        self._folder.mkdir(parents=True, exist_ok=True)
+        with _storing(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
         for path in sorted(self._folder.glob("*.jsonl")):
             name = path.name.removesuffix(".jsonl")
             if name.endswith(".results"):
@@ -117,14 +119,19 @@ class Batched(Model):
         self._lingering = asyncio.get_running_loop().call_later(self._settings.linger_s, self._send)
 
     def _send(self) -> None:
-        """Writes what was gathered to a file of its own, and starts its way."""
+        """Writes what was gathered to a file, and starts its way. Where the disk fails, all who wait hear it."""
         if not self._unsent:
             return
-        count = len(list(self._folder.glob("*.json")))
-        name = f"{count:06d}-{secrets.token_hex(4)}"
-        put_bytes(self._folder / f"{name}.jsonl", b"".join(self._unsent.values()))
-        self._outstanding.update(self._unsent)
-        self._unsent, self._unsent_bytes = {}, 0
+        requests, self._unsent, self._unsent_bytes = self._unsent, {}, 0
+        try:
+            with _storing(self._folder):
+                count = len(list(self._folder.glob("*.json")))
+                name = f"{count:06d}-{secrets.token_hex(4)}"
+                put_bytes(self._folder / f"{name}.jsonl", b"".join(requests.values()))
+        except JournalError as error:
+            self._settle_all(requests, error)
+            return
+        self._outstanding.update(requests)
         self._start(name)
 
     def _start(self, name: str) -> None:
@@ -145,6 +152,9 @@ class Batched(Model):
         except Exception as raised:  # noqa: BLE001 - told to everyone who waits
             error = raised
         self._outstanding.difference_update(ids)
+        self._settle_all(ids, error)
+
+    def _settle_all(self, ids: Iterable[str], error: Exception) -> None:
         for request_id in ids:
             if request_id in self._waiting:
                 self._settle(request_id, error)
@@ -189,7 +199,8 @@ class Batched(Model):
         return state
 
     def _note(self, name: str, state: Mapping[str, Any]) -> dict[str, Any]:
-        put_bytes(self._folder / f"{name}.json", canonical_json(state).encode())
+        with _storing(self._folder):
+            put_bytes(self._folder / f"{name}.json", canonical_json(state).encode())
         return dict(state)
 
     async def _upload(self, name: str, state: dict[str, Any]) -> dict[str, Any]:
@@ -221,17 +232,23 @@ class Batched(Model):
             )
         draft = self._folder / f"{name}.results.part"
         waiting = set(_ids(self._folder / f"{name}.jsonl"))
-        with draft.open("wb") as file:
-            for file_id in batch.files:
-                await self._ask_provider(partial(self._download, file_id, waiting, file))
-        sync(draft)
-        self._note(name, {**state, "status": batch.status})
-        replace_file(draft, self._folder / f"{name}.results.jsonl")
+        with _storing(self._folder):
+            with draft.open("wb") as file:
+                for file_id in batch.files:
+                    await self._ask_provider(partial(self._download, file_id, waiting, file))
+            sync(draft)
+            self._note(name, {**state, "status": batch.status})
+            replace_file(draft, self._folder / f"{name}.results.jsonl")
 
     async def _download(self, file_id: str, waiting: set[str], file: BinaryIO, client: Any) -> None:
         """Adds a file of results to those kept; after a failure, whatever is missing is added by the next call."""
+
+        def keep(line: bytes) -> None:
+            with _storing(self._folder):  # else a full disk is taken for a provider that fails
+                file.write(line)
+
         async with client.files.with_streaming_response.content(file_id) as response:
-            await keep_results(response.iter_bytes(), waiting, self._most_reply_bytes, file)
+            await keep_results(response.iter_bytes(), waiting, self._most_reply_bytes, keep)
 
     async def _ask_provider(self, send: Callable[[Any], Awaitable[T]]) -> T:
         """What `send` brings, asked for until it works; ModelOutageError after `patience.outage_s` of failures."""
@@ -254,6 +271,20 @@ class Batched(Model):
             raise ModelOutageError(
                 f"{error}; nothing worked for {outage_s:g} s (patience.outage_s): run again to go on"
             ) from None
+
+
+@contextmanager
+def _storing(folder: Path) -> Iterator[None]:
+    """Raises JournalError where the disk fails, which stops the run: no seed is to blame."""
+    try:
+        yield
+    except TimeoutError:  # the provider's
+        raise
+    except OSError as error:
+        raise JournalError(
+            f"the batches in {folder} could not be written ({error}); make room or mend the disk, and run again: each "
+            "batch that was sent is found again"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ alone; no key is kept. Price: one line in memory; each line is parsed and writte
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Mapping
-from typing import Any, BinaryIO
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
 
 from engine.keys import scrub
 
@@ -19,8 +19,10 @@ _ID = re.compile(rb'"custom_id"\s*:\s*"([0-9a-f]{40})"')
 _HEAD_BYTES = 4096
 
 
-async def keep_results(parts: AsyncIterator[bytes], waiting: set[str], most_bytes: int, file: BinaryIO) -> None:
-    """Writes the lines that answer requests of `waiting`, and takes these out; ends when there can be none left.
+async def keep_results(
+    parts: AsyncIterator[bytes], waiting: set[str], most_bytes: int, keep: Callable[[bytes], object]
+) -> None:
+    """Keeps the lines that answer requests of `waiting`, and takes these out; ends when there can be none left.
 
     `most_bytes` bounds a line. Reads no more than that for each request, and one line more.
     """
@@ -29,7 +31,7 @@ async def keep_results(parts: AsyncIterator[bytes], waiting: set[str], most_byte
         request_id, kept = _kept(line, most_bytes)
         if request_id in waiting:
             waiting.discard(request_id)
-            file.write(kept + b"\n")
+            keep(kept + b"\n")
         else:
             dropped += bool(line)
     if dropped:

@@ -2,8 +2,9 @@
 
 Promise: an actor that finds no room waits for it in Ray, which is what an autoscaler and an added node look for; the
 run goes on without it. A dead actor's partitions go to another one; Ray itself restarts and retries nothing, since a
-retry of a call that had ended would run it twice. Head death ends the driver without a word: resume needs nothing but
-the disk. What may wait for a dead cluster is called in threads, so that this one always hears a signal.
+retry of a call that had ended would run it twice. A head that comes back finds its actors again; without one, Ray ends
+the driver in time and without a word. Resume needs nothing but the disk. What may wait for a dead cluster is called in
+threads, so that this one always hears a signal.
 Price: an actor is a process with its own parts; `out` must be a folder that every node sees.
 """
 
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import ray
 from ray.autoscaler.sdk import request_resources
@@ -29,7 +30,7 @@ from ray.exceptions import (
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from engine.errors import BudgetLostError, FoilError
+from engine.errors import BudgetLostError, ClusterUnreachableError, FoilError
 from engine.flow.budget import Budget, BudgetClient, LeasedBudget
 from engine.flow.limits import BudgetSettings, RuntimeSettings, WorkerRange
 from engine.flow.partition_flow import Flow
@@ -109,6 +110,7 @@ class _ActorPool:
 
     def __init__(self, spec: WorkerSpec, crew: EngineCrew) -> None:
         self._spec, self._crew = spec, crew
+        self._own_node = _own_node()
         self._budget_actor: Any = None
         self._creating = asyncio.Lock()
 
@@ -139,12 +141,33 @@ class _ActorPool:
     async def _create(self, budget: Budget, *, apart: bool) -> Any:
         limits = self._spec.limits.budget
         gpus = 0.0 if apart else self._spec.runtime.worker_gpus
+        await in_thread(partial(_check_own_node, self._own_node), name="ray")
         async with self._creating:
             if self._budget_actor is None and limits != BudgetSettings():
                 here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
                 create = partial(_actor(_BudgetActor, cpus=0, where=here).remote, limits, budget.spent)
                 self._budget_actor = await in_thread(create, name="ray")
         return await in_thread(_actor(_FlowActor, cpus=0 if apart else 1, gpus=gpus).remote, name="ray")
+
+
+def _own_node() -> str:
+    """Where the Ray node of this process listens."""
+    here, all_nodes = ray.get_runtime_context().get_node_id(), cast("Callable[[], list[dict[str, Any]]]", ray.nodes)
+    [node] = [node for node in all_nodes() if node["NodeID"] == here]
+    return f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}"
+
+
+def _check_own_node(address: str) -> None:
+    """Raises ClusterUnreachableError if the node of this process is dead: Ray would keep every new actor waiting
+    without a word, also under a head that has come back.
+    """
+    try:
+        check_reachable(address)
+    except ClusterUnreachableError:
+        raise ClusterUnreachableError(
+            f"the Ray node of this process ({address}) is gone, as after the death of its head; what was answered "
+            "and committed is kept: run again once a head is up"
+        ) from None
 
 
 def _actor(kind: type[Any], cpus: int, gpus: float = 0.0, where: Any = "DEFAULT") -> Any:

@@ -213,7 +213,14 @@ def main() -> None:
     limits, runtime = Limits(**told["limits"]), RuntimeSettings(**told["runtime"])
     runner = run
     if runtime.kind == "ray":
+        import ray
+
         from engine.runtime.run_ray import run as runner
+
+        if (
+            "node_ip" in told
+        ):  # the run's own process belongs to this node, else to the head where one is on this machine
+            ray.init(address=runtime.ray_address, _node_ip_address=told["node_ip"], log_to_driver=False)
     print("started", flush=True)
     summary = run_parts(Numbers(told["seeds"]), builder(out, model=model), limits, runtime, runner=runner)
     told = {"complete": summary.complete, "exit_code": summary.exit_code, "peak": peak_memory()}

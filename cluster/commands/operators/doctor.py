@@ -36,8 +36,9 @@ def doctor(
 ) -> None:
     """What this machine and a cluster have, and whether OUT can hold commits: libraries, GPUs, disk, keys, nodes.
 
-    Exit code 15 if something that a run needs is missing. With --address, a Ray job looks at OUT, the clock and the
-    variables from every node. No request to a model costs anything.
+    Exit code 15 if something that a run needs is missing. With --address, a Ray job looks at OUT, the clock, the
+    variables and the ports of the others from every node. Notes tell what a run can do without. No request to a model
+    costs anything.
     """
     facts = _examine(next(folder for folder in (out.resolve(), *out.resolve().parents) if folder.is_dir()))
     if job_file is not None:
@@ -45,7 +46,7 @@ def doctor(
     if address:
         facts["cluster"] = check_cluster(address, Path(facts["out"]), python)
     problems = [*_problems_here(facts), *facts.get("models", []), *facts.get("cluster", {}).get("problems", [])]
-    facts |= {"problems": problems, "ok": not problems}
+    facts |= {"problems": problems, "notes": facts.get("cluster", {}).get("notes", []), "ok": not problems}
     if as_json:
         print_json(facts)
     else:
@@ -125,7 +126,7 @@ def _endpoint_problem(endpoint: EndpointSettings) -> str:
 
 def check_cluster(address: str, folder: Path, python: str) -> dict[str, Any]:
     """What each node of a Ray cluster sees, and what is wrong with it. Leaves nothing in the folder."""
-    from cluster.deploy.ray_environment import NETWORK
+    from cluster.deploy.ray_environment import HEAD, HEAD_PATH, HEAD_REDIS, NETWORK, WORKER
     from cluster.extras import need
 
     need("ray", extra="ray")
@@ -133,12 +134,13 @@ def check_cluster(address: str, folder: Path, python: str) -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory(prefix=".foil-doctor-", dir=folder) as scratch:
         Path(scratch).chmod(0o777)  # a node may run as another user
-        nodes = ray_jobs.probe_nodes(ray_jobs.connect(address), python, Path(scratch), list(NETWORK))
-    return {"nodes": nodes, "problems": node_problems(nodes, folder)}
+        variables = [*NETWORK, *HEAD, HEAD_PATH, HEAD_REDIS, *WORKER]
+        nodes = ray_jobs.probe_nodes(ray_jobs.connect(address), python, Path(scratch), variables)
+    return {"nodes": nodes, "problems": node_problems(nodes, folder), "notes": node_notes(nodes)}
 
 
 def node_problems(nodes: Sequence[Mapping[str, Any]], folder: Path) -> list[str]:
-    """What is wrong between the nodes: an OUT that is not shared, clocks, versions, variables."""
+    """What is wrong between the nodes: an OUT that is not shared, clocks, versions, variables, closed ports."""
     from cluster.deploy.ray_environment import differing
 
     problems = [f"{_name(node)}: {node['problem']}" for node in nodes if node["problem"]]
@@ -153,12 +155,33 @@ def node_problems(nodes: Sequence[Mapping[str, Any]], folder: Path) -> list[str]
         if node["missing"]:
             problems.append(f"{_name(node)}: not installed: {', '.join(node['missing'])}")
         if others := differing(node["variables"]):
-            told = ", ".join(f"{name}={value or '(unset)'}" for name, value in others.items())
-            problems.append(f"{_name(node)}: started without our network settings (docs/operators.md): {told}")
+            problems.append(f"{_name(node)}: started without our network settings (docs/operators.md): {_told(others)}")
+        problems += [
+            f"{_name(node)} cannot reach {port}; open all ports between nodes" for port in node["cannot_reach"]
+        ]
     for what in ("python", "ray"):
         versions = sorted({node[what] for node in seen})
         problems += [f"the nodes have different versions of {what}: {', '.join(versions)}"] * (len(versions) > 1)
     return problems
+
+
+def node_notes(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What a run can do without, until its head dies."""
+    from cluster.deploy.ray_environment import HEAD, HEAD_PATH, HEAD_REDIS, WORKER, differing
+
+    notes = []
+    for node in nodes:
+        has = node.get("variables", {})
+        lacking = differing(has, {**HEAD, HEAD_PATH: has.get(HEAD_PATH) or "a folder"} if node["head"] else WORKER)
+        if node["problem"] or not lacking or (node["head"] and has.get(HEAD_REDIS)):
+            continue
+        costs = "its death costs all actors" if node["head"] else "it gives a dead head less time to come back"
+        notes.append(f"{_name(node)}: {costs} (docs/operators.md, A head that dies): {_told(lacking)}")
+    return notes
+
+
+def _told(variables: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value or '(unset)'}" for name, value in variables.items())
 
 
 def _name(node: Mapping[str, Any]) -> str:
@@ -250,6 +273,7 @@ def _print_facts(facts: dict[str, Any]) -> None:
         *((step, "fails" if problem else "works", problem) for step, problem in facts["file_system"].items()),
     ]
     rows += [("problem", "", problem) for problem in facts["problems"]]
+    rows += [("note", "", note) for note in facts["notes"]]
     if lacking := facts["ray_variables_differing"]:
         rows.append(("Ray settings", "not set here; `foil run` and `foil submit` set them", ", ".join(lacking)))
     show(["machine", "", ""], rows)

@@ -1,6 +1,7 @@
 """`foil doctor`: each thing that a run needs is missed by name, with an exit code of its own."""
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from typer.testing import CliRunner
 
 from cluster.commands.app import app
 from cluster.commands.operators import doctor
-from cluster.deploy.ray_environment import NETWORK
+from cluster.deploy.ray_environment import HEAD, NETWORK, WORKER
 from tests.support.commands import foil, write_job
 from tests.support.models.fault_server import Behaviour, serving
 
@@ -57,7 +58,8 @@ def test_a_file_system_where_two_can_create_one_name_is_refused(monkeypatch, tmp
 def node(name: str, **facts):
     return {
         "node": name * 8, "host": name, "problem": "", "won": False, "winner": "a" * 8, "skew_s": 0.1,
-        "skew_within_s": 0.01, "missing": [], "variables": dict(NETWORK), "python": "3.11.9", "ray": "2.60.0", **facts,
+        "skew_within_s": 0.01, "missing": [], "variables": dict(NETWORK), "python": "3.11.9", "ray": "2.60.0",
+        "head": name == "a", "cannot_reach": [], **facts,
     }  # fmt: skip
 
 
@@ -71,6 +73,10 @@ def node(name: str, **facts):
         ({"missing": ["duckdb"]}, "not installed: duckdb"),
         ({"variables": {}}, "RAY_health_check_period_ms=(unset)"),
         ({"ray": "2.59.0"}, "different versions of ray: 2.59.0, 2.60.0"),
+        (
+            {"cannot_reach": ["node aaaaaaaa, node manager, 10.0.0.1:4711"]},
+            "(b) cannot reach node aaaaaaaa, node manager",
+        ),
     ],
 )
 def test_what_differs_between_nodes_is_told(second, told):
@@ -78,6 +84,39 @@ def test_what_differs_between_nodes_is_told(second, told):
     [problem] = doctor.node_problems(nodes, Path("/runs"))
     assert told in problem
     assert doctor.node_problems([nodes[0], node("b")], Path("/runs")) == []
+
+
+KEPT = {**NETWORK, **HEAD, "RAY_gcs_storage_path": "/volume/records"}
+
+
+@pytest.mark.parametrize(
+    ("head", "other", "told"),
+    [
+        (KEPT, {**NETWORK, **WORKER}, None),
+        ({**NETWORK, "RAY_REDIS_ADDRESS": "redis:6379"}, {**NETWORK, **WORKER}, None),
+        ({**NETWORK, **HEAD}, {**NETWORK, **WORKER}, "(a): its death costs all actors"),
+        ({**KEPT, "RAY_gcs_storage": "memory"}, {**NETWORK, **WORKER}, "RAY_gcs_storage=memory"),
+        (KEPT, NETWORK, "(b): it gives a dead head less time to come back"),
+    ],
+)
+def test_what_costs_actors_when_a_head_dies_is_a_note_and_no_problem(head, other, told):
+    nodes = [node("a", won=True, variables=head), node("b", variables=other)]
+    notes = doctor.node_notes(nodes)
+    assert (len(notes) == 1 and told in notes[0]) if told else notes == []
+    assert doctor.node_problems(nodes, Path("/runs")) == []
+
+
+def test_a_node_that_did_not_answer_has_no_notes():
+    absent = {"node": "c" * 8, "head": True, "gpus": 0.0, "problem": "the node did not answer: GetTimeoutError"}
+    assert doctor.node_notes([absent]) == []
+
+
+def test_a_port_that_nobody_can_connect_to_is_named():
+    node_probe = pytest.importorskip("cluster.deploy.node_probe", exc_type=ImportError)
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        ports = [("127.0.0.1", each.getsockname()[1], name) for each, name in ((listening, "open"), (silent, "shut"))]
+        assert node_probe.closed(ports) == [f"shut, 127.0.0.1:{silent.getsockname()[1]}"]
 
 
 def test_this_machine_alone_passes(tmp_path):

@@ -3,82 +3,22 @@
 import json
 import os
 import re
-import secrets
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import pytest
 
+from cluster.deploy.ray_environment import NETWORK, WORKER
 from tests.support.commands import foil, write_job
+from tests.support.drills.ray_head import Head, free_ports
 from tests.support.paths import REPO
 from tests.support.small_parts import digest
 
 pytest.importorskip("ray")
-CPUS = 2
-
-
-def free_ports(count: int) -> list[int]:
-    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [listener.getsockname()[1] for listener in listeners]
-    for listener in listeners:
-        listener.close()
-    return ports
-
-
-class Head:
-    """A Ray head as an operator starts it: `ray start --head --block`, with a token."""
-
-    def __init__(self, home: Path) -> None:
-        (home / "token").write_text(secrets.token_hex(32))
-        self.port, self.dashboard, agent, grpc, metrics, client = free_ports(6)
-        self.address = f"http://127.0.0.1:{self.dashboard}"
-        self.env = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-        self.env |= {
-            "PYTHONPATH": str(REPO), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(home / "token"),
-            "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0",
-        }  # fmt: skip
-        ports = {
-            "port": self.port, "dashboard-port": self.dashboard, "dashboard-agent-listen-port": agent,
-            "dashboard-agent-grpc-port": grpc, "metrics-export-port": metrics, "ray-client-server-port": client,
-        }  # fmt: skip
-        command = [
-            str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", f"--num-cpus={CPUS}",
-            "--node-ip-address=127.0.0.1", f"--temp-dir={home}", *(f"--{name}={port}" for name, port in ports.items()),
-        ]  # fmt: skip
-        self._log = (home / "head.log").open("w")
-        self.process = subprocess.Popen(
-            command, env=self.env, stdout=self._log, stderr=self._log, start_new_session=True
-        )
-        self._await(home)
-
-    def _await(self, home: Path) -> None:
-        deadline = time.monotonic() + 120
-        request = urllib.request.Request(
-            f"{self.address}/api/version", headers={"Authorization": f"Bearer {(home / 'token').read_text()}"}
-        )
-        while time.monotonic() < deadline and self.process.poll() is None:
-            try:
-                urllib.request.urlopen(request, timeout=5).close()
-            except (urllib.error.URLError, OSError):
-                time.sleep(0.2)
-            else:
-                return
-        raise AssertionError((home / "head.log").read_text())
-
-    def kill(self) -> None:
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        self._log.close()
-
-    def foil(self, *arguments: object, **env: str):
-        return foil(*arguments, env={**self.env, "RAY_API_SERVER_ADDRESS": self.address, **env})
 
 
 @pytest.fixture(scope="module")
@@ -160,13 +100,24 @@ def test_a_head_that_is_not_there_or_wants_a_token_is_told_in_one_line(head, job
 
 @pytest.mark.timeout(200)
 def test_doctor_looks_from_every_node(head, tmp_path):
-    seen = head.foil("doctor", "--out", tmp_path, "--address", head.address, "--python", sys.executable, "--json")
+    second = head.join("127.0.0.2", **NETWORK, **WORKER)
+    try:
+        seen = head.foil("doctor", "--out", tmp_path, "--address", head.address, "--python", sys.executable, "--json")
+    finally:
+        second.kill()
     facts = json.loads(seen.stdout)
-    [node] = facts["cluster"]["nodes"]
-    assert (node["problem"], node["won"], node["winner"]) == ("", True, node["node"])
-    assert abs(node["skew_s"]) <= 1 + node["skew_within_s"]
+    nodes = facts["cluster"]["nodes"]
+    assert {node["problem"] for node in nodes} == {""}
+    [winner] = {node["winner"] for node in nodes}
+    assert [node["node"] for node in nodes if node["won"]] == [winner]
+    assert all(abs(node["skew_s"]) <= 1 + node["skew_within_s"] for node in nodes)
+    assert [node["cannot_reach"] for node in nodes] == [[], []]
     assert seen.returncode == 15, "this head was started without our network settings"
-    assert "RAY_grpc_client_keepalive_time_ms=(unset)" in seen.stderr
+    [problem] = facts["cluster"]["problems"]
+    assert "RAY_grpc_client_keepalive_time_ms=(unset)" in problem
+    [note] = facts["notes"]
+    assert "its death costs all actors" in note
+    assert "RAY_gcs_storage=(unset), RAY_gcs_storage_path=(unset)" in note
     assert not list(tmp_path.iterdir())
 
 

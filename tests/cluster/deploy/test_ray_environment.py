@@ -3,9 +3,10 @@
 from cluster.deploy.ray_environment import (
     NETWORK,
     STOP_WAIT,
+    WORKER,
     differing,
     drain_within_stop_wait,
-    set_network_defaults,
+    set_driver_defaults,
     stop_wait_s,
 )
 from tests.support.commands import foil
@@ -24,9 +25,9 @@ def test_a_drain_ends_before_ray_kills():
 
 def test_what_the_operator_set_stays():
     environment = {"RAY_health_check_period_ms": "9000"}
-    set_network_defaults(environment)
+    set_driver_defaults(environment)
     assert differing(environment) == {"RAY_health_check_period_ms": "9000"}
-    assert environment.keys() == NETWORK.keys()
+    assert environment.keys() == {**NETWORK, **WORKER}.keys()
 
 
 def test_ray_itself_names_the_job_variable_so():

@@ -36,7 +36,7 @@ async def in_parts(data, size):
 
 def keep(data, size=7):
     file, waiting = io.BytesIO(), set(IDS)
-    asyncio.run(keep_results(in_parts(data, size), waiting, MOST, file))
+    asyncio.run(keep_results(in_parts(data, size), waiting, MOST, file.write))
     lines = file.getvalue().splitlines()
     return {custom_id(kept): kept for kept in lines}, lines
 
@@ -62,7 +62,7 @@ def test_a_file_without_an_end_is_left_soon():
 
     for data in (b"x" * 1000, b"junk\n" * 200, b"\n" * 1000):
         read.clear()
-        asyncio.run(asyncio.wait_for(keep_results(endless(data), set(IDS), MOST, io.BytesIO()), 20))
+        asyncio.run(asyncio.wait_for(keep_results(endless(data), set(IDS), MOST, io.BytesIO().write), 20))
         assert sum(read) < 10_000_000
 
 

@@ -1,0 +1,145 @@
+"""The Dockerfile, read line by line: what it copies, installs and runs is there. No test here builds the image."""
+
+import os
+import re
+import shlex
+import subprocess
+import tomllib
+import venv
+from fnmatch import fnmatch
+
+import pytest
+import yaml
+from packaging.specifiers import SpecifierSet
+
+from tests.support.paths import PACKAGES, REPO
+
+DEPLOY = REPO / "cluster" / "deploy"
+PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
+VENV = "/opt/venv"
+SECRET = re.compile(r"token|secret|passw|api_?key|credential", re.IGNORECASE)
+PACKAGE_OF = {"bash": "bash", "pkill": "procps", "wget": "wget"}
+
+
+def instructions(text: str) -> list[tuple[str, str]]:
+    """(instruction, arguments) of each line, once comments are gone and continued lines are one."""
+    lines = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    whole = [line.strip() for line in lines.replace("\\\n", " ").splitlines()]
+    return [(line.split()[0], line.partition(" ")[2].strip()) for line in whole if line]
+
+
+ALL = instructions((DEPLOY / "Dockerfile").read_text())
+LAST_FROM = max(place for place, (word, _) in enumerate(ALL) if word == "FROM")
+BUILD, IMAGE = ALL[:LAST_FROM], ALL[LAST_FROM:]
+IGNORED = (DEPLOY / "Dockerfile.dockerignore").read_text().split()
+
+
+def told(stage: list[tuple[str, str]], word: str) -> list[str]:
+    return [arguments for instruction, arguments in stage if instruction == word]
+
+
+def settings(stage: list[tuple[str, str]], word: str) -> dict[str, str]:
+    return dict(each.split("=", 1) for arguments in told(stage, word) for each in shlex.split(arguments) if "=" in each)
+
+
+def is_ignored(path: str) -> bool:
+    """Whether Docker leaves the path, or a folder above it, out of what it sends to the build."""
+    above = ["/".join(path.split("/")[:depth]) for depth in range(1, path.count("/") + 2)]
+    return any(
+        fnmatch(each.rpartition("/")[2], pattern[3:]) if pattern.startswith("**/") else fnmatch(each, pattern)
+        for each in above
+        for pattern in IGNORED
+    )
+
+
+def requirements() -> list[str]:
+    """The files that REQUIREMENTS names: its default, and the one in the comment at the top."""
+    text = (DEPLOY / "Dockerfile").read_text()
+    return sorted({settings(BUILD, "ARG")["REQUIREMENTS"], *re.findall(r"--build-arg REQUIREMENTS=(\S+)", text)})
+
+
+def test_what_is_copied_is_there_and_is_not_left_out():
+    sources = [each for stage in (BUILD, IMAGE) for copy in told(stage, "COPY") if "--from=" not in copy
+               for each in copy.split()[:-1] if not each.startswith("--")]  # fmt: skip
+    assert sources == [".", "examples"]
+    needed = ["examples", "pyproject.toml", PROJECT["readme"], *PROJECT["license-files"], *PACKAGES, *requirements()]
+    for path in needed:
+        assert (REPO / path).exists(), path
+        assert not is_ignored(path), path
+    for secret in (".git/config", "examples/.env", "cluster/server.key", "datasets_out/data/demo", ".venv/bin/python"):
+        assert is_ignored(secret), secret
+
+
+def test_the_pins_are_installed_under_the_python_that_they_were_tested_with():
+    assert requirements() == ["constraints-hashed.txt", "constraints-vllm.txt"]
+    versions = {re.match(r"python:(\d+\.\d+)-", image)[1] for image in told(ALL, "FROM")}
+    [version] = versions
+    assert SpecifierSet(PROJECT["requires-python"]).contains(version)
+    assert f"command -v python{version}" in (REPO / "scripts" / "setup").read_text()
+    assert f"{VENV}/bin/pip install" in told(BUILD, "RUN")[-1]
+
+
+def test_the_image_runs_as_nobody_special_and_holds_no_key():
+    assert told(IMAGE, "USER")[-1] not in {"root", "0"}
+    for word in ("ARG", "ENV"):
+        assert not [name for name in settings(ALL, word) if SECRET.search(name)]
+    assert SECRET.search("RAY_AUTH_TOKEN")
+
+
+def commands() -> list[str]:
+    """The programs that the manifests run by name: entrypoints, and the words of a preStop."""
+    found = []
+    for path in sorted((DEPLOY / "kubernetes").glob("*.yaml")):
+        for document in filter(None, yaml.safe_load_all(path.read_text())):
+            found += _commands(document)
+    return found
+
+
+def _commands(node: object) -> list[str]:
+    if isinstance(node, list):
+        return [each for item in node for each in _commands(item)]
+    if not isinstance(node, dict):
+        return []
+    own = [node["entrypoint"].split()[0]] if "entrypoint" in node else []
+    if isinstance(command := node.get("command"), list):
+        own += [command[0], command[-1].split()[0]]
+    return own + [each for item in node.values() for each in _commands(item)]
+
+
+def test_what_the_manifests_run_is_in_the_image():
+    assert settings(IMAGE, "ENV")["PATH"].split(":")[0] == f"{VENV}/bin"
+    assert f"--from=build {VENV} {VENV}" in told(IMAGE, "COPY")
+    pinned = [(REPO / name).read_text() for name in requirements()]
+    assert "foil" in PROJECT["scripts"]
+    assert all(re.search(r"^ray==", text, re.MULTILINE) for text in pinned), "KubeRay starts `ray` by name"
+    installed = told(IMAGE, "RUN")[0].split()
+    assert {"foil", "bash", "pkill"} == set(commands())
+    assert all(PACKAGE_OF[each] in installed for each in {*commands(), "wget"} - {"foil"})
+
+
+def test_a_job_that_a_manifest_names_lies_in_the_image():
+    [job] = yaml.safe_load_all((DEPLOY / "kubernetes" / "rayjob.yaml").read_text())
+    [path] = re.findall(r"foil run (\S+)", job["spec"]["entrypoint"])
+    assert path.startswith("examples/")
+    assert (REPO / path).is_file()
+    assert "--chown=1000:1000 examples /opt/foil/examples" in told(IMAGE, "COPY")
+    assert told(IMAGE, "WORKDIR")[-1] == "/opt/foil"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_the_build_stages_own_commands_install_foil(tmp_path):
+    """Without a network: from the folder of wheels that PIP_FIND_LINKS names, where it has them all."""
+    venv.create(tmp_path / "venv", with_pip=True)
+    installs = re.findall(rf"{VENV}/bin/(pip install .*?)(?: &&|$)", told(BUILD, "RUN")[-1])
+    assert len(installs) == 2
+    environment = {**os.environ, "PIP_NO_INDEX": "1", "REQUIREMENTS": settings(BUILD, "ARG")["REQUIREMENTS"]}
+    checkout = tmp_path / "foil"
+    subprocess.run(["git", "clone", "--quiet", str(REPO), str(checkout)], check=True)
+    for install in installs:
+        command = ["bash", "-c", f"{tmp_path}/venv/bin/{install}"]
+        done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
+        if "No matching distribution" in done.stderr:
+            pytest.skip(f"PIP_FIND_LINKS names no folder with all wheels: {done.stderr.splitlines()[-1]}")
+        assert done.returncode == 0, done.stderr
+    assert subprocess.run([tmp_path / "venv" / "bin" / "foil", "--version"], check=False).returncode == 0
