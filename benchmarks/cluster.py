@@ -6,9 +6,10 @@ ray 1, 2, 4     actors of a Ray that the run starts for itself (engine.runtime.r
 
 `cpu_ms_a_topic`: CPU of the process and of all that it started, raylet and GCS too, for topics of the rule writer, less
 what a worker does in its last half second; `driver_us_a_seed`: the driver's own, less what this benchmark does in it to
-watch. `requests_a_s`: a hosted model on loopback with 50 ms of latency. All three are the difference of a session and
-one over a third of the seeds, so that what each worker does once is in neither. `start_s`: a whole first session over 8
-seeds. `peak_mb`: proportional memory (PSS) of all processes.
+watch. `calls_a_topic`: of the driver to its workers, with partitions of 100 seeds. `requests_a_s`: a hosted model on
+loopback with 50 ms of latency. All three are the difference of a session and one over a third of the seeds, so that
+what each worker does once is in neither. `start_s`: a whole first session over 8 seeds. `peak_mb`: proportional memory
+(PSS) of all processes.
 Each contender runs in a process of its own; `ratio` divides by `local 0` of the same run.
 
     python benchmarks/cluster.py [--seeds N] [--requests N] [--only "ray 1"] [--quick] [--json]
@@ -24,9 +25,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # before this folder, whose `cluster.py` would hide the package
@@ -37,13 +40,14 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Session:
-    """One session: its seconds, CPU seconds of all processes and of the driver, peak memory in MiB, rows."""
+    """One session: seconds, CPU seconds of all processes and of the driver, peak MiB, rows, calls of the driver."""
 
     seconds: float
     cpu_s: float
     driver_s: float
     peak_mb: float
     topics: int
+    calls: int
 
     def __sub__(self, less: Session) -> Session:
         pairs = zip(astuple(self), astuple(less), strict=True)
@@ -58,6 +62,7 @@ class Result:
     cpu_ms_a_topic: float
     topics_a_s: float
     driver_us_a_seed: float
+    calls_a_topic: float
     requests_a_s: float
     cpu_ms_a_request: float
     start_s: float
@@ -104,11 +109,32 @@ def session(spec: Any, runner: Any) -> Session:
         watching += time.thread_time() - began
 
     driver, began = time.process_time(), time.monotonic()
-    summary = runner(spec, watch)
+    with counted_calls() as calls:
+        summary = runner(spec, watch)
     seconds, own = time.monotonic() - began, time.process_time() - driver - watching
     after.update(tree(os.getpid()))
     assert summary.complete, summary
-    return Session(seconds, sum(after.values()) - sum(before.values()), own, peak, summary.counts.topics.total())
+    return Session(
+        seconds, sum(after.values()) - sum(before.values()), own, peak, summary.counts.topics.total(), len(calls)
+    )
+
+
+@contextmanager
+def counted_calls() -> Iterator[list[str]]:
+    """The names of the methods that the driver calls at its workers."""
+    from engine.runtime.remote import RemoteWorker
+
+    made, plain = [], RemoteWorker.__init__
+
+    def counting(worker: Any, call: Any, end: Any) -> None:
+        def counted(method: str, *arguments: Any) -> Any:
+            made.append(method)
+            return call(method, *arguments)
+
+        plain(worker, counted, end)
+
+    with patch.object(RemoteWorker, "__init__", counting):
+        yield made
 
 
 def rule_spec(folder: Path, seeds: int, runtime: dict[str, Any]) -> Any:
@@ -156,6 +182,7 @@ def contend(name: str, seeds: int, requests: int, url: str) -> Result:
         1000 * topic.cpu_s / topic.topics,
         topic.topics / topic.seconds,
         1e6 * topic.driver_s / (seeds - seeds // 3),
+        topic.calls / topic.topics,
         (requests - requests // 3) / request.seconds,
         1000 * request.cpu_s / (requests - requests // 3),
         few.seconds,
@@ -165,7 +192,6 @@ def contend(name: str, seeds: int, requests: int, url: str) -> Result:
 
 def ray_kept(kind: str, cpus: int) -> Any:
     """A Ray for several sessions, so that its start is in none of them."""
-    from contextlib import contextmanager
 
     @contextmanager
     def kept() -> Iterator[None]:

@@ -58,8 +58,8 @@ class Limits(Settings):
 class WorkerRange(Settings):
     """As many workers as find room, up to `max`; an autoscaler of the cluster is asked to hold room for `min`."""
 
-    min: int = Field(ge=1, le=1_024, description="workers for which an autoscaler holds room")
-    max: int = Field(ge=1, le=1_024, description="workers that are started where there is room")
+    min: int = Field(ge=1, le=10_000, description="workers for which an autoscaler holds room")
+    max: int = Field(ge=1, le=10_000, description="workers that are started where there is room")
 
     @model_validator(mode="after")
     def _is_a_range(self) -> Self:
@@ -75,7 +75,7 @@ class RuntimeSettings(Settings):
         default="local", description="processes of this machine, or actors of a Ray cluster"
     )
     window: int = Field(default=16, ge=1, le=100_000, description="seeds in flight in each worker")
-    workers: Annotated[int, Field(ge=0, le=1_024)] | WorkerRange = Field(
+    workers: Annotated[int, Field(ge=0, le=10_000)] | WorkerRange = Field(
         default=0, description="worker processes, or {min: M, max: N}; 0 runs in this process"
     )
     start_timeout_s: float = Field(
