@@ -21,14 +21,14 @@ with suppress(ImportError):
 
 
 class Bm25Index:
-    """Okapi BM25 in Lucene's form (k1 1.5, b 0.75) over lower-cased words without English stop words.
+    """Okapi BM25 in Lucene's form over lower-cased words without English stop words.
 
     Robertson and Zaragoza, The Probabilistic Relevance Framework: BM25 and Beyond, 2009, section 3; by `bm25s`.
     """
 
-    def __init__(self, texts: Sequence[str]) -> None:
+    def __init__(self, texts: Sequence[str], k1: float = 1.5, b: float = 0.75) -> None:
         tokens = bm25s.tokenize(list(texts), stopwords="en", show_progress=False)
-        self._index = bm25s.BM25(method="lucene") if tokens.vocab else None
+        self._index = bm25s.BM25(method="lucene", k1=k1, b=b) if tokens.vocab else None
         if self._index is not None:
             self._index.index(tokens, show_progress=False)
 
