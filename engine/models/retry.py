@@ -11,7 +11,9 @@ Promise: while a request waits it holds no place among those in flight; no retry
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 from tenacity.wait import wait_random_exponential
@@ -22,6 +24,7 @@ from engine.protocols import Model
 from engine.requests import Reply, Request
 from engine.telemetry.metrics import RETRIES
 
+T = TypeVar("T")
 _BACKOFF = wait_random_exponential(multiplier=0.5, max=30)
 LONGEST_PAUSE_S = 120.0
 """A longer Retry-After is a pause of the provider: the endpoint rests (engine.models.pacing), not this request."""
@@ -32,17 +35,26 @@ _JITTER = 0.1
 async def complete(model: Model, request: Request) -> Reply:
     """The model's reply, asked for as often as its `patience` allows; `attempts` and `unsure` are over all sends."""
     tries = _Tries(model.traits.patience)
-    retrying = AsyncRetrying(
-        retry=retry_if_exception_type(RETRYABLE), wait=tries.pause, stop=tries.enough, sleep=asyncio.sleep, reraise=True
-    )
     try:
-        reply: Reply = await retrying(model.complete, request)
+        reply = await _tried(tries, lambda: model.complete(request))
     except ModelError as error:
         error.unsure = error.unsure or tries.unsure > 0
         raise
     if not tries.failed:
         return reply
     return replace(reply, attempts=reply.attempts + tries.failed, unsure=reply.unsure + tries.unsure)
+
+
+async def with_patience(call: Callable[[], Awaitable[T]], patience: Patience) -> T:
+    """What the call gives, made as often as the patience allows: for what is no Request, such as embeddings."""
+    return await _tried(_Tries(patience), call)
+
+
+async def _tried(tries: "_Tries", call: Callable[[], Awaitable[T]]) -> T:
+    retrying = AsyncRetrying(
+        retry=retry_if_exception_type(RETRYABLE), wait=tries.pause, stop=tries.enough, sleep=asyncio.sleep, reraise=True
+    )
+    return await retrying(call)
 
 
 class _Tries:
