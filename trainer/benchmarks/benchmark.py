@@ -16,8 +16,9 @@ from engine.ids import canonical_json
 
 LOG = logging.getLogger(__name__)
 
-Mode = Literal["original", "instructed", "reversed"]
-"""Without the condition, with it, and with its opposite (InfoSearch, section 3.3)."""
+Mode = Literal["original", "instructed", "reversed", "changed", "variant"]
+"""Without the condition, with it, and with its opposite (InfoSearch, section 2.3); an instruction that was altered
+(FollowIR); one of several of equal standing (InstructIR)."""
 
 Qrels = Mapping[str, Mapping[str, int]]
 Documents = Mapping[str, tuple[str, str]]

@@ -26,7 +26,7 @@ def read_instructir(source: BenchmarkSource, part: str) -> Benchmark:
     folder = source.path / part
     qrels = judgments(folder, *QRELS)
     queries = judged([
-        EvaluationQuery(name, query.strip(), instruction.strip(), core_of(name), "instructed")
+        EvaluationQuery(name, query.strip(), instruction.strip(), core_of(name), "variant")
         for name, instruction, query in _parts(folder)
     ], qrels)  # fmt: skip
     measures = ("nDCG@10", "Robustness@10")

@@ -10,7 +10,7 @@ Built from the code that reads the published files (EIT-NLP/InfoSearch at d0eae6
 mteb 2.20) and from the papers. The published files were not at hand, so these readers were not tried on them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from engine.seeds.beir import find_table
@@ -18,7 +18,8 @@ from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, Mode, Qrels
 from trainer.benchmarks.files import judgments, present, read_candidates, read_documents, row_id, rows
 from trainer.benchmarks.source import BenchmarkSource
 
-MODES: Mapping[str, Mode] = {"og": "original", "changed": "instructed", "reversed": "reversed"}
+FOLLOWIR: Mapping[str, Mode] = {"og": "original", "changed": "changed"}
+INFOSEARCH: Mapping[str, Mode] = {"og": "original", "changed": "instructed", "reversed": "reversed"}
 """The published suffix of an instruction and of its qrels -> the mode."""
 DIMENSIONS = {"clarity": "keyword"}
 """The paper's name of a dimension, where its data set has another."""
@@ -32,7 +33,7 @@ def read_followir(source: BenchmarkSource, part: str) -> Benchmark:
     """One collection: Robust04 and Core17 are measured by AP@1000, News21 by nDCG@5 (FollowIR, section 5)."""
     folder = source.path / part
     published = find_table(folder, "qrels_og/test") is not None
-    queries, qrels = _in_columns(folder, ("og", "changed"), "") if published else _with_suffixes(folder)
+    queries, qrels = _in_columns(folder, FOLLOWIR, "") if published else _with_suffixes(folder)
     lists = read_candidates(folder)
     candidates = lists and {query.id: lists[key] for query in queries if (key := _key(query, lists))}
     measures = ("p-MRR", "nDCG@5" if "news21" in (part or folder.name).lower() else "AP@1000")
@@ -43,12 +44,12 @@ def read_infosearch(source: BenchmarkSource, part: str) -> Benchmark:
     """One dimension: the condition of a query left out, asked for and asked against."""
     folder = source.path / part
     name = (part or folder.name).lower().removesuffix("-v1")
-    queries, qrels = _in_columns(folder, tuple(MODES), DIMENSIONS.get(name, name))
+    queries, qrels = _in_columns(folder, INFOSEARCH, DIMENSIONS.get(name, name))
     measures = ("WISE(K=20)", "SICR", "p-MRR", "nDCG@10")
     return Benchmark(source.name, source.revision, read_documents(folder), queries, qrels, None, measures)
 
 
-def _in_columns(folder: Path, suffixes: Sequence[str], dimension: str) -> Judged:
+def _in_columns(folder: Path, modes: Mapping[str, Mode], dimension: str) -> Judged:
     """Each row is a core query with an instruction a mode; an instruction may be empty, not missing."""
     queries = [
         EvaluationQuery(
@@ -56,14 +57,14 @@ def _in_columns(folder: Path, suffixes: Sequence[str], dimension: str) -> Judged
             query=row.text("text"),
             instruction=present(row, f"instruction_{suffix}"),
             core=row_id(row),
-            mode=MODES[suffix],
+            mode=mode,
             dimension=dimension,
         )
         for row in rows(folder, "queries")
-        for suffix in suffixes
+        for suffix, mode in modes.items()
     ]
-    judged = {suffix: judgments(folder, f"qrels_{suffix}/test") for suffix in suffixes}
-    qrels = {f"{core}-{suffix}": grades for suffix in suffixes for core, grades in judged[suffix].items()}
+    judged = {suffix: judgments(folder, f"qrels_{suffix}/test") for suffix in modes}
+    qrels = {f"{core}-{suffix}": grades for suffix in modes for core, grades in judged[suffix].items()}
     return tuple(queries), qrels
 
 
@@ -73,11 +74,13 @@ def _with_suffixes(folder: Path) -> Judged:
     queries = []
     for row in rows(folder, "queries"):
         core, dash, suffix = row_id(row).rpartition("-")
-        if not dash or suffix not in MODES:
+        if not dash or suffix not in FOLLOWIR:
             raise row.format_error("an id that ends in -og or -changed", row_id(row))
         if row_id(row) not in instructions:
             raise row.format_error("a query that the table `instruction` names", row_id(row))
-        queries.append(EvaluationQuery(row_id(row), row.text("text"), instructions[row_id(row)], core, MODES[suffix]))
+        queries.append(
+            EvaluationQuery(row_id(row), row.text("text"), instructions[row_id(row)], core, FOLLOWIR[suffix])
+        )
     return tuple(queries), judgments(folder, *QRELS)
 
 

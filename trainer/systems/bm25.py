@@ -5,13 +5,13 @@ Without candidate lists, a document that shares no word with the query is not re
 
 import numpy as np
 
-from engine.seeds.bm25 import Bm25Index, best_positions, words_of
+from engine.seeds.bm25 import ALL_WORDS, WITHOUT_STOP_WORDS, Bm25Index, best_positions, words_of
 from trainer.benchmarks.benchmark import Benchmark
 from trainer.systems.system import Bm25Settings, Progress, Run, positions_of_candidates, quiet
 
 
 class Bm25:
-    """`bm25s` in Lucene's form, lower-cased words without English stop words, not stemmed."""
+    """`bm25s` in Lucene's form over lower-cased words, not stemmed."""
 
     name = "bm25"
 
@@ -20,15 +20,16 @@ class Bm25:
 
     def facts(self) -> dict[str, str | float]:
         """k1 and b."""
-        return {"system": self.name, "k1": self._settings.k1, "b": self._settings.b, "template": "query_instruction"}
+        return {"system": self.name, **self._settings.model_dump(), "template": "query_instruction"}
 
     def rank(self, benchmark: Benchmark, k: int) -> Run:
         """The best documents of each query by their scores."""
         self._on_progress(f"{self.name}: documents indexed", 0, len(benchmark.documents))
         documents, run = list(benchmark.documents), {}
         texts = [" ".join(parts) for parts in benchmark.documents.values()]
-        index = Bm25Index(texts, self._settings.k1, self._settings.b)
-        words = words_of([f"{query.query} {query.instruction}" for query in benchmark.queries])
+        spelling = ALL_WORDS if self._settings.stop_words else WITHOUT_STOP_WORDS
+        index = Bm25Index(texts, self._settings.k1, self._settings.b, spelling)
+        words = words_of([f"{query.query} {query.instruction}" for query in benchmark.queries], spelling)
         places = positions_of_candidates(benchmark, documents)
         for query, own in zip(benchmark.queries, words, strict=True):
             found = index.scores(own)

@@ -30,10 +30,11 @@ class System(Protocol):
 
 
 class Bm25Settings(Settings):
-    """The two numbers of BM25."""
+    """The two numbers of BM25, and what is a word to it."""
 
     k1: float = Field(default=1.5, ge=0, le=100, description="how fast repeated words stop counting")
     b: float = Field(default=0.75, ge=0, le=1, description="how much a document's length counts")
+    stop_words: bool = Field(default=True, description="whether English stop words count; `not` is one")
 
 
 class SystemSettings(Settings):

@@ -55,7 +55,7 @@ def test_followir_is_read_as_published_and_as_in_mteb(tmp_path):
     core, news = found["followir/Core17"], found["followir/News21"]
     assert queries_of(core) == [
         ("q1-og", "ferry to Saltmarsh", "", "q1", "original"),
-        ("q1-changed", "ferry to Saltmarsh", "Only prices in dollars.", "q1", "instructed"),
+        ("q1-changed", "ferry to Saltmarsh", "Only prices in dollars.", "q1", "changed"),
     ]
     assert [query.instruction for query in news.queries] == ["All.", "Only prices."]
     assert core.qrels == news.qrels == {"q1-og": {"d1": 1, "d2": 1}, "q1-changed": {"d1": 1, "d2": 0}}
@@ -75,8 +75,8 @@ def test_instructir_groups_instructions_by_query_in_each_of_its_forms(tmp_path):
     (tmp_path / "parts").mkdir()
     source = write_benchmark("instructir", tmp_path)
     expected = [
-        ("9_1", "ferry price", "I pay in dollars.", "9", "instructed"),
-        ("9_2", "ferry price", "I am a child.", "9", "instructed"),
+        ("9_1", "ferry price", "I pay in dollars.", "9", "variant"),
+        ("9_2", "ferry price", "I am a child.", "9", "variant"),
     ]
     assert queries_of(read_benchmark(source, "")) == expected
     (tmp_path / "queries.jsonl").write_text(
