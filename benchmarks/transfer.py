@@ -28,7 +28,9 @@ from engine.seeds.judged import Query
 from engine.seeds.trec import read_document_topics, read_documents, read_topics
 from engine.topic import Passage
 from trainer.evaluation.evaluate import Scores, compare
-from trainer.evaluation.metrics_ranking import evaluate_run, read_qrels
+from trainer.measures.judged import single_queries
+from trainer.measures.ranking.ndcg import NDCG
+from trainer.measures.trec_files import read_qrels
 from trainer.model.encoder import Encoder, load_encoder
 from trainer.settings import EncodeSettings
 from trainer.text_templates import template_named
@@ -48,7 +50,7 @@ def vectors(encoder: Encoder, passages: Sequence[str], queries: Sequence[str]) -
 def ndcg(scores: np.ndarray, gold: Mapping[str, Mapping[str, int]], names: Sequence[str]) -> dict[str, float]:
     """nDCG@10 of each judged query; row i of `scores` is of the query `str(i)`."""
     run = {query: dict(zip(names, scores[int(query)].tolist(), strict=True)) for query in gold}
-    return {query: found["ndcg"] for query, found in evaluate_run(gold, run).items()}
+    return NDCG(10).values(single_queries(gold), gold, run)
 
 
 def perspectives(encoder: Encoder, data: Path) -> Scores:

@@ -135,8 +135,23 @@ class TinyModel(Model):
         ],
         "trainer/settings.py": [('Literal["multivariate", "sum"]', 'Literal["multivariate", "sum", "tiny"]')],
     },
-    "metric": {
-        "trainer/evaluation/measures.py": [
+    "measure": {
+        "trainer/measures/ranking/tiny.py": [(NEW, '''
+from dataclasses import dataclass
+from trainer.measures.ranking.ranking_measure import RankingMeasure
+
+@dataclass(frozen=True, slots=True)
+class TinyMeasure(RankingMeasure):
+    name = "tiny"
+    def value(self, found): return float(found.ranks.min() == 2)
+''')],
+        "trainer/measures/catalog.py": [
+            ("\n\nclass Measure(", "from trainer.measures.ranking.tiny import TinyMeasure\n\n\nclass Measure("),
+            ('    "nDCG@k": (', '    "tiny": (r"tiny", TinyMeasure),\n    "nDCG@k": ('),
+        ],
+    },
+    "measure of topics": {
+        "trainer/evaluation/topic_measures.py": [
             ("\nMEASURES:", "def _tiny(topic):\n    yield topic.group.topic_id, 1.0\n\n\nMEASURES:"),
             ('    "net": ', '    "tiny": _tiny,\n    "net": '),
         ],
@@ -149,8 +164,10 @@ from pathlib import Path
 from cluster.job import load_job
 from cluster.run_job import run_job
 from prompts.constraints.families import FAMILIES, NAMES_BY_KIND
-from trainer.evaluation.measures import MEASURES
+from trainer.evaluation.topic_measures import MEASURES
 from trainer.loss.losses import row_losses
+from trainer.measures.catalog import measure_named
+from trainer.measures.judged import single_queries
 from trainer.settings import LossSettings
 
 folder = Path(sys.argv[1])
@@ -165,6 +182,8 @@ block = torch.zeros(2, 3), torch.ones(2, 3, dtype=bool)
 settings = LossSettings(combine="tiny", blocks=("P",))
 assert row_losses(torch.ones(2), {"P": block}, settings).tolist() == [-1, -1]
 assert "tiny" in MEASURES
+qrels, run = {"q": {"a": 1}}, {"q": {"a": 1.0, "b": 2.0}}
+assert measure_named("tiny").values(single_queries(qrels), qrels, run) == {"q": 1.0}
 """
 
 

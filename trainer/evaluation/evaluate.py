@@ -28,8 +28,11 @@ from numpy.typing import NDArray
 from datasets_out.training.training_view import TopicGroup
 from engine.errors import TrainingDivergedError, UsageError
 from trainer.data.collate import key_of
-from trainer.evaluation.measures import MEASURES, Floats, TopicScores
-from trainer.evaluation.metrics_ranking import evaluate_run, read_qrels
+from trainer.evaluation.topic_measures import MEASURES, Floats, TopicScores
+from trainer.measures.judged import single_queries
+from trainer.measures.ranking.ndcg import NDCG
+from trainer.measures.significance import bootstrap_interval, differences
+from trainer.measures.trec_files import read_qrels
 from trainer.model.encoder import Encoder
 from trainer.model.packing import evaluating
 from trainer.settings import EvaluateSettings, RerankSettings
@@ -82,7 +85,7 @@ def rerank(encoder: Encoder, lists: RerankSettings, cutoff: int) -> dict[str, fl
         for qid, documents in candidates.items()
     }
     qrels = {qid: judged for qid, judged in read_qrels(lists.qrels).items() if qid in run}
-    return {qid: documents["ndcg"] for qid, documents in evaluate_run(qrels, run, cutoff).items()}
+    return NDCG(cutoff).values(single_queries(qrels), qrels, run)
 
 
 def _cosines(vectors: _Vectors, texts: Sequence[str], query: str) -> list[float]:
@@ -130,11 +133,10 @@ def compare(base: Scores, trained: Scores, resamples: int, seed: int = 0) -> lis
 def _difference(
     measure: str, base: Mapping[str, float], trained: Mapping[str, float], resamples: int, seed: int
 ) -> MeasureDifference:
-    before = 100 * np.array(list(base.values()))
-    gained = 100 * np.array([trained[query] for query in base]) - before
-    draw = np.random.default_rng(seed).integers(len(gained), size=(resamples, len(gained)))
-    low, high = np.percentile(gained[draw].mean(1), [2.5, 97.5]).tolist()
-    start, gain = float(before.mean()), float(gained.mean())
+    before, after = ({query: 100 * value for query, value in scores.items()} for scores in (base, trained))
+    gained = differences(before, after)
+    low, high = bootstrap_interval(gained, resamples, seed=seed)
+    start, gain = float(np.mean(list(before.values()))), float(gained.mean())
     return MeasureDifference(measure, len(gained), start, start + gain, gain, low, high)
 
 

@@ -13,8 +13,11 @@ from engine.errors import UsageError
 from trainer.evaluation import blend
 from trainer.evaluation.blend import BlendPoint, choose_share, draw_curve
 from trainer.evaluation.evaluate import _ranks, compare, means, read_hits
-from trainer.evaluation.measures import MEASURES, TopicScores, opposite_views, rank_changes
-from trainer.evaluation.metrics_ranking import evaluate_run, order, read_qrels
+from trainer.evaluation.topic_measures import MEASURES, TopicScores, opposite_views, rank_changes
+from trainer.measures.judged import single_queries
+from trainer.measures.ranking.ndcg import NDCG
+from trainer.measures.ranks import order
+from trainer.measures.trec_files import read_qrels
 from trainer.settings import RetentionSettings
 
 
@@ -105,9 +108,9 @@ def test_bm25_scores_of_dl19_have_their_published_ndcg(shared_data):
     lists = json.loads((folder / "bm25_top100" / "retrieve_results_dl19.json").read_text())
     run = {str(one["hits"][0]["qid"]): {hit["docid"]: hit["score"] for hit in one["hits"]} for one in lists}
     qrels = read_qrels(folder / "qrels" / "qrels.dl19-passage.txt")
-    found = evaluate_run({query: qrels[query] for query in run}, run)
+    found = NDCG(10).values(single_queries(qrels), qrels, run)
     assert len(found) == 43
-    assert np.mean([scores["ndcg"] for scores in found.values()]) == pytest.approx(0.5058, abs=5e-4)
+    assert np.mean(list(found.values())) == pytest.approx(0.5058, abs=5e-4)
 
 
 def test_the_example_of_the_choice_holds_and_the_base_is_kept_where_nothing_else_may_be():

@@ -15,7 +15,8 @@ from engine.seeds.python_docs.reader import PythonDocsReader, PythonDocsSettings
 from engine.topic import Seed
 from tests.support.paths import REPO
 from tests.support.tiny_packages import TINY_PACKAGES, documented
-from trainer.evaluation.metrics_ranking import evaluate_run
+from trainer.measures.judged import single_queries
+from trainer.measures.ranking.ndcg import NDCG
 
 
 def read(**settings) -> dict[str, Seed]:
@@ -184,5 +185,5 @@ def test_a_small_embedder_finds_the_positives_well_above_chance_and_below_perfec
     scores = model.encode([seed.query for seed in seeds], normalize_embeddings=True) @ passages.T
     run = {seed.id: dict(zip(texts, row.tolist(), strict=True)) for seed, row in zip(seeds, scores, strict=True)}
     qrels = {seed.id: {passage.id: 1 for passage in seed.positives} for seed in seeds}
-    ndcgs = [measures["ndcg"] for measures in evaluate_run(qrels, run, k=10).values()]
-    assert 0.4 < sum(ndcgs) / len(ndcgs) < 0.9
+    ndcgs = NDCG(10).values(single_queries(qrels), qrels, run)
+    assert 0.4 < sum(ndcgs.values()) / len(ndcgs) < 0.9

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets_out.training.training_view import TopicGroup
-from trainer.evaluation.metrics_instruction import both_views, rank_change
-from trainer.evaluation.metrics_ranking import ndcg
+from trainer.measures.following.both_views import both_views
+from trainer.measures.following.p_mrr import rank_change
+from trainer.measures.ranking.ndcg import ndcg
 
 Floats = NDArray[np.float32]
 
@@ -83,10 +84,7 @@ def _judged_rows(topic: TopicScores, *, instructed: bool) -> Iterator[tuple[str,
 
 def _ndcg(instructed: bool, topic: TopicScores) -> Iterator[tuple[str, float]]:
     for name, gains, ranks in _judged_rows(topic, instructed=instructed):
-        ranked = np.zeros(topic.cutoff)
-        is_near = (gains > 0) & (ranks <= topic.cutoff)
-        ranked[ranks[is_near] - 1] = gains[is_near]
-        yield name, ndcg(ranked, gains.astype(float), topic.cutoff)
+        yield name, ndcg(gains[gains > 0], ranks[gains > 0], topic.cutoff)
 
 
 def _plain_rr(topic: TopicScores) -> Iterator[tuple[str, float]]:

@@ -1,0 +1,90 @@
+"""The one list of measures, by the names that papers and ir_measures give them."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from engine.errors import UsageError
+from trainer.measures.following.both_views import BothViews
+from trainer.measures.following.p_mrr import PMRR
+from trainer.measures.following.robustness import Robustness
+from trainer.measures.following.sicr import SICR
+from trainer.measures.following.wise import WISE
+from trainer.measures.judged import Qrels, Run, VariantOfQuery
+from trainer.measures.ranking.average_precision import AveragePrecision
+from trainer.measures.ranking.ndcg import NDCG
+from trainer.measures.ranking.precision import Precision
+from trainer.measures.ranking.ranking_measure import RankingMeasure, rank_relevant
+from trainer.measures.ranking.recall import Recall
+from trainer.measures.ranking.reciprocal_rank import ReciprocalRank
+
+
+class Measure(Protocol):
+    """A number in [-1, 1] for each query (ranking measures) or for each core of queries (paired measures).
+
+    Queries without judgments have none. A judged query that the run lacks counts 0; `missing_queries` names it.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def values(self, queries: Sequence[VariantOfQuery], qrels: Qrels, run: Run) -> dict[str, float]:
+        """The values by query id or by core; empty where there is nothing to compare. A NaN score is a UsageError."""
+
+
+_NUMBER = r"[1-9]\d{0,8}"
+_CUTOFF = rf"@(?P<cutoff>{_NUMBER})"
+_MODE = r"(?:original|instructed|reversed|changed|variant)"
+_AND = r"(?:, ?|(?=\)))"
+_WISE = (
+    rf"WISE(?:\((?=\w)(?:(?P<released>released){_AND})?(?:K=(?P<k>{_NUMBER}){_AND})?"
+    rf"(?:N=(?P<positives>{_NUMBER}))?(?<=\w)\))?"
+)
+MEASURES: Mapping[str, tuple[str, Callable[..., Measure]]] = {
+    "nDCG@k": (rf"nDCG(?:{_CUTOFF})?", NDCG),
+    "AP@k": (rf"AP(?:{_CUTOFF})?", AveragePrecision),
+    "RR@k": (rf"RR(?:{_CUTOFF})?", ReciprocalRank),
+    "R@k": (rf"R{_CUTOFF}", Recall),
+    "P@k": (rf"P{_CUTOFF}", Precision),
+    "p-MRR(before->after)": (rf"p-MRR(?:\((?P<before>{_MODE})->(?P<after>{_MODE})\))?", PMRR),
+    "SICR(released)": (r"SICR(?:\((?P<released>released)\))?", SICR),
+    "WISE(released,K=20,N=4)": (_WISE, WISE),
+    "ideal WISE(released,K=20,N=4)": (rf"(?P<ideal>ideal) {_WISE}", WISE),
+    "Robustness@k": (rf"Robustness{_CUTOFF}", Robustness),
+    "both views": (r"both views", BothViews),
+}
+"""spelling -> (pattern of names, what makes the measure of the pattern's groups); what stands in brackets, and the
+cutoff of nDCG, AP and RR, may be left out."""
+
+
+def measure_named(name: str) -> Measure:
+    """The measure of that name; UsageError names the known ones.
+
+    >>> [measure_named(name).name for name in ("nDCG@10", "AP", "WISE", "ideal WISE(released)")]
+    ['nDCG@10', 'AP', 'WISE(K=20)', 'ideal WISE(released)']
+    """
+    for pattern, make in MEASURES.values():
+        if match := re.fullmatch(pattern, name):
+            return make(**{key: _option(key, text) for key, text in match.groupdict().items() if text is not None})
+    raise UsageError(
+        f"there is no measure {name!r}; known are {', '.join(MEASURES)} (k, K and N are whole numbers from 1)"
+    )
+
+
+def _option(key: str, text: str) -> Any:
+    return int(text) if text.isdigit() else text == key or text
+
+
+def measure_all(
+    measures: Iterable[Measure], queries: Sequence[VariantOfQuery], qrels: Qrels, run: Run
+) -> dict[str, dict[str, float]]:
+    """The values of several measures, by name; what the ranking measures share is worked out once."""
+    ranked = None
+    found = {}
+    for measure in measures:
+        if isinstance(measure, RankingMeasure):
+            ranked = rank_relevant(queries, qrels, run) if ranked is None else ranked
+            found[measure.name] = measure.of(ranked)
+        else:
+            found[measure.name] = measure.values(queries, qrels, run)
+    return found

@@ -1,0 +1,115 @@
+"""Runs and judgments as TREC's tools read and write them, one document a line, fields separated by blanks.
+
+    run      query Q0 document rank score tag
+    qrels    query iteration document relevance
+
+trec_eval orders a run by its scores and does not read the rank; neither does this. A run's lines may have more fields
+than six, as there. A document stands once for a query.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from engine.atomic_files import put_text
+from engine.errors import UsageError
+from trainer.measures.judged import Qrels, Run
+from trainer.measures.ranks import ranked
+
+V = TypeVar("V")
+_FIELDS = re.compile(r"\S+", re.ASCII)
+_QRELS = "`query iteration document relevance`, relevance a whole number"
+_RUN = "`query Q0 document rank score tag`, score a number"
+
+
+def read_qrels(path: Path) -> dict[str, dict[str, int]]:
+    """The judgments of a file, in its order; UsageError names the line that is none."""
+    return _read(path, _judgment, _QRELS)
+
+
+def read_run(path: Path) -> dict[str, dict[str, float]]:
+    """The scores of a file, in its order; UsageError names the line that is none, or whose score is NaN."""
+    return _read(path, _retrieval, _RUN)
+
+
+def write_qrels(path: Path, qrels: Qrels) -> None:
+    """Writes judgments that read back equal."""
+    put_text(path, "".join(_lines(qrels, lambda _, judged: (f"0 {d} {relevance}" for d, relevance in judged.items()))))
+
+
+def write_run(path: Path, run: Run, tag: str = "foil") -> None:
+    """Writes a run, best first, with ranks from 1; scores read back equal."""
+    _field(tag)
+
+    def entries(query: str, scores: Mapping[str, float]) -> Iterator[str]:
+        for rank, document in enumerate(ranked(run, query), start=1):
+            yield f"Q0 {document} {rank} {float(scores[document])!r} {tag}"
+
+    put_text(path, "".join(_lines(run, entries)))
+
+
+def _lines(
+    rows: Mapping[str, Mapping[str, V]], entries: Callable[[str, Mapping[str, V]], Iterator[str]]
+) -> Iterator[str]:
+    for query, documents in rows.items():
+        for name in (query, *documents):
+            _field(name)
+        yield from (f"{query} {entry}\n" for entry in entries(query, documents))
+
+
+def _field(name: str) -> None:
+    if not _FIELDS.fullmatch(name):
+        raise UsageError(f"{name!r} cannot stand in a TREC file, whose fields have no blanks; rename it")
+
+
+def _judgment(fields: list[str]) -> tuple[str, str, int] | None:
+    match fields:
+        case [query, _, document, relevance] if re.fullmatch(r"[+-]?[0-9]{1,9}", relevance):
+            return query, document, int(relevance)
+    return None
+
+
+def _retrieval(fields: list[str]) -> tuple[str, str, float] | None:
+    match fields:
+        case [query, _, document, _, score, _, *_] if (value := _number(score)) is not None:
+            return query, document, value
+    return None
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return None if math.isnan(value) else value
+
+
+def _read(
+    path: Path, parse: Callable[[list[str]], tuple[str, str, V] | None], expected: str
+) -> dict[str, dict[str, V]]:
+    rows: dict[str, dict[str, V]] = {}
+    for number, line in enumerate(_lines_of(path), start=1):
+        fields = _FIELDS.findall(line)
+        found = parse(fields) if fields else None
+        if fields and found is None:
+            raise UsageError(f"{path}:{number}: expected {expected}, found {line.strip()[:120]!r}; mend the line")
+        if found:
+            query, document, value = found
+            if document in rows.setdefault(query, {}):
+                raise UsageError(
+                    f"{path}:{number}: {document!r} stands twice for query {query!r}; keep one line of them"
+                )
+            rows[query][document] = value
+    return rows
+
+
+def _lines_of(path: Path) -> Iterator[str]:
+    try:
+        with path.open(encoding="utf-8", newline="\n") as lines:
+            yield from lines
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} does not read as text ({error}); give a file in TREC's format") from error
