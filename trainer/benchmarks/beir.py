@@ -6,9 +6,10 @@ its query stays: in ArguAna and Quora it is the query itself, in other sets mere
 
 from dataclasses import replace
 
-from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, Qrels
+from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 from trainer.benchmarks.files import judgments, read_documents, row_id, rows
 from trainer.benchmarks.source import BenchmarkSource
+from trainer.measures.judged import Qrels
 
 
 def read_beir(source: BenchmarkSource, part: str) -> Benchmark:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from engine.errors import UsageError
 from engine.ids import canonical_json
+from trainer.measures.judged import Qrels
 
 LOG = logging.getLogger(__name__)
 
@@ -20,7 +21,6 @@ Mode = Literal["original", "instructed", "reversed", "changed", "variant"]
 """Without the condition, with it, and with its opposite (InfoSearch, section 2.3); an instruction that was altered
 (FollowIR); one of several of equal standing (InstructIR)."""
 
-Qrels = Mapping[str, Mapping[str, int]]
 Documents = Mapping[str, tuple[str, str]]
 """Document id -> (title, text)."""
 

@@ -57,7 +57,8 @@ KINDS: Mapping[str, BenchmarkKind] = {
     "followir": BenchmarkKind(
         "Altered TREC narratives: does what they exclude fall? (arXiv 2403.15246)",
         "https://huggingface.co/datasets/jhu-clsp/{robust04,news21,core17}-instructions[-mteb]",
-        "MIT; the documents stay TREC's", "a folder a collection (Robust04, News21, Core17), as downloaded",
+        "see the data set's card; the documents are TREC's",
+        "a folder a collection (Robust04, News21, Core17), as downloaded",
         read_followir, collections_in, "p-MRR, and AP@1000 (News21: nDCG@5)",
     ),
     "instructir": BenchmarkKind(
@@ -79,7 +80,7 @@ KINDS: Mapping[str, BenchmarkKind] = {
     "pir": BenchmarkKind(
         "One perspective of two on a root query", "https://github.com/colinzhaoust/pir", "Apache-2.0",
         "a folder with pir_two_tasks.json and pairs.jsonl", read_pir, pir_tasks,
-        "p-MRR, WISE(K=20), SICR, Robustness@10, nDCG@10",
+        "both views, p-MRR, WISE(K=20), SICR, Robustness@10, nDCG@10",
     ),
 }  # fmt: skip
 

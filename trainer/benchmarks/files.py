@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from engine.errors import SeedFormatError, UsageError
 from engine.seeds.beir import find_table, read_judgments
 from engine.seeds.files.rows import SourceRow, read_rows
-from trainer.benchmarks.benchmark import Documents, Qrels
+from trainer.benchmarks.benchmark import Documents
+from trainer.measures.judged import Qrels
 
 MOST_BYTES = 1 << 26
 """Bytes of one record."""

@@ -18,7 +18,7 @@ from trainer.benchmarks.files import read_document, rows
 from trainer.benchmarks.source import BenchmarkSource
 
 TASKS = "pir_two_tasks.json"
-MEASURES = ("p-MRR", "WISE(K=20)", "SICR", "Robustness@10", "nDCG@10")
+MEASURES = ("both views", "p-MRR", "WISE(K=20)", "SICR", "Robustness@10", "nDCG@10")
 
 
 def tasks_in(path: Path) -> tuple[str, ...]:

@@ -3,6 +3,10 @@
 The path is the JSON, `qrels` the judgments; or the path is a folder with one `.json` and one file named `qrel`.
 """
 
+import json
+from pathlib import Path
+from typing import Any
+
 from engine.errors import UsageError
 from engine.seeds.judged import read_qrels
 from trainer.benchmarks.beir import judged
@@ -10,7 +14,6 @@ from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 from trainer.benchmarks.files import MOST_BYTES
 from trainer.benchmarks.source import BenchmarkSource
 from trainer.benchmarks.trec import only_file
-from trainer.evaluation.evaluate import read_hits
 
 
 def read_rank_llm(source: BenchmarkSource, _: str) -> Benchmark:
@@ -25,3 +28,30 @@ def read_rank_llm(source: BenchmarkSource, _: str) -> Benchmark:
     documents = {name: ("", text) for found in lists.values() for name, text in found.items()}
     candidates = {query.id: tuple(lists[query.id]) for query in queries}
     return Benchmark(source.name, source.revision, documents, queries, qrels, candidates)
+
+
+def read_hits(path: Path) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    """Candidate lists in rank_llm's JSON: the text of each query, and its candidates' texts by docid."""
+    queries: dict[str, str] = {}
+    candidates: dict[str, dict[str, str]] = {}
+    for number, row in enumerate(_lists_of(path)):
+        try:
+            qids = {str(hit["qid"]) for hit in row["hits"]}
+            (qid,) = qids
+            queries[qid] = row["query"]
+            candidates[qid] = {str(hit["docid"]): hit["content"] for hit in row["hits"]}
+        except (KeyError, TypeError, ValueError) as error:
+            raise UsageError(
+                f"{path}, list {number}: expected {{query, hits: [{{qid, docid, content}}]}} with one qid: {error!r}"
+            ) from error
+    return queries, candidates
+
+
+def _lists_of(path: Path) -> list[Any]:
+    try:
+        lists = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path} does not read as JSON ({error}); give `rerank.hits` a file of rank_llm") from error
+    if not isinstance(lists, list):
+        raise UsageError(f"{path} holds {type(lists).__name__}; expected a list of {{query, hits}}")
+    return lists

@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from engine.seeds.beir import find_table
-from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, Mode, Qrels
+from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, Mode
 from trainer.benchmarks.files import judgments, present, read_candidates, read_documents, row_id, rows
 from trainer.benchmarks.source import BenchmarkSource
+from trainer.measures.judged import Qrels
 
 FOLLOWIR: Mapping[str, Mode] = {"og": "original", "changed": "changed"}
 INFOSEARCH: Mapping[str, Mode] = {"og": "original", "changed": "instructed", "reversed": "reversed"}

@@ -7,7 +7,8 @@ import numpy as np
 
 from engine.seeds.bm25 import ALL_WORDS, WITHOUT_STOP_WORDS, Bm25Index, best_positions, words_of
 from trainer.benchmarks.benchmark import Benchmark
-from trainer.systems.system import Bm25Settings, Progress, Run, positions_of_candidates, quiet
+from trainer.measures.judged import Run
+from trainer.systems.system import Bm25Settings, Progress, positions_of_candidates, quiet
 
 
 class Bm25:
@@ -24,16 +25,16 @@ class Bm25:
 
     def rank(self, benchmark: Benchmark, k: int) -> Run:
         """The best documents of each query by their scores."""
-        self._on_progress(f"{self.name}: documents indexed", 0, len(benchmark.documents))
         documents, run = list(benchmark.documents), {}
         texts = [" ".join(parts) for parts in benchmark.documents.values()]
         spelling = ALL_WORDS if self._settings.stop_words else WITHOUT_STOP_WORDS
         index = Bm25Index(texts, self._settings.k1, self._settings.b, spelling)
         words = words_of([f"{query.query} {query.instruction}" for query in benchmark.queries], spelling)
         places = positions_of_candidates(benchmark, documents)
-        for query, own in zip(benchmark.queries, words, strict=True):
+        for done, (query, own) in enumerate(zip(benchmark.queries, words, strict=True), start=1):
             found = index.scores(own)
             scores = np.zeros(len(documents), dtype=np.float32) if found is None else found
             best = places[query.id] if places else best_positions(scores, k)
             run[query.id] = {documents[place]: float(scores[place]) for place in best}
+            self._on_progress(f"{self.name}: queries", done, len(words))
         return run

@@ -13,9 +13,10 @@ from sentence_transformers import CrossEncoder
 
 from engine.errors import UsageError
 from trainer.benchmarks.benchmark import Benchmark
+from trainer.measures.judged import Run
 from trainer.model.checksums import folder_digest
 from trainer.systems.embedder import model_folder
-from trainer.systems.system import Progress, Run, System, SystemSettings, quiet
+from trainer.systems.system import Progress, System, SystemSettings, quiet
 from trainer.text_templates import template_named
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainer.benchmarks.benchmark import Benchmark
-from trainer.systems.system import Progress, Run, positions_of_candidates, quiet
+from trainer.measures.judged import Run
+from trainer.systems.system import Progress, positions_of_candidates, quiet
 from trainer.systems.vector_cache import Floats, VectorCache
 from trainer.text_templates import QueryPair, TextTemplate
 

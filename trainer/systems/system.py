@@ -9,10 +9,9 @@ from engine.keys import SecretSource
 from engine.model_traits import Patience
 from engine.settings import Settings
 from trainer.benchmarks.benchmark import Benchmark
+from trainer.measures.judged import Run
 from trainer.settings import EncodeSettings
 
-Run = Mapping[str, Mapping[str, float]]
-"""Query id -> document id -> score."""
 Progress = Callable[[str, int, int], None]
 """Called with what is done, how much of it, and of how much."""
 
