@@ -1,18 +1,33 @@
-"""What metrics cost: microseconds a hosted request, served to Prometheus and not, in one process, interleaved.
+"""What metrics cost. Of requests: microseconds, served to Prometheus and not, in one process, interleaved. Of ranked
+lists: seconds of all ranking measures, beside pytrec_eval on the same dictionaries, and of each paired measure.
 
-python benchmarks/metrics.py [--quick] [--json]
+    python benchmarks/metrics.py [--quick] [--json] [--only requests|measures]
 """
 
 import argparse
 import json
 import statistics
+import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
+import numpy as np
+import pytrec_eval
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from engine.models.pacing import Endpoint
 from engine.telemetry.metrics import REQUESTS_IN_FLIGHT
 from engine.telemetry.prometheus import serve_metrics
+from trainer.measures.catalog import measure_all, measure_named
+from trainer.measures.judged import Qrels, Run
 
 ANY_PORT = 0
+DOCUMENTS, RELEVANT, MODES = 1_000, 20, ("original", "instructed", "reversed", "changed")
+RANKING = {"nDCG@10": "ndcg_cut.10", "AP": "map", "RR": "recip_rank", "R@1000": "recall.1000"}
+PAIRED = ("p-MRR", "SICR", "WISE", "ideal WISE", "Robustness@10", "both views")
 
 
 def us_a_request(requests: int) -> float:
@@ -25,21 +40,87 @@ def us_a_request(requests: int) -> float:
     return (time.perf_counter() - began) / requests * 1e6
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="2,000 requests a round")
-    parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
-    options = parser.parse_args()
-    requests = 2_000 if options.quick else 20_000
+def request_costs(requests: int) -> dict[str, float]:
     off, on = [], []
     for _ in range(5):
         off.append(us_a_request(requests))
         with serve_metrics("127.0.0.1", ANY_PORT):
             on.append(us_a_request(requests))
     found = {"off_us_a_request": statistics.median(off), "on_us_a_request": statistics.median(on)}
-    found["ratio_on_off"] = found["on_us_a_request"] / found["off_us_a_request"]
+    return {**found, "ratio_on_off": found["on_us_a_request"] / found["off_us_a_request"]}
+
+
+@dataclass(frozen=True)
+class MadeQuery:
+    """A query of a made benchmark."""
+
+    id: str
+    core: str
+    mode: str
+
+
+def made_benchmark(count: int, distinct_scores: int) -> tuple[list[MadeQuery], Qrels, Run]:
+    """Queries in four modes, 20 relevant documents each (fewer under instructions), 1,000 documents a list."""
+    random = np.random.default_rng(0)
+    names = np.array([f"document-{number:06d}" for number in range(50_000)], dtype=object)
+    queries = [MadeQuery(f"q{number}", f"c{number // 4}", MODES[number % 4]) for number in range(count)]
+    qrels: dict[str, dict[str, int]] = {}
+    run = {}
+    for query in queries:
+        if query.mode == "original":
+            listed = names[random.integers(50_000 - DOCUMENTS) + np.arange(DOCUMENTS)]
+            relevant = random.choice(listed, RELEVANT, replace=False)
+        run[query.id] = dict(zip(listed, (random.integers(distinct_scores, size=DOCUMENTS) / 8).tolist(), strict=True))
+        kept = {"original": relevant, "instructed": relevant[:5]}.get(query.mode, relevant[5:])
+        qrels[query.id] = dict.fromkeys(kept, 1)
+    return queries, qrels, run
+
+
+def seconds(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def measure_costs(count: int, rounds: int) -> dict[str, float]:
+    """Medians over interleaved rounds: ours and pytrec_eval's, without ties and with many."""
+    return {**one_kind("no_ties", count, 1 << 24, rounds), **one_kind("ties", count, 50, rounds)}
+
+
+def one_kind(kind: str, count: int, distinct_scores: int, rounds: int) -> dict[str, float]:
+    queries, qrels, run = made_benchmark(count, distinct_scores)
+    ranking = [measure_named(name) for name in RANKING]
+    oracle = pytrec_eval.RelevanceEvaluator(qrels, set(RANKING.values()))
+    rows = [
+        (
+            seconds(lambda: measure_all(ranking, queries, qrels, run)),
+            seconds(lambda: [measure.values(queries, qrels, run) for measure in ranking]),
+            seconds(lambda: oracle.evaluate(run)),
+        )
+        for _ in range(rounds)
+    ]
+    together, apart, peer = (statistics.median(column) for column in zip(*rows, strict=True))
+    found = {f"{kind}_all_four_s": together, f"{kind}_one_by_one_s": apart, f"{kind}_pytrec_eval_s": peer}
+    found[f"ratio_{kind}_pytrec_eval_all_four"] = statistics.median(row[2] / row[0] for row in rows)
+    found[f"ratio_{kind}_pytrec_eval_one_by_one"] = statistics.median(row[2] / row[1] for row in rows)
+    for measure in map(measure_named, PAIRED):
+        found[f"{kind}_{measure.name}_s"] = seconds(partial(measure.values, queries, qrels, run))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="2,000 requests a round, 1,000 queries")
+    parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
+    parser.add_argument("--only", choices=["requests", "measures"], help="one of the two parts")
+    options = parser.parse_args()
+    found: dict[str, float] = {}
+    if options.only != "measures":
+        found |= request_costs(2_000 if options.quick else 20_000)
+    if options.only != "requests":
+        found |= measure_costs(1_000 if options.quick else 10_000, 3)
     for name, value in found.items():
-        print(f"{name:32} {value:10.2f}")
+        print(f"{name:40} {value:10.2f}")
     if options.json:
         print(json.dumps(found))
 

@@ -1,9 +1,10 @@
 """Ranks as trec_eval gives them: by score in single precision, descending; ties to the document id that comes *last*.
 
 Only the ranks of the documents that a measure asks for are worked out: a rank is one more than the number of scores
-above. Document ids are compared only where scores are tied. Price: one numpy sort a query, 60 us for 1,000 documents.
+above. Document ids are compared only where scores are tied. Price: one numpy sort of the scores a query.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from math import isnan
 
@@ -51,24 +52,29 @@ def ranks_of(run: Run, query: str, docids: Sequence[str]) -> Ranks:
     >>> ranks_of({"q": {"a": 1.0, "b": 1.0, "c": 2.0}}, "q", ["a", "b", "c", "d"]).tolist()
     [3, 2, 1, 4]
     """
-    scores, retrieved = run.get(query, {}), _sorted_scores(run, query)
-    own = scores_of(run, query, docids)
-    not_above = np.searchsorted(retrieved, own, side="right")
-    tied = not_above - np.searchsorted(retrieved, own) > 1
+    scores, retrieved, own = run.get(query, {}), _all_scores(run, query), scores_of(run, query, docids)
+    in_order = np.sort(retrieved)
+    if len(in_order) and np.isnan(in_order[-1]):
+        raise _no_order(query, next(document for document, score in scores.items() if isnan(score)))
+    not_above = np.searchsorted(in_order, own, side="right")
+    ranks = len(retrieved) - not_above + 1
     is_there = np.array([document in scores for document in docids], dtype=bool)
-    if (tied & is_there).any():
-        place = {document: rank for rank, document in enumerate(ranked(run, query), start=1)}
-        return np.array([place.get(document, len(place) + 1) for document in docids], dtype=np.int64)
-    return np.where(is_there, len(retrieved) - not_above + 1, len(retrieved) + 1)
+    tied = is_there & (not_above - np.searchsorted(in_order, own) > 1)
+    if tied.any():
+        ranks[tied] += _tied_above(
+            list(scores), retrieved, own[tied], [docids[place] for place in np.flatnonzero(tied)]
+        )
+    return np.where(is_there, ranks, len(retrieved) + 1)
 
 
-def _sorted_scores(run: Run, query: str) -> Floats:
-    retrieved = _all_scores(run, query)
-    retrieved.sort()
-    if len(retrieved) and np.isnan(retrieved[-1]):
-        document = next(document for document, score in run[query].items() if isnan(score))
-        raise _no_order(query, document)
-    return retrieved
+def _tied_above(documents: Sequence[str], retrieved: Floats, own: Floats, docids: Sequence[str]) -> list[int]:
+    """How many of the retrieved documents have the score of each of `docids`, and an id that comes after it."""
+    rivals = {
+        score: sorted(documents[position] for position in np.flatnonzero(retrieved == score).tolist())
+        for score in set(own.tolist())
+    }
+    tied = [(rivals[score], document) for score, document in zip(own.tolist(), docids, strict=True)]
+    return [len(names) - bisect_right(names, document) for names, document in tied]
 
 
 def _no_order(query: str, document: str) -> UsageError:
