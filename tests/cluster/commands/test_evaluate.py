@@ -6,6 +6,7 @@ import pytest
 
 from cluster.commands.app import app
 from cluster.endings import run_command
+from cluster.evaluation import SlowNotes
 from tests.support.commands import foil
 from tests.support.trainer_world import tiny_bert
 from tests.trainer.benchmarks.tiny_benchmarks import write_benchmark
@@ -53,6 +54,23 @@ def test_a_repeated_evaluation_says_the_same_and_adds_no_row(evaluated):
     assert again.stdout == first.stdout
     assert blocks == {path: path.stat().st_mtime_ns for path in (folder / "out" / "vectors").rglob("*.npy")}
     assert (folder / "out" / "results.jsonl").read_text() == kept
+
+
+def test_a_killed_evaluation_goes_on_and_says_the_same(evaluated):
+    folder, arguments, first = evaluated
+    elsewhere = [*arguments[:-1], folder / "again"]
+    killed = foil(*elsewhere, env={"FOIL_CRASH_POINT": "put.written:3"})
+    assert killed.returncode == -9
+    assert len(list((folder / "again" / "vectors").rglob("*.npy"))) == 2
+    assert foil(*elsewhere, "--json", env={"COLUMNS": "200"}).stdout == first.stdout
+
+
+def test_notes_come_seconds_apart(capsys):
+    seconds = iter([0.0, 1.0, 6.0, 6.0, 7.0])
+    notes = SlowNotes(lambda: next(seconds))
+    for done in (1, 2, 3):
+        notes("texts", done, 3)
+    assert capsys.readouterr().err == "texts: 2 of 3\n"
 
 
 @pytest.mark.parametrize(
