@@ -61,6 +61,9 @@ def evaluate_benchmarks(
         scores = list(score(_told(benchmarks_of(source)), opened, measures, settings.depth, on_run))
         found = list(results(name, scores, BESIDE[-1], average, settings.resamples))
         show_results(text, found)
+        for measure in dict.fromkeys(measures):
+            if measure_named(measure).name not in {result.measure for result in found}:
+                say(f"{text}: {measure} has nothing to compare there")
         rows += [{**asdict(result), **_about(scores, opened, result, settings)} for result in found]
         keep(out / "results.jsonl", rows)
     if as_json:

@@ -70,11 +70,16 @@ def read_judgments(path: Path, max_row_bytes: int) -> Qrels:
     for row in read_rows(path, max_row_bytes):
         if isinstance(row, SeedFormatError):
             raise row
-        grade = row.value.get("score")
-        if not isinstance(grade, int):
-            raise row.format_error("a whole number under 'score'", grade)
-        qrels.setdefault(row.name("query-id"), {})[row.name("corpus-id")] = grade
+        qrels.setdefault(row.name("query-id"), {})[row.name("corpus-id")] = grade_of(row)
     return qrels
+
+
+def grade_of(row: SourceRow) -> int:
+    """The grade under `score`: a whole number, which may be written as 1.0."""
+    grade = row.value.get("score")
+    if not (grade.is_integer() if isinstance(grade, float) else isinstance(grade, int)):
+        raise row.format_error("a whole number under 'score'", grade)
+    return int(grade)
 
 
 def _parse_query(row: SourceRow) -> Query:

@@ -104,3 +104,10 @@ def read_document(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} does not read as JSON ({error}); bring the file again") from error
+
+
+def as_text(value: Any) -> str:
+    """The value, if it is a text; else TypeError, which a reader turns into words."""
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value

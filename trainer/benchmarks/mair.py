@@ -12,7 +12,7 @@ was not tried on them.
 from pathlib import Path
 
 from engine.errors import UsageError
-from engine.seeds.beir import find_table
+from engine.seeds.beir import find_table, grade_of
 from engine.seeds.files.rows import SourceRow
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 from trainer.benchmarks.files import present, read_documents, rows
@@ -73,7 +73,4 @@ def read_mair(source: BenchmarkSource, part: str) -> Benchmark:
 
 def _label(row: SourceRow, label: object) -> tuple[str, int]:
     nested = row.nested(label, "{id, score} under 'labels'")
-    score = nested.value.get("score")
-    if not isinstance(score, int | float):
-        raise row.format_error("a number under 'score'", score)
-    return nested.name("id"), int(score)
+    return nested.name("id"), grade_of(nested)

@@ -9,12 +9,11 @@ are the questions for either. The query names its perspective itself, so no quer
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from engine.errors import UsageError
 from engine.seeds.files.rows import SourceRow
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, Mode
-from trainer.benchmarks.files import read_document, rows
+from trainer.benchmarks.files import as_text, read_document, rows
 from trainer.benchmarks.source import BenchmarkSource
 
 TASKS = "pir_two_tasks.json"
@@ -41,15 +40,9 @@ def read_pir(source: BenchmarkSource, part: str) -> Benchmark:
 def _corpora(path: Path) -> dict[str, list[str]]:
     tasks = read_document(path / TASKS)
     try:
-        return {task: [_text(text) for text in of["corpus"]] for task, of in tasks.items()}
+        return {task: [as_text(text) for text in of["corpus"]] for task, of in tasks.items()}
     except (AttributeError, KeyError, TypeError) as error:
         raise UsageError(f"{path / TASKS}: expected {{task: {{corpus: [text]}}}}, found {error!r}") from None
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(value)
-    return value
 
 
 def _variants(row: SourceRow) -> Iterator[tuple[EvaluationQuery, list[str]]]:

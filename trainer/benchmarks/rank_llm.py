@@ -11,7 +11,7 @@ from engine.errors import UsageError
 from engine.seeds.judged import read_qrels
 from trainer.benchmarks.beir import judged
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from trainer.benchmarks.files import MOST_BYTES
+from trainer.benchmarks.files import MOST_BYTES, as_text
 from trainer.benchmarks.source import BenchmarkSource
 from trainer.benchmarks.trec import only_file
 
@@ -38,8 +38,8 @@ def read_hits(path: Path) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
         try:
             qids = {str(hit["qid"]) for hit in row["hits"]}
             (qid,) = qids
-            queries[qid] = row["query"]
-            candidates[qid] = {str(hit["docid"]): hit["content"] for hit in row["hits"]}
+            queries[qid] = as_text(row["query"])
+            candidates[qid] = {str(hit["docid"]): as_text(hit["content"]) for hit in row["hits"]}
         except (KeyError, TypeError, ValueError) as error:
             raise UsageError(
                 f"{path}, list {number}: expected {{query, hits: [{{qid, docid, content}}]}} with one qid: {error!r}"
@@ -49,7 +49,7 @@ def read_hits(path: Path) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
 
 def _lists_of(path: Path) -> list[Any]:
     try:
-        lists = json.loads(path.read_text(encoding="utf-8"))
+        lists = json.loads(path.readas_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} does not read as JSON ({error}); give `rerank.hits` a file of rank_llm") from error
     if not isinstance(lists, list):

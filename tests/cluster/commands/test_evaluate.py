@@ -94,6 +94,15 @@ def test_what_cannot_be_evaluated_is_told_in_a_line(tmp_path, capsys, arguments,
     assert told in capsys.readouterr().err
 
 
+def test_a_measure_without_anything_to_compare_is_told(tmp_path, capsys):
+    write_benchmark("trec", tmp_path / "trec")
+    given = ["--on", f"trec:{tmp_path / 'trec'}", "--measures", "p-MRR", "--measures", "RR@10"]
+    assert run_command(app, ["evaluate", *given, "--out", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr()
+    assert "p-MRR has nothing to compare there" in said.err
+    assert "RR@10" in said.out
+
+
 def test_benchmarks_are_listed_and_shown(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "150")
     assert run_command(app, ["benchmarks", "list"]) == 0

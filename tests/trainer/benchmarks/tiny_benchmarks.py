@@ -22,7 +22,7 @@ VARIANTS = lines({
 })  # fmt: skip
 VARIANT_QRELS = {
     "qrels_og/test.tsv": QRELS + "q1\td1\t1\nq1\td2\t1\n",
-    "qrels_changed/test.tsv": QRELS + "q1\td1\t1\nq1\td2\t0\n",
+    "qrels_changed/test.tsv": QRELS + "q1\td1\t1.0\nq1\td2\t0.0\n",
 }
 TOPICS = "<top>\n<num> Number: 301\n<title> ferry price\n<narr> Narrative:\nOnly dollars count.\n</top>\n"
 DOC = "<DOC>\n<DOCNO>{}</DOCNO>\n<TEXT>{}</TEXT>\n</DOC>\n"
