@@ -77,9 +77,9 @@ def read_judgments(path: Path, max_row_bytes: int) -> Qrels:
 def grade_of(row: SourceRow) -> int:
     """The grade under `score`: a whole number, which may be written as 1.0."""
     grade = row.value.get("score")
-    if not (grade.is_integer() if isinstance(grade, float) else isinstance(grade, int)):
-        raise row.format_error("a whole number under 'score'", grade)
-    return int(grade)
+    if isinstance(grade, int) or (isinstance(grade, float) and grade.is_integer()):
+        return int(grade)
+    raise row.format_error("a whole number under 'score'", grade)
 
 
 def _parse_query(row: SourceRow) -> Query:

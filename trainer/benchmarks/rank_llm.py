@@ -49,7 +49,7 @@ def read_hits(path: Path) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
 
 def _lists_of(path: Path) -> list[Any]:
     try:
-        lists = json.loads(path.readas_text(encoding="utf-8"))
+        lists = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} does not read as JSON ({error}); give `rerank.hits` a file of rank_llm") from error
     if not isinstance(lists, list):
