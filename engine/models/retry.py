@@ -36,7 +36,7 @@ async def complete(model: Model, request: Request) -> Reply:
     """The model's reply, asked for as often as its `patience` allows; `attempts` and `unsure` are over all sends."""
     tries = _Tries(model.traits.patience)
     try:
-        reply = await _tried(tries, lambda: model.complete(request))
+        reply: Reply = await _retrying(tries)(model.complete, request)
     except ModelError as error:
         error.unsure = error.unsure or tries.unsure > 0
         raise
@@ -47,14 +47,17 @@ async def complete(model: Model, request: Request) -> Reply:
 
 async def with_patience(call: Callable[[], Awaitable[T]], patience: Patience) -> T:
     """What the call gives, made as often as the patience allows: for what is no Request, such as embeddings."""
-    return await _tried(_Tries(patience), call)
+
+    async def attempt() -> T:  # tenacity awaits coroutine functions alone
+        return await call()
+
+    return await _retrying(_Tries(patience))(attempt)
 
 
-async def _tried(tries: "_Tries", call: Callable[[], Awaitable[T]]) -> T:
-    retrying = AsyncRetrying(
+def _retrying(tries: "_Tries") -> AsyncRetrying:
+    return AsyncRetrying(
         retry=retry_if_exception_type(RETRYABLE), wait=tries.pause, stop=tries.enough, sleep=asyncio.sleep, reraise=True
     )
-    return await retrying(call)
 
 
 class _Tries:
