@@ -150,6 +150,18 @@ class TinyMeasure(RankingMeasure):
             ('    "nDCG@k": (', '    "tiny": (r"tiny", TinyMeasure),\n    "nDCG@k": ('),
         ],
     },
+    "benchmark": {
+        "trainer/benchmarks/tiny.py": [(NEW, '''
+from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+
+def read_tiny(source, part):
+    return Benchmark(source.name, "", {"d": ("", "a text")}, (EvaluationQuery("q", "a query"),), {"q": {"d": 1}})
+''')],
+        "trainer/benchmarks/catalog.py": [
+            ("\n\n@dataclass(", "from trainer.benchmarks.tiny import read_tiny\n\n\n@dataclass("),
+            ('    "beir": ', '    "tiny": BenchmarkKind("", "", "", "", read_tiny, _always("")),\n    "beir": '),
+        ],
+    },
     "measure of topics": {
         "trainer/evaluation/topic_measures.py": [
             ("\nMEASURES:", "def _tiny(topic):\n    yield topic.group.topic_id, 1.0\n\n\nMEASURES:"),
@@ -164,6 +176,8 @@ from pathlib import Path
 from cluster.job import load_job
 from cluster.run_job import run_job
 from prompts.constraints.families import FAMILIES, NAMES_BY_KIND
+from trainer.benchmarks.catalog import benchmarks_of
+from trainer.benchmarks.source import BenchmarkSource
 from trainer.evaluation.topic_measures import MEASURES
 from trainer.loss.losses import row_losses
 from trainer.measures.catalog import measure_named
@@ -181,6 +195,7 @@ assert FAMILIES["singing"].detector.find("She sings.", {}, "") == 4 and "singing
 block = torch.zeros(2, 3), torch.ones(2, 3, dtype=bool)
 settings = LossSettings(combine="tiny", blocks=("P",))
 assert row_losses(torch.ones(2), {"P": block}, settings).tolist() == [-1, -1]
+assert [each.name for each in benchmarks_of(BenchmarkSource(kind="tiny", path=folder))] == ["tiny"]
 assert "tiny" in MEASURES
 qrels, run = {"q": {"a": 1}}, {"q": {"a": 1.0, "b": 2.0}}
 assert measure_named("tiny").values(single_queries(qrels), qrels, run) == {"q": 1.0}

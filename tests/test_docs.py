@@ -35,7 +35,7 @@ def test_every_foil_command_in_the_pages_exists():
         for match in re.findall(r"(?:^|`|bin/)foil ([a-z]+)", page.read_text(), re.MULTILINE)
     }
     assert used
-    assert used <= {*COMMANDS, "seeds"}
+    assert used <= {*COMMANDS, "seeds", "benchmarks"}
 
 
 def test_the_job_of_the_readme_is_accepted(tmp_path, monkeypatch):

@@ -12,7 +12,9 @@ tenacity comes in after a failure.
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 from tenacity.wait import wait_random_exponential
@@ -23,6 +25,7 @@ from engine.protocols import Model
 from engine.requests import Reply, Request
 from engine.telemetry.metrics import RETRIES
 
+T = TypeVar("T")
 _BACKOFF = wait_random_exponential(multiplier=0.5, max=30)
 LONGEST_PAUSE_S = 120.0
 """A longer Retry-After is a pause of the provider: the endpoint rests (engine.models.pacing), not this request."""
@@ -41,22 +44,34 @@ async def complete(model: Model, request: Request) -> Reply:
 
 async def _complete_after(failure: TransientModelError, model: Model, request: Request) -> Reply:
     """The reply after a first send that failed."""
-    tries, errors = _Tries(model.traits.patience), [failure]
+    tries, failures = _Tries(model.traits.patience), [failure]
 
     async def send() -> Reply:
-        if errors:
-            raise errors.pop()
+        if failures:
+            raise failures.pop()
         return await model.complete(request)
 
-    retrying = AsyncRetrying(
-        retry=retry_if_exception_type(RETRYABLE), wait=tries.pause, stop=tries.enough, sleep=asyncio.sleep, reraise=True
-    )
     try:
-        reply: Reply = await retrying(send)
+        reply: Reply = await _retrying(tries)(send)
     except ModelError as error:
         error.unsure = error.unsure or tries.unsure > 0
         raise
     return replace(reply, attempts=reply.attempts + tries.failed, unsure=reply.unsure + tries.unsure)
+
+
+async def with_patience(call: Callable[[], Awaitable[T]], patience: Patience) -> T:
+    """What the call gives, made as often as the patience allows: for what is no Request, such as embeddings."""
+
+    async def attempt() -> T:  # tenacity awaits coroutine functions alone
+        return await call()
+
+    return await _retrying(_Tries(patience))(attempt)
+
+
+def _retrying(tries: "_Tries") -> AsyncRetrying:
+    return AsyncRetrying(
+        retry=retry_if_exception_type(RETRYABLE), wait=tries.pause, stop=tries.enough, sleep=asyncio.sleep, reraise=True
+    )
 
 
 class _Tries:

@@ -32,18 +32,7 @@ class BeirReader(JudgedReader[BeirSettings]):
     """Seeds of a BEIR data set."""
 
     def qrels(self) -> Qrels:
-        path = self._find_file(f"qrels/{self._settings.split}")
-        if path.name.removesuffix(".gz").endswith(".tsv"):
-            return read_qrels([path], self._settings.max_row_bytes)
-        qrels: Qrels = {}
-        for row in read_rows(path, self._settings.max_row_bytes):
-            if isinstance(row, SeedFormatError):
-                raise row
-            grade = row.value.get("score")
-            if not isinstance(grade, int):
-                raise row.format_error("a whole number under 'score'", grade)
-            qrels.setdefault(row.name("query-id"), {})[row.name("corpus-id")] = grade
-        return qrels
+        return read_judgments(self._find_file(f"qrels/{self._settings.split}"), self._settings.max_row_bytes)
 
     def queries(self) -> Iterator[Query | SeedFormatError]:
         rows = read_rows(self._find_file("queries"), self._settings.max_row_bytes)
@@ -54,13 +43,43 @@ class BeirReader(JudgedReader[BeirSettings]):
         return (parse_record(row, _parse_document) for row in rows)
 
     def _find_file(self, name: str) -> Path:
-        stem = self._settings.path / name
-        for suffix in (ending + compression for ending in (*ENDINGS, "") for compression in ("", ".gz")):
-            if (path := stem.with_name(stem.name + suffix)).exists():
-                return path
-        raise UsageError(
-            f"no {name}.jsonl, .tsv or .parquet in {self._settings.path}; a BEIR folder holds corpus, queries, qrels"
-        )
+        path = find_table(self._settings.path, name)
+        if path is None:
+            raise UsageError(
+                f"no {name}.jsonl, .tsv or .parquet in {self._settings.path}; a BEIR folder holds corpus, queries, "
+                "qrels"
+            )
+        return path
+
+
+def find_table(folder: Path, name: str) -> Path | None:
+    """The file of rows of that name, with any ending of `read_rows` and perhaps .gz, or else the folder; None without.
+
+    A subfolder is written `qrels/test`.
+    """
+    stem = folder / name
+    paths = (stem.with_name(stem.name + ending + gz) for ending in (*ENDINGS, "") for gz in ("", ".gz"))
+    return next((path for path in paths if path.exists()), None)
+
+
+def read_judgments(path: Path, max_row_bytes: int) -> Qrels:
+    """The judgments of a TSV file of three or four columns, or of rows of query-id, corpus-id and score."""
+    if path.name.removesuffix(".gz").endswith(".tsv"):
+        return read_qrels([path], max_row_bytes)
+    qrels: Qrels = {}
+    for row in read_rows(path, max_row_bytes):
+        if isinstance(row, SeedFormatError):
+            raise row
+        qrels.setdefault(row.name("query-id"), {})[row.name("corpus-id")] = grade_of(row)
+    return qrels
+
+
+def grade_of(row: SourceRow) -> int:
+    """The grade under `score`: a whole number, which may be written as 1.0."""
+    grade = row.value.get("score")
+    if isinstance(grade, int) or (isinstance(grade, float) and grade.is_integer()):
+        return int(grade)
+    raise row.format_error("a whole number under 'score'", grade)
 
 
 def _parse_query(row: SourceRow) -> Query:

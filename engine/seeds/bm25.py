@@ -7,8 +7,9 @@ A query costs one pass over the postings of its words and one over the scores of
 """
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 import bm25s
 import numpy as np
@@ -20,15 +21,23 @@ with suppress(ImportError):
     tqdm.set_lock(threading.RLock())  # bm25s uses it; its own lock is a semaphore that a killed process leaves behind
 
 
+WITHOUT_STOP_WORDS: Mapping[str, Any] = {"stopwords": "en"}
+"""Lower-cased words of two letters and more, but for English stop words."""
+ALL_WORDS: Mapping[str, Any] = {"stopwords": [], "token_pattern": r"\w+"}
+"""Every lower-cased word: `not` and `without` are stop words, and decide instructions."""
+
+
 class Bm25Index:
-    """Okapi BM25 in Lucene's form (k1 1.5, b 0.75) over lower-cased words without English stop words.
+    """Okapi BM25 in Lucene's form over the words of the texts; `spelling` says which are words.
 
     Robertson and Zaragoza, The Probabilistic Relevance Framework: BM25 and Beyond, 2009, section 3; by `bm25s`.
     """
 
-    def __init__(self, texts: Sequence[str]) -> None:
-        tokens = bm25s.tokenize(list(texts), stopwords="en", show_progress=False)
-        self._index = bm25s.BM25(method="lucene") if tokens.vocab else None
+    def __init__(
+        self, texts: Sequence[str], k1: float = 1.5, b: float = 0.75, spelling: Mapping[str, Any] = WITHOUT_STOP_WORDS
+    ) -> None:
+        tokens = bm25s.tokenize(list(texts), show_progress=False, **spelling)
+        self._index = bm25s.BM25(method="lucene", k1=k1, b=b) if tokens.vocab else None
         if self._index is not None:
             self._index.index(tokens, show_progress=False)
 
@@ -56,9 +65,9 @@ class Bm25Index:
         return best_positions(scores, k)
 
 
-def words_of(queries: Sequence[str]) -> list[list[str]]:
-    """The words of each query, split as the index splits its texts."""
-    words: list[list[str]] = bm25s.tokenize(list(queries), stopwords="en", return_ids=False, show_progress=False)
+def words_of(queries: Sequence[str], spelling: Mapping[str, Any] = WITHOUT_STOP_WORDS) -> list[list[str]]:
+    """The words of each query, split as an index of the same spelling splits its texts."""
+    words: list[list[str]] = bm25s.tokenize(list(queries), return_ids=False, show_progress=False, **spelling)
     return words
 
 

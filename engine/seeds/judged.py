@@ -29,7 +29,7 @@ Paths = Annotated[
     tuple[Path, ...], BeforeValidator(lambda value: value if isinstance(value, list | tuple) else (value,))
 ]
 """One path or several."""
-_GRADE = re.compile(r"-?\d{1,9}")
+_GRADE = re.compile(r"(-?\d{1,9})(?:\.0{1,9})?")
 QREL_FORMAT = "a judgment: topic, iteration, document, grade; or query, document, grade"
 
 
@@ -159,7 +159,8 @@ def _record_judgment(qrels: Qrels, line: Line) -> None:
     if not fields or (line.number == 1 and fields[-1] == "score"):
         return
     grade = fields[-1] if len(fields) in {3, 4} else ""
-    if not _GRADE.fullmatch(grade):
+    whole = _GRADE.fullmatch(grade)
+    if not whole:
         raise UsageError(f"{line.name}:{line.number}: expected {QREL_FORMAT}, found {text[:120]!r}; mend the line")
     grades = qrels.setdefault(fields[0], {})
-    grades[fields[-2]] = max(int(grade), grades.get(fields[-2], int(grade)))
+    grades[fields[-2]] = max(int(whole[1]), grades.get(fields[-2], int(whole[1])))

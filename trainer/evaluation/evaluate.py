@@ -14,19 +14,17 @@ product a topic, [intents, pool].
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from datasets_out.training.training_view import TopicGroup
-from engine.errors import TrainingDivergedError, UsageError
+from engine.errors import TrainingDivergedError
+from trainer.benchmarks.rank_llm import read_hits
 from trainer.data.collate import key_of
 from trainer.evaluation.topic_measures import MEASURES, Floats, TopicScores
 from trainer.measures.judged import single_queries
@@ -91,33 +89,6 @@ def rerank(encoder: Encoder, lists: RerankSettings, cutoff: int) -> dict[str, fl
 def _cosines(vectors: _Vectors, texts: Sequence[str], query: str) -> list[float]:
     cosines: list[float] = (vectors.of_passages(texts) @ vectors.of_pairs([("", query)])[0]).tolist()
     return cosines
-
-
-def read_hits(path: Path) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """Candidate lists in rank_llm's JSON: the text of each query, and its candidates' texts by docid."""
-    queries: dict[str, str] = {}
-    candidates: dict[str, dict[str, str]] = {}
-    for number, row in enumerate(_lists_of(path)):
-        try:
-            qids = {str(hit["qid"]) for hit in row["hits"]}
-            (qid,) = qids
-            queries[qid] = row["query"]
-            candidates[qid] = {str(hit["docid"]): hit["content"] for hit in row["hits"]}
-        except (KeyError, TypeError, ValueError) as error:
-            raise UsageError(
-                f"{path}, list {number}: expected {{query, hits: [{{qid, docid, content}}]}} with one qid: {error!r}"
-            ) from error
-    return queries, candidates
-
-
-def _lists_of(path: Path) -> list[Any]:
-    try:
-        lists = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path} does not read as JSON ({error}); give `rerank.hits` a file of rank_llm") from error
-    if not isinstance(lists, list):
-        raise UsageError(f"{path} holds {type(lists).__name__}; expected a list of {{query, hits}}")
-    return lists
 
 
 def means(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from datasets_out.training.candidate_pool import SplitCandidates
 from engine.errors import UsageError
-from engine.ids import canonical_json, sha256_hex
+from engine.ids import canonical_json
 from engine.seeds.bm25 import best_positions
 from trainer.mining.scorers import Floats, MiningQuery, Scorer, ScorerSource, passage_texts
 from trainer.mining.settings import MineSettings
-from trainer.model.checksums import FACTS, check_model, digests_of
+from trainer.model.checksums import folder_digest, trained_template
 from trainer.model.encoder import Encoder, load_encoder
 from trainer.text_templates import QueryPair, template_named
 
@@ -33,24 +33,14 @@ def model_source(settings: MineSettings, on_progress: Callable[[int, int], None]
     path = settings.model or Path(MODEL_DIR)
     if not path.is_dir():
         raise UsageError(f"model {path} is no directory; give that of a saved SentenceTransformer, such as OUT/model")
-    template = template_named(settings.template or _trained_template(path))
-    digest = _folder_digest(path)
+    template = template_named(settings.template or trained_template(path))
+    digest = folder_digest(path)
 
     def open_scorer(candidates: SplitCandidates) -> Scorer:
         encoder = load_encoder(path, template, settings.encode)
         return ModelScorer(encoder, passage_texts(candidates, template), candidates.minable, on_progress)
 
     return ScorerSource(f"model:{digest[:12]}", canonical_json([digest, template.name]), open_scorer)
-
-
-def _trained_template(path: Path) -> str:
-    """The name of the template in the model's foil.json; a model that Foil did not train has none."""
-    return str(check_model(path)["template"]["name"]) if (path / FACTS).is_file() else "query_instruction"
-
-
-def _folder_digest(folder: Path) -> str:
-    """sha256 over the names and contents of a model's files."""
-    return sha256_hex(canonical_json([[name, digest] for name, digest in digests_of(folder).items()]))
 
 
 class ModelScorer:

@@ -35,6 +35,16 @@ def digests_of(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): digest_of(path) for path in files}
 
 
+def folder_digest(folder: Path) -> str:
+    """The sha256 over the names and contents of a model's files."""
+    return sha256_hex(canonical_json([[name, digest] for name, digest in digests_of(folder).items()]))
+
+
+def trained_template(folder: Path) -> str:
+    """The name of the template in the model's foil.json; a model that Foil did not train has none."""
+    return str(check_model(folder)["template"]["name"]) if (folder / FACTS).is_file() else "query_instruction"
+
+
 def write_checksums(folder: Path) -> None:
     """Writes checksums.json over all files of a draft that has none yet."""
     write_json(folder / CHECKSUMS, digests_of(folder))

@@ -1,13 +1,17 @@
-"""`foil evaluate`: compares the trained embedder with its base on held-out topics."""
+"""`foil evaluate`: a trained embedder and its base on held-out topics, or systems on published benchmarks."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from cluster.commands.arguments import JobArgument, JsonOption, OutOption, SetOption
+import typer
+
+from cluster.commands.arguments import JsonOption, OutOption, SetOption
 from cluster.terminal import print_json, show
+from engine.errors import UsageError
 
 if TYPE_CHECKING:
     from trainer.evaluation.evaluate import MeasureDifference
@@ -25,15 +29,47 @@ _MEASURES = {
 
 
 def evaluate(
-    job_file: JobArgument, overrides: SetOption = None, out: OutOption = None, as_json: JsonOption = False
+    subjects: Annotated[
+        list[str] | None, typer.Argument(metavar="JOB | SYSTEM...", help="A job file; with --on, the systems.")
+    ] = None,
+    overrides: SetOption = None,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+    on: Annotated[
+        list[str] | None,
+        typer.Option("--on", help="A published benchmark: KIND:PATH, KIND:PATH#PART or a YAML file. Repeatable."),
+    ] = None,
+    measures: Annotated[
+        list[str] | None, typer.Option("--measures", help="Instead of the benchmark's own. Repeatable.")
+    ] = None,
+    first: Annotated[str, typer.Option(help="What finds the documents that rerank:MODEL orders.")] = "bm25",
+    runs: Annotated[bool, typer.Option("--runs", help="Write TREC runs to OUT/runs.")] = False,
 ) -> None:
     """Compare base and trained embedder on held-out topics, and on retrieval without instructions.
 
     The numbers are kept in OUT/evaluation.json.
+
+    With --on, compare systems on published benchmarks beside BM25 and the base model: a model's directory, a hub name,
+    openai:MODEL@URL, rerank:MODEL. `foil benchmarks list` names the benchmarks. Results go to OUT/results.jsonl.
     """
     from cluster.extras import need
 
     need("sentence_transformers", extra="train")
+    given = subjects or []
+    if on:
+        from cluster.evaluation import DEFAULT_OUT, evaluate_benchmarks
+
+        evaluate_benchmarks(
+            given, on, overrides=overrides or [], measures=measures or [], first=first, out=out or DEFAULT_OUT,
+            keep_runs=runs, as_json=as_json,
+        )  # fmt: skip
+    elif len(given) == 1 and not measures and not runs:
+        _evaluate_job(Path(given[0]), overrides, out, as_json=as_json)
+    else:
+        raise UsageError("give one job file; or systems and the benchmark that they are for, with --on KIND:PATH")
+
+
+def _evaluate_job(job_file: Path, overrides: list[str] | None, out: Path | None, *, as_json: bool) -> None:
     from cluster.job import load_job
     from cluster.training import pin_topics, train_settings
     from trainer.model.checksums import read_facts

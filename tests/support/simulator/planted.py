@@ -132,9 +132,8 @@ PLANTED = (
     ),
     Planted(
         "models", "an answered request is sent again", "engine/models/retry.py",
-        "        reply: Reply = await retrying(model.complete, request)\n",
-        "        reply: Reply = await retrying(model.complete, request)\n"
-        "        reply = await retrying(model.complete, request)\n",
+        "    try:\n        return await model.complete(request)\n",
+        "    try:\n        await model.complete(request)\n        return await model.complete(request)\n",
     ),
     Planted(
         "models", "a lost reply is not retried", "engine/models/retry.py",

@@ -1,0 +1,166 @@
+"""`foil evaluate SYSTEM... --on BENCHMARK...`: systems on published benchmarks, beside BM25 and the base model.
+
+BENCHMARK -> its collections, one at a time -> every system ranks it -> tables, OUT/results.jsonl, OUT/runs/
+"""
+
+import json
+import platform
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from cluster.extras import PACKAGE, version_of
+from cluster.job import settings_from
+from cluster.terminal import print_json, say, show
+from cluster.yaml_page import read_yaml
+from engine.errors import UsageError
+from trainer.benchmarks.benchmark import Benchmark
+from trainer.benchmarks.catalog import benchmarks_of, kind_named
+from trainer.benchmarks.source import BenchmarkSource
+from trainer.comparison.results import Result, keep, results
+from trainer.comparison.scores import CollectionScores, score
+from trainer.measures.catalog import measure_named
+from trainer.measures.judged import Run
+from trainer.measures.trec_files import write_run
+from trainer.systems.catalog import open_system
+from trainer.systems.system import System, SystemSettings
+
+BESIDE = ("bm25", "base")
+"""What every system is compared with; differences are to the last."""
+DEFAULT_OUT = Path("evaluation")
+LIBRARIES = ("bm25s", "numpy", "sentence-transformers", "torch", "transformers")
+SECONDS_BETWEEN_NOTES = 5.0
+
+
+def evaluate_benchmarks(
+    systems: Sequence[str],
+    on: Sequence[str],
+    *,
+    overrides: Sequence[str] = (),
+    measures: Sequence[str] = (),
+    first: str = "bm25",
+    out: Path = DEFAULT_OUT,
+    keep_runs: bool = False,
+    as_json: bool = False,
+) -> None:
+    """Evaluates systems on benchmarks, prints tables and keeps the results in OUT/results.jsonl."""
+    settings, sources = settings_from(overrides, SystemSettings), [read_source(text) for text in on]
+    for name in measures:
+        measure_named(name)
+    names = dict.fromkeys((*BESIDE, *systems))
+    opened = [open_system(name, settings, out / "vectors", first, SlowNotes()) for name in names]
+    rows: list[dict[str, Any]] = []
+    for text, source in zip(on, sources, strict=True):
+        name, average = source.name or source.kind, kind_named(source.kind).average
+        on_run = partial(_write_run, out / "runs") if keep_runs else _no_run
+        scores = list(score(_told(benchmarks_of(source)), opened, measures, settings.depth, on_run))
+        found = list(results(name, scores, BESIDE[-1], average, settings.resamples))
+        show_results(text, found)
+        for measure in dict.fromkeys(measures):
+            if measure_named(measure).name not in {result.measure for result in found}:
+                say(f"{text}: {measure} has nothing to compare there")
+        rows += [{**asdict(result), **_about(scores, opened, result, settings)} for result in found]
+        keep(out / "results.jsonl", rows)
+    if as_json:
+        print_json(rows)
+
+
+def read_source(text: str) -> BenchmarkSource:
+    """A benchmark by its name on the command line: KIND:PATH, KIND:PATH#PART, or a YAML file."""
+    if text.endswith((".yaml", ".yml")):
+        source = _read_page(Path(text))
+    else:
+        kind, colon, place = text.partition(":")
+        if not colon or not place:
+            raise UsageError(f"{text!r} names no benchmark; write KIND:PATH, such as pir:data/pir, or a YAML file")
+        path, _, part = place.partition("#")
+        source = BenchmarkSource(kind=kind, path=Path(path).expanduser(), part=part)
+    kind_named(source.kind)
+    return source
+
+
+def _read_page(path: Path) -> BenchmarkSource:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the benchmark's page {path} does not read ({error}); give a YAML file in UTF-8") from None
+    page, _ = read_yaml(text, str(path))
+    if not isinstance(page, dict):
+        raise UsageError(f"{path}: a benchmark is a mapping with {', '.join(BenchmarkSource.model_fields)}")
+    try:
+        return settings_from([f"{key}={json.dumps(value)}" for key, value in page.items()], BenchmarkSource)
+    except UsageError as error:
+        raise UsageError(f"{path}: {str(error).replace('--set ', '')}") from None
+
+
+def show_results(title: str, found: Sequence[Result]) -> None:
+    """A table of the whole, and one a kind of group: systems below each other, measures beside each other."""
+    for kind, rows in groupby(found, key=lambda result: result.group.partition(":")[0]):
+        own = list(rows)
+        measures = list(dict.fromkeys(result.measure for result in own))
+        cells: dict[tuple[str, str], dict[str, str]] = {}
+        for result in own:
+            cells.setdefault((result.group, result.system), {})[result.measure] = _cell(result)
+        columns = [*([kind] if kind else []), "in points", *measures]
+        lines = [
+            (*([group.partition(": ")[2]] if kind else []), system, *(by_measure.get(name, "") for name in measures))
+            for (group, system), by_measure in cells.items()
+        ]
+        show(columns, lines, "" if kind else f"{title}, difference to {BESIDE[-1]} with its 95 % interval")
+
+
+def _cell(result: Result) -> str:
+    if result.system == BESIDE[-1]:
+        return f"{result.value:.1f} (n {result.count:,})"
+    return f"{result.value:.1f}  {result.difference:+.1f} [{result.low:+.1f}, {result.high:+.1f}]"
+
+
+def _about(
+    scores: Sequence[CollectionScores], systems: Sequence[System], result: Result, settings: SystemSettings
+) -> dict[str, Any]:
+    """What a result was measured on and with."""
+    facts = {system.name: dict(system.facts()) for system in systems}
+    versions = {name: version_of(name) for name in (PACKAGE, *LIBRARIES)}
+    return {
+        "collections": {part.name: {"digest": part.digest, "revision": part.revision} for part in scores},
+        "k": settings.depth,
+        "base": facts[BESIDE[-1]].get("digest", ""),
+        "facts": facts[result.system],
+        "versions": {**versions, "python": platform.python_version()},
+    }
+
+
+def _told(benchmarks: Iterator[Benchmark]) -> Iterator[Benchmark]:
+    for benchmark in benchmarks:
+        say(f"{benchmark.name}: {len(benchmark.documents):,} documents, {len(benchmark.queries):,} queries")
+        yield benchmark
+
+
+def _write_run(folder: Path, benchmark: Benchmark, system: System, run: Run) -> None:
+    write_run(folder / benchmark.name / f"{_file_name(system.name)}.trec", run, _file_name(system.name))
+
+
+def _file_name(name: str) -> str:
+    """The name of a system as one word without slashes."""
+    return re.sub(r"[^A-Za-z0-9.@_-]+", "_", name).strip("_")
+
+
+def _no_run(benchmark: Benchmark, system: System, run: Run) -> None:
+    """Keeps nothing."""
+
+
+class SlowNotes:
+    """Tells what takes long: a line when work has gone on for some seconds since the last one."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._told_at = clock, clock()
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        if self._clock() - self._told_at >= SECONDS_BETWEEN_NOTES:
+            self._told_at = self._clock()
+            say(f"{what}: {done:,} of {total:,}")

@@ -1,0 +1,193 @@
+"""Each layout is read as it was published, and a broken file is named."""
+
+import doctest
+import json
+import shutil
+
+import pytest
+
+from engine.errors import UsageError
+from tests.trainer.benchmarks.tiny_benchmarks import LAYOUTS, lines, write_benchmark
+from trainer.benchmarks import instructir, trec
+from trainer.benchmarks.catalog import KINDS, benchmarks_of, parts_of, read_benchmark
+from trainer.benchmarks.mair import DOMAINS
+from trainer.benchmarks.source import BenchmarkSource
+
+FILES = [(kind, name) for kind, files in LAYOUTS.items() for name in files]
+
+
+def read(kind, folder):
+    return {benchmark.name: benchmark for benchmark in benchmarks_of(write_benchmark(kind, folder))}
+
+
+def queries_of(benchmark):
+    return [(query.id, query.query, query.instruction, query.core, query.mode) for query in benchmark.queries]
+
+
+def test_every_kind_has_a_tiny_benchmark_and_the_examples_hold():
+    assert set(LAYOUTS) == set(KINDS)
+    assert [doctest.testmod(module).failed for module in (instructir, trec)] == [0, 0]
+
+
+def test_beir_reads_its_judged_queries(tmp_path):
+    [(name, benchmark)] = read("beir", tmp_path).items()
+    assert (name, queries_of(benchmark)) == ("beir/test", [("q1", "ferry price", "", "q1", "original")])
+    assert benchmark.documents["d1"][0] == "Ferry"
+    assert benchmark.qrels == {"q1": {"d1": 2}}
+
+
+def test_trec_takes_titles_and_its_part_narrative_the_narratives(tmp_path):
+    source = write_benchmark("trec", tmp_path)
+    assert queries_of(read_benchmark(source, "")) == [("301", "ferry price", "", "301", "original")]
+    [query] = read_benchmark(source, "narrative").queries
+    assert (query.instruction, query.mode) == ("Only dollars count.", "instructed")
+    assert read_benchmark(source, "").documents["D2"] == ("", "A ferry at noon.")
+
+
+def test_candidate_lists_are_what_is_ranked(tmp_path):
+    benchmark = read("rank_llm", tmp_path)["rank_llm"]
+    assert benchmark.candidates == {"7": ("d1", "d2")}
+    assert benchmark.documents["d1"] == ("", "The ferry costs four dollars.")
+
+
+def test_followir_is_read_as_published_and_as_in_mteb(tmp_path):
+    found = read("followir", tmp_path)
+    core, news = found["followir/Core17"], found["followir/News21"]
+    assert queries_of(core) == [
+        ("q1-og", "ferry to Saltmarsh", "", "q1", "original"),
+        ("q1-changed", "ferry to Saltmarsh", "Only prices in dollars.", "q1", "changed"),
+    ]
+    assert [query.instruction for query in news.queries] == ["All.", "Only prices."]
+    assert core.qrels == news.qrels == {"q1-og": {"d1": 1, "d2": 1}, "q1-changed": {"d1": 1, "d2": 0}}
+    assert core.candidates == {"q1-og": ("d1", "d2"), "q1-changed": ("d1", "d2")}
+    assert news.candidates == {"q1-og": ("d1", "d2"), "q1-changed": ("d2", "d1")}
+    assert (core.measures, news.measures) == (("p-MRR", "AP@1000"), ("p-MRR", "nDCG@5"))
+
+
+def test_infosearch_has_three_modes_a_query_and_a_dimension_a_folder(tmp_path):
+    found = read("infosearch", tmp_path)
+    assert [query.mode for query in found["infosearch/Audience-v1"].queries] == ["original", "instructed", "reversed"]
+    assert {query.dimension for benchmark in found.values() for query in benchmark.queries} == {"audience", "keyword"}
+    assert found["infosearch/Audience-v1"].qrels["q1-reversed"] == {"d1": 0, "d2": 1}
+
+
+def test_instructir_groups_instructions_by_query_in_each_of_its_forms(tmp_path):
+    (tmp_path / "parts").mkdir()
+    source = write_benchmark("instructir", tmp_path)
+    expected = [
+        ("9_1", "ferry price", "I pay in dollars.", "9", "variant"),
+        ("9_2", "ferry price", "I am a child.", "9", "variant"),
+    ]
+    assert queries_of(read_benchmark(source, "")) == expected
+    (tmp_path / "queries.jsonl").write_text(
+        lines({"_id": "9_1", "text": "ferry price"}, {"_id": "9_2", "text": "ferry price"})
+    )
+    told = [{"query-id": name, "instruction": text} for name, _, text, *_ in expected]
+    (tmp_path / "instruction.jsonl").write_text(lines(*told))
+    assert queries_of(read_benchmark(source, "")) == expected
+    (tmp_path / "queries.jsonl").unlink()
+    (tmp_path / "only_queries.jsonl").write_text(lines({"_id": "9", "text": "ferry price"}))
+    told = [{"_id": name, "text": text, "metadata": {}} for name, _, text, *_ in expected]
+    (tmp_path / "only_instruction_queries.jsonl").write_text(lines(*told))
+    assert queries_of(read_benchmark(source, "")) == expected
+
+
+def test_mair_has_a_collection_a_task_and_a_domain_a_query(tmp_path):
+    found = read("mair", tmp_path)
+    assert {name: [query.domain for query in b.queries] for name, b in found.items()} == {
+        "mair/LitSearch": ["Academic"], "mair/Quora/a": ["Web"],
+    }  # fmt: skip
+    assert queries_of(found["mair/LitSearch"]) == [("q1", "ferries", "Find papers.", "q1", "instructed")]
+    assert found["mair/LitSearch"].qrels == {"q1": {"d1": 2}}
+    assert (len(DOMAINS), len(set(DOMAINS.values()))) == (126, 6)
+
+
+def test_pir_asks_for_both_perspectives_and_for_none(tmp_path):
+    benchmark = read("pir", tmp_path)["pir/ours"]
+    assert [(query.id, query.query) for query in benchmark.queries] == [
+        ("ours-0-original", "ferries"),
+        ("ours-0-instructed", "who praises ferries"),
+        ("ours-0-reversed", "who blames ferries"),
+    ]
+    assert benchmark.qrels["ours-0-original"] == {"0": 1, "1": 1}
+    assert benchmark.qrels["ours-0-reversed"] == {"1": 1}
+
+
+@pytest.mark.parametrize(("kind", "name"), FILES, ids=str)
+@pytest.mark.parametrize("damage", ["garbage", "gone", "other keys"])
+def test_a_broken_file_is_named_or_what_is_wrong_with_the_whole(tmp_path, kind, name, damage):
+    source = write_benchmark(kind, tmp_path)
+    path = tmp_path / name
+    match damage:
+        case "garbage":
+            path.write_text("\x01 <<< {no such\nformat\n")
+        case "gone":
+            path.unlink()
+        case "other keys":
+            path.write_text(json.dumps({"un": "known"}) + "\n")
+    optional = damage == "gone" and name.endswith("top_ranked.jsonl")
+    part = name.partition("/")[0] if kind in {"followir", "infosearch"} else ""
+    if optional:
+        assert read_benchmark(source, part).candidates is None
+        return
+    with pytest.raises(UsageError) as caught:
+        [read_benchmark(source, each) for each in ([part] if part else parts_of(source))]
+    assert str(tmp_path) in str(caught.value) or source.kind in str(caught.value)
+
+
+def test_an_error_names_file_line_and_what_was_expected(tmp_path):
+    source = write_benchmark("infosearch", tmp_path)
+    with (tmp_path / "Audience-v1" / "queries.jsonl").open("a") as file:
+        file.write(lines({"_id": "q2", "text": "bread", "instruction_og": ""}))
+    with pytest.raises(UsageError, match=r"queries.jsonl:2: expected a text under 'instruction_changed'"):
+        read_benchmark(source, "Audience-v1")
+
+
+def test_parts_that_do_not_belong_together_are_refused(tmp_path):
+    source = write_benchmark("beir", tmp_path)
+    (tmp_path / "qrels" / "test.tsv").write_text("q1\tother\t1\n")
+    with pytest.raises(UsageError, match="no document is relevant to any query"):
+        read_benchmark(source, "test")
+    source = write_benchmark("followir", tmp_path / "lists")
+    (tmp_path / "lists" / "Core17" / "top_ranked.jsonl").write_text(lines({"qid": "q1", "pid": "d9"}))
+    with pytest.raises(UsageError, match="candidate 'd9' of query 'q1-og' is no document"):
+        read_benchmark(source, "Core17")
+    with pytest.raises(UsageError, match="no benchmark 'nosuch'; choose one of beir, trec"):
+        read_benchmark(BenchmarkSource(kind="nosuch", path=tmp_path), "")
+
+
+def test_a_digest_follows_from_the_content_in_any_order(tmp_path):
+    source = write_benchmark("beir", tmp_path)
+    before = read_benchmark(source, "test").digest
+    text = (tmp_path / "corpus.jsonl").read_text().splitlines()
+    (tmp_path / "corpus.jsonl").write_text("\n".join(reversed(text)))
+    again = source.model_copy(update={"name": "other", "revision": "2"})
+    assert read_benchmark(again, "test").digest == before
+    (tmp_path / "corpus.jsonl").write_text("\n".join(text).replace("noon", "dawn"))
+    assert read_benchmark(source, "test").digest != before
+
+
+def test_real_collections_have_their_published_sizes(shared_data):
+    sizes = {}
+    for source in (
+        BenchmarkSource(kind="pir", path=shared_data / "pir"),
+        BenchmarkSource(kind="trec", path=shared_data / "trec_sgml" / "cacm", name="cacm"),
+        BenchmarkSource(kind="trec", path=shared_data / "trec_sgml" / "cranfield", name="cranfield"),
+        BenchmarkSource(kind="beir", path=shared_data / "msmarco" / "instructir_filtered"),
+    ):
+        sizes |= {b.name: (len(b.documents), len(b.queries)) for b in benchmarks_of(source)}
+    assert sizes == {
+        "pir/perspectrum": (500, 210), "pir/ambigqa": (500, 234), "cacm": (3204, 52), "cranfield": (1400, 225),
+        "beir/test": (1743, 1743),
+    }  # fmt: skip
+
+
+def test_the_published_queries_of_instructir_have_their_cores(shared_data, tmp_path):
+    shutil.copytree(shared_data / "instructir", tmp_path / "ir", copy_function=shutil.copyfile)
+    (tmp_path / "ir").chmod(0o755)
+    with pytest.raises(UsageError, match="no corpus"):
+        read_benchmark(BenchmarkSource(kind="instructir", path=tmp_path / "ir"), "")
+    passages = {line.split("\t")[1] for line in (tmp_path / "ir/qrels/test.tsv").read_text().splitlines()[1:]}
+    (tmp_path / "ir" / "corpus.jsonl").write_text(lines(*({"_id": p, "title": "", "text": "t"} for p in passages)))
+    benchmark = read_benchmark(BenchmarkSource(kind="instructir", path=tmp_path / "ir"), "")
+    assert (len(benchmark.queries), len({query.core for query in benchmark.queries})) == (9906, 1267)

@@ -1,0 +1,24 @@
+"""BEIR's layout: corpus, queries and qrels/SPLIT in one folder, without instructions. The part is the split.
+
+Queries without judgments are left out, as in BEIR. Unlike BEIR's `ignore_identical_ids`, a document that has the id of
+its query stays: in ArguAna and Quora it is the query itself, in other sets mere chance.
+"""
+
+from dataclasses import replace
+
+from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+from trainer.benchmarks.files import judgments, read_documents, row_id, rows
+from trainer.benchmarks.source import BenchmarkSource
+from trainer.measures.judged import Qrels
+
+
+def read_beir(source: BenchmarkSource, part: str) -> Benchmark:
+    """The split of that name."""
+    qrels = judgments(source.path, f"qrels/{part}")
+    queries = judged([EvaluationQuery(row_id(row), row.text("text")) for row in rows(source.path, "queries")], qrels)
+    return Benchmark(source.name, source.revision, read_documents(source.path), queries, qrels)
+
+
+def judged(queries: list[EvaluationQuery], qrels: Qrels) -> tuple[EvaluationQuery, ...]:
+    """The queries that have judgments, each a core of its own unless it names one."""
+    return tuple(replace(query, core=query.core or query.id) for query in queries if query.id in qrels)

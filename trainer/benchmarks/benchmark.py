@@ -1,0 +1,91 @@
+"""A published benchmark as systems and measures see it: documents, queries with instructions, judgments.
+
+A benchmark is one collection. What is published as several (six dimensions of InfoSearch, 126 tasks of MAIR) is read
+as several benchmarks, one at a time, since each ranks its own documents.
+"""
+
+import hashlib
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from engine.errors import UsageError
+from engine.ids import canonical_json
+from trainer.measures.judged import Qrels
+
+LOG = logging.getLogger(__name__)
+
+Mode = Literal["original", "instructed", "reversed", "changed", "variant"]
+"""Without the condition, with it, and with its opposite (InfoSearch, section 2.3); an instruction that was altered
+(FollowIR); one of several of equal standing (InstructIR)."""
+
+Documents = Mapping[str, tuple[str, str]]
+"""Document id -> (title, text)."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationQuery:
+    """One query under one instruction ("" for none). Queries of the same `core` differ in their instructions alone."""
+
+    id: str
+    query: str
+    instruction: str = ""
+    core: str = ""
+    mode: Mode = "original"
+    dimension: str = ""
+    domain: str = ""
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """One collection. `candidates`, where it has them, are the documents of each query that a system orders."""
+
+    name: str
+    revision: str
+    documents: Documents
+    queries: tuple[EvaluationQuery, ...]
+    qrels: Qrels
+    candidates: Mapping[str, tuple[str, ...]] | None = None
+    measures: tuple[str, ...] = ("nDCG@10",)
+
+    @cached_property
+    def digest(self) -> str:
+        """The sha256 of all content, in any order of its files; name, revision and measures do not count."""
+        queries = {query.id: asdict(query) for query in self.queries}
+        digest = hashlib.sha256()
+        for part in (self.documents, queries, self.qrels, self.candidates or {}):
+            for line in _lines(part):
+                digest.update(line)
+            digest.update(b"\n")
+        return digest.hexdigest()
+
+
+def _lines(part: Mapping[str, Any]) -> Iterable[bytes]:
+    return (canonical_json([key, part[key]]).encode("utf-8", "surrogatepass") + b"\n" for key in sorted(part))
+
+
+def checked(benchmark: Benchmark) -> Benchmark:
+    """The benchmark, if its parts belong together.
+
+    Relevant documents that are missing stay unretrieved, and are told where no candidate lists explain them. Raises
+    UsageError where nothing can be ranked, where an id stands twice, or where a candidate is no document.
+    """
+    ids, name = {query.id for query in benchmark.queries}, benchmark.name
+    if len(ids) < len(benchmark.queries) or not ids or not benchmark.documents:
+        raise UsageError(f"{name} has {len(benchmark.documents):,} documents and {len(ids):,} queries, of "
+                         f"{len(benchmark.queries):,} that its files name; each needs one id of its own")  # fmt: skip
+    relevant = {document for query in ids for document, grade in benchmark.qrels.get(query, {}).items() if grade > 0}
+    missing = relevant - benchmark.documents.keys()
+    if missing == relevant:
+        found = next(iter(benchmark.qrels), "nothing")
+        raise UsageError(f"{name}: no document is relevant to any query (the qrels judge e.g. {found!r}); check that "
+                         "queries, qrels and documents belong together")  # fmt: skip
+    if missing and benchmark.candidates is None:
+        LOG.warning("%s: %s of %s relevant documents are missing, e.g. %s", name, len(missing), len(relevant),
+                    min(missing))  # fmt: skip
+    for query, documents in (benchmark.candidates or {}).items():
+        if unknown := [document for document in documents if document not in benchmark.documents]:
+            raise UsageError(f"{name}: candidate {unknown[0]!r} of query {query!r} is no document; complete the corpus")
+    return benchmark

@@ -1,0 +1,115 @@
+"""The benchmarks that can be read, by the layout of their files: what each is, and what the user brings."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from engine.errors import SeedFormatError, UsageError
+from trainer.benchmarks.beir import read_beir
+from trainer.benchmarks.benchmark import Benchmark, checked
+from trainer.benchmarks.files import collections_in
+from trainer.benchmarks.instructir import read_instructir
+from trainer.benchmarks.mair import read_mair
+from trainer.benchmarks.mair import tasks_in as mair_tasks
+from trainer.benchmarks.pir import read_pir
+from trainer.benchmarks.pir import tasks_in as pir_tasks
+from trainer.benchmarks.rank_llm import read_rank_llm
+from trainer.benchmarks.source import BenchmarkSource
+from trainer.benchmarks.trec import read_trec
+from trainer.benchmarks.variants import read_followir, read_infosearch
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkKind:
+    """One layout. `average`: over all queries, or over the means of the parts, as its authors report it."""
+
+    about: str
+    origin: str
+    licence: str
+    bring: str
+    read: Callable[[BenchmarkSource, str], Benchmark]
+    parts: Callable[[Path], tuple[str, ...]]
+    measures: str = "nDCG@10"
+    average: Literal["queries", "parts"] = "parts"
+
+
+def _always(part: str) -> Callable[[Path], tuple[str, ...]]:
+    return lambda _: (part,)
+
+
+KINDS: Mapping[str, BenchmarkKind] = {
+    "beir": BenchmarkKind(
+        "Plain queries of any data set in BEIR's layout", "https://github.com/beir-cellar/beir", "that of the data set",
+        "a folder with corpus.jsonl, queries.jsonl, qrels/test.tsv; #dev takes another split",
+        read_beir, _always("test"),
+    ),
+    "trec": BenchmarkKind(
+        "TREC topics over a collection: Robust04, Core17, CACM, Cranfield", "https://trec.nist.gov",
+        "topics and qrels are free, most documents are licensed by NIST or LDC",
+        "a folder with topics, qrels and documents; #narrative makes narratives instructions", read_trec, _always(""),
+    ),
+    "rank_llm": BenchmarkKind(
+        "Candidate lists to re-rank", "https://github.com/castorini/rank_llm",
+        "that of the passages (MS MARCO: non-commercial research)",
+        "a folder with one retrieve_results_*.json and its qrels", read_rank_llm, _always(""),
+    ),
+    "followir": BenchmarkKind(
+        "Altered TREC narratives: does what they exclude fall? (arXiv 2403.15246)",
+        "https://huggingface.co/datasets/jhu-clsp/{robust04,news21,core17}-instructions[-mteb]",
+        "see the data set's card; the documents are TREC's",
+        "a folder a collection (Robust04, News21, Core17), as downloaded",
+        read_followir, collections_in, "p-MRR, and AP@1000 (News21: nDCG@5)",
+    ),
+    "instructir": BenchmarkKind(
+        "Instructions of one user each to a query (arXiv 2402.14334)", "https://github.com/kaistAI/InstructIR",
+        "MIT; passages of MS MARCO: non-commercial research", "the folder INSTRUCTIR, as downloaded",
+        read_instructir, collections_in, "nDCG@10, Robustness@10", "queries",
+    ),
+    "infosearch": BenchmarkKind(
+        "Six attributes of documents, asked for and asked against (arXiv 2410.23841)",
+        "https://huggingface.co/datasets/jianqunZ/{Audience,Clarity,Format,Language,Length,Source}-v1",
+        "none stated", "a folder a dimension, as downloaded", read_infosearch, collections_in,
+        "WISE(K=20), SICR, p-MRR, nDCG@10",
+    ),
+    "mair": BenchmarkKind(
+        "126 tasks of six domains with instructions (arXiv 2410.10127)",
+        "https://huggingface.co/datasets/MAIR-Bench/MAIR-Queries and MAIR-Docs", "that of each task's data",
+        "a folder with MAIR-Queries and MAIR-Docs, a subfolder a task", read_mair, mair_tasks, average="queries",
+    ),
+    "pir": BenchmarkKind(
+        "One perspective of two on a root query", "https://github.com/colinzhaoust/pir", "Apache-2.0",
+        "a folder with pir_two_tasks.json and pairs.jsonl", read_pir, pir_tasks,
+        "both views, p-MRR, WISE(K=20), SICR, Robustness@10, nDCG@10",
+    ),
+}  # fmt: skip
+
+
+def kind_named(name: str) -> BenchmarkKind:
+    """The layout of that name; UsageError with the known names otherwise."""
+    if name not in KINDS:
+        raise UsageError(f"there is no benchmark {name!r}; choose one of {', '.join(KINDS)}")
+    return KINDS[name]
+
+
+def parts_of(source: BenchmarkSource) -> tuple[str, ...]:
+    """The names of the collections of a benchmark, "" where it is one."""
+    return (source.part,) if source.part else kind_named(source.kind).parts(source.path)
+
+
+def read_benchmark(source: BenchmarkSource, part: str) -> Benchmark:
+    """One collection, read and checked. Raises UsageError with file and line."""
+    named = source.model_copy(update={"name": source.name or source.kind})
+    try:
+        found = kind_named(source.kind).read(named, part)
+    except SeedFormatError as error:
+        shown = error.found if len(error.found) <= 120 else error.found[:117] + "..."
+        place = f"{error.path}:{error.line}"
+        raise UsageError(f"{place}: expected {error.expected}, found {shown!r}; bring the file again") from None
+    name = f"{found.name}/{part}" if part else found.name
+    return checked(replace(found, name=name, measures=source.measures or found.measures))
+
+
+def benchmarks_of(source: BenchmarkSource) -> Iterator[Benchmark]:
+    """The collections of a benchmark, each read when it is reached."""
+    return (read_benchmark(source, part) for part in parts_of(source))

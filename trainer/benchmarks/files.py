@@ -1,0 +1,113 @@
+"""What the readers of benchmarks share: rows, documents, judgments and candidate lists of a folder.
+
+A bad record raises SeedFormatError, since a benchmark without it is another one; the catalog says what to do.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from engine.errors import SeedFormatError, UsageError
+from engine.seeds.beir import find_table, read_judgments
+from engine.seeds.files.rows import SourceRow, read_rows
+from trainer.benchmarks.benchmark import Documents
+from trainer.measures.judged import Qrels
+
+MOST_BYTES = 1 << 26
+"""Bytes of one record."""
+
+T = TypeVar("T")
+
+
+def good(records: Iterable[T | SeedFormatError]) -> Iterator[T]:
+    """The records, up to the first bad one, which is raised."""
+    for record in records:
+        if isinstance(record, SeedFormatError):
+            raise record
+        yield record
+
+
+def table(folder: Path, *names: str) -> Path:
+    """The first table of these names in a folder; UsageError where there is none."""
+    for name in names:
+        if (path := find_table(folder, name)) is not None:
+            return path
+    raise UsageError(
+        f"no {' or '.join(names)} (.jsonl, .parquet, .tsv, or a folder of such) in {folder}; `foil benchmarks show "
+        "KIND` says what to bring"
+    )
+
+
+def rows(folder: Path, *names: str) -> Iterator[SourceRow]:
+    """The rows of the first table of these names."""
+    return good(read_rows(table(folder, *names), MOST_BYTES))
+
+
+def row_id(row: SourceRow) -> str:
+    """The id of a query or document: under `_id` (BEIR) or `id` (mteb)."""
+    return row.name("_id" if "_id" in row.value else "id")
+
+
+def present(row: SourceRow, key: str) -> str:
+    """The text under `key`, which may be empty but not missing."""
+    text = row.value.get(key)
+    if not isinstance(text, str):
+        raise row.format_error(f"a text under {key!r}", f"keys {sorted(row.value)}" if key not in row.value else text)
+    return text.strip()
+
+
+def read_documents(folder: Path, name: str = "corpus", text: str = "text") -> Documents:
+    """The documents of a table; one that stands twice must stand twice alike."""
+    documents: dict[str, tuple[str, str]] = {}
+    for row in rows(folder, name):
+        document = row.title().strip(), present(row, text)
+        if documents.setdefault(row_id(row), document) != document:
+            raise row.format_error("one document of this id", row_id(row))
+    return documents
+
+
+def judgments(folder: Path, *names: str) -> Qrels:
+    """Judgments of the first table of these names, in TREC's, BEIR's or mteb's columns."""
+    return read_judgments(table(folder, *names), MOST_BYTES)
+
+
+def read_candidates(folder: Path) -> dict[str, tuple[str, ...]] | None:
+    """`top_ranked`, where it is: rows of qid and pid (FollowIR), or of query-id and corpus-ids (mteb)."""
+    if find_table(folder, "top_ranked") is None:
+        return None
+    found: dict[str, list[str]] = {}
+    for row in rows(folder, "top_ranked"):
+        if "qid" in row.value:
+            found.setdefault(row.name("qid"), []).append(row.name("pid"))
+        else:
+            found.setdefault(row.name("query-id"), []).extend(map(str, row.items("corpus-ids")))
+    return {query: tuple(dict.fromkeys(documents)) for query, documents in found.items()}
+
+
+def collections_in(folder: Path, name: str = "corpus") -> tuple[str, ...]:
+    """The subfolders that hold a collection each; ("",) where the folder itself is one."""
+    if find_table(folder, name) is not None:
+        return ("",)
+    return tuple(sorted(sub.name for sub in _subfolders(folder) if find_table(sub, name))) or ("",)
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is no folder; give the one that holds the benchmark's files")
+    return [path for path in folder.iterdir() if path.is_dir()]
+
+
+def read_document(path: Path) -> Any:
+    """A JSON file of one value; UsageError where it does not read."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path} does not read as JSON ({error}); bring the file again") from error
+
+
+def as_text(value: Any) -> str:
+    """The value, if it is a text; else TypeError, which a reader turns into words."""
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value

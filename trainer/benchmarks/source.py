@@ -1,0 +1,21 @@
+"""Where a benchmark lies, as the command line or a YAML file names it."""
+
+from pathlib import Path
+
+from pydantic import Field
+
+from engine.settings import Settings
+
+
+class BenchmarkSource(Settings):
+    """A benchmark's files: one folder, or with `trec` and `rank_llm` the files one by one."""
+
+    kind: str = Field(min_length=1, description="The layout of the files; `foil benchmarks list` names all.")
+    path: Path = Field(description="The folder or file.")
+    part: str = Field(default="", description="One collection of several; none = all.")
+    name: str = Field(default="", description="What results call it; none = the kind.")
+    revision: str = Field(default="", description="The published version, kept with every result.")
+    measures: tuple[str, ...] = Field(default=(), description="Instead of the kind's own.")
+    topics: Path | None = Field(default=None, description="TREC topics.")
+    documents: Path | None = Field(default=None, description="TREC documents: a file, folder or archive.")
+    qrels: Path | None = Field(default=None, description="TREC judgments.")

@@ -1,0 +1,72 @@
+"""TREC collections: topics, qrels and documents, in a folder or named one by one.
+
+In a folder, the topics' file has `topics` or `qry` in its name, that of the judgments `qrel`; all else is documents.
+The query is the title, or the description where there is none; the part `narrative` adds the narrative as instruction.
+Where the qrels judge numbers that the topics do not have, these are the topics' places from 1 (Cranfield).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.errors import UsageError
+from engine.seeds.judged import Query, read_qrels
+from engine.seeds.trec import read_document_topics, read_documents, read_topics
+from trainer.benchmarks.beir import judged
+from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+from trainer.benchmarks.files import MOST_BYTES, good
+from trainer.benchmarks.source import BenchmarkSource
+from trainer.measures.judged import Qrels
+
+
+def read_trec(source: BenchmarkSource, part: str) -> Benchmark:
+    """The topics that are judged."""
+    topics_file = source.topics or only_file(source.path, "topics", "qry")
+    qrels_file = source.qrels or only_file(source.path, "qrel")
+    paths = [source.documents] if source.documents else _others(source.path, topics_file, qrels_file)
+    documents = {d.source_id: (d.title, d.text) for path in paths for d in good(read_documents(path, MOST_BYTES))}
+    topics, qrels = _topics(topics_file), read_qrels([qrels_file], MOST_BYTES)
+    names = _numbers(topics, qrels)
+    queries = [_query(topic, name, part) for topic, name in zip(topics, names, strict=True)]
+    return Benchmark(source.name, source.revision, documents, judged(queries, qrels), qrels)
+
+
+def _topics(path: Path) -> list[Query]:
+    """Topics as <top> blocks, or as <DOC> blocks where there is none."""
+    return list(good(read_topics(path, MOST_BYTES))) or list(good(read_document_topics(path, MOST_BYTES)))
+
+
+def _numbers(topics: Sequence[Query], qrels: Qrels) -> list[str]:
+    """The names under which the qrels judge the topics.
+
+    >>> topics = [Query(name, "", "", 1) for name in ("1", "2", "4")]
+    >>> _numbers(topics, {"3": {}}), _numbers(topics, {"4": {}})
+    (['1', '2', '3'], ['1', '2', '4'])
+    """
+    places = list(map(str, range(1, len(topics) + 1)))
+    own = [topic.id for topic in topics]
+    return own if qrels.keys() <= set(own) or not qrels.keys() <= set(places) else places
+
+
+def _query(topic: Query, name: str, part: str) -> EvaluationQuery:
+    text = topic.attributes.get("title") or topic.attributes["description"]
+    instruction = topic.attributes.get("narrative", "") if part == "narrative" else ""
+    return EvaluationQuery(name, text, instruction, mode="instructed" if instruction else "original")
+
+
+def only_file(folder: Path, *words: str) -> Path:
+    """The one file of a folder with one of these words in its name."""
+    found = [path for path in _files(folder) if any(word in path.name.lower() for word in words)]
+    if len(found) != 1:
+        raise UsageError(f"{folder} has {len(found)} files with {' or '.join(words)} in their names; name topics, "
+                         "documents and qrels one by one in a YAML file")  # fmt: skip
+    return found[0]
+
+
+def _others(folder: Path, *taken: Path) -> list[Path]:
+    return [path for path in _files(folder) if path not in taken]
+
+
+def _files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is no folder; give one with topics, qrels and documents")
+    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))

@@ -1,0 +1,63 @@
+"""What systems are worth on a benchmark, query by query: they rank, measures look at the runs.
+
+benchmark, collection by collection -> each system ranks it -> each measure's values -> Scores, without the texts
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+from trainer.measures.catalog import measure_all, measure_named
+from trainer.measures.judged import Run
+from trainer.systems.system import System
+
+GROUPED_BY = ("mode", "dimension", "domain")
+"""What queries are told apart by, where a benchmark tells them apart."""
+
+Values = Mapping[str, float]
+"""Query, or core of queries -> value in [-1, 1]."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionScores:
+    """All values on one collection: system -> measure -> values. `groups`: attribute -> query or core -> its group."""
+
+    name: str
+    digest: str
+    revision: str
+    values: Mapping[str, Mapping[str, Values]]
+    groups: Mapping[str, Mapping[str, str]]
+
+
+def score(
+    benchmarks: Iterable[Benchmark],
+    systems: Sequence[System],
+    measures: Sequence[str],
+    depth: int,
+    on_run: Callable[[Benchmark, System, Run], None] = lambda *_: None,
+) -> Iterator[CollectionScores]:
+    """The scores on each collection, by these measures or else by the collection's own."""
+    for benchmark in benchmarks:
+        chosen = [measure_named(name) for name in measures or benchmark.measures]
+        values = {}
+        for system in systems:
+            run = system.rank(benchmark, depth)
+            on_run(benchmark, system, run)
+            values[system.name] = measure_all(chosen, benchmark.queries, benchmark.qrels, run)
+        groups = groups_of(benchmark.queries)
+        yield CollectionScores(benchmark.name, benchmark.digest, benchmark.revision, values, groups)
+
+
+def groups_of(queries: Sequence[EvaluationQuery]) -> dict[str, dict[str, str]]:
+    """Of each attribute that has a value, the group of every query, and of every core but for its mode.
+
+    >>> groups_of([EvaluationQuery("q1", "", core="q", dimension="length")])
+    {'mode': {'q1': 'original'}, 'dimension': {'q': 'length', 'q1': 'length'}}
+    """
+    groups: dict[str, dict[str, str]] = {}
+    for attribute in GROUPED_BY:
+        told = [(query, getattr(query, attribute)) for query in queries if getattr(query, attribute)]
+        by_core = {query.core: group for query, group in told} if attribute != "mode" else {}
+        if told:
+            groups[attribute] = by_core | {query.id: group for query, group in told}
+    return groups

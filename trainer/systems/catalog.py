@@ -1,0 +1,31 @@
+"""Systems by the names that the command line gives them. A kind of reranker more (such as an LLM) is one line here."""
+
+from pathlib import Path
+
+from engine.errors import UsageError
+from trainer.systems.bm25 import Bm25
+from trainer.systems.cross_encoder import Reranker
+from trainer.systems.embedder import embedder
+from trainer.systems.endpoint import endpoint
+from trainer.systems.system import Progress, System, SystemSettings, quiet
+
+ENDPOINT, RERANKER = "openai:", "rerank:"
+
+
+def open_system(
+    name: str, settings: SystemSettings, cache: Path, first: str = "bm25", on_progress: Progress = quiet
+) -> System:
+    """`bm25`, `base`, `openai:MODEL@URL`, `rerank:MODEL` (over `first`), a directory, or a hub name.
+
+    Raises UsageError where there is no such system.
+    """
+    if name == "bm25":
+        return Bm25(settings.bm25, on_progress)
+    if name.startswith(ENDPOINT):
+        return endpoint(name.removeprefix(ENDPOINT), settings, cache, on_progress)
+    if not name.startswith(RERANKER):
+        return embedder(name, settings, cache, on_progress)
+    if first.startswith(RERANKER):
+        raise UsageError(f"the first stage {first} is a reranker too; take bm25 or an embedder as --first")
+    stage = open_system(first, settings, cache, on_progress=on_progress)
+    return Reranker(name.removeprefix(RERANKER), stage, settings, on_progress)

@@ -1,0 +1,74 @@
+"""A cross-encoder of sentence-transformers over the best documents of a first stage, or over given candidates.
+
+Scores are the raw logits: behind a sigmoid the best ones would be equal in single precision. Price: one forward pass
+a query and document; nothing is cached.
+"""
+
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+
+import torch
+from sentence_transformers import CrossEncoder
+
+from engine.errors import UsageError
+from trainer.benchmarks.benchmark import Benchmark
+from trainer.measures.judged import Run
+from trainer.model.checksums import folder_digest
+from trainer.systems.embedder import model_folder
+from trainer.systems.system import Progress, System, SystemSettings, quiet
+from trainer.text_templates import template_named
+
+
+class Reranker:
+    """Orders the first `rerank_depth` documents of the first stage; the others are not ranked."""
+
+    def __init__(self, model: str, first: System, settings: SystemSettings, on_progress: Progress = quiet) -> None:
+        self.name = f"rerank:{model}"
+        self._first, self._settings, self._on_progress = first, settings, on_progress
+        self._template = template_named(settings.template or "query_instruction")
+        self._model = load_cross_encoder(model, settings.encode.max_tokens)
+        self._weights = folder_digest(model_folder(model))
+
+    def facts(self) -> Mapping[str, str | float]:
+        """Its own weights, and the first stage."""
+        return {"system": self.name, "weights": self._weights, "digest": self._weights, "first": self._first.name,
+                "template": self._template.name, "max_tokens": self._settings.encode.max_tokens,
+                "rerank_depth": self._settings.rerank_depth}  # fmt: skip
+
+    def rank(self, benchmark: Benchmark, k: int) -> Run:
+        """The documents of the first stage, or all candidates, by the model's scores."""
+        found = benchmark.candidates or self._best(benchmark, min(k, self._settings.rerank_depth))
+        run = {}
+        for done, query in enumerate(benchmark.queries, start=1):
+            documents, text = list(found.get(query.id, ())), self._template.format_pair(query.instruction, query.query)
+            passages = [self._template.format_passage(*benchmark.documents[document]) for document in documents]
+            run[query.id] = dict(zip(documents, self._scores(text, passages), strict=True))
+            self._on_progress(f"{self.name}: queries", done, len(benchmark.queries))
+        return run
+
+    def _best(self, benchmark: Benchmark, depth: int) -> dict[str, list[str]]:
+        first = self._first.rank(benchmark, depth)
+        return {query: list(islice(sorted(scores, key=lambda d: -scores[d]), depth)) for query, scores in first.items()}
+
+    def _scores(self, text: str, passages: list[str]) -> list[float]:
+        if not passages:
+            return []
+        scores = self._model.predict(
+            [(text, passage) for passage in passages], batch_size=self._settings.batch, show_progress_bar=False,
+            activation_fn=torch.nn.Identity(), convert_to_numpy=True,
+        )  # fmt: skip
+        return [float(score) for score in scores]
+
+
+def load_cross_encoder(name: str, max_tokens: int) -> CrossEncoder:
+    """The cross-encoder in a directory or of a hub name. Raises UsageError where there is none with one score."""
+    try:
+        model: CrossEncoder = CrossEncoder(str(Path(name)) if Path(name).is_dir() else name, max_length=max_tokens)
+    except Exception as error:  # the libraries raise errors of any kind
+        raise UsageError(
+            f"{name} does not load as a cross-encoder ({error}); give a directory or a hub name"
+        ) from error
+    if model.num_labels != 1:
+        raise UsageError(f"{name} gives {model.num_labels} scores a pair; a reranker gives one")
+    return model
