@@ -162,7 +162,9 @@ class TrainSettings(Settings):
         default=None, description="directory or hub name of the model to start from; none = packaged MiniLM"
     )
     model: ModelSettings = ModelSettings()
-    template: str = Field(default="query_instruction", description="how instruction and query are joined")
+    template: str = Field(
+        default="query_instruction", description="how instruction and query are joined (docs/trainers.md)"
+    )
     data: tuple[SourceSettings, ...] = Field(
         default=(), description="runs to train on, mixed in every batch; none = the job's own `out`, all of it"
     )

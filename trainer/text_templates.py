@@ -1,10 +1,12 @@
 """A named template joins instruction and query into one text, and title and body into another.
 
 Training, evaluation and export take the template that the model was trained with, so the order of the parts never
-changes: InF-IR puts the instruction first, Promptriever and MTEB put it last.
+changes: InF-IR puts the instruction first, Promptriever and MTEB put it last. `prefixes` is the form of E5 and
+RepLLaMA, `instruct` that of E5-mistral and Qwen3-Embedding.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from engine.errors import UsageError
 
@@ -14,11 +16,15 @@ QueryPair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class TextTemplate:
-    """`pair` joins {instruction} and {query}, `passage` joins {title} and {text}; an absent part leaves no blank."""
+    """`pair` joins {instruction} and {query}, `passage` joins {title} and {text}; an absent part leaves no blank.
+
+    `bare` is the form of a query without an instruction, where it is another one.
+    """
 
     name: str
     pair: str
     passage: str = "{title} {text}"
+    bare: str = ""
 
     @property
     def first_part(self) -> int:
@@ -26,17 +32,23 @@ class TextTemplate:
         return int(self.pair.index("{query}") < self.pair.index("{instruction}"))
 
     def format_pair(self, instruction: str, query: str) -> str:
-        return self.pair.format(instruction=instruction, query=query).strip()
+        form = self.pair if instruction or not self.bare else self.bare
+        return form.format(instruction=instruction, query=query).strip()
 
     def format_passage(self, title: str, text: str) -> str:
         return self.passage.format(title=title, text=text).strip()
 
 
+OWN = "own"
+"""The template of a model whose configuration names prompts; `behind_prompts` makes it when the model is loaded."""
 TEMPLATES = {
     template.name: template
     for template in (
         TextTemplate("query_instruction", "{query} {instruction}"),
         TextTemplate("instruction_query", "{instruction} {query}"),
+        TextTemplate("prefixes", "query: {query} {instruction}", "passage: {title} {text}"),
+        TextTemplate("instruct", "Instruct: {instruction}\nQuery:{query}", bare="{query}"),
+        TextTemplate(OWN, "{query} {instruction}"),
     )
 }
 
@@ -46,3 +58,17 @@ def template_named(name: str) -> TextTemplate:
     if name not in TEMPLATES:
         raise UsageError(f"there is no template {name!r}; choose one of {', '.join(sorted(TEMPLATES))}")
     return TEMPLATES[name]
+
+
+def behind_prompts(template: TextTemplate, prompts: Mapping[str, str | None]) -> TextTemplate:
+    """The template behind the prompts of a model (`query`, and `document` or `passage`), as mteb puts them.
+
+    >>> behind_prompts(template_named("query_instruction"), {"query": "query: ", "document": ""}).format_pair("I", "Q")
+    'query: Q I'
+    """
+    query, passage = (
+        next((found.replace("{", "{{").replace("}", "}}") for key in keys if (found := prompts.get(key))), "")
+        for keys in (("query",), ("document", "passage"))
+    )
+    pair, text = query + template.pair, passage + template.passage
+    return replace(template, name="prompts of the model", pair=pair, passage=text) if query or passage else template

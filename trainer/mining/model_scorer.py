@@ -33,7 +33,8 @@ def model_source(settings: MineSettings, on_progress: Callable[[int, int], None]
     path = settings.model or Path(MODEL_DIR)
     if not path.is_dir():
         raise UsageError(f"model {path} is no directory; give that of a saved SentenceTransformer, such as OUT/model")
-    template = template_named(settings.template or trained_template(path))
+    named = template_named(settings.template or "query_instruction")
+    template = named if settings.template else trained_template(path) or named
     digest = folder_digest(path)
 
     def open_scorer(candidates: SplitCandidates) -> Scorer:

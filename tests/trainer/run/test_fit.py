@@ -20,6 +20,9 @@ from trainer.model.checkpoint import TrainingState, blend_weights, load_state, p
 from trainer.model.packing import micro_batches
 from trainer.run.fit import BatchReader, fit, learning_rate, make_optimiser, train
 from trainer.settings import EvaluateSettings, LossSettings, RetentionSettings, ScheduleSettings
+from trainer.systems.embedder import LocalEncoder
+from trainer.systems.system import SystemSettings
+from trainer.text_templates import template_named
 
 TEXTS = ["", "one", "two words", "a longer text of several words " * 5, "two words", YEAR]
 
@@ -68,6 +71,28 @@ def test_a_trained_model_loads_in_the_real_library_and_encodes_the_same(bert, vi
     assert not [path for path in trained.model.rglob("*") if path.suffix in (".bin", ".pt", ".pkl")]
 
 
+def test_a_base_with_prompts_is_trained_and_asked_behind_them(bert, view, tmp_path):
+    library = SentenceTransformer(str(bert), device="cpu")
+    library.prompts = {"query": "query: ", "document": "passage: "}
+    library.save(str(tmp_path / "e5"))
+    trained = train(settings_for(tmp_path / "e5", template="own"), view, tmp_path / "own")
+    assert trained.facts["template"]["pair"] == "query: {query} {instruction}"
+    assert "`query: {query} {instruction}`" in (trained.model / "README.md").read_text()
+    by_name = train(settings_for(tmp_path / "e5", template="prefixes"), view, tmp_path / "named")
+    assert all(
+        torch.equal(value, other)
+        for value, other in zip(*(weights(load(each.model)).values() for each in (trained, by_name)), strict=True)
+    )
+    again = LocalEncoder(str(trained.model), SystemSettings())
+    assert again.template.format_pair("", "what") == "query: what"
+
+
+def test_a_bare_query_may_have_a_form_of_its_own():
+    instruct = template_named("instruct")
+    assert instruct.format_pair("Find papers.", "bm25") == "Instruct: Find papers.\nQuery:bm25"
+    assert instruct.format_pair("", "bm25") == "bm25"
+
+
 @pytest.fixture(scope="module")
 def mixed_view(world, tmp_path_factory):
     """The world, and a third of every batch from another run."""
@@ -98,17 +123,21 @@ def test_a_stopped_run_resumes_to_the_very_same_weights(bert, view, tmp_path, at
 
 def test_plain_topics_bring_a_bare_query_and_its_passage_beside_the_batch(bert, view):
     keep = RetentionSettings(plain_topics=5)
-    alone = BatchReader(view, settings_for(bert)).read(3)
-    mixed = BatchReader(view, settings_for(bert, retention=keep))
+    alone = BatchReader(view, settings_for(bert), TEMPLATE).read(3)
+    mixed = BatchReader(view, settings_for(bert, retention=keep), TEMPLATE)
     beside = mixed.read(3)
     added = beside.pairs[len(alone.pairs) :]
     assert beside.pairs[: len(alone.pairs)] == alone.pairs
     assert 0 < len(added) <= 5
     assert {instruction for instruction, _ in added} == {""}
     assert len(beside.anchors) - len(alone.anchors) == len(beside.passages) - len(alone.passages) == len(added)
-    assert mixed.read(4).pairs != beside.pairs == BatchReader(view, settings_for(bert, retention=keep)).read(3).pairs
+    assert (
+        mixed.read(4).pairs
+        != beside.pairs
+        == BatchReader(view, settings_for(bert, retention=keep), TEMPLATE).read(3).pairs
+    )
     with pytest.raises(UsageError, match="plain_topics"):
-        BatchReader(view, settings_for(bert, retention=RetentionSettings(plain_topics=500)))
+        BatchReader(view, settings_for(bert, retention=RetentionSettings(plain_topics=500)), TEMPLATE)
 
 
 def test_what_a_plain_topic_wants_is_no_negative_where_another_topic_brings_it(view):
