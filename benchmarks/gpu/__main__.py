@@ -44,7 +44,7 @@ def main() -> int:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     facts = machine.facts()
     if not (options.small or facts["gpus"]):
-        print("gpu_checks: nvidia-smi shows no GPU here; --small rehearses the checks on the CPU", file=sys.stderr)
+        print("gpu_checks: torch sees no CUDA device here; --small rehearses the checks on the CPU", file=sys.stderr)
         return 2
     checks = [check for check in CHECKS if check.name in options.only]
     sizes, start = (SMALL, "forkserver") if options.small else (FULL, "spawn")

