@@ -21,11 +21,9 @@ weights. On a machine with CUDA everything runs there.
 
 import argparse
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from itertools import cycle, islice
 from pathlib import Path
@@ -53,7 +51,7 @@ from trainer.settings import EncodeSettings, LossSettings, RetentionSettings, Sc
 from trainer.text_templates import template_named
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from tests.support.memory import peak_memory as process_peak
+from benchmarks.gpu.timing import outside_products, peak_memory, product_rate, product_weights, profile, seconds
 
 REPO = Path(__file__).resolve().parent.parent
 SYSTEMS = ("st", "st_cached", "foil", "foil_cached")
@@ -61,7 +59,6 @@ TEMPERATURE = 0.05
 TEMPLATE = template_named("query_instruction")
 BYTES_A_TOKEN = {"minilm": 110_000, "encoder": 450_000, "decoder": 1_300_000}
 """What one padded token holds in a graph of each model in bf16, roughly: only to leave out what cannot fit."""
-PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "scaled_dot_product", "linear", "flash")
 
 
 def topics(recipe: str, seeds: int, out: Path) -> list[TopicGroup]:
@@ -156,53 +153,6 @@ def st_step(path: Path, groups: Sequence[TopicGroup], tokens: int, *, cached: bo
     return run_step
 
 
-def peak_memory() -> int:
-    if torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated()
-    return process_peak()
-
-
-def synchronise() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-
-
-def seconds(work: Callable[[], Any], times: int) -> float:
-    """The median of some runs, after one to warm up; with none, that of a cold one."""
-    if times:
-        work()
-        synchronise()
-    durations = []
-    for _ in range(max(1, times)):
-        started = time.perf_counter()
-        work()
-        synchronise()
-        durations.append(time.perf_counter() - started)
-    return statistics.median(durations)
-
-
-def product_rate() -> float:
-    """The best bf16 matrix-product rate seen here, in operations a second."""
-    size, device = (8192, "cuda") if torch.cuda.is_available() else (2048, "cpu")
-    matrix = torch.randn(size, size, dtype=torch.bfloat16, device=device)
-    return 2 * size**3 / min(seconds(lambda: matrix @ matrix, 3) for _ in range(3))
-
-
-def outside_products(work: Callable[[], Any]) -> float:
-    """The share of a step's operator time that is not in matrix products or attention kernels."""
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    if torch.cuda.is_available():
-        activities = [torch.profiler.ProfilerActivity.CUDA]
-    with torch.profiler.profile(activities=activities) as profile:
-        work()
-        synchronise()
-    gpu = torch.cuda.is_available()
-    spent = {e.key: e.self_device_time_total if gpu else e.self_cpu_time_total for e in profile.key_averages()}
-    words = ("gemm", "cutlass", "attention", "flash", "fmha") if gpu else PRODUCTS
-    inside = sum(value for key, value in spent.items() if any(word in key for word in words))
-    return 1 - inside / sum(spent.values())
-
-
 def measure_case(case: dict[str, Any]) -> dict[str, Any]:
     groups = topics(case["recipe"], case["seeds"], Path(case["out"]))[: case["batch"]]
     path, cached = Path(case["model"]), case["system"].endswith("cached")
@@ -210,7 +160,7 @@ def measure_case(case: dict[str, Any]) -> dict[str, Any]:
     batch = collate(groups, TEMPLATE)
     work: Any = encoder.micro_batches(batch.passages, batch.pairs)
     token_count = sum(int(batch_part.features["attention_mask"].sum()) for batch_part in work)
-    weights = sum(p.numel() for name, p in encoder.named_parameters() if "embeddings" not in name and p.ndim == 2)
+    weights = product_weights(encoder)
     if case["system"].startswith("st"):
         del encoder, foil_run
         run = st_step(path, groups, case["tokens"], cached=cached)
@@ -221,7 +171,7 @@ def measure_case(case: dict[str, Any]) -> dict[str, Any]:
     row = {"seconds": step_seconds, "topics_per_s": len(groups) / step_seconds, "topics": len(groups)}
     row |= {"peak_gib": peak / 2**30, "operations_per_s": 6 * weights * token_count / step_seconds}
     if case["profile"]:
-        row["outside"] = outside_products(run)
+        row["outside"] = outside_products(profile(run))
     return row
 
 

