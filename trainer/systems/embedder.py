@@ -30,10 +30,10 @@ class LocalEncoder:
     def __init__(self, name: str, settings: SystemSettings) -> None:
         path = MODEL_DIR if name == BASE else name
         template = template_named(settings.template or trained_template(Path(path)))
-        self._encoder = load_encoder(path, template, settings.encode)
+        self.encoder = load_encoder(path, template, settings.encode)
         if not (Path(path) / FACTS).exists():
-            self._encoder.template = with_prompts(template, self._encoder.model.prompts)
-        self.template, self._name, self._settings = self._encoder.template, name, settings
+            self.encoder.template = with_prompts(template, self.encoder.model.prompts)
+        self.template, self._name, self._settings = self.encoder.template, name, settings
         self._weights = folder_digest(model_folder(str(path)))
 
     def facts(self) -> dict[str, str | float]:
@@ -47,8 +47,8 @@ class LocalEncoder:
 
     def encode(self, passages: Sequence[str], pairs: Sequence[QueryPair]) -> Floats:
         """Unit vectors, [passages + pairs, D]."""
-        with torch.inference_mode(), evaluating(self._encoder):
-            vectors: Floats = self._encoder.encode(passages, pairs).cpu().numpy()
+        with torch.inference_mode(), evaluating(self.encoder):
+            vectors: Floats = self.encoder.encode(passages, pairs).cpu().numpy()
         return vectors
 
 
