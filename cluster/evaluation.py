@@ -20,7 +20,7 @@ from cluster.terminal import print_json, say, show
 from cluster.yaml_page import read_yaml
 from engine.errors import UsageError
 from trainer.benchmarks.benchmark import Benchmark
-from trainer.benchmarks.catalog import benchmarks_of, kind_named
+from trainer.benchmarks.catalog import benchmarks_of, kind_named, name_of
 from trainer.benchmarks.source import BenchmarkSource
 from trainer.comparison.results import Result, keep, results
 from trainer.comparison.scores import CollectionScores, score
@@ -56,7 +56,7 @@ def evaluate_benchmarks(
     opened = [open_system(name, settings, out / "vectors", first, SlowNotes()) for name in names]
     rows: list[dict[str, Any]] = []
     for text, source in zip(on, sources, strict=True):
-        name, average = source.name or source.kind, kind_named(source.kind).average
+        name, average = name_of(source), kind_named(source.kind).average
         on_run = partial(_write_run, out / "runs") if keep_runs else _no_run
         scores = list(score(_told(benchmarks_of(source)), opened, measures, settings.depth, on_run))
         found = list(results(name, scores, BESIDE[-1], average, settings.resamples))

@@ -12,6 +12,7 @@ from trainer.benchmarks.files import collections_in
 from trainer.benchmarks.instructir import read_instructir
 from trainer.benchmarks.mair import read_mair
 from trainer.benchmarks.mair import tasks_in as mair_tasks
+from trainer.benchmarks.mteb_task import parts_of_task, read_mteb
 from trainer.benchmarks.pir import read_pir
 from trainer.benchmarks.pir import tasks_in as pir_tasks
 from trainer.benchmarks.rank_llm import read_rank_llm
@@ -22,7 +23,10 @@ from trainer.benchmarks.variants import read_followir, read_infosearch
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkKind:
-    """One layout. `average`: over all queries, or over the means of the parts, as its authors report it."""
+    """One layout. `average`: over all queries, or over the means of the parts, as its authors report it.
+
+    `place`: what stands behind its colon; a TASK is no path, and names the benchmark too.
+    """
 
     about: str
     origin: str
@@ -32,6 +36,7 @@ class BenchmarkKind:
     parts: Callable[[Path], tuple[str, ...]]
     measures: str = "nDCG@10"
     average: Literal["queries", "parts"] = "parts"
+    place: Literal["FOLDER", "TASK"] = "FOLDER"
 
 
 def _always(part: str) -> Callable[[Path], tuple[str, ...]]:
@@ -82,6 +87,11 @@ KINDS: Mapping[str, BenchmarkKind] = {
         "a folder with pir_two_tasks.json and pairs.jsonl", read_pir, pir_tasks,
         "both views, p-MRR, WISE(K=20), SICR, Robustness@10, nDCG@10",
     ),
+    "mteb": BenchmarkKind(
+        "A task of mteb by its name: retrieval, reranking, instructions", "https://github.com/embeddings-benchmark/mteb",
+        "that of the task's data", "mteb installed, and the hub or the cache of `datasets`; #SUBSET/SPLIT takes one",
+        read_mteb, parts_of_task, "the task's main measure", place="TASK",
+    ),
 }  # fmt: skip
 
 
@@ -92,6 +102,11 @@ def kind_named(name: str) -> BenchmarkKind:
     return KINDS[name]
 
 
+def name_of(source: BenchmarkSource) -> str:
+    """What results call the benchmark."""
+    return source.name or (str(source.path) if kind_named(source.kind).place == "TASK" else source.kind)
+
+
 def parts_of(source: BenchmarkSource) -> tuple[str, ...]:
     """The names of the collections of a benchmark, "" where it is one."""
     return (source.part,) if source.part else kind_named(source.kind).parts(source.path)
@@ -99,7 +114,7 @@ def parts_of(source: BenchmarkSource) -> tuple[str, ...]:
 
 def read_benchmark(source: BenchmarkSource, part: str) -> Benchmark:
     """One collection, read and checked. Raises UsageError with file and line."""
-    named = source.model_copy(update={"name": source.name or source.kind})
+    named = source.model_copy(update={"name": name_of(source)})
     try:
         found = kind_named(source.kind).read(named, part)
     except SeedFormatError as error:

@@ -11,7 +11,7 @@ class BenchmarkSource(Settings):
     """A benchmark's files: one folder, or with `trec` and `rank_llm` the files one by one."""
 
     kind: str = Field(min_length=1, description="The layout of the files; `foil benchmarks list` names all.")
-    path: Path = Field(description="The folder or file.")
+    path: Path = Field(description="The folder or file; of `mteb` the task's name.")
     part: str = Field(default="", description="One collection of several; none = all.")
     name: str = Field(default="", description="What results call it; none = the kind.")
     revision: str = Field(default="", description="The published version, kept with every result.")

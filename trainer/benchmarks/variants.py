@@ -31,14 +31,19 @@ Judged = tuple[tuple[EvaluationQuery, ...], Qrels]
 
 
 def read_followir(source: BenchmarkSource, part: str) -> Benchmark:
-    """One collection: Robust04 and Core17 are measured by AP@1000, News21 by nDCG@5 (FollowIR, section 5)."""
+    """One collection."""
     folder = source.path / part
     published = find_table(folder, "qrels_og/test") is not None
     queries, qrels = _in_columns(folder, FOLLOWIR, "") if published else _with_suffixes(folder)
     lists = read_candidates(folder)
     candidates = lists and {query.id: lists[key] for query in queries if (key := _key(query, lists))}
-    measures = ("p-MRR", "nDCG@5" if "news21" in (part or folder.name).lower() else "AP@1000")
+    measures = followir_measures(part or folder.name)
     return Benchmark(source.name, source.revision, read_documents(folder), queries, qrels, candidates, measures)
+
+
+def followir_measures(collection: str) -> tuple[str, str]:
+    """Robust04 and Core17 are measured by AP@1000, News21 by nDCG@5 (FollowIR, section 5)."""
+    return "p-MRR", "nDCG@5" if "news21" in collection.lower() else "AP@1000"
 
 
 def read_infosearch(source: BenchmarkSource, part: str) -> Benchmark:

@@ -21,6 +21,7 @@ LOG = logging.getLogger(__name__)
 
 CHECKSUMS = "checksums.json"
 FACTS = "foil.json"
+CARD = "README.md"
 _SEAL = "sha256"
 
 
@@ -37,8 +38,8 @@ def digests_of(folder: Path) -> dict[str, str]:
 
 
 def folder_digest(folder: Path) -> str:
-    """The sha256 over the names and contents of a model's files."""
-    return sha256_hex(canonical_json([[name, digest] for name, digest in digests_of(folder).items()]))
+    """The sha256 over the names and contents of a model's files, but its card's: that may change."""
+    return sha256_hex(canonical_json([[name, digest] for name, digest in digests_of(folder).items() if name != CARD]))
 
 
 def trained_template(folder: Path) -> TextTemplate | None:

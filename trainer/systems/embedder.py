@@ -30,8 +30,8 @@ class LocalEncoder:
         path = minilm_folder() if name == BASE else name
         own = trained_template(Path(path)) or template_named(OWN)
         template = template_named(settings.template) if settings.template else own
-        self._encoder = load_encoder(path, template, settings.encode)
-        self.template, self._name, self._settings = self._encoder.template, name, settings
+        self.encoder = load_encoder(path, template, settings.encode)
+        self.template, self._name, self._settings = self.encoder.template, name, settings
         self._weights = folder_digest(model_folder(str(path)))
 
     def facts(self) -> dict[str, str | float]:
@@ -45,8 +45,8 @@ class LocalEncoder:
 
     def encode(self, passages: Sequence[str], pairs: Sequence[QueryPair]) -> Floats:
         """Unit vectors, [passages + pairs, D]."""
-        with torch.inference_mode(), evaluating(self._encoder):
-            vectors: Floats = self._encoder.encode(passages, pairs).cpu().numpy()
+        with torch.inference_mode(), evaluating(self.encoder):
+            vectors: Floats = self.encoder.encode(passages, pairs).cpu().numpy()
         return vectors
 
 

@@ -23,6 +23,6 @@ def show_benchmark(name: Annotated[str, typer.Argument(help="One that `foil benc
     rows = [
         ("what it is", kind.about), ("where it comes from", kind.origin), ("licence", kind.licence),
         ("bring", kind.bring), ("measures", kind.measures), ("average over", kind.average),
-        ("use", f"foil evaluate MODEL --on {name}:FOLDER"),
+        ("use", f"foil evaluate MODEL --on {name}:{kind.place}"),
     ]  # fmt: skip
     show(["", name], rows)
