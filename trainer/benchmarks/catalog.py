@@ -25,7 +25,8 @@ from trainer.benchmarks.variants import read_followir, read_infosearch
 class BenchmarkKind:
     """One layout. `average`: over all queries, or over the means of the parts, as its authors report it.
 
-    `place`: what stands behind its colon; a TASK is no path, and names the benchmark too.
+    `place`: what stands behind its colon; a TASK is no path, and names the benchmark too. `many`: its folders hold
+    different data sets, so the folder is named too.
     """
 
     about: str
@@ -37,6 +38,7 @@ class BenchmarkKind:
     measures: str = "nDCG@10"
     average: Literal["queries", "parts"] = "parts"
     place: Literal["FOLDER", "TASK"] = "FOLDER"
+    many: bool = False
 
 
 def _always(part: str) -> Callable[[Path], tuple[str, ...]]:
@@ -47,17 +49,18 @@ KINDS: Mapping[str, BenchmarkKind] = {
     "beir": BenchmarkKind(
         "Plain queries of any data set in BEIR's layout", "https://github.com/beir-cellar/beir", "that of the data set",
         "a folder with corpus.jsonl, queries.jsonl, qrels/test.tsv; #dev takes another split",
-        read_beir, _always("test"),
+        read_beir, _always("test"), many=True,
     ),
     "trec": BenchmarkKind(
         "TREC topics over a collection: Robust04, Core17, CACM, Cranfield", "https://trec.nist.gov",
         "topics and qrels are free, most documents are licensed by NIST or LDC",
         "a folder with topics, qrels and documents; #narrative makes narratives instructions", read_trec, _always(""),
+        many=True,
     ),
     "rank_llm": BenchmarkKind(
         "Candidate lists to re-rank", "https://github.com/castorini/rank_llm",
         "that of the passages (MS MARCO: non-commercial research)",
-        "a folder with one retrieve_results_*.json and its qrels", read_rank_llm, _always(""),
+        "a folder with one retrieve_results_*.json and its qrels", read_rank_llm, _always(""), many=True,
     ),
     "followir": BenchmarkKind(
         "Altered TREC narratives: does what they exclude fall? (arXiv 2403.15246)",
@@ -104,7 +107,10 @@ def kind_named(name: str) -> BenchmarkKind:
 
 def name_of(source: BenchmarkSource) -> str:
     """What results call the benchmark."""
-    return source.name or (str(source.path) if kind_named(source.kind).place == "TASK" else source.kind)
+    kind = kind_named(source.kind)
+    if source.name or kind.place == "TASK":
+        return source.name or str(source.path)
+    return f"{source.kind}/{source.path.resolve().name}" if kind.many else source.kind
 
 
 def parts_of(source: BenchmarkSource) -> tuple[str, ...]:

@@ -31,7 +31,10 @@ def test_every_kind_has_a_tiny_benchmark_and_the_examples_hold():
 
 def test_beir_reads_its_judged_queries(tmp_path):
     [(name, benchmark)] = read("beir", tmp_path).items()
-    assert (name, queries_of(benchmark)) == ("beir/test", [("q1", "ferry price", "", "q1", "original")])
+    assert (name, queries_of(benchmark)) == (
+        f"beir/{tmp_path.name}/test",
+        [("q1", "ferry price", "", "q1", "original")],
+    )
     assert benchmark.documents["d1"][0] == "Ferry"
     assert benchmark.qrels == {"q1": {"d1": 2}}
 
@@ -45,7 +48,7 @@ def test_trec_takes_titles_and_its_part_narrative_the_narratives(tmp_path):
 
 
 def test_candidate_lists_are_what_is_ranked(tmp_path):
-    benchmark = read("rank_llm", tmp_path)["rank_llm"]
+    benchmark = read("rank_llm", tmp_path)[f"rank_llm/{tmp_path.name}"]
     assert benchmark.candidates == {"7": ("d1", "d2")}
     assert benchmark.documents["d1"] == ("", "The ferry costs four dollars.")
 
@@ -171,14 +174,15 @@ def test_real_collections_have_their_published_sizes(shared_data):
     sizes = {}
     for source in (
         BenchmarkSource(kind="pir", path=shared_data / "pir"),
-        BenchmarkSource(kind="trec", path=shared_data / "trec_sgml" / "cacm", name="cacm"),
-        BenchmarkSource(kind="trec", path=shared_data / "trec_sgml" / "cranfield", name="cranfield"),
+        BenchmarkSource(kind="trec", path=shared_data / "trec_sgml" / "cacm"),
+        BenchmarkSource(kind="trec", path=shared_data / "trec_sgml" / "cranfield"),
         BenchmarkSource(kind="beir", path=shared_data / "msmarco" / "instructir_filtered"),
     ):
         sizes |= {b.name: (len(b.documents), len(b.queries)) for b in benchmarks_of(source)}
     assert sizes == {
-        "pir/perspectrum": (500, 210), "pir/ambigqa": (500, 234), "cacm": (3204, 52), "cranfield": (1400, 225),
-        "beir/test": (1743, 1743),
+        "pir/perspectrum": (500, 210), "pir/ambigqa": (500, 234), "trec/cacm": (3204, 52),
+        "trec/cranfield": (1400, 225),
+        "beir/instructir_filtered/test": (1743, 1743),
     }  # fmt: skip
 
 
