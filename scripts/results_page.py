@@ -14,8 +14,8 @@ BESIDE = ("bm25", "base")
 HEAD = """# Results on tasks of others
 
 Written by `scripts/results MODEL...` from {rows} rows of results. Points; differences to the base model (packaged
-MiniLM) with 95 % paired bootstrap intervals. None of these collections is trained on by the jobs in `examples/jobs/`. What
-each measure says: [evaluation](evaluation.md); which models these are: [benchmarks](benchmarks.md).
+MiniLM) with 95 % paired bootstrap intervals. None of these collections is trained on by the jobs in `examples/jobs/`.
+What each measure says: [evaluation](evaluation.md); which models these are: [benchmarks](benchmarks.md).
 """
 
 
