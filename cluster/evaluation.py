@@ -24,9 +24,11 @@ from trainer.benchmarks.catalog import benchmarks_of, kind_named, name_of
 from trainer.benchmarks.source import BenchmarkSource
 from trainer.comparison.results import Result, keep, results
 from trainer.comparison.scores import CollectionScores, score
+from trainer.interop.model_index import put_results
 from trainer.measures.catalog import measure_named
 from trainer.measures.judged import Run
 from trainer.measures.trec_files import write_run
+from trainer.model.checksums import CARD, FACTS
 from trainer.systems.catalog import open_system
 from trainer.systems.system import System, SystemSettings
 
@@ -46,9 +48,14 @@ def evaluate_benchmarks(
     first: str = "bm25",
     out: Path = DEFAULT_OUT,
     keep_runs: bool = False,
+    into_cards: bool = False,
     as_json: bool = False,
 ) -> None:
-    """Evaluates systems on benchmarks, prints tables and keeps the results in OUT/results.jsonl."""
+    """Evaluates systems on benchmarks, prints tables and keeps the results in OUT/results.jsonl.
+
+    `into_cards`: the cards of the systems that Foil published name them too.
+    """
+    published = _published(systems) if into_cards else []
     settings, sources = settings_from(overrides, SystemSettings), [read_source(text) for text in on]
     for name in measures:
         measure_named(name)
@@ -66,8 +73,19 @@ def evaluate_benchmarks(
                 say(f"{text}: {measure} has nothing to compare there")
         rows += [{**asdict(result), **_about(scores, opened, result, settings)} for result in found]
         keep(out / "results.jsonl", rows)
+    for name in published:
+        put_results(Path(name), [row for row in rows if row["system"] == name])
+        say(f"{Path(name) / CARD} names the results")
     if as_json:
         print_json(rows)
+
+
+def _published(systems: Sequence[str]) -> list[str]:
+    found = [name for name in dict.fromkeys(systems) if (Path(name) / FACTS).is_file()]
+    if not found:
+        raise UsageError("--card writes into models that Foil published, and no system is one; give its directory, "
+                         "such as out/demo/model")  # fmt: skip
+    return found
 
 
 def read_source(text: str) -> BenchmarkSource:

@@ -18,22 +18,28 @@ from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import Snapshot, load_snapshot
 from datasets_out.sql.audits import SHOWN, audit_files, read_audits
+from datasets_out.sql.evaluations import read_evaluations
 from engine.errors import UsageError
 from engine.flow.progress import total
 from engine.ids import canonical_json
 
-VIEWS = (*TABLES, "rejects", "triplets", "runs", "audits")
+VIEWS = (*TABLES, "rejects", "triplets", "runs", "audits", "evaluations")
 DERIVED_SQL = Path(__file__).with_name("views.sql").read_text()
 
-_DUCKDB_TYPES = {pa.string(): "VARCHAR", pa.int32(): "INTEGER", pa.int8(): "TINYINT", pa.bool_(): "BOOLEAN"}
+_DUCKDB_TYPES = {
+    pa.string(): "VARCHAR", pa.bool_(): "BOOLEAN", pa.int8(): "TINYINT", pa.int32(): "INTEGER", pa.int64(): "BIGINT",
+    pa.float64(): "DOUBLE",
+}  # fmt: skip
 _RUN_TYPES = {"fingerprint": pa.string(), "cost_usd": pa.float64(), "job": pa.string()}
 
 
 def sources(out: Path, snapshot: str | None = None) -> dict[str, ds.Dataset | pa.Table]:
-    """The stored tables, `runs` and `audits` as pyarrow reads them, of a snapshot or of all that is committed now."""
+    """The stored tables of a snapshot, or of all that is committed now, and what lies beside them, in Arrow."""
     source = load_snapshot(out, snapshot)
     tables = {table: dataset(table, source) for table in TABLES}
-    return tables | {"runs": _runs(source), "audits": read_audits(source.out)}
+    return tables | {
+        "runs": _runs(source), "audits": read_audits(source.out), "evaluations": read_evaluations(source.out)
+    }  # fmt: skip
 
 
 def dataset(table: str, snapshot: Snapshot) -> ds.Dataset:
@@ -78,17 +84,29 @@ def views_script(out: Path, snapshot: str | None = None) -> str:
     views = [_view(table, source.files(table)) for table in TABLES]
     if not source.files("topics"):
         raise UsageError(f"{source.out} has no committed partition yet, so there is nothing to view; run the job first")
-    (row,) = _runs(source).to_pylist()
-    run = ", ".join(f"{_literal(value)} AS {name}" for name, value in row.items())
-    head = f"-- Views over {source.out}, snapshot {source.digest}. Later partitions need a new script.\n"
-    return "\n".join([head, *views, _audits_view(source.out), f"CREATE VIEW runs AS SELECT {run};\n", DERIVED_SQL])
+    views += [
+        _audits_view(source.out),
+        _rows_view("runs", _runs(source)),
+        _rows_view("evaluations", read_evaluations(source.out)),
+    ]
+    head = (
+        f"-- Views over {source.out}, snapshot {source.digest}. Later partitions and evaluations need a new script.\n"
+    )
+    return "\n".join([head, *views, DERIVED_SQL])
 
 
 def _audits_view(out: Path) -> str:
     if files := audit_files(out):
         return _view("audits", files, 'SELECT * RENAME ("natural" AS is_natural) ')
-    columns = ", ".join(f"NULL::{_DUCKDB_TYPES[field.type]} AS {field.name}" for field in SHOWN)
-    return f"CREATE VIEW audits AS SELECT {columns} WHERE false;\n"
+    return _rows_view("audits", SHOWN.empty_table())
+
+
+def _rows_view(name: str, table: pa.Table) -> str:
+    """A view whose rows stand in the script."""
+    columns = ", ".join(f"NULL::{_DUCKDB_TYPES[field.type]} AS {field.name}" for field in table.schema)
+    rows = ",\n    ".join(f"({', '.join(map(_literal, row.values()))})" for row in table.to_pylist())
+    values = f"\nUNION ALL VALUES\n    {rows}" if rows else ""
+    return f"CREATE VIEW {name} AS SELECT {columns} WHERE false{values};\n"
 
 
 def _view(table: str, files: Iterable[Path], columns: str = "") -> str:
@@ -100,5 +118,5 @@ def _literal(value: Any) -> str:
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     if isinstance(value, float):
-        return f"{value!r}::DOUBLE"
+        return f"'{value!r}'::DOUBLE"
     return "NULL" if value is None else str(value)

@@ -110,7 +110,7 @@ def _key(row: Mapping[str, Any]) -> str:
 
 def _read(path: Path) -> list[dict[str, Any]]:
     try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+        return [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
     except ValueError as error:
         raise CorruptDataError(
             f"{path} does not read as JSON lines ({error}); remove it or name another --out"

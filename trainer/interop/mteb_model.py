@@ -16,8 +16,8 @@ from torch import Tensor
 
 from engine.errors import UsageError
 from trainer.model.checksums import FACTS, read_facts
-from trainer.run.card import base_model, licence
-from trainer.systems.embedder import BASE, LocalEncoder
+from trainer.run.card import base_model, licence, shown_name
+from trainer.systems.embedder import LocalEncoder
 from trainer.systems.system import SystemSettings
 from trainer.systems.vector_cache import Floats
 
@@ -92,14 +92,3 @@ def _meta(name: str, encoder: LocalEncoder, settings: SystemSettings) -> "ModelM
         framework=["Sentence Transformers", "PyTorch"], similarity_fn_name="cosine", use_instructions=True,
         training_datasets=None, adapted_from=facts and base_model(facts), experiment_kwargs=changed or None,
     )  # fmt: skip
-
-
-def shown_name(name: str) -> str:
-    """ORGANISATION/MODEL, as mteb and the hub want it: of a directory the last two folders of its path.
-
-    >>> shown_name("intfloat/e5-base-v2"), shown_name("/runs/demo/model"), shown_name("base")
-    ('intfloat/e5-base-v2', 'demo/model', 'foil/base')
-    """
-    if name == BASE or "/" not in name:
-        return f"foil/{name}"
-    return "/".join(Path(name).absolute().parts[-2:])

@@ -117,6 +117,17 @@ def licence(facts: Mapping[str, Any]) -> str | None:
     return None if facts["settings"]["base"] else "apache-2.0"
 
 
+def shown_name(name: str) -> str:
+    """ORGANISATION/MODEL, as mteb and the hub want it: of a directory the last two folders of its path.
+
+    >>> shown_name("intfloat/e5-base-v2"), shown_name("/runs/demo/model"), shown_name("base")
+    ('intfloat/e5-base-v2', 'demo/model', 'foil/base')
+    """
+    if "/" not in name and not Path(name).is_dir():
+        return f"foil/{name}"
+    return "/".join(Path(name).absolute().parts[-2:])
+
+
 def _sources(sources: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """A line a source: its snapshot, and what was taken of it."""
     yield from ("| run | snapshot | digest | condition | weight | topics |", "|---|---|---|---|---|---|")

@@ -44,6 +44,7 @@ def evaluate(
     ] = None,
     first: Annotated[str, typer.Option(help="What finds the documents that rerank:MODEL orders.")] = "bm25",
     runs: Annotated[bool, typer.Option("--runs", help="Write TREC runs to OUT/runs.")] = False,
+    card: Annotated[bool, typer.Option("--card", help="Write the results into the cards of published models.")] = False,
 ) -> None:
     """Compare base and trained embedder on held-out topics, and on retrieval without instructions.
 
@@ -61,9 +62,9 @@ def evaluate(
 
         evaluate_benchmarks(
             given, on, overrides=overrides or [], measures=measures or [], first=first, out=out or DEFAULT_OUT,
-            keep_runs=runs, as_json=as_json,
+            keep_runs=runs, into_cards=card, as_json=as_json,
         )  # fmt: skip
-    elif len(given) == 1 and not measures and not runs:
+    elif len(given) == 1 and not measures and not runs and not card:
         _evaluate_job(Path(given[0]), overrides, out, as_json=as_json)
     else:
         raise UsageError("give one job file; or systems and the benchmark that they are for, with --on KIND:PATH")

@@ -7,7 +7,10 @@ import pytest
 from cluster.commands.app import app
 from cluster.endings import run_command
 from cluster.evaluation import SlowNotes
+from datasets_out.commits.verify import verify
+from datasets_out.sql.query import run_sql
 from tests.support.commands import foil
+from tests.support.sample_run import make
 from tests.support.trainer_world import tiny_bert
 from tests.trainer.benchmarks.tiny_benchmarks import write_benchmark
 from trainer.benchmarks.catalog import KINDS
@@ -15,7 +18,7 @@ from trainer.benchmarks.catalog import KINDS
 
 @pytest.fixture(scope="module")
 def evaluated(tmp_path_factory):
-    """One evaluation of a tiny model on two benchmarks, one of them named by a page, and the folder of all."""
+    """One evaluation of a tiny model on two benchmarks, one of them named by a page, into the folder of a run."""
     folder = tmp_path_factory.mktemp("evaluated")
     write_benchmark("infosearch", folder / "info")
     write_benchmark("trec", folder / "trec")
@@ -24,6 +27,7 @@ def evaluated(tmp_path_factory):
         f"kind: trec\npath: {folder / 'trec'}\nname: ours\nrevision: r1\nmeasures: [RR@10]\npart: narrative\n"
     )
     model = tiny_bert(folder)
+    make(folder / "out")
     arguments = ["evaluate", model, "--on", f"infosearch:{folder / 'info'}", "--on", page, "--out", folder / "out"]
     return folder, arguments, foil(*arguments, "--runs", "--json", env={"COLUMNS": "200"})
 
@@ -44,6 +48,17 @@ def test_a_model_stands_beside_bm25_and_the_base_in_tables_rows_and_runs(evaluat
     assert (len(runs), len(set(runs))) == (9, 3)
     assert "in points" in done.stdout
     assert "infosearch/Clarity-v1: 3 documents, 3 queries" in done.stderr
+
+
+def test_results_in_the_folder_of_a_run_are_rows_of_sql_and_no_damage(evaluated):
+    folder, _, done = evaluated
+    rows = json.loads(done.stdout.splitlines()[-1])
+    found = run_sql(folder / "out", "FROM evaluations").to_pylist()
+    named = ("benchmark", "measure", "system", "count", "value", "difference", "low", "high", "k", "base")
+    assert [[row[name] for name in named] for row in found] == [[row[name] for name in named] for row in rows]
+    assert [row["query_group"] for row in found] == [row["group"] for row in rows]
+    assert all(json.loads(there["facts"]) == row["facts"] for there, row in zip(found, rows, strict=True))
+    assert not [finding for finding in verify(folder / "out") if not finding.harmless]
 
 
 def test_a_repeated_evaluation_says_the_same_and_adds_no_row(evaluated):

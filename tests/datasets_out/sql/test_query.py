@@ -5,6 +5,7 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import duckdb
@@ -20,12 +21,21 @@ from datasets_out.sql.views import VIEWS, views_script
 from engine.errors import CorruptDataError, NoRunError, UsageError
 from engine.topic import Verdict
 from tests.support.sample_run import PLOT, SHORT, SORT, make, rejected, topics
+from trainer.comparison.results import Result, keep
+
+EVALUATION = {
+    **asdict(Result("pir", "mode: reversed", "p-MRR", "it's\u2028ours", 12, 4.5, -0.25, -1.0, 0.5)),
+    "collections": {"pir/ours": {"digest": "d", "revision": ""}}, "k": 1000, "base": "b",
+    "facts": {"template": "query_instruction"}, "versions": {"torch": None},
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = make(tmp_path_factory.mktemp("run"))
     put_rows(folder, "first", "ann", [dict.fromkeys(AUDITS.names) | {"item": 1, "label": 1, "mark": -1}])
+    for _ in range(2):
+        keep(folder / "results.jsonl", [EVALUATION])
     return folder
 
 
@@ -39,6 +49,7 @@ def test_every_view_is_there_and_counts_what_was_committed(out):
     (row,) = run_sql(out, f"SELECT {', '.join(counts.values())}").to_pylist()
     assert row == {
         "topics": 5, "intents": 4, "passages": 6, "judgments": 10, "calls": 2, "runs": 1, "audits": 1,
+        "evaluations": 1,
         "rejects": 2, "triplets": 6,
         "verdicts": sum(len(topic.verdicts) for partition in topics() for topic in partition),
     }  # fmt: skip
@@ -237,10 +248,28 @@ def test_asking_imports_no_heavy_library():
     assert done.stdout.strip() == "set()"
 
 
-def test_a_run_without_audits_has_an_empty_view_of_the_same_types(tmp_path):
+@pytest.mark.parametrize("view", ["audits", "evaluations"])
+def test_a_run_without_such_has_an_empty_view_of_the_same_types(out, tmp_path, view):
     folder = make(tmp_path / "run")
     plain = duckdb.connect()
     plain.execute(views_script(folder))
-    ours = run_sql(folder, "FROM audits")
+    ours = run_sql(folder, f"FROM {view}")
     assert ours.num_rows == 0
-    assert plain.sql("FROM audits").to_arrow_table().schema == ours.schema
+    assert plain.sql(f"FROM {view}").to_arrow_table().schema == ours.schema == run_sql(out, f"FROM {view}").schema
+
+
+def test_evaluations_are_rows_with_their_facts_as_json(out):
+    json_columns = "facts->>'template', collections->'pir/ours'->>'digest'"
+    sql = f"SELECT system, query_group, count, low, {json_columns} FROM evaluations"
+    assert rows(out, sql) == [("it's\u2028ours", "mode: reversed", 12, -1.0, "query_instruction", "d")]
+
+
+@pytest.mark.parametrize(
+    "line", ["{", "3", "{}", '{"group": ""}', '{"count": 1e99}', '{"count": "x"}', f'{{"count": {2**70}}}', "[" * 9**5]
+)
+def test_results_that_do_not_read_are_told(tmp_path, line):
+    folder = make(tmp_path / "run")
+    known = json.loads(line) if line.startswith('{"count') else None
+    (folder / "results.jsonl").write_text(json.dumps(EVALUATION | known) if known else line)
+    with pytest.raises(CorruptDataError, match=r"results\.jsonl does not hold rows of `foil evaluate`"):
+        run_sql(folder, "FROM topics")
