@@ -69,7 +69,7 @@ def _is_shown(row: Mapping[str, Any]) -> bool:
 def _collections(row: Mapping[str, Any]) -> dict[str, str]:
     """Part -> digest of the collections that a row is of."""
     part, found = row["group"].removeprefix("part: "), row["collections"]
-    digests = {name.partition("/")[2]: about["digest"] for name, about in found.items()}
+    digests = {name.removeprefix(row["benchmark"]).lstrip("/"): about["digest"] for name, about in found.items()}
     return {part: digests[part]} if part else digests
 
 

@@ -53,10 +53,10 @@ def test_the_hub_library_reads_what_was_measured(evaluated):
         each = read[row["benchmark"], part, row["measure"]]
         assert each.metric_value == pytest.approx(row["value"] / 100, abs=1e-6)
         assert each.metric_args["queries"] == row["count"]
-        if part or row["benchmark"] == "trec":
+        if part or row["benchmark"] == "trec/trec":
             where = f"{row['benchmark']}/{part}" if part else row["benchmark"]
             assert each.dataset_revision == row["collections"][where]["digest"]
-    assert read["trec", None, "nDCG@10"].metric_type == "ndcg_at_10"
+    assert read["trec/trec", None, "nDCG@10"].metric_type == "ndcg_at_10"
 
 
 def test_text_and_own_keys_stay_and_the_model_still_checks(evaluated):
