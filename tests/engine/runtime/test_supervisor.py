@@ -340,5 +340,5 @@ def test_a_range_of_workers_has_its_ends_in_order():
     assert (settings.least_workers, settings.most_workers) == (2, 8)
     with pytest.raises(ValueError, match="set `min` to at most `max`"):
         RuntimeSettings(workers={"min": 9, "max": 8})
-    with pytest.raises(ValueError, match="less than or equal to 1024"):
-        RuntimeSettings(workers=1_025)
+    with pytest.raises(ValueError, match="less than or equal to 10000"):
+        RuntimeSettings(workers=10_001)
