@@ -14,6 +14,8 @@ from tests.support.commands import foil, write_job
 from tests.support.models.fault_server import Behaviour, serving
 
 KEY = "sk-doctor-0123456789"
+NO_RAY = {"RAY_AUTH_MODE": ""}
+"""A Ray of another test of this process has a token of its own."""
 
 
 def hosted_job(folder: Path, url: str) -> Path:
@@ -26,9 +28,9 @@ def hosted_job(folder: Path, url: str) -> Path:
 def test_keys_and_endpoints_are_tried_without_a_paid_request(tmp_path):
     with serving(Behaviour(api_keys=(KEY,))) as server:
         job = hosted_job(tmp_path, server.url)
-        fine = foil("doctor", job, "--out", tmp_path, env={"DOCTOR_KEY": KEY})
-        absent = foil("doctor", job, "--out", tmp_path, env={"DOCTOR_KEY": ""})
-    dead = foil("doctor", job, "--out", tmp_path, env={"DOCTOR_KEY": KEY})
+        fine = foil("doctor", job, "--out", tmp_path, env={**NO_RAY, "DOCTOR_KEY": KEY})
+        absent = foil("doctor", job, "--out", tmp_path, env={**NO_RAY, "DOCTOR_KEY": ""})
+    dead = foil("doctor", job, "--out", tmp_path, env={**NO_RAY, "DOCTOR_KEY": KEY})
     assert fine.returncode == 0, fine.stderr
     assert (absent.returncode, dead.returncode) == (15, 15)
     assert "DOCTOR_KEY is empty" in absent.stderr
