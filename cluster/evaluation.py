@@ -28,7 +28,7 @@ from trainer.interop.model_index import put_results
 from trainer.measures.catalog import measure_named
 from trainer.measures.judged import Run
 from trainer.measures.trec_files import write_run
-from trainer.model.checksums import CARD, FACTS
+from trainer.model.checksums import CARD, FACTS, read_facts
 from trainer.systems.catalog import open_system
 from trainer.systems.system import System, SystemSettings
 
@@ -68,16 +68,28 @@ def evaluate_benchmarks(
         scores = list(score(_told(benchmarks_of(source)), opened, measures, settings.depth, on_run))
         found = list(results(name, scores, BESIDE[-1], average, settings.resamples))
         show_results(text, found)
+        chosen = {system for system in names if _is_chosen_on(system, scores)}
+        for system in chosen:
+            say(f"{system} was chosen on {name}: its numbers there are no test")
         for measure in dict.fromkeys(measures):
             if measure_named(measure).name not in {result.measure for result in found}:
                 say(f"{text}: {measure} has nothing to compare there")
-        rows += [{**asdict(result), **_about(scores, opened, result, settings)} for result in found]
+        rows += [
+            {**asdict(result), "chosen_on": result.system in chosen, **_about(scores, opened, result, settings)}
+            for result in found
+        ]
         keep(out / "results.jsonl", rows)
     for name in published:
         put_results(Path(name), [row for row in rows if row["system"] == name])
         say(f"{Path(name) / CARD} names the results")
     if as_json:
         print_json(rows)
+
+
+def _is_chosen_on(system: str, scores: Sequence[CollectionScores]) -> bool:
+    """Whether step or blend of a model that Foil published were chosen on one of these (`validation.benchmarks`)."""
+    facts = read_facts(Path(system)) if (Path(system) / FACTS).is_file() else {}
+    return bool({part.digest for part in scores} & set(facts.get("benchmarks", {}).values()))
 
 
 def _published(systems: Sequence[str]) -> list[str]:

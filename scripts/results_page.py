@@ -15,7 +15,8 @@ HEAD = """# Results on tasks of others
 
 Written by `scripts/results MODEL...` from {rows} rows of results. Points; differences to the base model (packaged
 MiniLM) with 95 % paired bootstrap intervals. None of these collections is trained on by the jobs in `examples/jobs/`.
-What each measure says: [evaluation](evaluation.md); which models these are: [benchmarks](benchmarks.md).
+A dagger marks a collection on which step or blend of the model were chosen. What each measure says:
+[evaluation](evaluation.md); which models these are: [benchmarks](benchmarks.md).
 """
 
 
@@ -49,9 +50,10 @@ def shown(system: str) -> str:
 
 
 def cell(row: Row) -> str:
-    """A value, and its difference to the base."""
+    """A value, and its difference to the base; a dagger where the system was chosen on this benchmark."""
     difference = f" ({row['difference']:+.1f} [{row['low']:+.1f}, {row['high']:+.1f}])"
-    return f"{row['value']:.1f}{difference if row['system'] != 'base' else ''}"
+    dagger = " †" if row.get("chosen_on") else ""
+    return f"{row['value']:.1f}{difference if row['system'] != 'base' else ''}{dagger}"
 
 
 if __name__ == "__main__":

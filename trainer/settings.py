@@ -11,11 +11,12 @@ from datasets_out.training.sources import SourceSettings
 from datasets_out.training.training_view import CACHED_PARTITIONS, SplitSettings
 from engine.errors import UsageError
 from engine.settings import Settings
+from trainer.benchmarks.source import BenchmarkSource
 from trainer.model_settings import ModelSettings
 from trainer.presets import PRESETS, Preset, merge_settings
 
 Block = Literal["P", "I", "IQ", "Q"]
-Measure = Literal["both_views", "net", "should_fall", "instructed_ndcg"]
+Measure = Literal["both_views", "net", "should_fall", "instructed_ndcg", "outside"]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 MAX_STEPS = 10**9
@@ -126,7 +127,10 @@ class RetentionSettings(Settings):
         default=(1.0,), min_length=1, description="shares of trained weights to try on dev"
     )
     plain_loss_allowed: float = Field(
-        default=1.0, ge=0, le=100, description="points of dev plain nDCG that a blend, or the best step, may lose"
+        default=1.0,
+        ge=0,
+        le=100,
+        description="points of dev plain nDCG, and of `outside`, that a blend or the best step may lose",
     )
     drawn_shares: tuple[Share, ...] = Field(
         default=(0.25, 0.5, 0.75), description="shares that are measured for the drawing alone, where `blends` is one"
@@ -144,13 +148,19 @@ class ValidationSettings(Settings):
     )
     keep: Literal["last", "best"] = Field(default="last", description="of which step the weights are published")
     measure: Measure = Field(
-        default="both_views", description="the best step has most of it, within `retention.plain_loss_allowed`"
+        default="both_views", description="the best step, and blend, has most of it, within `plain_loss_allowed`"
+    )
+    benchmarks: tuple[BenchmarkSource, ...] = Field(
+        default=(),
+        description="tasks of others that are measured too; `outside` is the mean of the first measure of each",
     )
 
     @model_validator(mode="after")
     def _best_is_measured(self) -> ValidationSettings:
-        if self.keep == "best" and not self.topics:
+        if self.keep == "best" and not (self.topics or self.benchmarks):
             raise ValueError("keep: best chooses on dev topics; give `topics` above 0")
+        if self.measure == "outside" and not self.benchmarks:
+            raise ValueError("measure: outside is of `benchmarks`; give one, or another measure")
         return self
 
 

@@ -23,9 +23,11 @@ EVALUATIONS = pa.schema(
         *((name, pa.float64()) for name in ("value", "difference", "low", "high")),
         ("k", pa.int64()),
         *((name, pa.string()) for name in ("base", *_JSON)),
+        ("chosen_on", pa.bool_()),
     ]
 )
-"""A row is one number in points; `query_group` is what results.jsonl calls `group`, a word of SQL."""
+"""A row is one number in points; `query_group` is what results.jsonl calls `group`, a word of SQL; `chosen_on`: the
+system's weights were chosen on this benchmark."""
 
 
 def read_evaluations(out: Path) -> pa.Table:

@@ -87,7 +87,7 @@ def connect(request: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
     """A locked connection to the views of `out` and `snapshot`, with the time and memory limits of the request."""
     connection = duckdb.connect(":memory:")
     connection.execute("SET enable_progress_bar = false")
-    for name, source in sources(Path(request["out"]), request["snapshot"]).items():
+    for name, source in sources(Path(request["out"]), request["snapshot"], request["sql"]).items():
         connection.register(name, source)
     connection.execute(DERIVED_SQL)
     connection.execute(f"SET memory_limit = '{request['memory_bytes']} bytes'")

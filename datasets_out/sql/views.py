@@ -18,12 +18,14 @@ from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import Snapshot, load_snapshot
 from datasets_out.sql.audits import SHOWN, audit_files, read_audits
-from datasets_out.sql.evaluations import read_evaluations
-from engine.errors import UsageError
+from datasets_out.sql.evaluations import EVALUATIONS, read_evaluations
+from engine.errors import CorruptDataError, UsageError
 from engine.flow.progress import total
 from engine.ids import canonical_json
 
 VIEWS = (*TABLES, "rejects", "triplets", "runs", "audits", "evaluations")
+BESIDE = {"audits": (read_audits, SHOWN.empty_table()), "evaluations": (read_evaluations, EVALUATIONS.empty_table())}
+"""Views of what lies beside the commits: how each is read, and the view of none."""
 DERIVED_SQL = Path(__file__).with_name("views.sql").read_text()
 
 _DUCKDB_TYPES = {
@@ -33,13 +35,24 @@ _DUCKDB_TYPES = {
 _RUN_TYPES = {"fingerprint": pa.string(), "cost_usd": pa.float64(), "job": pa.string()}
 
 
-def sources(out: Path, snapshot: str | None = None) -> dict[str, ds.Dataset | pa.Table]:
-    """The stored tables of a snapshot, or of all that is committed now, and what lies beside them, in Arrow."""
+def sources(out: Path, snapshot: str | None = None, sql: str = "") -> dict[str, ds.Dataset | pa.Table]:
+    """The stored tables of a snapshot, or of all that is committed now, and what lies beside them, in Arrow.
+
+    Audits or evaluations that are damaged are empty, unless `sql` names them: then CorruptDataError is raised.
+    """
     source = load_snapshot(out, snapshot)
     tables = {table: dataset(table, source) for table in TABLES}
-    return tables | {
-        "runs": _runs(source), "audits": read_audits(source.out), "evaluations": read_evaluations(source.out)
-    }  # fmt: skip
+    return tables | {"runs": _runs(source)} | {name: _beside(name, source.out, sql) for name in BESIDE}
+
+
+def _beside(name: str, out: Path, sql: str) -> pa.Table:
+    read, empty = BESIDE[name]
+    try:
+        return read(out)
+    except CorruptDataError:
+        if name in sql.lower():
+            raise
+        return empty
 
 
 def dataset(table: str, snapshot: Snapshot) -> ds.Dataset:

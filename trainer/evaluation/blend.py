@@ -1,7 +1,7 @@
 """Blends of the base weights and the trained ones, and the choice between them by two measures.
 
-Each blend base + share x (trained - base) is measured on the dev split. The one with the best both_views is kept, of
-those whose plain retrieval lost no more than allowed. Price: one encoding of the dev split for each share.
+Each blend base + share x (trained - base) is measured on the dev split. The one with most of `validation.measure` is
+kept, of those whose plain retrieval lost no more than allowed. Price: one encoding of the dev split for each share.
 Reference: Wortsman et al., Robust fine-tuning of zero-shot models (WiSE-FT), arXiv 2109.01903.
 """
 
@@ -57,30 +57,42 @@ def base_weights(base: Encoder, encoder: Encoder) -> dict[str, Tensor]:
     }
 
 
-def choose_share(points: Sequence[BlendPoint], retention: RetentionSettings) -> float:
-    """The share of the most sensitive blend that keeps plain retrieval; 0 where none does.
+def choose_share(points: Sequence[BlendPoint], retention: RetentionSettings, measure: Measure = "both_views") -> float:
+    """The share of the blend with most of `measure` that keeps plain retrieval; 0 where none does.
 
     >>> line = [(0.0, 10, 50), (0.5, 30, 49.5), (1.0, 40, 45)]
     >>> points = [BlendPoint(s, {"both_views": b, "plain_ndcg": p}) for s, b, p in line]
     >>> choose_share(points, RetentionSettings(plain_loss_allowed=1.0))
     0.5
     """
-    return points[best_allowed([point.means for point in points], retention.plain_loss_allowed, "both_views")].share
+    return points[best_allowed([point.means for point in points], retention.plain_loss_allowed, measure)].share
 
 
-def best_allowed(candidates: Sequence[Mapping[str, float]], plain_loss_allowed: float, measure: Measure) -> int:
-    """The index of the means with most of `measure`, of those that lost no more plain nDCG against the first.
+KEPT = ("plain_ndcg", "outside")
+"""What a choice may lose little of: plain retrieval on dev topics, and the tasks of others where they are measured."""
+
+
+def best_allowed(candidates: Sequence[Mapping[str, float]], loss_allowed: float, measure: Measure) -> int:
+    """The index of the means with most of `measure`, of those that lost at most so much of what is kept.
 
     The first is the base and is always allowed; of equal means the first is taken. Raises UsageError where the dev
     topics show no such measure.
+
+    >>> line = [{"both_views": 10, "outside": 40}, {"both_views": 30, "outside": 38}, {"both_views": 20, "outside": 41}]
+    >>> best_allowed(line, 1.0, "both_views")
+    2
     """
     incomplete = next((means for means in candidates if measure not in means), None)
     if incomplete is not None:
         raise UsageError(
             f"the dev topics show no {measure}, only {', '.join(incomplete) or 'nothing'}; nothing is chosen"
         )
-    plain = [means.get("plain_ndcg", 0.0) for means in candidates]
-    allowed = [index for index, value in enumerate(plain) if index == 0 or value >= plain[0] - plain_loss_allowed]
+    base = candidates[0]
+    allowed = [
+        index
+        for index, means in enumerate(candidates)
+        if index == 0 or all(means[name] >= base[name] - loss_allowed for name in KEPT if name in base)
+    ]
     return max(allowed, key=lambda index: candidates[index][measure])
 
 

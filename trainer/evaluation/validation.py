@@ -1,11 +1,11 @@
-"""Measures the weights of some steps on dev topics, and says which step has the best ones.
+"""Measures the weights of some steps on dev topics and dev benchmarks, and says which step has the best ones.
 
     weights of a step -> measured in this process ---------------------> step-00000100.json -> the best so far
                       -> step-00000100/ -> measured by another process -^
 
 Held-out topics are never read here. Measurements stay on disk beside the weights, so a resumed run measures no step
 twice, and a measurement that another process lost is repeated at the end.
-Price: one encoding of the dev topics each time, and the weights of the best step on disk.
+Price: one encoding of all that is measured on each time, and the weights of the best step on disk.
 """
 
 import shutil
@@ -22,6 +22,7 @@ from engine.atomic_files import put_json, read_json
 from engine.errors import CorruptDataError, UsageError
 from trainer.evaluation.blend import best_allowed
 from trainer.evaluation.evaluate import evaluate, means
+from trainer.evaluation.outside import Outside
 from trainer.model.checkpoint import load_weights, publish, save_weights
 from trainer.model.encoder import Encoder, load_starting_encoder
 from trainer.settings import EvaluateSettings, TrainSettings
@@ -44,6 +45,7 @@ class Validation:
 
     def __init__(self, folder: Path, settings: TrainSettings, view: TrainingView) -> None:
         self._folder, self._settings, self._view = folder, settings, view
+        self.outside = Outside(settings.validation.benchmarks, folder)
         self.last_step = settings.schedule.with_steps_for(len(view.partitions("train"))).steps
         dev_count = len(view.partitions("dev"))
         topic_count = settings.validation.topics
@@ -59,10 +61,15 @@ class Validation:
         """The dev topics that are measured on: all, or `validation.topics` of them, evenly spread."""
         return self._view.read("dev", self._topics)
 
+    @property
+    def measures(self) -> bool:
+        """Whether there is anything to measure on."""
+        return bool(self._topics or self.outside.sources)
+
     def is_due(self, step: int) -> bool:
         """Whether the weights after this step are measured: the same answer for every worker."""
         interval = self._settings.validation.steps
-        return bool(self._topics) and (step in (0, self.last_step) or (interval > 0 and step % interval == 0))
+        return self.measures and (step in (0, self.last_step) or (interval > 0 and step % interval == 0))
 
     def is_measured(self, step: int) -> bool:
         """Whether a step has its measurement."""
@@ -72,13 +79,17 @@ class Validation:
         """Measures weights once, and keeps them if they are the best so far."""
         if not self.is_measured(step):
             started = time.perf_counter()
-            measurement = Measurement(step, measure(encoder, self.groups), time.perf_counter() - started)
+            measurement = Measurement(step, self.means_of(encoder), time.perf_counter() - started)
             self._check(measurement)
             if self.best_step([*self.results(), measurement]) == step:
                 self.store(step, encoder)
             put_json(self._results_path(step), asdict(measurement))
         self._remove_worse_weights()
         return self._read(step)
+
+    def means_of(self, encoder: Encoder) -> dict[str, float]:
+        """All measures of an encoder, in points: on the dev topics, and on the benchmarks of others."""
+        return (measure(encoder, self.groups) if self._topics else {}) | self.outside.means_of(encoder)
 
     def store(self, step: int, encoder: Encoder) -> None:
         """Stores the weights of a step, for another process to measure."""
@@ -118,8 +129,8 @@ class Validation:
         plan = self._settings.validation
         if plan.keep == "best" and plan.measure not in measurement.means:
             raise UsageError(
-                f"dev topics show no {plan.measure}, by which the best step is chosen; set `validation.measure` to one "
-                f"that they show ({', '.join(measurement.means)}), or `validation.keep` to last"
+                f"nothing measured shows {plan.measure}, by which the best step is chosen; set `validation.measure` to "
+                f"one of those shown ({', '.join(measurement.means)}), or `validation.keep` to last"
             )
 
     def _remove_worse_weights(self) -> None:

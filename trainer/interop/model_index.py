@@ -24,7 +24,8 @@ DECIDES = ("template", "max_tokens", "query_tokens", "precision")
 def put_results(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Puts rows of results.jsonl, of the whole and of parts, into the card of a published model.
 
-    The same measured again replaces what stood there. Raises UsageError where the card does not read.
+    What its weights were chosen on stays out. The same measured again replaces what stood there. Raises UsageError
+    where the card does not read.
     """
     card, new = _read(folder / CARD), [eval_result(row) for row in rows if _is_shown(row)]
     known = card.data.eval_results or []
@@ -63,7 +64,7 @@ def metric_type(measure: str) -> str:
 
 
 def _is_shown(row: Mapping[str, Any]) -> bool:
-    return not row["group"] or row["group"].startswith("part: ")
+    return not row["chosen_on"] and (not row["group"] or row["group"].startswith("part: "))
 
 
 def _collections(row: Mapping[str, Any]) -> dict[str, str]:

@@ -9,6 +9,9 @@ from engine.ids import canonical_json, sha256_hex
 from trainer.model.checksums import check_model, read_facts
 from trainer.settings import TrainSettings
 
+PLACES = {"path", "topics", "documents", "qrels"}
+"""Where a benchmark lies; what it holds is compared by its digest (`trainer.evaluation.outside`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class PublishedModel:
@@ -27,11 +30,13 @@ def fingerprint_of(settings: TrainSettings, digest: str) -> str:
         mode="json",
         exclude={
             "workers": True, "max_failures": True, "checkpoint_steps": True, "model": {"device"}, "data": True,
-            "mix_temperature": len(settings.data) < 2,
+            "mix_temperature": len(settings.data) < 2, "validation": {"benchmarks"},
         },
     )  # fmt: skip
     weights = [source.weight for source in settings.data]
     choices |= {"weights": weights} if len(weights) > 1 else {}
+    benchmarks = [source.model_dump(mode="json", exclude=PLACES) for source in settings.validation.benchmarks]
+    choices |= {"benchmarks": benchmarks} if benchmarks else {}
     return sha256_hex(canonical_json([choices, digest]))
 
 

@@ -9,7 +9,6 @@ Price: one encoding of the dev topics for each share that was not measured befor
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -18,7 +17,7 @@ from datasets_out.training.training_view import TrainingView
 from engine.atomic_files import write_json
 from engine.errors import UsageError
 from trainer.evaluation.blend import BlendPoint, base_weights, choose_share, draw_curve, measure_blends
-from trainer.evaluation.validation import Measurement, Validation, measure
+from trainer.evaluation.validation import Measurement, Validation
 from trainer.model.checkpoint import blend_weights, publish, put_weights, require_finite, weights
 from trainer.model.checksums import FACTS, digests_of, sealed
 from trainer.model.encoder import Encoder, save_encoder
@@ -79,6 +78,7 @@ def publish_result(
         "blend": share,
         "curve": [asdict(point) for point in curve],
         "validations": [asdict(measurement) for measurement in results],
+        "benchmarks": result.validation.outside.digests(),
         "data": view.facts,
         "licences": view.licences(),
         "losses": result.losses,
@@ -112,11 +112,11 @@ def _choose_share(
     result: TrainingResult, settings: TrainSettings, results: dict[int, Measurement], step: int
 ) -> tuple[list[BlendPoint], float]:
     """The dev curve, and the share chosen on it. With one blend there is no choice; other shares are only drawn."""
-    retention, groups = settings.retention, result.validation.groups
+    retention, validation = settings.retention, result.validation
     single = len(retention.blends) == 1
-    if single and not (groups and retention.drawn_shares):
+    if single and not (validation.measures and retention.drawn_shares):
         return [], retention.blends[0]
-    if not groups:
+    if not validation.measures:
         raise UsageError(
             "there are no dev topics to choose a blend on; raise `dev_share` and `validation.topics`, or give one blend"
         )
@@ -126,8 +126,8 @@ def _choose_share(
         if measured_step in results
     }
     shares = (*retention.blends, *(retention.drawn_shares if single else ()))
-    curve = measure_blends(result.encoder, result.base, shares, partial(measure, groups=groups), known_means)
-    return curve, retention.blends[0] if single else choose_share(curve, retention)
+    curve = measure_blends(result.encoder, result.base, shares, validation.means_of, known_means)
+    return curve, retention.blends[0] if single else choose_share(curve, retention, settings.validation.measure)
 
 
 def _publish(

@@ -12,7 +12,7 @@ from huggingface_hub import snapshot_download
 
 from engine.ids import canonical_json, sha256_hex
 from trainer.model.checksums import folder_digest, trained_template
-from trainer.model.encoder import load_encoder
+from trainer.model.encoder import Encoder, load_encoder
 from trainer.model.packaged_minilm import minilm_folder
 from trainer.model.packing import evaluating
 from trainer.systems.dense import DenseSystem
@@ -45,9 +45,14 @@ class LocalEncoder:
 
     def encode(self, passages: Sequence[str], pairs: Sequence[QueryPair]) -> Floats:
         """Unit vectors, [passages + pairs, D]."""
-        with torch.inference_mode(), evaluating(self.encoder):
-            vectors: Floats = self.encoder.encode(passages, pairs).cpu().numpy()
-        return vectors
+        return unit_vectors(self.encoder, passages, pairs)
+
+
+def unit_vectors(encoder: Encoder, passages: Sequence[str], pairs: Sequence[QueryPair]) -> Floats:
+    """The vectors of passages, then of pairs, [passages + pairs, D], without gradients and dropout."""
+    with torch.inference_mode(), evaluating(encoder):
+        vectors: Floats = encoder.encode(passages, pairs).cpu().numpy()
+    return vectors
 
 
 def embedder(name: str, settings: SystemSettings, cache: Path, on_progress: Progress = quiet) -> DenseSystem:

@@ -23,24 +23,25 @@ Floats = NDArray[np.float32]
 
 
 class VectorCache:
-    """The blocks of one encoder; `encoded` counts the texts that it did not hold."""
+    """The blocks of one encoder; `encoded` counts the texts that it did not hold. Without a folder it holds none."""
 
-    def __init__(self, folder: Path, encoder_digest: str) -> None:
-        self._folder = folder / encoder_digest[:32]
+    def __init__(self, folder: Path | None, encoder_digest: str) -> None:
+        self._folder = folder / encoder_digest[:32] if folder else None
         self.encoded = 0
 
     def vectors(self, texts: Sequence[Sequence[str]], encode: Callable[[], Floats]) -> Floats:
         """The vectors of these texts, [texts, D], from the disk or by `encode()`; mapped into memory."""
-        path = self._folder / f"{sha256_hex(canonical_json(texts))[:32]}.npy"
-        found = _read(path, len(texts))
+        path = self._folder / f"{sha256_hex(canonical_json(texts))[:32]}.npy" if self._folder else None
+        found = _read(path, len(texts)) if path else None
         if found is not None:
             return found
         vectors = np.ascontiguousarray(encode(), dtype=np.float32)
         if not np.isfinite(vectors).all():
             raise TrainingDivergedError("the model has vectors that are not finite numbers; take another model")
-        buffer = io.BytesIO()
-        np.save(buffer, vectors)
-        put_bytes(path, buffer.getvalue(), durable=False)
+        if path:
+            buffer = io.BytesIO()
+            np.save(buffer, vectors)
+            put_bytes(path, buffer.getvalue(), durable=False)
         self.encoded += len(texts)
         return vectors
 

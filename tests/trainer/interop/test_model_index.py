@@ -15,6 +15,7 @@ from trainer.interop import model_index
 from trainer.model.checksums import check_model
 from trainer.run import card as card_of_model
 from trainer.run.fit import train
+from trainer.settings import ValidationSettings
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +108,16 @@ def test_a_card_that_does_not_read_and_a_model_without_one_end_in_words(evaluate
     assert "README.md does not read" in capsys.readouterr().err
     assert run_command(app, ["evaluate", "base", *arguments[2:]]) == 2
     assert "no system is one; give its directory" in capsys.readouterr().err
+
+
+def test_what_weights_were_chosen_on_is_marked_and_stays_out_of_the_card(bert, view, tmp_path, capsys):
+    benchmark = write_benchmark("trec", tmp_path / "trec")
+    settings = settings_for(bert, steps=2, validation=ValidationSettings(benchmarks=(benchmark,)))
+    model = train(settings, view, tmp_path / "demo").model
+    out = tmp_path / "out"
+    arguments = ["evaluate", str(model), "--on", f"trec:{benchmark.path}", "--out", str(out), "--card"]
+    assert run_command(app, arguments) == 0
+    assert f"{model} was chosen on trec/trec: its numbers there are no test" in capsys.readouterr().err
+    rows = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+    assert {row["system"] for row in rows if row["chosen_on"]} == {str(model)}
+    assert not ModelCard.load(model / "README.md").data.eval_results

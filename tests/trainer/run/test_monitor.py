@@ -14,15 +14,21 @@ from datasets_out.training.training_view import TrainingView
 from engine.errors import UsageError
 from tests.support.paths import REPO
 from tests.support.trainer_world import open_view
-from tests.support.training import FULL, fitted, load, settings_for, settings_with_dropout
+from tests.support.training import FULL, TEMPLATE, fitted, load, settings_for, settings_with_dropout
+from tests.trainer.benchmarks.tiny_benchmarks import write_benchmark
+from trainer.benchmarks.catalog import benchmarks_of
+from trainer.comparison.scores import score
 from trainer.evaluation.evaluate import evaluate, means
 from trainer.evaluation.validation import Measurement, measure
 from trainer.model.checkpoint import blend_weights, put_weights, weights
+from trainer.model.published_model import fingerprint_of
 from trainer.model_settings import LoraSettings, ModelSettings
 from trainer.run.fit import open_validation, train
 from trainer.run.logs import LogRow, Logs, read_rows
 from trainer.run.monitor import Callbacks
 from trainer.settings import EvaluateSettings, RetentionSettings, ValidationSettings
+from trainer.systems.embedder import embedder
+from trainer.systems.system import SystemSettings
 
 
 def table(path):
@@ -243,3 +249,53 @@ def test_an_adapters_run_is_blended_along_its_update(bert, view, tmp_path):
     for share in (0.0, 0.5, 1.0):
         put_weights(mixed := load(bert), blend_weights(start, end, share))
         assert measure(mixed, view.read_all("dev")) == pytest.approx(curve[share], abs=1e-3)
+
+
+class TestBenchmarksOfOthers:
+    """`validation.benchmarks`: measured beside the dev topics, choices kept to what they allow, named in foil.json."""
+
+    @pytest.fixture
+    def ferries(self, tmp_path):
+        return write_benchmark("beir", tmp_path / "ferries")
+
+    def trained(self, bert, view, out, ferries, **plan):
+        settings = settings_for(bert, validation=ValidationSettings(benchmarks=(ferries,), **plan))
+        return train(settings, view, out)
+
+    def test_their_numbers_are_those_of_foil_evaluate(self, bert, view, tmp_path, ferries):
+        trained = self.trained(bert, view, tmp_path / "out", ferries, topics=0)
+        (benchmark,) = benchmarks_of(ferries)
+        settings = SystemSettings(encode=FULL)
+        for step, model in ((0, str(bert)), (6, str(trained.model))):
+            system = embedder(model, settings.model_copy(update={"template": TEMPLATE.name}), tmp_path / "vectors")
+            (scores,) = score([benchmark], [system], (), 10)
+            (values,) = scores.values[model].values()
+            means = next(one["means"] for one in trained.facts["validations"] if one["step"] == step)
+            expected = 100 * sum(values.values()) / len(values)
+            assert means == pytest.approx({"beir/ferries nDCG@10": expected, "outside": expected})
+        assert trained.facts["benchmarks"] == {"beir/ferries/test": benchmark.digest}
+
+    def test_a_benchmark_that_changes_between_stop_and_resume_is_refused(self, bert, view, tmp_path, ferries):
+        settings = settings_for(bert, validation=ValidationSettings(benchmarks=(ferries,)))
+        open_validation(settings, view, tmp_path).measure(0, load(bert))
+        corpus = ferries.path / "corpus.jsonl"
+        corpus.write_text(corpus.read_text().replace("noon", "dawn"))
+        with pytest.raises(UsageError, match=r"beir/ferries/test of .* has other contents"):
+            train(settings, view, tmp_path)
+
+    def test_two_of_one_name_are_refused(self, bert, view, tmp_path, ferries):
+        settings = settings_for(bert, validation=ValidationSettings(benchmarks=(ferries, ferries)))
+        with pytest.raises(UsageError, match=r"two of .* are called beir/ferries/test"):
+            train(settings, view, tmp_path)
+
+    def test_where_they_lie_does_not_make_another_run(self, bert, ferries):
+        moved = ferries.model_copy(update={"path": ferries.path.parent / "elsewhere"})
+        one, two, none = (
+            fingerprint_of(settings_for(bert, validation=ValidationSettings(benchmarks=benchmarks)), "digest")
+            for benchmarks in ((ferries,), (moved,), ())
+        )
+        assert one == two != none == fingerprint_of(settings_for(bert), "digest")
+
+    def test_a_choice_by_them_needs_one(self):
+        with pytest.raises(ValueError, match="measure: outside is of `benchmarks`"):
+            ValidationSettings(measure="outside")
