@@ -6,7 +6,7 @@ measured on the same held-out topics, those in which the family stands: both-vie
 the model that saw all families, and of the one that did not see this one, with the 95 % paired bootstrap interval of
 what the family's own training brought.
 
-    .venv/bin/python benchmarks/families.py [--families section example ...] [--seeds 6000] [--layers 3] [--steps 160]
+    .venv/bin/python benchmarks/families.py [--families section parameter ...] [--seeds 6000] [--layers 3] [--steps 160]
         [--out datasets_out/data/families] [--quick] [--json]
 """
 
@@ -33,7 +33,7 @@ from trainer.model.encoder import Encoder, load_starting_encoder
 from trainer.run.fit import fit
 from trainer.settings import EncodeSettings, EvaluateSettings
 
-FAMILIES = ("section", "example", "code_sample", "parameter", "source")
+FAMILIES = ("section", "code_sample", "parameter", "namespace", "library")
 MEASURED = EvaluateSettings(encode=EncodeSettings(max_tokens=160))
 RESAMPLES = 2000
 
@@ -92,6 +92,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         everything, base = topics(options.out, options.seeds), shortened(options.layers, Path(folder))
         groups, standing = view_of(everything).read_all("heldout"), topics_by_family(everything)
+        if unseen := set(options.families) - {family for family, found in standing.items() if len(found) > 1}:
+            raise SystemExit(f"no topics have {', '.join(unseen)}; families of these are {', '.join(sorted(standing))}")
         untrained = load_starting_encoder(settings_of("sum", ("P",), 0, options, base))
         of_base = evaluate(untrained, groups, MEASURED)["both_views"]
         of_all = evaluate(trained(everything, base, options), groups, MEASURED)["both_views"]
@@ -106,8 +108,7 @@ def main() -> None:
             start = means(before)["both_views"]
             told = f"{brought.difference:+.1f} [{brought.low:+.1f}, {brought.high:+.1f}]"
             table.add_row(family, str(len(own)), *(f"{v:.1f}" for v in (start, brought.trained, brought.base)), told)
-            if options.json:
-                print(json.dumps({"family": family, "start": start, **asdict(brought)}), flush=True)
+            print(json.dumps({"family": family, "start": start, **asdict(brought)}), flush=True)
     if not options.json:
         Console(width=120).print(table)
 
