@@ -6,11 +6,12 @@ from typing import Any
 
 ID_HEX = 24
 """Hex digits of an id: 96 bits, so that 10^9 passages collide with probability under 10^-10."""
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def canonical_json(value: Any) -> str:
     """One spelling per value: sorted keys, no spaces, no NaN, text kept as it is."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return _CANONICAL.encode(value)
 
 
 def sha256_hex(data: str | bytes) -> str:

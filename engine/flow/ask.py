@@ -175,11 +175,10 @@ class SeedAsk:
 
     async def _ask(self, prompt: Prompt, answer: type[Answer], role: str) -> tuple[Answer, Reply]:
         model = model_for(self._models, role)
-        messages = prompt.messages
         calls: list[Call] = []
         self._calls_by_prompt.append(calls)
         for repairs_left in range(self._repairs, -1, -1):
-            request, reply = await self._reply(model, prompt, messages, answer)
+            request, reply = await self._reply(model, prompt, answer)
             calls.append(_call(prompt, request, reply))
             self.calls[:] = chain.from_iterable(self._calls_by_prompt)
             try:
@@ -187,7 +186,7 @@ class SeedAsk:
             except UnreadableReplyError as error:
                 if not repairs_left:
                     raise
-                messages += _correction(reply, error, answer)
+                prompt = replace(prompt, messages=prompt.messages + _correction(reply, error, answer))
         raise AssertionError("unreachable: the last turn returns or raises")
 
     def _read(self, text: str, finish_reason: str, reply: Reply, answer: type[Answer], *, free: bool = False) -> Answer:
@@ -199,10 +198,8 @@ class SeedAsk:
         parsed: Answer = self._parse(text, answer)
         return parsed if free else _without_hidden_fields(parsed, answer)
 
-    async def _reply(
-        self, model: Model, prompt: Prompt, messages: tuple[Message, ...], answer: type[BaseModel]
-    ) -> tuple[Request, Reply]:
-        request = make_request(model, replace(prompt, messages=messages), answer, self._seed_id)
+    async def _reply(self, model: Model, prompt: Prompt, answer: type[BaseModel]) -> tuple[Request, Reply]:
+        request = make_request(model, prompt, answer, self._seed_id)
         if model.traits.free:
             return request, await self._replies.answer(model, request)
         with self._clock.stopped():

@@ -243,16 +243,15 @@ class Flow:
         """What becomes of one seed: the recipe's topics, each validated, or one row that says why there is none."""
         add_log_facts(partition=open_partition.partition.index, seed=seed.id)
         recipe = recipe_for(self._parts.recipe, seed)
-        no_topic = empty_topic(recipe.name, seed)
         if seed.id in open_partition.poison_seeds:
-            return [with_outcome(no_topic, (), (), open_partition.poison_seeds[seed.id])]
+            return [with_outcome(empty_topic(recipe.name, seed), (), (), open_partition.poison_seeds[seed.id])]
         if verdict := open_partition.partition.screened.get(seed.id):
-            return [with_outcome(no_topic, (verdict,), ())]
+            return [with_outcome(empty_topic(recipe.name, seed), (verdict,), ())]
         clock = SeedClock(self._timeout)
         ask = self._ask_for(open_partition, seed.id, clock)
         topics = await run_guarded(_run_recipe(recipe, seed, ask), f"recipe {recipe.name}", clock)
         if isinstance(topics, SeedOutcome):
-            return [with_outcome(no_topic, (), ask.calls, topics)]
+            return [with_outcome(empty_topic(recipe.name, seed), (), ask.calls, topics)]
         return [
             await self._validate(topic, ask.calls, self._ask_for(open_partition, seed.id, clock), clock)
             for topic in topics
@@ -265,9 +264,9 @@ class Flow:
         for validator in self._validators:
             if validator.cost == Cost.MODEL and any(verdict.outcome == "reject" for verdict in verdicts):
                 continue
-            checked = await run_guarded(
-                _run_validator(validator, topic, ask, verdicts), f"validator {validator.name}", clock
-            )
+            work = _run_validator(validator, topic, ask, verdicts)
+            waits = validator.cost == Cost.MODEL
+            checked = await run_guarded(work, f"validator {validator.name}", clock if waits else None)
             if isinstance(checked, SeedOutcome):
                 failure = checked
                 break

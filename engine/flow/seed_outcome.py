@@ -6,10 +6,10 @@ hold is replaced by one that can. Price: nothing where nothing goes wrong.
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from engine.errors import (
     STOPPING,
@@ -59,18 +59,18 @@ class SeedClock:
         self._left, self._waits = seconds, 0
         self._running: asyncio.Timeout | None = None
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[asyncio.Timeout]:
-        """Raises TimeoutError inside when the time is up."""
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout_at(loop.time() + self._left) as timeout:
-            self._running = timeout
-            try:
-                yield timeout
-            finally:
-                if (when := timeout.when()) is not None:  # else an ask is still pending, and noted what is left
-                    self._left = when - loop.time()
-                self._running, self._waits = None, 0
+    async def __aenter__(self) -> asyncio.Timeout:
+        """Starts the clock, which raises TimeoutError inside when the time is up."""
+        self._running = timeout = asyncio.timeout_at(asyncio.get_running_loop().time() + self._left)
+        return await timeout.__aenter__()
+
+    async def __aexit__(self, *error: Any) -> None:
+        timeout = self._running
+        assert timeout
+        if (when := timeout.when()) is not None:  # else an ask is still pending, and noted what is left
+            self._left = when - asyncio.get_running_loop().time()
+        self._running, self._waits = None, 0
+        await timeout.__aexit__(*error)
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
@@ -92,15 +92,19 @@ class SeedClock:
                     timeout.reschedule(loop.time() + self._left)
 
 
-async def run_guarded(work: Awaitable[T], part: str, clock: SeedClock) -> T | SeedOutcome:
-    """The result of the work, or how it failed. `part` is `recipe NAME` or `validator NAME`.
+_NO_CLOCK = nullcontext()
+
+
+async def run_guarded(work: Awaitable[T], part: str, clock: SeedClock | None) -> T | SeedOutcome:
+    """The result of the work, or how it failed. `part` is `recipe NAME` or `validator NAME`; work that never waits
+    needs no clock.
 
     The one place where every exception is caught; what ends the whole run (engine.errors.STOPPING) passes.
     """
     timeout: asyncio.Timeout | None = None
     add_log_facts(stage=part)
     try:
-        async with clock.running() as timeout:
+        async with clock or _NO_CLOCK as timeout:
             return await work
     except STOPPING:
         raise

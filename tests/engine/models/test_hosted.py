@@ -21,6 +21,7 @@ from engine.models.endpoints import HostedSettings
 from engine.models.hosted import Hosted, body_of, retry_after
 from engine.requests import Message, Request
 from tests.support.models.fault_server import Behaviour, FaultServer
+from tests.support.models.raw_server import answering, http
 from tests.support.small_parts import Line
 
 CANARY = "sk-canary-4f1d2c7b9a"
@@ -195,6 +196,29 @@ def test_a_key_that_is_missing_is_named():
 def test_dangerous_or_impossible_settings_are_refused(settings, message):
     with pytest.raises(ValidationError, match=message):
         HostedSettings.model_validate({"model": "m", **settings})
+
+
+@pytest.mark.parametrize("variable", ["HTTPS_PROXY", "ALL_PROXY"])
+def test_the_proxy_of_the_environment_is_asked_for_https_alone(monkeypatch, variable):
+    seen = []
+
+    async def ask(url):
+        hosted = Hosted(HostedSettings(model="m", url=url))
+        try:
+            with pytest.raises(TransientModelError):
+                await hosted.complete(request())
+        finally:
+            await hosted.close()
+
+    with answering(lambda first: seen.append(first) or http(b"", "502 No")) as proxy:
+        address = proxy.url.removesuffix("/v1")
+        for name in (variable, "HTTP_PROXY"):
+            monkeypatch.setenv(name, address)
+        asyncio.run(ask("https://api.example/v1"))
+        asyncio.run(ask("http://127.0.0.1:9/v1"))
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        asyncio.run(ask("https://127.0.0.1:9/v1"))
+    assert seen == [b"CONNECT api.example:443 HTTP/1.1\r\n"]
 
 
 def test_the_load_follows_the_weights():

@@ -1,4 +1,4 @@
-"""A provider in this process, behind the real openai client: it answers in character, misbehaves, keeps its own bill.
+"""A provider in this process, in the place of the network: it answers in character, misbehaves, keeps its own bill.
 
 Whether a send meets a fault follows from the seed, the request and how often it was sent; the answer follows from the
 request alone, so that an undisturbed run makes the same rows.
@@ -16,6 +16,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from engine.models.hosted import EndpointClient, RawAnswer
 from engine.requests import Request
 from tests.support.models.character import Character, request_of
 from tests.support.simulator.disk import KilledError
@@ -69,7 +70,12 @@ class Provider(httpx2.AsyncBaseTransport):
         """Every HTTP client of this process talks to this provider."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(httpx2.AsyncClient, "_transport_for_url", lambda _client, _url: self)
+            patch.setattr(EndpointClient, "fetch", lambda _client, body: self._fetch(body))
             yield
+
+    async def _fetch(self, body: bytes) -> RawAnswer:
+        answer = await self.handle_async_request(httpx2.Request("POST", "http://provider.example", content=body))
+        return RawAnswer(answer.status_code, answer.headers, answer.content)
 
     async def handle_async_request(self, sent: httpx2.Request) -> httpx2.Response:
         process = self._world.running
