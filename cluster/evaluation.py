@@ -3,11 +3,10 @@
 BENCHMARK -> its collections, one at a time -> every system ranks it -> tables, OUT/results.jsonl, OUT/runs/
 """
 
-import json
 import platform
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import groupby
@@ -15,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from cluster.extras import PACKAGE, version_of
-from cluster.job import settings_from
+from cluster.job import read_settings, settings_from
 from cluster.terminal import print_json, say, show
-from cluster.yaml_page import read_yaml
 from engine.errors import UsageError
 from trainer.benchmarks.benchmark import Benchmark
 from trainer.benchmarks.catalog import benchmarks_of, kind_named, name_of
@@ -71,7 +69,8 @@ def evaluate_benchmarks(
         for measure in dict.fromkeys(measures):
             if measure_named(measure).name not in {result.measure for result in found}:
                 say(f"{text}: {measure} has nothing to compare there")
-        rows += [{**asdict(result), **_about(scores, opened, result, settings)} for result in found]
+        facts = {system.name: system.facts() for system in opened}
+        rows += [{**asdict(result), **about(scores, facts, result, BESIDE[-1], settings.depth)} for result in found]
         keep(out / "results.jsonl", rows)
     for name in published:
         put_results(Path(name), [row for row in rows if row["system"] == name])
@@ -91,7 +90,7 @@ def _published(systems: Sequence[str]) -> list[str]:
 def read_source(text: str) -> BenchmarkSource:
     """A benchmark by its name on the command line: KIND:PATH, KIND:PATH#PART, or a YAML file."""
     if text.endswith((".yaml", ".yml")):
-        source = _read_page(Path(text))
+        source = read_settings(Path(text), BenchmarkSource, "a benchmark")
     else:
         kind, colon, place = text.partition(":")
         if not colon or not place:
@@ -100,20 +99,6 @@ def read_source(text: str) -> BenchmarkSource:
         source = BenchmarkSource(kind=kind, path=Path(path).expanduser(), part=part)
     kind_named(source.kind)
     return source
-
-
-def _read_page(path: Path) -> BenchmarkSource:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise UsageError(f"the benchmark's page {path} does not read ({error}); give a YAML file in UTF-8") from None
-    page, _ = read_yaml(text, str(path))
-    if not isinstance(page, dict):
-        raise UsageError(f"{path}: a benchmark is a mapping with {', '.join(BenchmarkSource.model_fields)}")
-    try:
-        return settings_from([f"{key}={json.dumps(value)}" for key, value in page.items()], BenchmarkSource)
-    except UsageError as error:
-        raise UsageError(f"{path}: {str(error).replace('--set ', '')}") from None
 
 
 def show_results(title: str, found: Sequence[Result]) -> None:
@@ -138,17 +123,20 @@ def _cell(result: Result) -> str:
     return f"{result.value:.1f}  {result.difference:+.1f} [{result.low:+.1f}, {result.high:+.1f}]"
 
 
-def _about(
-    scores: Sequence[CollectionScores], systems: Sequence[System], result: Result, settings: SystemSettings
+def about(
+    scores: Sequence[CollectionScores],
+    facts: Mapping[str, Mapping[str, Any]],
+    result: Result,
+    base: str,
+    depth: int | None,
 ) -> dict[str, Any]:
-    """What a result was measured on and with."""
-    facts = {system.name: dict(system.facts()) for system in systems}
+    """What a result was measured on and with; `facts` are those of each system."""
     versions = {name: version_of(name) for name in (PACKAGE, *LIBRARIES)}
     return {
         "collections": {part.name: {"digest": part.digest, "revision": part.revision} for part in scores},
-        "k": settings.depth,
-        "base": facts[BESIDE[-1]].get("digest", ""),
-        "facts": facts[result.system],
+        "k": depth,
+        "base": facts[base].get("digest", ""),
+        "facts": dict(facts[result.system]),
         "versions": {**versions, "python": platform.python_version()},
     }
 
