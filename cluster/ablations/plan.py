@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from cluster.evaluation import SlowNotes, read_source
+from cluster.evaluations.benchmarks import SlowNotes, read_source
 from cluster.job import Job, load_job
 from cluster.training import pin_topics, train_settings
 from datasets_out.training.sources import SourceSettings, pin_source

@@ -13,7 +13,7 @@ from typing import Any
 
 from cluster.ablations.plan import CellRun, cell_runs, evaluation_sets
 from cluster.ablations.tables import Compared, Table, write_tables
-from cluster.evaluation import about
+from cluster.evaluations.benchmarks import about
 from cluster.job import read_settings
 from cluster.terminal import print_json, say
 from cluster.training import train_job
@@ -104,7 +104,7 @@ def _keep_rows(each: EvaluationData, scores: Scores, settings: AblationSettings)
         merged = _merged(of_seed)
         depth = settings.depth if isinstance(each, BenchmarkSet) else None
         found = results(each.name, merged, base, each.average, settings.resamples)
-        rows += [{**asdict(result), **about(merged, facts, result, base, depth)} for result in found]
+        rows += [{**asdict(result), **about(merged, facts, result.system, base, depth)} for result in found]
     keep(settings.out / "results.jsonl", rows)
 
 

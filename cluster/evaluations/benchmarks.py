@@ -20,6 +20,7 @@ from engine.errors import UsageError
 from trainer.benchmarks.benchmark import Benchmark
 from trainer.benchmarks.catalog import benchmarks_of, kind_named, name_of
 from trainer.benchmarks.source import BenchmarkSource
+from trainer.comparison.instructions import Instructions, with_instructions
 from trainer.comparison.results import Result, keep, results
 from trainer.comparison.scores import CollectionScores, score
 from trainer.interop.model_index import put_results
@@ -32,7 +33,6 @@ from trainer.systems.system import System, SystemSettings
 
 BESIDE = ("bm25", "base")
 """What every system is compared with; differences are to the last."""
-DEFAULT_OUT = Path("evaluation")
 LIBRARIES = ("bm25s", "numpy", "sentence-transformers", "torch", "transformers")
 SECONDS_BETWEEN_NOTES = 5.0
 
@@ -44,14 +44,16 @@ def evaluate_benchmarks(
     overrides: Sequence[str] = (),
     measures: Sequence[str] = (),
     first: str = "bm25",
-    out: Path = DEFAULT_OUT,
+    out: Path,
+    instructions: Instructions = "given",
     keep_runs: bool = False,
     into_cards: bool = False,
     as_json: bool = False,
 ) -> None:
     """Evaluates systems on benchmarks, prints tables and keeps the results in OUT/results.jsonl.
 
-    `into_cards`: the cards of the systems that Foil published name them too.
+    `instructions`: what stands in place of the queries' own. `into_cards`: the cards of the systems that Foil published
+    name the results too.
     """
     published = _published(systems) if into_cards else []
     settings, sources = settings_from(overrides, SystemSettings), [read_source(text) for text in on]
@@ -62,15 +64,18 @@ def evaluate_benchmarks(
     rows: list[dict[str, Any]] = []
     for text, source in zip(on, sources, strict=True):
         name, average = name_of(source), kind_named(source.kind).average
+        name += "" if instructions == "given" else f", {instructions} instructions"
         on_run = partial(_write_run, out / "runs") if keep_runs else _no_run
-        scores = list(score(_told(benchmarks_of(source)), opened, measures, settings.depth, on_run))
+        scores = list(score(_told(benchmarks_of(source), instructions), opened, measures, settings.depth, on_run))
         found = list(results(name, scores, BESIDE[-1], average, settings.resamples))
         show_results(text, found)
         for measure in dict.fromkeys(measures):
             if measure_named(measure).name not in {result.measure for result in found}:
                 say(f"{text}: {measure} has nothing to compare there")
         facts = {system.name: system.facts() for system in opened}
-        rows += [{**asdict(result), **about(scores, facts, result, BESIDE[-1], settings.depth)} for result in found]
+        rows += [
+            {**asdict(result), **about(scores, facts, result.system, BESIDE[-1], settings.depth)} for result in found
+        ]
         keep(out / "results.jsonl", rows)
     for name in published:
         put_results(Path(name), [row for row in rows if row["system"] == name])
@@ -126,23 +131,24 @@ def _cell(result: Result) -> str:
 def about(
     scores: Sequence[CollectionScores],
     facts: Mapping[str, Mapping[str, Any]],
-    result: Result,
+    system: str,
     base: str,
     depth: int | None,
 ) -> dict[str, Any]:
-    """What a result was measured on and with; `facts` are those of each system."""
+    """What a result of a system was measured on and with; `facts` are those of each system."""
     versions = {name: version_of(name) for name in (PACKAGE, *LIBRARIES)}
     return {
         "collections": {part.name: {"digest": part.digest, "revision": part.revision} for part in scores},
         "k": depth,
         "base": facts[base].get("digest", ""),
-        "facts": dict(facts[result.system]),
+        "facts": dict(facts[system]),
         "versions": {**versions, "python": platform.python_version()},
     }
 
 
-def _told(benchmarks: Iterator[Benchmark]) -> Iterator[Benchmark]:
-    for benchmark in benchmarks:
+def _told(benchmarks: Iterator[Benchmark], instructions: Instructions) -> Iterator[Benchmark]:
+    for own in benchmarks:
+        benchmark = with_instructions(own, instructions)
         say(f"{benchmark.name}: {len(benchmark.documents):,} documents, {len(benchmark.queries):,} queries")
         yield benchmark
 
