@@ -38,9 +38,14 @@ def pin_sources(job: Job, settings: TrainSettings) -> list[TopicSource]:
     return [pin_source(source) for source in settings.data or (SourceSettings(run=job.out),)]
 
 
+def pin_protected(settings: TrainSettings) -> list[TopicSource]:
+    """The runs that the job keeps apart, each under a snapshot that is named."""
+    return [pin_source(source) for source in settings.protect]
+
+
 def pin_topics(job: Job, settings: TrainSettings) -> TrainingView:
-    """The accepted topics of these runs."""
-    return TrainingView(pin_sources(job, settings), settings.split)
+    """The accepted topics of the runs that the job trains on."""
+    return TrainingView(pin_sources(job, settings), settings.split, pin_protected(settings))
 
 
 def train_job(job: Job, settings: TrainSettings, command: str) -> PublishedModel:
@@ -52,7 +57,8 @@ def _find_trained(job: Job, settings: TrainSettings) -> PublishedModel | None:
     """The model of these settings and data, if it is there; nothing is read but its facts."""
     if not (job.out / "model").exists():
         return None
-    trained = read_published_model(job.out, fingerprint_of(settings, digest_of(pin_sources(job, settings))))
+    digest = digest_of(pin_sources(job, settings), pin_protected(settings))
+    trained = read_published_model(job.out, fingerprint_of(settings, digest))
     say("trained already, with these settings on these data")
     return trained
 

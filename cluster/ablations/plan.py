@@ -36,25 +36,34 @@ def cell_runs(settings: AblationSettings) -> list[CellRun]:
     Raises UsageError that names the cell, also where cells train for different numbers of steps.
     """
     cells, base = cells_of(settings), load_job(settings.job)
-    train_settings(settings.job, base)
-    runs = [run for cell in cells for run in _runs_of(settings, base, cell)]
+    own = train_settings(settings.job, base)
+    kept_apart = [*map(_pinned, own.protect), *_data_of(settings, base, cells[0])]
+    runs = [run for cell in cells for run in _runs_of(settings, base, cell, kept_apart)]
     schedules = {run.cell: run.settings.schedule for run in runs}
     check_equal_steps([(cell, None if each.epochs else each.steps) for cell, each in schedules.items()])
     return runs
 
 
-def _runs_of(settings: AblationSettings, base: Job, cell: Cell) -> Iterator[CellRun]:
+def _runs_of(settings: AblationSettings, base: Job, cell: Cell, kept_apart: Sequence[Any]) -> Iterator[CellRun]:
+    """A run a seed. `kept_apart`: runs whose dev and held-out texts no cell trains on, the baseline's among them."""
     steps = [f"train.schedule.steps={settings.steps}", "train.schedule.epochs=null"] if settings.steps else []
+    data = _data_of(settings, base, cell)
+    protect = [source for source in kept_apart if source not in data]
+    pinned = (f"train.data={json.dumps(data)}", f"train.protect={json.dumps(protect)}")
+    for seed in range(settings.seeds):
+        own = (*cell.overrides, *steps, f"train.schedule.seed={seed}", *pinned)
+        out = settings.out / "cells" / cell.name / f"seed-{seed}"
+        sets = [part for override in own for part in ("--set", override)]
+        command = shlex.join(["foil", "train", str(settings.job), *sets, "--out", str(out)])
+        job = load_job(settings.job, own, out)
+        yield CellRun(cell.name, seed, job, train_settings(settings.job, job), command)
+
+
+def _data_of(settings: AblationSettings, base: Job, cell: Cell) -> list[dict[str, Any]]:
+    """What the cell trains on, pinned. Raises UsageError that names the cell."""
     try:
         data = train_settings(settings.job, load_job(settings.job, cell.overrides)).data
-        pinned = [_pinned(source) for source in data or (SourceSettings(run=base.out),)]
-        for seed in range(settings.seeds):
-            own = (*cell.overrides, *steps, f"train.schedule.seed={seed}", f"train.data={json.dumps(pinned)}")
-            out = settings.out / "cells" / cell.name / f"seed-{seed}"
-            job = load_job(settings.job, own, out)
-            sets = [part for override in own for part in ("--set", override)]
-            command = shlex.join(["foil", "train", str(settings.job), *sets, "--out", str(out)])
-            yield CellRun(cell.name, seed, job, train_settings(settings.job, job), command)
+        return [_pinned(source) for source in data or (SourceSettings(run=base.out),)]
     except UsageError as error:
         raise UsageError(f"the cell {cell.name}: {error}") from None
 

@@ -23,7 +23,7 @@ TOPICS = "topics"
 """The name of the data's own topics: those of the dev split under `dev`, the held-out ones under `report`."""
 BASELINE = "baseline"
 MAX_CELLS = 1_000
-_FIXED = ("train.schedule.seed", "train.split", "train.checkpoint_steps")
+_FIXED = ("train.schedule.seed", "train.split", "train.protect", "train.checkpoint_steps")
 
 Name = Annotated[str, StringConstraints(pattern=r"^[\w.+-]([\w.+ -]*[\w.+-])?$", max_length=60)]
 Overrides = dict[str, Any]

@@ -27,6 +27,7 @@ def fingerprint_of(settings: TrainSettings, digest: str) -> str:
         mode="json",
         exclude={
             "workers": True, "max_failures": True, "checkpoint_steps": True, "model": {"device"}, "data": True,
+            "protect": True,
             "mix_temperature": len(settings.data) < 2,
         },
     )  # fmt: skip

@@ -6,13 +6,18 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cluster.ablations.plan import cell_runs
 from cluster.commands.app import app
 from cluster.endings import run_command
+from cluster.job import read_settings
+from cluster.training import pin_topics
 from datasets_out.sql.query import run_sql
+from datasets_out.training.training_view import SplitSettings
 from tests.support.commands import foil
 from tests.support.paths import REPO
 from tests.support.trainer_world import commit, tiny_bert, topic
 from tests.trainer.benchmarks.tiny_benchmarks import write_benchmark
+from trainer.ablation.settings import AblationSettings
 from trainer.model.checksums import folder_digest
 
 COMMON = {
@@ -157,6 +162,28 @@ def test_what_cannot_be_ablated_is_told_before_anything_is_trained(folder, tmp_p
     assert run_command(app, ["ablate", str(file)]) == 2
     assert told in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_cell_on_other_data_never_trains_on_the_texts_that_cells_are_measured_on(folder, kept):
+    """A dev topic and a training topic share a text; the cell that drops the former would train on it."""
+    split = SplitSettings.model_validate(COMMON["split"])
+    dev, train = (
+        next(n for n in numbers if split.split_of(f"seed-{n}") == name)
+        for name, numbers in (("dev", range(30, 60)), ("train", range(30)))
+    )
+    topics = [topic(n, text="one text of two topics" if n in (dev, train) else "") for n in range(60)]
+    run = {"run": str(commit(folder / "shared", topics))}
+    half = {"train.data": [{**run, "where": "topic_id < 'topic-030'"}]}
+    factors = {"data": {"all": {"train.data": [run]}, "half": half}, "loss": FACTORS["loss"]}
+    file = write_ablation(folder / "data.yaml", folder, factors=factors)
+    runs = {run.cell: run for run in cell_runs(read_settings(file, AblationSettings, "an ablation")) if not run.seed}
+    assert [source.where for source in runs["data=half"].settings.protect] == [""]
+    assert runs["loss=passages"].settings.protect == runs["baseline"].settings.protect == ()
+    whole, part = (pin_topics(runs[cell].job, runs[cell].settings) for cell in ("baseline", "data=half"))
+    assert f"topic-{dev:03d}" in {group.topic_id for group in whole.read_all("dev")}
+    trained_on = {group.topic_id for group in part.read_all("train")}
+    assert f"topic-{train:03d}" not in trained_on
+    assert len(trained_on) > 5
 
 
 def test_a_changed_level_in_the_folder_of_an_ablation_is_refused(folder, kept, tmp_path, capsys):
