@@ -103,7 +103,7 @@ def _cell(settings: AblationSettings, levels: dict[str, str], first: Mapping[str
     changed = [f"{factor}={level}" for factor, level in levels.items() if level != first[factor]]
     pairs = [pair for factor, level in levels.items() for pair in settings.factors[factor][level].items()]
     overrides = tuple(f"{key}={json.dumps(value)}" for key, value in pairs)
-    return Cell(",".join(changed) or BASELINE, levels, overrides)
+    return Cell(", ".join(changed) or BASELINE, levels, overrides)
 
 
 def _check(settings: AblationSettings) -> None:

@@ -25,7 +25,7 @@ def test_the_examples_hold():
 def test_a_grid_has_every_combination_and_its_first_cell_is_the_baseline():
     cells = cells_of(settings({"loss": LOSS, "rate": RATE}))
     assert [cell.name for cell in cells] == [
-        "baseline", "rate=low", "rate=high", "loss=passages", "loss=passages,rate=low", "loss=passages,rate=high",
+        "baseline", "rate=low", "rate=high", "loss=passages", "loss=passages, rate=low", "loss=passages, rate=high",
     ]  # fmt: skip
     assert cells[0].overrides == ()
     assert cells[4].overrides == ('train.loss.blocks=["P"]', "train.schedule.learning_rate=1e-05")
