@@ -6,6 +6,7 @@ One error lists all mistakes, each with its line, its value and what to write in
 """
 
 import errno
+import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -90,6 +91,21 @@ def settings_from(overrides: Sequence[str], settings: type[Section]) -> Section:
         ]
         lines = [f"--set {key}: {words}" if key else words for key, words in mistakes]
         raise _refusal("the settings were refused", lines) from None
+
+
+def read_settings(path: Path, settings: type[Section], what: str, overrides: Sequence[str] = ()) -> Section:
+    """The settings of a YAML page under `--set`; `what` it is, "a benchmark". UsageError lists every mistake."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} does not read ({error}); give a YAML file in UTF-8 that names {what}") from None
+    page, _ = read_yaml(text, str(path))
+    if not isinstance(page, dict):
+        raise UsageError(f"{path}: {what} is a mapping with {', '.join(settings.model_fields)}")
+    try:
+        return settings_from([*(f"{key}={json.dumps(value)}" for key, value in page.items()), *overrides], settings)
+    except UsageError as error:
+        raise UsageError(f"{path}: {str(error).replace('--set ', '')}") from None
 
 
 def _read(path: Path) -> str:

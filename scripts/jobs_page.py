@@ -18,6 +18,7 @@ from cluster.yaml_page import MAX_DEPTH, MAX_NODES
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.settings import Settings
 from prompts.recipes.catalog import RECIPES
+from trainer.ablation.settings import AblationSettings
 from trainer.mining.settings import MineSettings
 from trainer.settings import EvaluateSettings, TrainSettings
 from validators.catalog import DEFAULT_VALIDATORS, VALIDATORS
@@ -55,6 +56,7 @@ def page() -> str:
         "evaluate": EvaluateSettings,
     }
     parts += [_table(f"`{section}`", settings) for section, settings in plain.items()]
+    parts.append(_table("`foil ablate FILE`", AblationSettings))
     parts.append(_table("`foil mine OUT INTO --set KEY=VALUE`", MineSettings))
     return "\n".join(parts)
 

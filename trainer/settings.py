@@ -185,6 +185,9 @@ class TrainSettings(Settings):
         description="runs without a `weight` take part by their number of topics to the power of 1 over this",
     )
     split: SplitSettings = SplitSettings()
+    protect: tuple[SourceSettings, ...] = Field(
+        default=(), description="runs that give no topics, and whose held-out and dev texts are not trained on either"
+    )
     encode: EncodeSettings = EncodeSettings()
     loss: LossSettings = LossSettings()
     distractors: int = Field(

@@ -65,11 +65,12 @@ def pin_source(settings: SourceSettings) -> TopicSource:
     return TopicSource(snapshot, ids, settings.weight, condition)
 
 
-def digest_of(sources: Sequence[TopicSource]) -> str:
-    """The digest of one whole snapshot, or one over the digests and choices of all."""
-    if len(sources) == 1 and not sources[0].condition:
+def digest_of(sources: Sequence[TopicSource], protected: Sequence[TopicSource] = ()) -> str:
+    """The digest of one whole snapshot, or one over the digests and choices of all, those of `protected` apart."""
+    if len(sources) == 1 and not sources[0].condition and not protected:
         return sources[0].snapshot.digest
-    return sha256_hex(canonical_json([[source.snapshot.digest, source.condition] for source in sources]))
+    choices, apart = ([[each.snapshot.digest, each.condition] for each in of] for of in (sources, protected))
+    return sha256_hex(canonical_json([choices, apart] if protected else choices))
 
 
 def _condition(settings: SourceSettings) -> str:

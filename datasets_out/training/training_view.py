@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -95,20 +96,24 @@ class TopicGroup:
 class TrainingView:
     """The accepted topics of one source or several, by split. Partitions are numbered through all sources.
 
+    `protected` gives no topics; its held-out and dev texts are kept out of training like those of the sources.
     `facts` counts, for each split, the topics kept and dropped, the intents dropped and the passages removed.
     Every file is verified first; raises CorruptDataError for any changed bit.
     """
 
-    def __init__(self, sources: Sequence[TopicSource], split: SplitSettings) -> None:
-        self.sources, self.split, self.digest = tuple(sources), split, digest_of(sources)
+    def __init__(
+        self, sources: Sequence[TopicSource], split: SplitSettings, protected: Sequence[TopicSource] = ()
+    ) -> None:
+        self.sources, self.split, self.digest = tuple(sources), split, digest_of(sources, protected)
         self._files: list[tuple[Path, ...]] = []
         self._source_of: list[int] = []
         for number, source in enumerate(sources):
-            source.snapshot.check()
-            files = list(zip(*(source.snapshot.files(table) for table in _COLUMNS), strict=True))
+            files = _files_of(source)
             self._files += files
             self._source_of += [number] * len(files)
-        self._protected: dict[Split, frozenset[int]] = self._protect()
+        self._protected: dict[Split, frozenset[int]] = self._protect(
+            group for source in protected for group in _groups_of(source)
+        )
         self.facts: dict[Split, Counter[str]] = {name: Counter() for name in SPLITS}
         rows: dict[Split, list[tuple[int, int]]] = {name: [] for name in SPLITS}
         for row, group in self._all():
@@ -155,10 +160,10 @@ class TrainingView:
     def _split_of(self, group: TopicGroup) -> Split:
         return "heldout" if group.held_out else self.split.split_of(group.seed_id)
 
-    def _protect(self) -> dict[Split, frozenset[int]]:
-        """For each split the keys of the texts that it must not hold."""
+    def _protect(self, others: Iterable[TopicGroup]) -> dict[Split, frozenset[int]]:
+        """For each split the keys of the texts that it must not hold, those of other runs' topics too."""
         keys: dict[Split, set[int]] = {name: set() for name in SPLITS}
-        for _, group in self._all():
+        for group in chain((group for _, group in self._all()), others):
             name = self._split_of(group)
             if name != "train":
                 keys[name].update(*group.keys)
@@ -176,6 +181,16 @@ class TrainingView:
         facts["passages_removed"] += int((~kept_passages).sum())
         facts["intents_dropped"] += int((~kept_intents).sum())
         return group.only(kept_intents, kept_passages) if kept_intents[0] else None
+
+
+def _files_of(source: TopicSource) -> list[tuple[Path, ...]]:
+    """The files of each partition, in the order of _COLUMNS; raises CorruptDataError for any changed bit."""
+    source.snapshot.check()
+    return list(zip(*(source.snapshot.files(table) for table in _COLUMNS), strict=True))
+
+
+def _groups_of(source: TopicSource) -> Iterator[TopicGroup]:
+    return (group for files in _files_of(source) for group in _read(files) if source.has(group.topic_id))
 
 
 def _rights(licence: str, redistributable: bool) -> str:

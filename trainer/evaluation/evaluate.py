@@ -53,18 +53,27 @@ class MeasureDifference:
     high: float
 
 
-def evaluate(encoder: Encoder, groups: Sequence[TopicGroup], settings: EvaluateSettings) -> Scores:
-    """All measures of one model on these topics (and on the re-ranking collection, where one is set)."""
+def evaluate(
+    encoder: Encoder,
+    groups: Sequence[TopicGroup],
+    settings: EvaluateSettings,
+    pairs: Sequence[Sequence[QueryPair]] | None = None,
+) -> Scores:
+    """All measures of one model on these topics (and on the re-ranking collection, where one is set).
+
+    `pairs`: what is encoded of each topic's intents in place of them; judgments stay as they are.
+    """
     template = encoder.template
+    encoded = [group.intents for group in groups] if pairs is None else pairs
     pool = {key_of(body): body for group in groups for body in _bodies(group, template)}
     columns = {key: column for column, key in enumerate(sorted(pool, reverse=True))}
     texts = [pool[key] for key in columns]
-    vectors = _Vectors(encoder, texts, [intent for group in groups for intent in group.intents])
+    vectors = _Vectors(encoder, texts, [pair for of_group in encoded for pair in of_group])
     passages = vectors.of_passages(texts)
     scores: Scores = defaultdict(dict)
-    for group in groups:
+    for group, intents in zip(groups, encoded, strict=True):
         own = np.array([columns[key_of(body)] for body in _bodies(group, template)])
-        matrix = vectors.of_pairs(group.intents) @ passages.T
+        matrix = vectors.of_pairs(intents) @ passages.T
         topic = TopicScores(group, matrix[:, own], _ranks(matrix, own), settings.cutoff)
         for measure, values_of in MEASURES.items():
             scores[measure].update(values_of(topic))

@@ -30,7 +30,7 @@ def fingerprint_of(settings: TrainSettings, digest: str) -> str:
         mode="json",
         exclude={
             "workers": True, "max_failures": True, "checkpoint_steps": True, "model": {"device"}, "data": True,
-            "mix_temperature": len(settings.data) < 2, "validation": {"benchmarks"},
+            "protect": True, "mix_temperature": len(settings.data) < 2, "validation": {"benchmarks"},
         },
     )  # fmt: skip
     weights = [source.weight for source in settings.data]

@@ -1,31 +1,14 @@
 """`foil evaluate`: a trained embedder and its base on held-out topics, or systems on published benchmarks."""
 
-from __future__ import annotations
-
-import json
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from cluster.commands.arguments import JsonOption, OutOption, SetOption
-from cluster.terminal import print_json, show
 from engine.errors import UsageError
 
-if TYPE_CHECKING:
-    from trainer.evaluation.evaluate import MeasureDifference
-
-_MEASURES = {
-    "both_views": "both-views pair accuracy",
-    "should_fall": "p-MRR of passages that should fall",
-    "should_stay": "p-MRR of passages that should stay",
-    "net": "net p-MRR (fall - stay)",
-    "instructed_ndcg": "nDCG@10 with instructions",
-    "plain_ndcg": "nDCG@10 without instructions, held-out pool",
-    "plain_rr": "MRR without instructions, held-out pool",
-    "rerank_ndcg": "nDCG@10 without instructions, lists re-ranked",
-}
+DEFAULT_OUT = Path("evaluation")
 
 
 def evaluate(
@@ -45,59 +28,49 @@ def evaluate(
     first: Annotated[str, typer.Option(help="What finds the documents that rerank:MODEL orders.")] = "bm25",
     runs: Annotated[bool, typer.Option("--runs", help="Write TREC runs to OUT/runs.")] = False,
     card: Annotated[bool, typer.Option("--card", help="Write the results into the cards of published models.")] = False,
+    instructions: Annotated[
+        str, typer.Option(help="In place of the queries' instructions: none, repeat, generic or swap.")
+    ] = "given",
+    prompts: Annotated[
+        Path | None, typer.Option(help="A file of prompts, one a line; each is put behind every query.")
+    ] = None,
+    prompt_queries: Annotated[int, typer.Option(min=1, help="Queries of a collection that choose a prompt.")] = 10,
 ) -> None:
     """Compare base and trained embedder on held-out topics, and on retrieval without instructions.
 
     The numbers are kept in OUT/evaluation.json.
 
     With --on, compare systems on published benchmarks beside BM25 and the base model: a model's directory, a hub name,
-    openai:MODEL@URL, rerank:MODEL. `foil benchmarks list` names the benchmarks. Results go to OUT/results.jsonl.
+    openai:MODEL@URL, rerank:MODEL. `foil benchmarks list` names the benchmarks. Results go to OUT/results.jsonl, those
+    of --prompts to OUT/prompts.jsonl.
     """
     from cluster.extras import need
 
     need("sentence_transformers", extra="train")
-    given = subjects or []
-    if on:
-        from cluster.evaluation import DEFAULT_OUT, evaluate_benchmarks
+    from trainer.comparison.instructions import instructions_named
+
+    given, how = subjects or [], instructions_named(instructions)
+    if (prompts or how != "given") and card:
+        raise UsageError("--card is for results under the benchmark's own instructions; leave it or the others out")
+    if on and prompts:
+        from cluster.evaluations.prompts import search_prompts
+
+        if how != "given" or runs:
+            raise UsageError("--prompts goes without --instructions and --runs; leave them out")
+        search_prompts(
+            given, on, prompts, prompt_queries, overrides=overrides or [], measures=measures or [], first=first,
+            out=out or DEFAULT_OUT, as_json=as_json,
+        )  # fmt: skip
+    elif on:
+        from cluster.evaluations.benchmarks import evaluate_benchmarks
 
         evaluate_benchmarks(
             given, on, overrides=overrides or [], measures=measures or [], first=first, out=out or DEFAULT_OUT,
-            keep_runs=runs, into_cards=card, as_json=as_json,
+            instructions=how, keep_runs=runs, into_cards=card, as_json=as_json,
         )  # fmt: skip
-    elif len(given) == 1 and not measures and not runs and not card:
-        _evaluate_job(Path(given[0]), overrides, out, as_json=as_json)
+    elif len(given) == 1 and not (measures or runs or card or prompts):
+        from cluster.evaluations.topics import evaluate_job
+
+        evaluate_job(Path(given[0]), overrides or [], out, instructions=how, as_json=as_json)
     else:
         raise UsageError("give one job file; or systems and the benchmark that they are for, with --on KIND:PATH")
-
-
-def _evaluate_job(job_file: Path, overrides: list[str] | None, out: Path | None, *, as_json: bool) -> None:
-    from cluster.job import load_job
-    from cluster.training import pin_topics, train_settings
-    from trainer.model.checksums import read_facts
-    from trainer.text_templates import TextTemplate
-
-    job = load_job(job_file, overrides or [], out)
-    settings = train_settings(job_file, job)
-    view = pin_topics(job, settings)
-    template = TextTemplate(**read_facts(job.out / "model")["template"])
-    topics = view.read_all("heldout")
-    from trainer.evaluation import evaluate as evaluation
-    from trainer.model.encoder import load_encoder
-    from trainer.model.packaged_minilm import minilm_folder
-    from trainer.settings import EvaluateSettings
-
-    measures = job.evaluate or EvaluateSettings()
-    trained, base = (
-        evaluation.evaluate(load_encoder(model, template, measures.encode), topics, measures)
-        for model in (job.out / "model", settings.base or minilm_folder())
-    )
-    differences = evaluation.compare(base, trained, measures.resamples)
-    (job.out / "evaluation.json").write_text(json.dumps([asdict(row) for row in differences], indent=1))
-    show(["in points", "n", "base", "trained", "difference", "95 % interval"], map(_row, differences))
-    if as_json:
-        print_json({row.measure: asdict(row) for row in differences})
-
-
-def _row(row: MeasureDifference) -> tuple[str, ...]:
-    measure, interval = _MEASURES.get(row.measure, row.measure), f"[{row.low:+.1f}, {row.high:+.1f}]"
-    return (measure, str(row.queries), f"{row.base:.1f}", f"{row.trained:.1f}", f"{row.difference:+.1f}", interval)

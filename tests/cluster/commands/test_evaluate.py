@@ -6,7 +6,7 @@ import pytest
 
 from cluster.commands.app import app
 from cluster.endings import run_command
-from cluster.evaluation import SlowNotes
+from cluster.evaluations.benchmarks import SlowNotes
 from datasets_out.commits.verify import verify
 from datasets_out.sql.query import run_sql
 from tests.support.commands import foil

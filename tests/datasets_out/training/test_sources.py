@@ -50,6 +50,19 @@ def test_a_text_held_out_in_one_run_is_trained_on_in_none(tmp_path):
         assert (ids(view), ids(view, "heldout")) == (set(), {f"topic-{held_out:03d}"})
 
 
+def test_a_protected_run_gives_no_topics_and_its_held_out_texts_are_not_trained_on(tmp_path):
+    held_out = next(n for n in range(60) if SHARES.split_of(f"seed-{n}") == "heldout")
+    trained = [n for n in range(60) if SHARES.split_of(f"seed-{n}") == "train"][:2]
+    apart = pinned({"run": commit(tmp_path / "apart", [topic(held_out, text="one text of two runs")])})
+    topics = [topic(trained[0], text="One text of two  runs"), topic(trained[1])]
+    sources = pinned({"run": commit(tmp_path / "run", topics)})
+    alone, view = TrainingView(sources, SHARES), TrainingView(sources, SHARES, apart)
+    assert (ids(alone), ids(view)) == ({f"topic-{n:03d}" for n in trained}, {f"topic-{trained[1]:03d}"})
+    assert ids(view, "heldout") == set()
+    assert (alone.digest, view.digest) == (digest_of(sources), digest_of(sources, apart))
+    assert len({view.digest, alone.digest, digest_of([*sources, *apart])}) == 3
+
+
 def test_topics_are_chosen_by_sql_and_by_recipe(runs):
     _, b = runs
     everything = SplitSettings(heldout_share=0, dev_share=0)

@@ -3,11 +3,10 @@
 BENCHMARK -> its collections, one at a time -> every system ranks it -> tables, OUT/results.jsonl, OUT/runs/
 """
 
-import json
 import platform
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import groupby
@@ -15,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from cluster.extras import PACKAGE, version_of
-from cluster.job import settings_from
+from cluster.job import read_settings, settings_from
 from cluster.terminal import print_json, say, show
-from cluster.yaml_page import read_yaml
 from engine.errors import UsageError
 from trainer.benchmarks.benchmark import Benchmark
 from trainer.benchmarks.catalog import benchmarks_of, kind_named, name_of
 from trainer.benchmarks.source import BenchmarkSource
+from trainer.comparison.instructions import Instructions, with_instructions
 from trainer.comparison.results import Result, keep, results
 from trainer.comparison.scores import CollectionScores, score
 from trainer.interop.model_index import put_results
@@ -34,7 +33,6 @@ from trainer.systems.system import System, SystemSettings
 
 BESIDE = ("bm25", "base")
 """What every system is compared with; differences are to the last."""
-DEFAULT_OUT = Path("evaluation")
 LIBRARIES = ("bm25s", "numpy", "sentence-transformers", "torch", "transformers")
 SECONDS_BETWEEN_NOTES = 5.0
 
@@ -46,14 +44,16 @@ def evaluate_benchmarks(
     overrides: Sequence[str] = (),
     measures: Sequence[str] = (),
     first: str = "bm25",
-    out: Path = DEFAULT_OUT,
+    out: Path,
+    instructions: Instructions = "given",
     keep_runs: bool = False,
     into_cards: bool = False,
     as_json: bool = False,
 ) -> None:
     """Evaluates systems on benchmarks, prints tables and keeps the results in OUT/results.jsonl.
 
-    `into_cards`: the cards of the systems that Foil published name them too.
+    `instructions`: what stands in place of the queries' own. `into_cards`: the cards of the systems that Foil published
+    name the results too.
     """
     published = _published(systems) if into_cards else []
     settings, sources = settings_from(overrides, SystemSettings), [read_source(text) for text in on]
@@ -64,8 +64,9 @@ def evaluate_benchmarks(
     rows: list[dict[str, Any]] = []
     for text, source in zip(on, sources, strict=True):
         name, average = name_of(source), kind_named(source.kind).average
+        name += "" if instructions == "given" else f", {instructions} instructions"
         on_run = partial(_write_run, out / "runs") if keep_runs else _no_run
-        scores = list(score(_told(benchmarks_of(source)), opened, measures, settings.depth, on_run))
+        scores = list(score(_told(benchmarks_of(source), instructions), opened, measures, settings.depth, on_run))
         found = list(results(name, scores, BESIDE[-1], average, settings.resamples))
         show_results(text, found)
         chosen = {system for system in names if _is_chosen_on(system, scores)}
@@ -74,8 +75,11 @@ def evaluate_benchmarks(
         for measure in dict.fromkeys(measures):
             if measure_named(measure).name not in {result.measure for result in found}:
                 say(f"{text}: {measure} has nothing to compare there")
+        facts = {system.name: system.facts() for system in opened}
         rows += [
-            {**asdict(result), "chosen_on": result.system in chosen, **_about(scores, opened, result, settings)}
+            asdict(result)
+            | {"chosen_on": result.system in chosen}
+            | about(scores, facts, result.system, BESIDE[-1], settings.depth)
             for result in found
         ]
         keep(out / "results.jsonl", rows)
@@ -103,7 +107,7 @@ def _published(systems: Sequence[str]) -> list[str]:
 def read_source(text: str) -> BenchmarkSource:
     """A benchmark by its name on the command line: KIND:PATH, KIND:PATH#PART, or a YAML file."""
     if text.endswith((".yaml", ".yml")):
-        source = _read_page(Path(text))
+        source = read_settings(Path(text), BenchmarkSource, "a benchmark")
     else:
         kind, colon, place = text.partition(":")
         if not colon or not place:
@@ -112,20 +116,6 @@ def read_source(text: str) -> BenchmarkSource:
         source = BenchmarkSource(kind=kind, path=Path(path).expanduser(), part=part)
     kind_named(source.kind)
     return source
-
-
-def _read_page(path: Path) -> BenchmarkSource:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise UsageError(f"the benchmark's page {path} does not read ({error}); give a YAML file in UTF-8") from None
-    page, _ = read_yaml(text, str(path))
-    if not isinstance(page, dict):
-        raise UsageError(f"{path}: a benchmark is a mapping with {', '.join(BenchmarkSource.model_fields)}")
-    try:
-        return settings_from([f"{key}={json.dumps(value)}" for key, value in page.items()], BenchmarkSource)
-    except UsageError as error:
-        raise UsageError(f"{path}: {str(error).replace('--set ', '')}") from None
 
 
 def show_results(title: str, found: Sequence[Result]) -> None:
@@ -150,23 +140,27 @@ def _cell(result: Result) -> str:
     return f"{result.value:.1f}  {result.difference:+.1f} [{result.low:+.1f}, {result.high:+.1f}]"
 
 
-def _about(
-    scores: Sequence[CollectionScores], systems: Sequence[System], result: Result, settings: SystemSettings
+def about(
+    scores: Sequence[CollectionScores],
+    facts: Mapping[str, Mapping[str, Any]],
+    system: str,
+    base: str,
+    depth: int | None,
 ) -> dict[str, Any]:
-    """What a result was measured on and with."""
-    facts = {system.name: dict(system.facts()) for system in systems}
+    """What a result of a system was measured on and with; `facts` are those of each system."""
     versions = {name: version_of(name) for name in (PACKAGE, *LIBRARIES)}
     return {
         "collections": {part.name: {"digest": part.digest, "revision": part.revision} for part in scores},
-        "k": settings.depth,
-        "base": facts[BESIDE[-1]].get("digest", ""),
-        "facts": facts[result.system],
+        "k": depth,
+        "base": facts[base].get("digest", ""),
+        "facts": dict(facts[system]),
         "versions": {**versions, "python": platform.python_version()},
     }
 
 
-def _told(benchmarks: Iterator[Benchmark]) -> Iterator[Benchmark]:
-    for benchmark in benchmarks:
+def _told(benchmarks: Iterator[Benchmark], instructions: Instructions) -> Iterator[Benchmark]:
+    for own in benchmarks:
+        benchmark = with_instructions(own, instructions)
         say(f"{benchmark.name}: {len(benchmark.documents):,} documents, {len(benchmark.queries):,} queries")
         yield benchmark
 

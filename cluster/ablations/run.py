@@ -1,0 +1,116 @@
+"""`foil ablate`: trains every cell of an ablation, chooses one on dev, and reports it beside the baseline.
+
+    FILE -> cells x seeds, each a checked job -> train, score on dev -> choose -> score on report -> tables
+
+A cell's run is one of `foil train` in OUT/cells/CELL/seed-N, its scores beside it. What is there is not made again.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from cluster.ablations.plan import CellRun, cell_runs, evaluation_sets
+from cluster.ablations.tables import Compared, Table, write_tables
+from cluster.evaluations.benchmarks import about
+from cluster.job import read_settings
+from cluster.terminal import print_json, say
+from cluster.training import train_job
+from engine.errors import UsageError
+from trainer.ablation.evaluation_data import BenchmarkSet, EvaluationData, ModelScores, scores_of, values_of
+from trainer.ablation.settings import BASELINE, AblationSettings
+from trainer.ablation.table import best_cell, compare_cells
+from trainer.comparison.results import keep, results, weighted
+from trainer.comparison.scores import CollectionScores
+from trainer.model.published_model import PublishedModel
+
+Scores = Mapping[CellRun, ModelScores]
+
+
+def ablate_file(path: Path, overrides: Sequence[str] = (), out: Path | None = None, *, as_json: bool = False) -> None:
+    """Runs the ablation of a file, or goes on where it stopped; prints its tables and keeps them in OUT."""
+    given = [*overrides, *([f"out={json.dumps(str(out))}"] if out else [])]
+    settings = read_settings(path, AblationSettings, "an ablation", given)
+    runs = cell_runs(settings)
+    sets = evaluation_sets(settings, runs[0])
+    models = _train(runs, sets["dev"])
+    tables = [_table("dev", each, runs, models, settings) for each in sets["dev"]]
+    chosen = _choose(tables[0], sets["dev"][0], settings.measure)
+    reported = [run for run in runs if settings.report_cells == "all" or run.cell in (BASELINE, chosen)]
+    tables += [_table("report", each, reported, models, settings) for each in sets["report"]]
+    head = f"`foil ablate {path}`, job `{settings.job}`, {runs[0].settings.schedule.steps:,} steps a run"
+    write_tables(settings.out, tables, head, chosen)
+    if as_json:
+        print_json([row for table in tables for row in table.rows()])
+
+
+def _train(runs: Sequence[CellRun], dev: Sequence[EvaluationData]) -> dict[CellRun, PublishedModel]:
+    """Trains each run that is not trained yet, and scores it at once."""
+    models = {}
+    for place, run in enumerate(runs, 1):
+        say(f"run {place} of {len(runs)}: cell {run.cell}, seed {run.seed}")
+        models[run] = train_job(run.job, run.settings, run.command)
+        for each in dev:
+            _scores(run, models[run], each)
+    return models
+
+
+def _scores(run: CellRun, model: PublishedModel, each: EvaluationData) -> ModelScores:
+    return scores_of(each, run.job.out, model.facts["files"])
+
+
+def _table(
+    stage: str,
+    each: EvaluationData,
+    runs: Sequence[CellRun],
+    models: Mapping[CellRun, PublishedModel],
+    settings: AblationSettings,
+) -> Table:
+    """The cells on one set; the rows of their runs are kept in OUT/results.jsonl."""
+    scores = {run: _scores(run, models[run], each) for run in runs}
+    _keep_rows(each, scores, settings)
+    return Table(stage, each.name, _compared(each, scores, settings.resamples))
+
+
+def _choose(table: Table, each: EvaluationData, measure: str) -> str:
+    """The best cell; the table then says by which measure it was chosen."""
+    name = each.measure_name(measure)
+    if name not in table.compared:
+        raise UsageError(f"{each.name} shows no {name}, only {', '.join(table.compared)}; set `measure` to one of them")
+    table.chosen_by = name
+    return best_cell(table.compared[name])
+
+
+def _compared(each: EvaluationData, scores: Scores, resamples: int) -> Compared:
+    """Each measure of which all runs have values, and the cells on it."""
+    parts = {run: [values_of(part) for part in found.collections] for run, found in scores.items()}
+    compared = {}
+    for measure in dict.fromkeys(measure for of_run in parts.values() for part in of_run for measure in part):
+        by_cell: dict[str, list[dict[str, float]]] = {}
+        for run, of_run in parts.items():
+            by_cell.setdefault(run.cell, []).append(weighted([part.get(measure, {}) for part in of_run], each.average))
+        if all(values for of_seeds in by_cell.values() for values in of_seeds):
+            compared[measure] = compare_cells(by_cell, resamples)
+    return compared
+
+
+def _keep_rows(each: EvaluationData, scores: Scores, settings: AblationSettings) -> None:
+    """Adds rows as `foil evaluate` writes them: each run beside the baseline of the same seed."""
+    rows: list[dict[str, Any]] = []
+    for seed in range(settings.seeds):
+        of_seed = {str(run.job.out / "model"): found for run, found in scores.items() if run.seed == seed}
+        base, facts = next(iter(of_seed)), {name: found.facts for name, found in of_seed.items()}
+        merged = _merged(of_seed)
+        depth = settings.depth if isinstance(each, BenchmarkSet) else None
+        found = results(each.name, merged, base, each.average, settings.resamples)
+        rows += [{**asdict(result), **about(merged, facts, result.system, base, depth)} for result in found]
+    keep(settings.out / "results.jsonl", rows)
+
+
+def _merged(of_seed: Mapping[str, ModelScores]) -> list[CollectionScores]:
+    """The collections, with the values of several models by name."""
+    return [
+        replace(parts[0], values={name: values_of(part) for name, part in zip(of_seed, parts, strict=True)})
+        for parts in zip(*(found.collections for found in of_seed.values()), strict=True)
+    ]

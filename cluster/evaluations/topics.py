@@ -1,0 +1,62 @@
+"""`foil evaluate JOB`: a trained embedder and its base on the job's held-out topics."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from cluster.job import load_job
+from cluster.terminal import print_json, show
+from cluster.training import pin_topics, train_settings
+from trainer.comparison.instructions import Instructions, pairs_with_instructions
+from trainer.evaluation.evaluate import MeasureDifference, compare
+from trainer.evaluation.evaluate import evaluate as evaluate_topics
+from trainer.model.checksums import read_facts
+from trainer.model.encoder import load_encoder
+from trainer.model.packaged_minilm import minilm_folder
+from trainer.settings import EvaluateSettings
+from trainer.text_templates import TextTemplate
+
+_MEASURES = {
+    "both_views": "both-views pair accuracy",
+    "should_fall": "p-MRR of passages that should fall",
+    "should_stay": "p-MRR of passages that should stay",
+    "net": "net p-MRR (fall - stay)",
+    "instructed_ndcg": "nDCG@10 with instructions",
+    "plain_ndcg": "nDCG@10 without instructions, held-out pool",
+    "plain_rr": "MRR without instructions, held-out pool",
+    "rerank_ndcg": "nDCG@10 without instructions, lists re-ranked",
+}
+
+
+def evaluate_job(
+    job_file: Path,
+    overrides: Sequence[str],
+    out: Path | None,
+    *,
+    instructions: Instructions = "given",
+    as_json: bool = False,
+) -> None:
+    """Compares them, prints a table and keeps it in OUT/evaluation.json, of other instructions evaluation-NAME.json."""
+    job = load_job(job_file, overrides, out)
+    settings = train_settings(job_file, job)
+    view = pin_topics(job, settings)
+    template = TextTemplate(**read_facts(job.out / "model")["template"])
+    topics, measures = view.read_all("heldout"), job.evaluate or EvaluateSettings()
+    pairs = pairs_with_instructions(topics, instructions)
+    trained, base = (
+        evaluate_topics(load_encoder(model, template, measures.encode), topics, measures, pairs)
+        for model in (job.out / "model", settings.base or minilm_folder())
+    )
+    differences = compare(base, trained, measures.resamples)
+    name = "evaluation.json" if instructions == "given" else f"evaluation-{instructions}.json"
+    (job.out / name).write_text(json.dumps([asdict(row) for row in differences], indent=1))
+    title = None if instructions == "given" else f"{instructions} instructions"
+    show(["in points", "n", "base", "trained", "difference", "95 % interval"], map(_row, differences), title)
+    if as_json:
+        print_json({row.measure: asdict(row) for row in differences})
+
+
+def _row(row: MeasureDifference) -> tuple[str, ...]:
+    measure, interval = _MEASURES.get(row.measure, row.measure), f"[{row.low:+.1f}, {row.high:+.1f}]"
+    return (measure, str(row.queries), f"{row.base:.1f}", f"{row.trained:.1f}", f"{row.difference:+.1f}", interval)

@@ -1,0 +1,166 @@
+"""What cells are measured on: a published benchmark, or a split of the data's own topics. Both score one model.
+
+EvaluationData.score(model) -> ModelScores, kept beside the model -> trainer.ablation.table
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, Protocol
+
+from datasets_out.training.training_view import Split, TrainingView
+from engine.atomic_files import put_json, read_json
+from engine.errors import CorruptDataError, UsageError
+from engine.ids import canonical_json, sha256_hex
+from trainer.ablation.settings import TOPICS
+from trainer.benchmarks.benchmark import Benchmark
+from trainer.benchmarks.catalog import benchmarks_of, kind_named, name_of
+from trainer.benchmarks.source import BenchmarkSource
+from trainer.comparison.results import Average
+from trainer.comparison.scores import CollectionScores, Values, score
+from trainer.evaluation.evaluate import evaluate
+from trainer.evaluation.topic_measures import MEASURES
+from trainer.measures.catalog import measure_named
+from trainer.model.checksums import folder_digest, trained_template
+from trainer.model.encoder import load_encoder
+from trainer.settings import EvaluateSettings
+from trainer.systems.embedder import embedder
+from trainer.systems.system import Progress, SystemSettings, quiet
+from trainer.text_templates import OWN, template_named
+
+VECTORS = "vectors"
+"""The folder beside a model that keeps its vectors until its scores are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelScores:
+    """One model on one set: its values on each collection (its name is the only system), and what it was run with."""
+
+    collections: tuple[CollectionScores, ...]
+    facts: Mapping[str, str | float]
+
+
+def values_of(part: CollectionScores) -> Mapping[str, Values]:
+    """The values of the only model, by measure."""
+    (values,) = part.values.values()
+    return values
+
+
+class EvaluationData(Protocol):
+    """Something that models are measured on. `digests`: of each collection, which say what was read."""
+
+    name: str
+    average: Average
+
+    @property
+    def digests(self) -> Mapping[str, str]: ...
+
+    def settings(self) -> Any:
+        """All that decides the values beside model and content, as JSON."""
+
+    def measure_name(self, measure: str) -> str:
+        """The measure as results name it, "" the set's first; UsageError where the set has none of that name."""
+
+    def score(self, model: Path) -> ModelScores:
+        """The model's values. Vectors may be kept beside it meanwhile."""
+
+
+class BenchmarkSet:
+    """A published benchmark, by its own measures and one more. It is read, and so checked, when its digests are."""
+
+    def __init__(
+        self, source: BenchmarkSource, system: SystemSettings, more: str = "", on_progress: Progress = quiet
+    ) -> None:
+        self.name, self.average = name_of(source), kind_named(source.kind).average
+        self._source, self._system, self._more, self._on_progress = source, system, more, on_progress
+
+    @cached_property
+    def _facts(self) -> Mapping[str, tuple[str, Sequence[str]]]:
+        """Of each collection its digest and its own measures."""
+        return {part.name: (part.digest, part.measures) for part in benchmarks_of(self._source)}
+
+    @property
+    def digests(self) -> Mapping[str, str]:
+        return {name: digest for name, (digest, _) in self._facts.items()}
+
+    def settings(self) -> Any:
+        system = {"depth": self._system.depth, "encode": self._system.encode.model_dump(mode="json")}
+        return [system, list(self._source.measures), self._more]
+
+    def measure_name(self, measure: str) -> str:
+        _, own = next(iter(self._facts.values()))
+        return measure_named(measure or own[0]).name
+
+    def score(self, model: Path) -> ModelScores:
+        system = embedder(str(model), self._system, model.parent / VECTORS, self._on_progress)
+        found = tuple(score(self._with_measure(), [system], (), self._system.depth))
+        return ModelScores(found, system.facts())
+
+    def _with_measure(self) -> Iterator[Benchmark]:
+        for benchmark in benchmarks_of(self._source):
+            names = (*benchmark.measures, *([self._more] if self._more else []))
+            yield replace(benchmark, measures=tuple(dict.fromkeys(measure_named(name).name for name in names)))
+
+
+class TopicSet:
+    """A split of the data's own topics. Raises UsageError where the split is empty."""
+
+    average: Average = "queries"
+
+    def __init__(self, view: TrainingView, split: Split, settings: EvaluateSettings) -> None:
+        self.name, self._settings = f"{TOPICS} ({split})", settings
+        self._groups = view.read_all(split)
+        if not self._groups:
+            raise UsageError(f"there are no {split} topics to measure on; raise the job's `train.split.{split}_share`")
+        content = [view.digest, view.split.model_dump(mode="json"), split]
+        self.digests = {self.name: sha256_hex(canonical_json(content))}
+
+    def settings(self) -> Any:
+        return self._settings.model_dump(mode="json", exclude={"resamples"})
+
+    def measure_name(self, measure: str) -> str:
+        if measure and measure not in MEASURES:
+            raise UsageError(f"topics have no measure {measure!r}; choose one of {', '.join(MEASURES)}")
+        return measure or next(iter(MEASURES))
+
+    def score(self, model: Path) -> ModelScores:
+        encode, template = self._settings.encode, trained_template(model) or template_named(OWN)
+        values = evaluate(load_encoder(model, template, encode), self._groups, self._settings)
+        named: dict[str, str | float] = {
+            "system": str(model),
+            "weights": folder_digest(model),
+            "template": template.name,
+        }
+        facts = {**named, "max_tokens": encode.max_tokens, "precision": encode.precision}
+        found = CollectionScores(self.name, self.digests[self.name], "", {str(model): values}, {})
+        return ModelScores((found,), {**facts, "digest": sha256_hex(canonical_json(facts))})
+
+
+def scores_of(data: EvaluationData, out: Path, files: Mapping[str, str]) -> ModelScores:
+    """The scores of OUT/model, from OUT/scores where the same was measured before. `files`: digests of the model's."""
+    key = sha256_hex(canonical_json([dict(data.digests), data.settings(), dict(files)]))
+    path = out / "scores" / f"{key[:24]}.json"
+    if not path.exists():
+        put_json(path, asdict(data.score(out / "model")))
+        rmtree(out / VECTORS, ignore_errors=True)
+    try:
+        kept = read_json(path)
+        return ModelScores(tuple(CollectionScores(**part) for part in kept["collections"]), kept["facts"])
+    except (LookupError, TypeError) as error:
+        raise CorruptDataError(
+            f"{path} holds no scores ({error!r}); remove it and run the same command again"
+        ) from None
+
+
+def refuse_shared(dev: Sequence[EvaluationData], report: Iterable[EvaluationData]) -> None:
+    """Raises UsageError where a collection is both chosen on and reported on, whatever its name."""
+    names = {digest: name for each in dev for name, digest in each.digests.items()}
+    for each in report:
+        for name, digest in each.digests.items():
+            if digest in names:
+                raise UsageError(
+                    f"{name} of `report` is {names[digest]} of `dev`: what cells are chosen on says nothing of the "
+                    "chosen one; take it out of one of them"
+                )

@@ -1,0 +1,153 @@
+"""What an ablation varies: factors with named levels, and the cells that they make. Nothing heavy is imported.
+
+    factors -> cells_of -> Cell: overrides of the job's `train` section -> one training run a seed
+
+The first level of every factor is the baseline. Baselines of all factors together are the first cell.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints
+
+from engine.errors import UsageError
+from engine.settings import Settings
+from trainer.settings import EncodeSettings
+
+TOPICS = "topics"
+"""The name of the data's own topics: those of the dev split under `dev`, the held-out ones under `report`."""
+BASELINE = "baseline"
+MAX_CELLS = 1_000
+_FIXED = ("train.schedule.seed", "train.split", "train.protect", "train.checkpoint_steps")
+
+Name = Annotated[str, StringConstraints(pattern=r"^[\w.+-]([\w.+ -]*[\w.+-])?$", max_length=60)]
+Overrides = dict[str, Any]
+
+
+class AblationSettings(Settings):
+    """Which cells are trained, and on what they are compared."""
+
+    job: Path = Field(description="the job whose training is varied, as `foil train` takes it")
+    out: Path = Field(description="folder of the cells, their scores and the tables")
+    factors: dict[Name, dict[Name, Overrides]] = Field(
+        min_length=1,
+        description="factor -> level -> {dotted key below `train`: value}; its first level is the baseline",
+    )
+    one_at_a_time: bool = Field(
+        default=False, description="the baseline, and each other level alone against it; else the full grid"
+    )
+    seeds: int = Field(default=3, ge=1, le=100, description="training runs of a cell, with seeds 0 to n - 1")
+    steps: int | None = Field(
+        default=None, ge=1, le=10**9, description="of every run, in place of the job's steps or epochs"
+    )
+    dev: tuple[str, ...] = Field(
+        default=(TOPICS,),
+        min_length=1,
+        description="what cells are chosen on: `topics` (the data's dev split), benchmarks as `foil evaluate --on`",
+    )
+    report: tuple[str, ...] = Field(
+        default=(TOPICS,), description="what the chosen cell is reported on: `topics` (held out), benchmarks"
+    )
+    measure: str = Field(
+        default="",
+        description="the cell with most of it on the first of `dev` is chosen; none = both_views of topics, "
+        "the first measure of a benchmark",
+    )
+    report_cells: Literal["chosen", "all"] = Field(
+        default="chosen", description="reported beside the baseline; all = also those that were not chosen"
+    )
+    depth: int = Field(default=1000, ge=1, le=10**6, description="documents of a benchmark ranked for a query")
+    encode: EncodeSettings = Field(
+        default=EncodeSettings(max_tokens=512, precision="float32"), description="of texts of benchmarks"
+    )
+    resamples: int = Field(default=2000, ge=100, le=10**6, description="of the paired bootstrap")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One choice of levels. `name` says what differs from the baseline; `overrides` are those of `foil train --set`."""
+
+    name: str
+    levels: Mapping[str, str]
+    overrides: tuple[str, ...]
+
+
+def cells_of(settings: AblationSettings) -> list[Cell]:
+    """All cells, the baseline first. Raises UsageError where a factor has no levels, or sets what must stay equal."""
+    _check(settings)
+    first = {factor: next(iter(levels)) for factor, levels in settings.factors.items()}
+    chosen = _single_changes(settings, first) if settings.one_at_a_time else _grid(settings)
+    return [_cell(settings, levels, first) for levels in chosen]
+
+
+def _grid(settings: AblationSettings) -> list[dict[str, str]]:
+    size = math.prod(map(len, settings.factors.values()))
+    if size > MAX_CELLS:
+        raise UsageError(
+            f"the grid has {size:,} cells, of at most {MAX_CELLS:,}; leave levels out or set one_at_a_time"
+        )
+    return [dict(zip(settings.factors, levels, strict=True)) for levels in product(*settings.factors.values())]
+
+
+def _single_changes(settings: AblationSettings, first: Mapping[str, str]) -> list[dict[str, str]]:
+    changes = [{**first, factor: level} for factor, levels in settings.factors.items() for level in list(levels)[1:]]
+    return [dict(first), *changes]
+
+
+def _cell(settings: AblationSettings, levels: dict[str, str], first: Mapping[str, str]) -> Cell:
+    changed = [f"{factor}={level}" for factor, level in levels.items() if level != first[factor]]
+    pairs = [pair for factor, level in levels.items() for pair in settings.factors[factor][level].items()]
+    overrides = tuple(f"{key}={json.dumps(value)}" for key, value in pairs)
+    return Cell(", ".join(changed) or BASELINE, levels, overrides)
+
+
+def _check(settings: AblationSettings) -> None:
+    for factor, levels in settings.factors.items():
+        if len(levels) < 2:
+            raise UsageError(
+                f"the factor {factor!r} has {len(levels)} levels, so there is nothing to compare; give its baseline "
+                "(`{}` for the job as it is) and at least one more"
+            )
+        for key in _keys(levels):
+            _check_key(factor, key)
+    for (one, ones), (other, others) in combinations(settings.factors.items(), 2):
+        shared = [key for key in _keys(ones) for other_key in _keys(others) if _overlap(key, other_key)]
+        if shared:
+            raise UsageError(f"the factors {one!r} and {other!r} both set {shared[0]}; make one factor of them")
+
+
+def _keys(levels: Mapping[str, Overrides]) -> Iterator[str]:
+    yield from dict.fromkeys(key for overrides in levels.values() for key in overrides)
+
+
+def _check_key(factor: str, key: str) -> None:
+    if not key.startswith("train."):
+        raise UsageError(f"the factor {factor!r} sets {key!r}; a factor sets keys below `train`, as train.loss.blocks")
+    if any(_overlap(key, fixed) for fixed in _FIXED):
+        raise UsageError(f"the factor {factor!r} sets {key!r}, which is the same in all cells; leave it out")
+
+
+def _overlap(key: str, other: str) -> bool:
+    """Whether two dotted keys are the same, or one lies below the other.
+
+    >>> [_overlap("a.b", other) for other in ("a.b", "a", "a.b.c", "a.bc")]
+    [True, True, True, False]
+    """
+    return f"{key}.".startswith(f"{other}.") or f"{other}.".startswith(f"{key}.")
+
+
+def check_equal_steps(steps: Sequence[tuple[str, int | None]]) -> None:
+    """Raises UsageError unless all cells, by name, train for the same number of steps; None stands for epochs."""
+    (first, wanted), *_ = steps
+    for name, found in steps:
+        if found is None or found != wanted:
+            said = "epochs, whose steps depend on the data" if found is None else f"{found:,} steps"
+            raise UsageError(
+                f"the cell {name} trains for {said}, and {first} for {wanted or 'epochs'}; set `steps`, so that all "
+                "cells train for the same number"
+            )
