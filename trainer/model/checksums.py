@@ -47,6 +47,11 @@ def trained_template(folder: Path) -> TextTemplate | None:
     return TextTemplate(**check_model(folder)["template"]) if (folder / FACTS).is_file() else None
 
 
+def ranks_pairs(facts: Mapping[str, Any]) -> bool:
+    """Whether the model is a reranker, by its foil.json."""
+    return bool(facts.get("settings", {}).get("reranker"))
+
+
 def write_checksums(folder: Path) -> None:
     """Writes checksums.json over all files of a draft that has none yet."""
     write_json(folder / CHECKSUMS, digests_of(folder))

@@ -14,7 +14,10 @@ from cluster.terminal import print_json, show
 from engine.errors import UsageError
 
 if TYPE_CHECKING:
-    from trainer.evaluation.evaluate import MeasureDifference
+    from datasets_out.training.training_view import TopicGroup
+    from trainer.evaluation.evaluate import MeasureDifference, Scores
+    from trainer.settings import EvaluateSettings
+    from trainer.text_templates import TextTemplate
 
 _MEASURES = {
     "both_views": "both-views pair accuracy",
@@ -46,7 +49,7 @@ def evaluate(
     runs: Annotated[bool, typer.Option("--runs", help="Write TREC runs to OUT/runs.")] = False,
     card: Annotated[bool, typer.Option("--card", help="Write the results into the cards of published models.")] = False,
 ) -> None:
-    """Compare base and trained embedder on held-out topics, and on retrieval without instructions.
+    """Compare base and trained model on held-out topics, and on retrieval without instructions.
 
     The numbers are kept in OUT/evaluation.json.
 
@@ -82,20 +85,47 @@ def _evaluate_job(job_file: Path, overrides: list[str] | None, out: Path | None,
     template = TextTemplate(**read_facts(job.out / "model")["template"])
     topics = view.read_all("heldout")
     from trainer.evaluation import evaluate as evaluation
-    from trainer.model.encoder import load_encoder
     from trainer.model.packaged_minilm import minilm_folder
     from trainer.settings import EvaluateSettings
 
-    measures = job.evaluate or EvaluateSettings()
-    trained, base = (
-        evaluation.evaluate(load_encoder(model, template, measures.encode), topics, measures)
-        for model in (job.out / "model", settings.base or minilm_folder())
-    )
+    measures, base_model = job.evaluate or EvaluateSettings(), settings.base or minilm_folder()
+    compared = _scores_of_reranker if settings.reranker else _scores_of_embedder
+    base, trained = compared(base_model, job.out / "model", template, topics, measures)
     differences = evaluation.compare(base, trained, measures.resamples)
     (job.out / "evaluation.json").write_text(json.dumps([asdict(row) for row in differences], indent=1))
     show(["in points", "n", "base", "trained", "difference", "95 % interval"], map(_row, differences))
     if as_json:
         print_json({row.measure: asdict(row) for row in differences})
+
+
+def _scores_of_embedder(
+    base: Path | str, trained: Path, template: TextTemplate, topics: list[TopicGroup], measures: EvaluateSettings
+) -> tuple[Scores, Scores]:
+    """The measures of both over the pool of all topics."""
+    from trainer.evaluation.evaluate import evaluate as measure
+    from trainer.model.encoder import load_encoder
+
+    first, second = (measure(load_encoder(model, template, measures.encode), topics, measures)
+                     for model in (base, trained))  # fmt: skip
+    return first, second
+
+
+def _scores_of_reranker(
+    base: Path | str, trained: Path, template: TextTemplate, topics: list[TopicGroup], measures: EvaluateSettings
+) -> tuple[Scores, Scores]:
+    """The measures of the reranker, and of its base as an embedder, over the same candidates."""
+    from trainer.model.encoder import load_encoder
+    from trainer.reranker.list_measures import evaluate_lists, table_of_encoder, table_of_scorer
+    from trainer.reranker.pair_scorer import load_pair_scorer
+
+    if measures.rerank:
+        raise UsageError("`evaluate.rerank` is for embedders; name the lists as a benchmark: --on FILE.yaml")
+    tables = (
+        table_of_encoder(load_encoder(base, template, measures.encode)),
+        table_of_scorer(load_pair_scorer(trained, template, measures.encode)),
+    )
+    first, second = (evaluate_lists(table, template, topics, measures.cutoff) for table in tables)
+    return first, second
 
 
 def _row(row: MeasureDifference) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""`foil train`: pins the committed topics and trains the job's embedder on them."""
+"""`foil train`: pins the committed topics and trains the job's embedder or reranker on them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ _MEASURES = {
 def train(
     job_file: JobArgument, overrides: SetOption = None, out: OutOption = None, as_json: JsonOption = False
 ) -> None:
-    """Train the job's embedder on its committed topics; resumes by itself. The model goes to OUT/model."""
+    """Train the job's embedder, or its reranker, on its committed topics; resumes by itself.
+
+    The model goes to OUT/model.
+    """
     from cluster.extras import need
     from cluster.job import load_job
     from cluster.training import train_settings
@@ -45,7 +48,8 @@ def train(
 
     drawings = [str(trained.model / name) for name in DRAWINGS if (trained.model / name).exists()]
     say(f"drawings: {', '.join(drawings)}; logs: {job.out / 'logs'}")
-    say(f"the model is in {trained.model}; load it with sentence_transformers.SentenceTransformer")
+    loader = "CrossEncoder" if settings.reranker else "SentenceTransformer"
+    say(f"the model is in {trained.model}; load it with sentence_transformers.{loader}")
 
 
 def _find_trained(job: Job, settings: TrainSettings) -> PublishedModel | None:
@@ -77,6 +81,10 @@ def _train(job: Job, settings: TrainSettings, command: str) -> PublishedModel:
         from trainer.run.fit_ray import train_on_ray
 
         return train_on_ray(settings, view, job.out, command, callbacks)
+    if settings.reranker:
+        from trainer.run.fit_reranker import train_reranker
+
+        return train_reranker(settings, view, job.out, command, callbacks)
     from trainer.run import fit
 
     return fit.train(settings, view, job.out, command, callbacks)
