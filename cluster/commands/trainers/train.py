@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from cluster.commands.arguments import JobArgument, JsonOption, OutOption, SetOption
+from cluster.commands.trainers.export import need_onnx, show_export
 from cluster.terminal import print_json, say
+from engine.errors import UsageError
 
 if TYPE_CHECKING:
     from cluster.job import Job
@@ -18,6 +23,13 @@ if TYPE_CHECKING:
     from trainer.model.published_model import PublishedModel
     from trainer.run.logs import LogRow
     from trainer.settings import TrainSettings
+
+
+class Export(StrEnum):
+    """A form in which a model is served."""
+
+    ONNX = "onnx"
+
 
 _MEASURES = {
     "both_views": "both views",
@@ -28,7 +40,11 @@ _MEASURES = {
 
 
 def train(
-    job_file: JobArgument, overrides: SetOption = None, out: OutOption = None, as_json: JsonOption = False
+    job_file: JobArgument,
+    overrides: SetOption = None,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+    export: Annotated[Export | None, typer.Option(help="Then write the model in this form too: foil export.")] = None,
 ) -> None:
     """Train the job's embedder, or its reranker, on its committed topics; resumes by itself.
 
@@ -41,6 +57,10 @@ def train(
     need("sentence_transformers", extra="train")
     job = load_job(job_file, overrides or [], out)
     settings = train_settings(job_file, job)
+    if export:
+        need_onnx()
+        if settings.reranker:
+            raise UsageError("only embedders are exported; leave out `--export`, or `train.reranker`")
     trained = _find_trained(job, settings) or _train(job, settings, _command(job_file, overrides or []))
     if as_json:
         print_json({"model": str(trained.model), **trained.facts})
@@ -50,6 +70,8 @@ def train(
     say(f"drawings: {', '.join(drawings)}; logs: {job.out / 'logs'}")
     loader = "CrossEncoder" if settings.reranker else "SentenceTransformer"
     say(f"the model is in {trained.model}; load it with sentence_transformers.{loader}")
+    if export:
+        show_export(trained.model)
 
 
 def _find_trained(job: Job, settings: TrainSettings) -> PublishedModel | None:
