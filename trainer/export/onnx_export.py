@@ -26,7 +26,7 @@ from trainer.export.exported_file import FACTS_OF_EXPORT, ExportedFile, facts_of
 from trainer.export.onnx_encoder import Floats, OnnxEncoder, load_exportable
 from trainer.model.attention import SDPA, SDPA_FLOAT32, attention_of
 from trainer.model.checkpoint import publish
-from trainer.model.checksums import FACTS, digest_of, ranks_pairs, read_facts, trained_template
+from trainer.model.checksums import FACTS, digest_of, trained_template
 from trainer.model.encoder import Encoder
 from trainer.model.loading import backbone_of
 from trainer.settings import EncodeSettings
@@ -46,8 +46,6 @@ def export_onnx(folder: Path, *, int8: bool = True, least_cosine: float = 0.98) 
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} is no model's directory; give one, such as out/demo/model")
-    if (folder / FACTS).is_file() and ranks_pairs(read_facts(folder)):
-        raise UsageError(f"{folder} is a reranker; only embedders are exported")
     template = trained_template(folder) or template_named(OWN)
     encoder = load_exportable(folder, template, EncodeSettings(max_tokens=CHECKED_TOKENS))
     expected = _vectors(encoder)

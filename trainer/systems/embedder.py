@@ -10,9 +10,8 @@ from pathlib import Path
 import torch
 from huggingface_hub import snapshot_download
 
-from engine.errors import UsageError
 from engine.ids import canonical_json, sha256_hex
-from trainer.model.checksums import FACTS, folder_digest, ranks_pairs, read_facts, trained_template
+from trainer.model.checksums import folder_digest, trained_template
 from trainer.model.encoder import load_encoder
 from trainer.model.packaged_minilm import minilm_folder
 from trainer.model.packing import evaluating
@@ -29,8 +28,6 @@ class LocalEncoder:
 
     def __init__(self, name: str, settings: SystemSettings) -> None:
         path = minilm_folder() if name == BASE else name
-        if (Path(path) / FACTS).is_file() and ranks_pairs(read_facts(Path(path))):
-            raise UsageError(f"{name} is a reranker and has no vectors; write rerank:{name}")
         own = trained_template(Path(path)) or template_named(OWN)
         template = template_named(settings.template) if settings.template else own
         self.encoder = load_encoder(path, template, settings.encode)

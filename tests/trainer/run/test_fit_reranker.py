@@ -77,6 +77,8 @@ def test_it_ranks_beside_the_embedder_with_the_template_that_it_learnt(bert, vie
     assert system.facts()["template"] == "instruction_query"
     with pytest.raises(UsageError, match=f"write rerank:{model}"):
         open_system(model, SystemSettings(), tmp_path)
+    with pytest.raises(UsageError, match="is a reranker and has no vectors"):
+        load(model)
     with pytest.raises(UsageError, match="is no reranker"):
         open_system(f"rerank:{bert}", SystemSettings(), tmp_path)
 
