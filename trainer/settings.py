@@ -14,6 +14,7 @@ from engine.settings import Settings
 from trainer.benchmarks.source import BenchmarkSource
 from trainer.model_settings import ModelSettings
 from trainer.presets import PRESETS, Preset, merge_settings
+from trainer.reranker_settings import RerankerSettings, embedder_choices
 
 Block = Literal["P", "I", "IQ", "Q"]
 Measure = Literal["both_views", "net", "should_fall", "instructed_ndcg", "outside"]
@@ -172,6 +173,11 @@ class TrainSettings(Settings):
         default=None, description="directory or hub name of the model to start from; none = packaged MiniLM"
     )
     model: ModelSettings = ModelSettings()
+    reranker: RerankerSettings | None = Field(
+        default=None,
+        description="train a cross-encoder, `{}` with its defaults: `loss` (softmax, ranknet or margin), `margin` and "
+        "`other_passages` (docs/trainers.md); none = an embedder",
+    )
     template: str = Field(
         default="query_instruction", description="how instruction and query are joined (docs/trainers.md)"
     )
@@ -214,6 +220,15 @@ class TrainSettings(Settings):
         given = [source.weight is not None for source in self.data]
         if any(given) and not all(given):
             raise ValueError("give every entry of `data` a `weight`, or none of them")
+        return self
+
+    @model_validator(mode="after")
+    def _reranker_has_no_vectors(self) -> TrainSettings:
+        if self.reranker and (keys := embedder_choices(self)):
+            raise ValueError(
+                f"a reranker has no vectors and trains in one process, so it has no use for {', '.join(keys)}; leave "
+                "them out, or leave out `reranker`"
+            )
         return self
 
     @model_validator(mode="before")

@@ -29,13 +29,14 @@ from cluster.commands.operators.watch import watch
 from cluster.commands.trainers.ablate import ablate
 from cluster.commands.trainers.benchmarks import list_benchmarks, show_benchmark
 from cluster.commands.trainers.evaluate import evaluate
+from cluster.commands.trainers.export import export
 from cluster.commands.trainers.mine import mine
 from cluster.commands.trainers.train import train
 from cluster.terminal import print_line
 
 _COMMANDS: tuple[Callable[..., None], ...] = (
     run, plan, submit, cancel, logs, watch, status, sql, why, audit, agreement, verify, snapshot, merge, mix, mine,
-    train, evaluate, ablate, doctor,
+    train, evaluate, ablate, export, doctor,
 )  # fmt: skip
 COMMANDS = {command.__name__: command for command in _COMMANDS}
 SEEDS_COMMANDS = {command.__name__: command for command in (preview, fetch)}

@@ -1,4 +1,4 @@
-"""`foil evaluate JOB`: a trained embedder and its base on the job's held-out topics."""
+"""`foil evaluate JOB`: a trained embedder or reranker and its base on the job's held-out topics."""
 
 import json
 from collections.abc import Sequence
@@ -8,12 +8,16 @@ from pathlib import Path
 from cluster.job import load_job
 from cluster.terminal import print_json, show
 from cluster.training import pin_topics, train_settings
+from datasets_out.training.training_view import TopicGroup
+from engine.errors import UsageError
 from trainer.comparison.instructions import Instructions, pairs_with_instructions
-from trainer.evaluation.evaluate import MeasureDifference, compare
+from trainer.evaluation.evaluate import MeasureDifference, Scores, compare
 from trainer.evaluation.evaluate import evaluate as evaluate_topics
 from trainer.model.checksums import read_facts
 from trainer.model.encoder import load_encoder
 from trainer.model.packaged_minilm import minilm_folder
+from trainer.reranker.list_measures import evaluate_lists, table_of_encoder, table_of_scorer
+from trainer.reranker.pair_scorer import load_pair_scorer
 from trainer.settings import EvaluateSettings
 from trainer.text_templates import TextTemplate
 
@@ -43,11 +47,16 @@ def evaluate_job(
     view = pin_topics(job, settings)
     template = TextTemplate(**read_facts(job.out / "model")["template"])
     topics, measures = view.read_all("heldout"), job.evaluate or EvaluateSettings()
-    pairs = pairs_with_instructions(topics, instructions)
-    trained, base = (
-        evaluate_topics(load_encoder(model, template, measures.encode), topics, measures, pairs)
-        for model in (job.out / "model", settings.base or minilm_folder())
-    )
+    models = (settings.base or minilm_folder(), job.out / "model")
+    if settings.reranker and instructions != "given":
+        raise UsageError("--instructions is for embedders; a reranker's topics are measured under their own")
+    if settings.reranker:
+        base, trained = _scores_of_reranker(*models, template, topics, measures)
+    else:
+        pairs = pairs_with_instructions(topics, instructions)
+        base, trained = (
+            evaluate_topics(load_encoder(model, template, measures.encode), topics, measures, pairs) for model in models
+        )
     differences = compare(base, trained, measures.resamples)
     name = "evaluation.json" if instructions == "given" else f"evaluation-{instructions}.json"
     (job.out / name).write_text(json.dumps([asdict(row) for row in differences], indent=1))
@@ -55,6 +64,20 @@ def evaluate_job(
     show(["in points", "n", "base", "trained", "difference", "95 % interval"], map(_row, differences), title)
     if as_json:
         print_json({row.measure: asdict(row) for row in differences})
+
+
+def _scores_of_reranker(
+    base: Path | str, trained: Path, template: TextTemplate, topics: Sequence[TopicGroup], measures: EvaluateSettings
+) -> tuple[Scores, Scores]:
+    """The measures of the reranker's base as an embedder, and of the reranker, over the same candidates."""
+    if measures.rerank:
+        raise UsageError("`evaluate.rerank` is for embedders; name the lists as a benchmark: --on FILE.yaml")
+    tables = (
+        table_of_encoder(load_encoder(base, template, measures.encode)),
+        table_of_scorer(load_pair_scorer(trained, template, measures.encode)),
+    )
+    first, second = (evaluate_lists(table, template, topics, measures.cutoff) for table in tables)
+    return first, second
 
 
 def _row(row: MeasureDifference) -> tuple[str, ...]:

@@ -74,7 +74,7 @@ def evaluate(
     for group, intents in zip(groups, encoded, strict=True):
         own = np.array([columns[key_of(body)] for body in _bodies(group, template)])
         matrix = vectors.of_pairs(intents) @ passages.T
-        topic = TopicScores(group, matrix[:, own], _ranks(matrix, own), settings.cutoff)
+        topic = TopicScores(group, matrix[:, own], ranks_of(matrix, own), settings.cutoff)
         for measure, values_of in MEASURES.items():
             scores[measure].update(values_of(topic))
     if settings.rerank:
@@ -128,11 +128,7 @@ class _Vectors:
         self._pair = {pair: row for row, pair in enumerate(dict.fromkeys(pairs), len(self._passage))}
         with torch.inference_mode(), evaluating(encoder):
             self._vectors: Floats = encoder.encode(list(self._passage), list(self._pair)).cpu().numpy()
-        if not np.isfinite(self._vectors).all():
-            raise TrainingDivergedError(
-                "the model has vectors that are not finite numbers, so nothing can be ranked; its training diverged: "
-                "lower `learning_rate`, or take another model"
-            )
+        finite(self._vectors)
 
     def of_passages(self, texts: Sequence[str]) -> Floats:
         return self._vectors[[self._passage[text] for text in texts]]
@@ -141,11 +137,21 @@ class _Vectors:
         return self._vectors[[self._pair[pair] for pair in pairs]]
 
 
+def finite(values: Floats) -> Floats:
+    """The same vectors or scores; TrainingDivergedError where one is no finite number."""
+    if not np.isfinite(values).all():
+        raise TrainingDivergedError(
+            "the model has vectors or scores that are not finite numbers, so nothing can be ranked; its training "
+            "diverged: lower `learning_rate`, or take another model"
+        )
+    return values
+
+
 def _bodies(group: TopicGroup, template: TextTemplate) -> Iterator[str]:
     return (template.format_passage(*passage) for passage in group.passages)
 
 
-def _ranks(matrix: Floats, own: NDArray[np.int64]) -> NDArray[np.int64]:
+def ranks_of(matrix: Floats, own: NDArray[np.int64]) -> NDArray[np.int64]:
     """Ranks from 1 of the columns `own` in every row, [intents, own]; of equal scores the first column wins."""
     scores = matrix[:, own, None]
     before = np.arange(matrix.shape[1]) < own[:, None]

@@ -10,12 +10,14 @@ Price: one encoding of all that is measured on each time, and the weights of the
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from torch import nn
 
 from datasets_out.training.training_view import TopicGroup, TrainingView
 from engine.atomic_files import put_json, read_json
@@ -37,15 +39,29 @@ class Measurement:
     seconds: float
 
 
+def measure(encoder: Encoder, groups: Sequence[TopicGroup]) -> dict[str, float]:
+    """The means of all measures of an encoder on these topics."""
+    return means(evaluate(encoder, groups, EvaluateSettings()))
+
+
 class Validation:
     """The measurements of one run, in a folder that several processes may share. `last_step` is the run's last one.
 
+    `load_model` makes the run's model before its first step, and `measure_model` measures such a one in points.
     Raises UsageError if the settings ask for a choice and there are no dev topics to make it on.
     """
 
-    def __init__(self, folder: Path, settings: TrainSettings, view: TrainingView) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: TrainSettings,
+        view: TrainingView,
+        load_model: Callable[[TrainSettings], nn.Module] = load_starting_encoder,
+        measure_model: Callable[[Any, Sequence[TopicGroup]], dict[str, float]] = measure,
+    ) -> None:
         self._folder, self._settings, self._view = folder, settings, view
         self.outside = Outside(settings.validation.benchmarks, folder)
+        self._load_model, self._measure_model = load_model, measure_model
         self.last_step = settings.schedule.with_steps_for(len(view.partitions("train"))).steps
         dev_count = len(view.partitions("dev"))
         topic_count = settings.validation.topics
@@ -75,33 +91,33 @@ class Validation:
         """Whether a step has its measurement."""
         return self._results_path(step).exists()
 
-    def measure(self, step: int, encoder: Encoder) -> Measurement:
+    def measure(self, step: int, model: nn.Module) -> Measurement:
         """Measures weights once, and keeps them if they are the best so far."""
         if not self.is_measured(step):
             started = time.perf_counter()
-            measurement = Measurement(step, self.means_of(encoder), time.perf_counter() - started)
+            measurement = Measurement(step, self.means_of(model), time.perf_counter() - started)
             self._check(measurement)
             if self.best_step([*self.results(), measurement]) == step:
-                self.store(step, encoder)
+                self.store(step, model)
             put_json(self._results_path(step), asdict(measurement))
         self._remove_worse_weights()
         return self._read(step)
 
-    def means_of(self, encoder: Encoder) -> dict[str, float]:
-        """All measures of an encoder, in points: on the dev topics, and on the benchmarks of others."""
-        return (measure(encoder, self.groups) if self._topics else {}) | self.outside.means_of(encoder)
+    def means_of(self, model: Any) -> dict[str, float]:
+        """All measures of a model, in points: on the dev topics, and on the benchmarks of others."""
+        return (self._measure_model(model, self.groups) if self._topics else {}) | self.outside.means_of(model)
 
-    def store(self, step: int, encoder: Encoder) -> None:
+    def store(self, step: int, model: nn.Module) -> None:
         """Stores the weights of a step, for another process to measure."""
-        publish(self._weights_path(step), lambda draft: save_weights(encoder, draft))
+        publish(self._weights_path(step), lambda draft: save_weights(model, draft))
 
     def measure_stored(self, step: int) -> Measurement:
         """Measures stored weights, in another process than the one that trains."""
         if self.is_measured(step):
             return self._read(step)
-        encoder = load_starting_encoder(self._settings)
-        self.load(step, encoder)
-        return self.measure(step, encoder)
+        model = self._load_model(self._settings)
+        self.load(step, model)
+        return self.measure(step, model)
 
     def measure_remaining(self) -> None:
         """Measures all weights that were stored and are not measured yet."""
@@ -109,9 +125,9 @@ class Validation:
             self.measure_stored(int(folder.name[5:]))
         self._remove_worse_weights()
 
-    def load(self, step: int, encoder: Encoder) -> None:
-        """Puts stored weights into an encoder."""
-        load_weights(self._weights_path(step), encoder)
+    def load(self, step: int, model: nn.Module) -> None:
+        """Puts stored weights into a model."""
+        load_weights(self._weights_path(step), model)
 
     def results(self) -> list[Measurement]:
         """All measurements, by step."""
@@ -155,8 +171,3 @@ class Validation:
 
     def _results_path(self, step: int) -> Path:
         return self._folder / f"step-{step:08d}.json"
-
-
-def measure(encoder: Encoder, groups: Sequence[TopicGroup]) -> dict[str, float]:
-    """The means of all measures of an encoder on these topics."""
-    return means(evaluate(encoder, groups, EvaluateSettings()))

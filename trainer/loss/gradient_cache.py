@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainer.model.encoder import Encoder, MicroBatch, restore_order
 
@@ -44,16 +44,16 @@ def backward(
 
 
 def _encode(encoder: Encoder, batch: MicroBatch, seed: int) -> Tensor:
-    with _random_numbers(encoder, seed):
+    with random_numbers(encoder, seed):
         vectors: Tensor = encoder(batch)
     return vectors
 
 
 @contextmanager
-def _random_numbers(encoder: Encoder, seed: int) -> Iterator[None]:
+def random_numbers(model: nn.Module, seed: int) -> Iterator[None]:
     """Seeds the random numbers inside; those outside continue as if none had been drawn."""
-    device = encoder.device
-    with torch.random.fork_rng([device] if device.type == "cuda" else [], enabled=encoder.training):
-        if encoder.training:
+    device = next(model.parameters()).device
+    with torch.random.fork_rng([device] if device.type == "cuda" else [], enabled=model.training):
+        if model.training:
             torch.manual_seed(seed)
         yield

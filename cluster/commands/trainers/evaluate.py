@@ -36,7 +36,7 @@ def evaluate(
     ] = None,
     prompt_queries: Annotated[int, typer.Option(min=1, help="Queries of a collection that choose a prompt.")] = 10,
 ) -> None:
-    """Compare base and trained embedder on held-out topics, and on retrieval without instructions.
+    """Compare base and trained model on held-out topics, and on retrieval without instructions.
 
     The numbers are kept in OUT/evaluation.json.
 

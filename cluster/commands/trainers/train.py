@@ -1,17 +1,36 @@
-"""`foil train`: pins the committed topics and trains the job's embedder on them."""
+"""`foil train`: pins the committed topics and trains the job's embedder or reranker on them."""
 
 import shlex
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from cluster.commands.arguments import JobArgument, JsonOption, OutOption, SetOption
+from cluster.commands.trainers.export import need_onnx, show_export
 from cluster.terminal import print_json, say
+from engine.errors import UsageError
+
+
+class Export(StrEnum):
+    """A form in which a model is served."""
+
+    ONNX = "onnx"
 
 
 def train(
-    job_file: JobArgument, overrides: SetOption = None, out: OutOption = None, as_json: JsonOption = False
+    job_file: JobArgument,
+    overrides: SetOption = None,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+    export: Annotated[Export | None, typer.Option(help="Then write the model in this form too: foil export.")] = None,
 ) -> None:
-    """Train the job's embedder on its committed topics; resumes by itself. The model goes to OUT/model."""
+    """Train the job's embedder, or its reranker, on its committed topics; resumes by itself.
+
+    The model goes to OUT/model.
+    """
     from cluster.extras import need
     from cluster.job import load_job
     from cluster.training import train_job, train_settings
@@ -19,6 +38,10 @@ def train(
     need("sentence_transformers", extra="train")
     job = load_job(job_file, overrides or [], out)
     settings = train_settings(job_file, job)
+    if export:
+        need_onnx()
+        if settings.reranker:
+            raise UsageError("only embedders are exported; leave out `--export`, or `train.reranker`")
     trained = train_job(job, settings, _command(job_file, overrides or []))
     if as_json:
         print_json({"model": str(trained.model), **trained.facts})
@@ -26,7 +49,10 @@ def train(
 
     drawings = [str(trained.model / name) for name in DRAWINGS if (trained.model / name).exists()]
     say(f"drawings: {', '.join(drawings)}; logs: {job.out / 'logs'}")
-    say(f"the model is in {trained.model}; load it with sentence_transformers.SentenceTransformer")
+    loader = "CrossEncoder" if settings.reranker else "SentenceTransformer"
+    say(f"the model is in {trained.model}; load it with sentence_transformers.{loader}")
+    if export:
+        show_export(trained.model)
 
 
 def _command(job_file: Path, overrides: Sequence[str]) -> str:

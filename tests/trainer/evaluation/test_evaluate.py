@@ -12,7 +12,7 @@ from datasets_out.training.training_view import TopicGroup
 from engine.errors import UsageError
 from trainer.evaluation import blend
 from trainer.evaluation.blend import BlendPoint, choose_share, draw_curve
-from trainer.evaluation.evaluate import _ranks, compare, means, read_hits
+from trainer.evaluation.evaluate import compare, means, ranks_of, read_hits
 from trainer.evaluation.topic_measures import MEASURES, TopicScores, opposite_views, rank_changes
 from trainer.measures.judged import single_queries
 from trainer.measures.ranking.ndcg import NDCG
@@ -44,7 +44,7 @@ def test_a_rank_change_is_asked_of_what_was_relevant_to_the_bare_query():
 
 def test_ranks_count_what_is_ahead_and_give_ties_to_the_first_column():
     matrix = np.array([[0.5, 0.9, 0.5, 0.1], [0.0, 0.0, 0.0, 0.0]], dtype=np.float32)
-    assert _ranks(matrix, np.array([2, 0, 3])).tolist() == [[3, 2, 4], [3, 1, 4]]
+    assert ranks_of(matrix, np.array([2, 0, 3])).tolist() == [[3, 2, 4], [3, 1, 4]]
 
 
 @given(st.lists(st.sampled_from([0.0, 0.25, 0.5]), min_size=1, max_size=12), st.data())
@@ -52,7 +52,7 @@ def test_ranks_are_those_of_the_full_order(scores, data):
     own = np.array(data.draw(st.lists(st.integers(0, len(scores) - 1), min_size=1, max_size=4)))
     ids = [f"{len(scores) - column:03d}" for column in range(len(scores))]
     position = np.argsort(order(np.array(scores), ids))
-    assert _ranks(np.array([scores], dtype=np.float32), own)[0].tolist() == (position[own] + 1).tolist()
+    assert ranks_of(np.array([scores], dtype=np.float32), own)[0].tolist() == (position[own] + 1).tolist()
 
 
 def test_a_topic_scores_as_worked_by_hand():

@@ -1,0 +1,47 @@
+"""An exported embedder: the .onnx file of a model in onnxruntime, with the model's template, tokens and pooling."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.ids import canonical_json, sha256_hex
+from trainer.export.exported_file import check_exported
+from trainer.export.onnx_encoder import OnnxEncoder, load_exportable
+from trainer.export.onnx_export import FLOAT32, FOLDER
+from trainer.model.checksums import trained_template
+from trainer.systems.dense import DenseSystem
+from trainer.systems.system import Progress, SystemSettings, quiet
+from trainer.systems.vector_cache import Floats, VectorCache
+from trainer.text_templates import OWN, QueryPair, template_named
+
+
+class OnnxEmbedder:
+    """`MODEL` (its float32 file) or `MODEL/onnx/FILE.onnx`."""
+
+    def __init__(self, name: str, settings: SystemSettings) -> None:
+        path = Path(name)
+        file = path if path.suffix == ".onnx" else path / FOLDER / FLOAT32
+        folder = file.parent.parent
+        own = trained_template(folder) or template_named(OWN)
+        template = template_named(settings.template) if settings.template else own
+        self._encoder = OnnxEncoder(load_exportable(folder, template, settings.encode), file)
+        self.template, self._settings = self._encoder.template, settings
+        self._name, self._weights = f"onnx:{name}", check_exported(file)
+
+    def facts(self) -> dict[str, str | float]:
+        """The digest of the file, and how texts are formed and cut."""
+        encode = self._settings.encode
+        tokens = {"max_tokens": encode.max_tokens, "query_tokens": encode.query_tokens or encode.max_tokens}
+        form = {"pair": self.template.pair, "passage": self.template.passage}
+        digest = sha256_hex(canonical_json(["onnx", self._weights, tokens, form]))
+        return {"system": self._name, "weights": self._weights, "digest": digest, "template": self.template.name,
+                **form, **tokens}  # fmt: skip
+
+    def encode(self, passages: Sequence[str], pairs: Sequence[QueryPair]) -> Floats:
+        """Unit vectors, [passages + pairs, D]."""
+        return self._encoder.encode(passages, pairs)
+
+
+def onnx_embedder(name: str, settings: SystemSettings, cache: Path, on_progress: Progress = quiet) -> DenseSystem:
+    """The system of an exported model."""
+    encoder = OnnxEmbedder(name, settings)
+    return DenseSystem(f"onnx:{name}", encoder, VectorCache(cache, str(encoder.facts()["digest"])), on_progress)
