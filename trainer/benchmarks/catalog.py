@@ -12,6 +12,7 @@ from trainer.benchmarks.files import collections_in
 from trainer.benchmarks.instructir import read_instructir
 from trainer.benchmarks.mair import read_mair
 from trainer.benchmarks.mair import tasks_in as mair_tasks
+from trainer.benchmarks.making.made import read_made
 from trainer.benchmarks.mteb_task import parts_of_task, read_mteb
 from trainer.benchmarks.pir import read_pir
 from trainer.benchmarks.pir import tasks_in as pir_tasks
@@ -94,6 +95,11 @@ KINDS: Mapping[str, BenchmarkKind] = {
         "A task of mteb by its name: retrieval, reranking, instructions", "https://github.com/embeddings-benchmark/mteb",
         "that of the task's data", "mteb installed, and the hub or the cache of `datasets`; #SUBSET/SPLIT takes one",
         read_mteb, parts_of_task, "the task's main measure", place="TASK",
+    ),
+    "made": BenchmarkKind(
+        "What `foil benchmarks make` wrote", "`foil benchmarks make`", "that of what it was made from",
+        "the folder that was named with --into", read_made, collections_in,
+        "what its benchmark.json names", many=True,
     ),
 }  # fmt: skip
 
