@@ -1,6 +1,6 @@
 """`foil benchmarks make SOURCE --into FOLDER`: a run's own topics, or a benchmark that is there, as a new benchmark.
 
-SOURCE -> benchmarks, one at a time -> without queries that runs train on -> FOLDER, whole or not at all
+SOURCE -> benchmarks, one at a time -> without queries that runs train on -> sampled -> FOLDER, whole or not at all
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from cluster.benchmarks.contamination import contaminated_queries
-from cluster.evaluation import read_source
+from cluster.benchmarks.sampling import open_pool, sample
+from cluster.evaluation import DEFAULT_OUT, read_source
 from cluster.extras import PACKAGE, version_of
 from cluster.job import load_job, settings_from
 from cluster.terminal import print_json, say, show
@@ -23,18 +24,22 @@ from trainer.benchmarks.making.folder import write_benchmark
 from trainer.benchmarks.making.parts import only_queries
 from trainer.benchmarks.making.settings import MakingSettings
 from trainer.benchmarks.making.topics import benchmark_of, held_out
-from trainer.systems.system import SystemSettings
+from trainer.systems.system import System, SystemSettings
 
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """What a benchmark is made from and held against. `refuse`: a contaminated query ends the command."""
+    """What a benchmark is made from and held against. `refuse`: a contaminated query ends the command. `pool`: the
+    systems whose ranking a sample keeps.
+    """
 
     source: str
     settings: MakingSettings
     snapshot: str | None = None
     against: tuple[Snapshot, ...] = ()
     refuse: bool = False
+    pool: tuple[System, ...] = ()
+    vectors: Path = DEFAULT_OUT / "vectors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,9 @@ def make_benchmark(
     snapshot: str | None = None,
     against: Sequence[str] = (),
     refuse: bool = False,
+    systems: Sequence[str] = (),
+    first: str = "bm25",
+    vectors: Path | None = None,
     as_json: bool = False,
 ) -> None:
     """Makes the benchmark and prints what is in it. Raises UsageError where nothing is left, or FOLDER is there."""
@@ -63,7 +71,9 @@ def make_benchmark(
     train = load_job(job).train if job else None
     if train and "split" not in settings.model_fields_set:
         settings = settings.model_copy(update={"split": train.split})
-    making = Making(source, settings, snapshot, tuple(map(named_snapshot, against)), refuse)
+    vectors = vectors or DEFAULT_OUT / "vectors"
+    pool = open_pool(systems, settings, vectors, first) if settings.queries or settings.documents else ()
+    making = Making(source, settings, snapshot, tuple(map(named_snapshot, against)), refuse, tuple(pool), vectors)
     rows: list[dict[str, Any]] = []
     publish_folder(into, partial(_write, making, rows))
     if as_json:
@@ -114,14 +124,18 @@ def _of_run(making: Making, snapshot: Snapshot) -> Benchmark:
 
 def _made(benchmark: Benchmark, making: Making, against: Sequence[Snapshot]) -> MadePart:
     clean = _clean(benchmark, making, against)
-    counts = {"contaminated": len(benchmark.queries) - len(clean.queries)} if against else {}
+    counts: dict[str, float] = {"contaminated": len(benchmark.queries) - len(clean.queries)} if against else {}
+    small, ranking = sample(clean, making.pool, making.settings, making.vectors) if making.pool else (clean, {})
+    if ranking:
+        counts["tau"] = ranking["tau"]
     own = set(MakingSettings.model_fields) - set(SystemSettings.model_fields)
-    return MadePart(clean, {
+    return MadePart(small, {
         "made_from": making.source,
         "name": benchmark.name,
         "of": {"digest": benchmark.digest, "revision": benchmark.revision, "queries": len(benchmark.queries),
                "documents": len(benchmark.documents)},
         "counts": counts,
+        "ranking": ranking,
         "against": [{"run": str(each.out), "snapshot": each.name, "digest": each.digest} for each in against],
         "settings": making.settings.model_dump(mode="json", include=own),
         PACKAGE: version_of(PACKAGE),
