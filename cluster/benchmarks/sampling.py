@@ -14,10 +14,10 @@ from trainer.benchmarks.making.settings import MakingSettings
 from trainer.measures.judged import Run
 from trainer.systems.catalog import open_system
 from trainer.systems.embedder import embedder
-from trainer.systems.system import System
+from trainer.systems.system import System, SystemSettings
 
 
-def open_pool(systems: Sequence[str], settings: MakingSettings, vectors: Path, first: str) -> list[System]:
+def open_pool(systems: Sequence[str], settings: SystemSettings, vectors: Path, first: str) -> list[System]:
     """BM25, the base model and these systems, each once."""
     names = dict.fromkeys((*BESIDE, *systems))
     return [open_system(name, settings, vectors, first, SlowNotes()) for name in names]

@@ -30,6 +30,7 @@ from cluster.commands.trainers.benchmarks import list_benchmarks, show_benchmark
 from cluster.commands.trainers.evaluate import evaluate
 from cluster.commands.trainers.make_benchmark import make
 from cluster.commands.trainers.mine import mine
+from cluster.commands.trainers.review_benchmark import review
 from cluster.commands.trainers.train import train
 from cluster.terminal import print_line
 
@@ -39,7 +40,12 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
 )  # fmt: skip
 COMMANDS = {command.__name__: command for command in _COMMANDS}
 SEEDS_COMMANDS = {command.__name__: command for command in (preview, fetch)}
-BENCHMARKS_COMMANDS: dict[str, Callable[..., None]] = {"list": list_benchmarks, "show": show_benchmark, "make": make}
+BENCHMARKS_COMMANDS: dict[str, Callable[..., None]] = {
+    "list": list_benchmarks,
+    "show": show_benchmark,
+    "make": make,
+    "review": review,
+}
 
 app = typer.Typer(
     no_args_is_help=True,
