@@ -3,34 +3,34 @@
 SOURCE -> benchmarks, one at a time -> without queries that runs train on -> sampled -> FOLDER, whole or not at all
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cluster.benchmarks.contamination import contaminated_queries
 from cluster.benchmarks.sampling import open_pool, sample
-from cluster.evaluation import DEFAULT_OUT, read_source
+from cluster.benchmarks.sources import PartToMake, parts_to_make
+from cluster.evaluation import DEFAULT_OUT
 from cluster.extras import PACKAGE, version_of
 from cluster.job import load_job, settings_from
 from cluster.terminal import print_json, say, show
-from datasets_out.commits.snapshot import Snapshot, load_snapshot, read_accepted
+from datasets_out.commits.snapshot import Snapshot, load_snapshot
 from engine.atomic_files import publish_folder
 from engine.errors import UsageError
 from trainer.benchmarks.benchmark import Benchmark, checked
-from trainer.benchmarks.catalog import KINDS, kind_named, parts_of, read_benchmark
 from trainer.benchmarks.making.folder import write_benchmark
 from trainer.benchmarks.making.parts import only_queries
 from trainer.benchmarks.making.settings import MakingSettings
-from trainer.benchmarks.making.topics import benchmark_of, held_out
 from trainer.systems.system import System, SystemSettings
 
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """What a benchmark is made from and held against. `refuse`: a contaminated query ends the command. `pool`: the
-    systems whose ranking a sample keeps.
+    """What a benchmark is made from and held against.
+
+    `refuse`: a contaminated query ends the command. `pool`: the systems whose ranking a sample keeps.
     """
 
     source: str
@@ -40,14 +40,6 @@ class Making:
     refuse: bool = False
     pool: tuple[System, ...] = ()
     vectors: Path = DEFAULT_OUT / "vectors"
-
-
-@dataclass(frozen=True, slots=True)
-class MadePart:
-    """A benchmark as it is written, and what `benchmark.json` says of its making."""
-
-    benchmark: Benchmark
-    facts: dict[str, Any] = field(default_factory=dict)
 
 
 def make_benchmark(
@@ -91,55 +83,32 @@ def named_snapshot(text: str) -> Snapshot:
 
 
 def _write(making: Making, rows: list[dict[str, Any]], draft: Path) -> None:
-    for part, made in _parts(making):
-        write_benchmark(draft / part, checked(made.benchmark), made.facts)
-        counts = {"documents": len(made.benchmark.documents), "queries": len(made.benchmark.queries)}
-        rows.append({"benchmark": made.benchmark.name, **counts, **made.facts["counts"]})
+    for part in parts_to_make(making.source, making.settings, making.snapshot):
+        benchmark, facts = _made(part, making)
+        write_benchmark(draft / part.folder, checked(benchmark), facts)
+        counts = {"documents": len(benchmark.documents), "queries": len(benchmark.queries)}
+        rows.append({"benchmark": benchmark.name, **counts, **facts["counts"]})
 
 
-def _parts(making: Making) -> Iterator[tuple[str, MadePart]]:
-    if making.source.partition(":")[0] not in KINDS:
-        own = load_snapshot(Path(making.source), making.snapshot)
-        against = (own, *making.against) if making.settings.topics == "heldout" else making.against
-        yield "", _made(_of_run(making, own), making, against)
-        return
-    source = read_source(making.source)
-    parts = parts_of(source)
-    for part in parts:
-        folder = part if len(parts) > 1 and kind_named(source.kind).place == "FOLDER" else ""
-        yield folder, _made(read_benchmark(source, part), making, making.against)
-
-
-def _of_run(making: Making, snapshot: Snapshot) -> Benchmark:
-    topics, settings = read_accepted(snapshot), making.settings
-    chosen = topics if settings.topics == "all" else held_out(topics, settings.split)
-    found = benchmark_of(snapshot.out.resolve().name, chosen)
-    if not found.queries:
-        raise UsageError(
-            f"{snapshot.out} has no accepted topic to make a benchmark of (topics: {settings.topics}); run more seeds, "
-            "raise split.heldout_share, or --set topics=all for a run that nobody trains on"
-        )
-    return found
-
-
-def _made(benchmark: Benchmark, making: Making, against: Sequence[Snapshot]) -> MadePart:
+def _made(part: PartToMake, making: Making) -> tuple[Benchmark, dict[str, Any]]:
+    """The benchmark as it is written, and what `benchmark.json` says of its making."""
+    benchmark, against = part.benchmark, (*part.trained_on, *making.against)
     clean = _clean(benchmark, making, against)
-    counts: dict[str, float] = {"contaminated": len(benchmark.queries) - len(clean.queries)} if against else {}
+    contaminated = {"contaminated": len(benchmark.queries) - len(clean.queries)} if against else {}
     small, ranking = sample(clean, making.pool, making.settings, making.vectors) if making.pool else (clean, {})
-    if ranking:
-        counts["tau"] = ranking["tau"]
+    tau = {"tau": ranking["tau"]} if ranking else {}
     own = set(MakingSettings.model_fields) - set(SystemSettings.model_fields)
-    return MadePart(small, {
+    return small, {
         "made_from": making.source,
         "name": benchmark.name,
         "of": {"digest": benchmark.digest, "revision": benchmark.revision, "queries": len(benchmark.queries),
                "documents": len(benchmark.documents)},
-        "counts": counts,
+        "counts": {**part.counts, **contaminated, **tau},
         "ranking": ranking,
         "against": [{"run": str(each.out), "snapshot": each.name, "digest": each.digest} for each in against],
         "settings": making.settings.model_dump(mode="json", include=own),
         PACKAGE: version_of(PACKAGE),
-    })  # fmt: skip
+    }  # fmt: skip
 
 
 def _clean(benchmark: Benchmark, making: Making, against: Sequence[Snapshot]) -> Benchmark:

@@ -1,6 +1,7 @@
 """The benchmarks that can be read, by the layout of their files: what each is, and what the user brings."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -127,14 +128,21 @@ def parts_of(source: BenchmarkSource) -> tuple[str, ...]:
 def read_benchmark(source: BenchmarkSource, part: str) -> Benchmark:
     """One collection, read and checked. Raises UsageError with file and line."""
     named = source.model_copy(update={"name": name_of(source)})
-    try:
+    with told_as_usage():
         found = kind_named(source.kind).read(named, part)
+    name = f"{found.name}/{part}" if part else found.name
+    return checked(replace(found, name=name, measures=source.measures or found.measures))
+
+
+@contextmanager
+def told_as_usage() -> Iterator[None]:
+    """Turns a bad record of a file into a UsageError with file, line, and what to do."""
+    try:
+        yield
     except SeedFormatError as error:
         shown = error.found if len(error.found) <= 120 else error.found[:117] + "..."
         place = f"{error.path}:{error.line}"
         raise UsageError(f"{place}: expected {error.expected}, found {shown!r}; bring the file again") from None
-    name = f"{found.name}/{part}" if part else found.name
-    return checked(replace(found, name=name, measures=source.measures or found.measures))
 
 
 def benchmarks_of(source: BenchmarkSource) -> Iterator[Benchmark]:

@@ -9,7 +9,9 @@ from cluster.commands.arguments import JsonOption, SetOption, SnapshotOption
 
 
 def make(
-    source: Annotated[str, typer.Argument(metavar="RUN | KIND:PATH", help="A run's folder, or a benchmark.")],
+    source: Annotated[
+        str, typer.Argument(metavar="RUN | KIND:PATH", help="A run's folder, a benchmark, or ifeval:FOLDER.")
+    ],
     into: Annotated[Path, typer.Option("--into", help="A folder for the new benchmark.")],
     overrides: SetOption = None,
     job: Annotated[Path | None, typer.Option(help="The run's job file: its `train.split` is kept.")] = None,

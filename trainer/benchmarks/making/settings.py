@@ -26,3 +26,5 @@ class MakingSettings(SystemSettings):
     document_share: float = Field(
         default=0.5, gt=0, le=1, description="share of a relevant document in a row that makes it a training text"
     )
+    candidates: int = Field(default=100, ge=2, le=10_000, description="of IFEval: responses ranked for a prompt")
+    followers: int = Field(default=10, ge=1, le=10_000, description="of IFEval: most of these that follow")
