@@ -3,20 +3,28 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from datasets_out.commits.snapshot import load_snapshot, read_accepted
 from datasets_out.training.training_view import SplitSettings
 from engine.errors import UsageError
 from tests.support.trainer_world import NO_YEAR, YEAR, topic
+from tests.support.training import FULL, TEMPLATE
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 from trainer.benchmarks.catalog import benchmarks_of, read_benchmark
 from trainer.benchmarks.making.folder import write_benchmark
 from trainer.benchmarks.making.parts import only_documents, only_queries
 from trainer.benchmarks.making.topics import benchmark_of, held_out
 from trainer.benchmarks.source import BenchmarkSource
+from trainer.evaluation.evaluate import evaluate
 from trainer.measures.catalog import measure_named
+from trainer.model.encoder import load_encoder
+from trainer.settings import EvaluateSettings
+from trainer.systems.catalog import open_system
+from trainer.systems.system import SystemSettings
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip)
 MODES = st.sampled_from(["original", "instructed", "reversed", "changed", "variant"])
@@ -145,3 +153,17 @@ def test_a_part_keeps_what_belongs_to_it():
     small = only_documents(replace(part, candidates={"topic-007-0_1": tuple(part.documents)}), {first})
     assert (list(small.documents), small.candidates) == ([first], {"topic-007-0_1": (first,)})
     assert small.qrels == part.qrels
+
+
+def test_a_run_scores_on_its_benchmark_as_in_the_evaluation_of_its_job(world, view, bert, tmp_path):
+    topics = read_accepted(load_snapshot(world, None))
+    benchmark = benchmark_of("ours", held_out(topics, view.split))
+    settings = SystemSettings(template=TEMPLATE.name, encode=FULL)
+    run = open_system(str(bert), settings, tmp_path).rank(benchmark, 1000)
+    found = measure_named("nDCG@10").values(benchmark.queries, benchmark.qrels, run)
+    scores = evaluate(load_encoder(bert, TEMPLATE, FULL), view.read_all("heldout"), EvaluateSettings())
+    by_intent = {f"{query.core[:9]}/{query.id.rpartition('_')[2]}": found[query.id] for query in benchmark.queries}
+    assert by_intent == pytest.approx(scores["plain_ndcg"] | scores["instructed_ndcg"], abs=1e-6)
+    both = measure_named("both views").values(benchmark.queries, benchmark.qrels, run)
+    assert np.mean(list(both.values())) == pytest.approx(np.mean(list(scores["both_views"].values())), abs=1e-6)
+    assert len(set(by_intent.values())) > 3
