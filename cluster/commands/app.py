@@ -30,7 +30,9 @@ from cluster.commands.trainers.ablate import ablate
 from cluster.commands.trainers.benchmarks import list_benchmarks, show_benchmark
 from cluster.commands.trainers.evaluate import evaluate
 from cluster.commands.trainers.export import export
+from cluster.commands.trainers.make_benchmark import make
 from cluster.commands.trainers.mine import mine
+from cluster.commands.trainers.review_benchmark import review
 from cluster.commands.trainers.train import train
 from cluster.terminal import print_line
 
@@ -40,7 +42,12 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
 )  # fmt: skip
 COMMANDS = {command.__name__: command for command in _COMMANDS}
 SEEDS_COMMANDS = {command.__name__: command for command in (preview, fetch)}
-BENCHMARKS_COMMANDS: dict[str, Callable[..., None]] = {"list": list_benchmarks, "show": show_benchmark}
+BENCHMARKS_COMMANDS: dict[str, Callable[..., None]] = {
+    "list": list_benchmarks,
+    "show": show_benchmark,
+    "make": make,
+    "review": review,
+}
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -54,7 +61,7 @@ app = typer.Typer(
 )
 seeds_app = typer.Typer(no_args_is_help=True, help="Look at corpora, and fetch the public ones.")
 app.add_typer(seeds_app, name="seeds")
-benchmarks_app = typer.Typer(no_args_is_help=True, help="Published benchmarks: what each is, and what to bring.")
+benchmarks_app = typer.Typer(no_args_is_help=True, help="Published benchmarks, and benchmarks of your own.")
 app.add_typer(benchmarks_app, name="benchmarks")
 for group, commands in ((app, COMMANDS), (seeds_app, SEEDS_COMMANDS), (benchmarks_app, BENCHMARKS_COMMANDS)):
     for name, command in commands.items():

@@ -33,6 +33,8 @@ from trainer.systems.system import System, SystemSettings
 
 BESIDE = ("bm25", "base")
 """What every system is compared with; differences are to the last."""
+DEFAULT_OUT = Path("evaluation")
+"""Where results and vectors go if no `--out` is given."""
 LIBRARIES = ("bm25s", "numpy", "sentence-transformers", "torch", "transformers")
 SECONDS_BETWEEN_NOTES = 5.0
 

@@ -1,6 +1,7 @@
 """The benchmarks that can be read, by the layout of their files: what each is, and what the user brings."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -12,6 +13,7 @@ from trainer.benchmarks.files import collections_in
 from trainer.benchmarks.instructir import read_instructir
 from trainer.benchmarks.mair import read_mair
 from trainer.benchmarks.mair import tasks_in as mair_tasks
+from trainer.benchmarks.making.made import read_made
 from trainer.benchmarks.mteb_task import parts_of_task, read_mteb
 from trainer.benchmarks.pir import read_pir
 from trainer.benchmarks.pir import tasks_in as pir_tasks
@@ -95,6 +97,11 @@ KINDS: Mapping[str, BenchmarkKind] = {
         "that of the task's data", "mteb installed, and the hub or the cache of `datasets`; #SUBSET/SPLIT takes one",
         read_mteb, parts_of_task, "the task's main measure", place="TASK",
     ),
+    "made": BenchmarkKind(
+        "What `foil benchmarks make` wrote", "`foil benchmarks make`", "that of what it was made from",
+        "the folder that was named with --into", read_made, collections_in,
+        "what its benchmark.json names", many=True,
+    ),
 }  # fmt: skip
 
 
@@ -121,14 +128,21 @@ def parts_of(source: BenchmarkSource) -> tuple[str, ...]:
 def read_benchmark(source: BenchmarkSource, part: str) -> Benchmark:
     """One collection, read and checked. Raises UsageError with file and line."""
     named = source.model_copy(update={"name": name_of(source)})
-    try:
+    with told_as_usage():
         found = kind_named(source.kind).read(named, part)
+    name = f"{found.name}/{part}" if part else found.name
+    return checked(replace(found, name=name, measures=source.measures or found.measures))
+
+
+@contextmanager
+def told_as_usage() -> Iterator[None]:
+    """Turns a bad record of a file into a UsageError with file, line, and what to do."""
+    try:
+        yield
     except SeedFormatError as error:
         shown = error.found if len(error.found) <= 120 else error.found[:117] + "..."
         place = f"{error.path}:{error.line}"
         raise UsageError(f"{place}: expected {error.expected}, found {shown!r}; bring the file again") from None
-    name = f"{found.name}/{part}" if part else found.name
-    return checked(replace(found, name=name, measures=source.measures or found.measures))
 
 
 def benchmarks_of(source: BenchmarkSource) -> Iterator[Benchmark]:

@@ -54,15 +54,15 @@ class DenseSystem:
         for start in range(0, len(benchmark.queries), QUERIES):
             queries = benchmark.queries[start : start + QUERIES]
             allowed = [np.array(places[query.id], dtype=np.int64) for query in queries] if places else None
-            vectors = self._pairs([(query.instruction, query.query) for query in queries])
+            vectors = self.pair_vectors([(query.instruction, query.query) for query in queries])
             scores, positions = search(vectors, self._blocks(texts), k, allowed)
             for query, row, found in zip(queries, scores.tolist(), positions.tolist(), strict=True):
                 kept = zip(found, row, strict=True)
                 run[query.id] = {documents[place]: score for place, score in kept if score > -np.inf}
         return run
 
-    def _pairs(self, pairs: Sequence[QueryPair]) -> Floats:
-        """The vectors of pairs, each different one encoded once."""
+    def pair_vectors(self, pairs: Sequence[QueryPair]) -> Floats:
+        """The vectors of (instruction, query) pairs, [pairs, D], each different one encoded once."""
         rows = {pair: row for row, pair in enumerate(dict.fromkeys(pairs))}
         unique = list(rows)
         return self.cache.vectors(unique, lambda: self._encoder.encode([], unique))[[rows[pair] for pair in pairs]]

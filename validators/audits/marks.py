@@ -94,8 +94,8 @@ def _item_marks(path: Path, number: int, marks: Mapping[str, str], key: Key) -> 
     return ItemMarks(
         number,
         {passages[letter]["id"]: _passage_mark(path, number, letter, marks.get(letter, "")) for letter in passages},
-        _yes_no(path, number, "natural", marks),
-        _yes_no(path, number, "gives", marks),
+        "plain" in item or _yes_no(path, number, "natural", marks),
+        "plain" not in item and _yes_no(path, number, "gives", marks),
         marks.get("remark", ""),
     )
 

@@ -148,8 +148,8 @@ How to mark. Read the query, the instruction and every passage whole; then fill 
   A-    not relevant, though it answers the query
   A0    not relevant, and it does not answer the query
   A+u   ... and the text cannot be used as it stands: cut, spliced, garbled, a menu, or it contradicts itself
-  natural=y or n    could a person who searches have written the instruction?
-  gives=y or n      does the instruction give away what the query asks for?
+  natural=y or n    (where it is asked) could a person who searches have written the instruction?
+  gives=y or n      (where it is asked) does the instruction give away what the query asks for?
   after `#`: remarks
 An item with no mark is left out of the score; an item with some marks must have all.
 """
@@ -163,8 +163,13 @@ def sheet_text(items: Sequence[AuditItem]) -> str:
 def _item_text(item: AuditItem) -> str:
     head = f"===== item {item.number}\nQUERY: {_block(item.query)}\nINSTRUCTION: {_block(item.instruction)}"
     passages = (f"[{p.letter}] {_block(p.title)}\n    {_block(p.text)}" for p in item.passages)
-    blanks = " ".join(f"{p.letter}?" for p in item.passages)
-    return "\n".join([head, *passages, f"marks {item.number}: {blanks} natural=? gives=? #\n"])
+    blanks = " ".join([*(f"{p.letter}?" for p in item.passages), *(f"{name}=?" for name in _questions(item))])
+    return "\n".join([head, *passages, f"marks {item.number}: {blanks} #\n"])
+
+
+def _questions(item: AuditItem) -> tuple[str, ...]:
+    """What is asked of the instruction, where there is one."""
+    return ("natural", "gives") if item.instruction else ()
 
 
 def _block(text: str) -> str:
@@ -180,8 +185,13 @@ def sheet_rows(items: Sequence[AuditItem]) -> Iterator[dict[str, Any]]:
             "query": item.query,
             "instruction": item.instruction,
             "passages": {p.letter: {"title": p.title, "text": p.text} for p in item.passages},
-            "marks": {**{p.letter: "" for p in item.passages}, "natural": "", "gives": "", "remark": ""},
+            "marks": dict.fromkeys((*(p.letter for p in item.passages), *_questions(item), "remark"), ""),
         }
+
+
+def sheet_json(items: Sequence[AuditItem]) -> str:
+    """The sheet's jsonl form."""
+    return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in sheet_rows(items))
 
 
 def key_of(items: Sequence[AuditItem]) -> dict[str, Any]:
@@ -194,6 +204,7 @@ def _key(item: AuditItem) -> dict[str, Any]:
     return {
         **{name: getattr(item, name) for name in ("topic_id", "seed_id", "intent_id")},
         **{name: getattr(stratum, name) for name in ("recipe", "corpus", "contrast", "family")},
+        **({} if item.instruction else {"plain": True}),
         "passages": {p.letter: {"id": p.passage_id, "label": p.label, "edited": p.edited} for p in item.passages},
     }
 

@@ -1,6 +1,5 @@
 """`foil audit`: a blind sheet of topics for a careful reader, and the score of what the reader marked."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,7 +49,7 @@ def _draw(out: Path, name: str, topics: int, seed: int, snapshot: str | None, sh
     from datasets_out.commits.snapshot import load_snapshot, read_accepted
     from datasets_out.sql.audits import put_key
     from engine.atomic_files import put_text
-    from validators.audits.sheet import draw_items, key_of, sheet_rows, sheet_text
+    from validators.audits.sheet import draw_items, key_of, sheet_json, sheet_text
 
     source = load_snapshot(out, snapshot)
     items = draw_items(read_accepted(source), topics, seed)
@@ -63,7 +62,7 @@ def _draw(out: Path, name: str, topics: int, seed: int, snapshot: str | None, sh
         if path.exists():
             raise UsageError(f"{path} exists, and may hold marks; give another --sheet")
     put_text(text, sheet_text(items))
-    put_text(rows, "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in sheet_rows(items)))
+    put_text(rows, sheet_json(items))
     say(f"{len(items)} items in {text} and {rows}; mark them in one of the two, then:")
     say(f"    foil audit {out} --name {name} --score FILE --reader NAME")
 

@@ -8,8 +8,6 @@ import typer
 from cluster.commands.arguments import JsonOption, OutOption, SetOption
 from engine.errors import UsageError
 
-DEFAULT_OUT = Path("evaluation")
-
 
 def evaluate(
     subjects: Annotated[
@@ -53,6 +51,7 @@ def evaluate(
     if (prompts or how != "given") and card:
         raise UsageError("--card is for results under the benchmark's own instructions; leave it or the others out")
     if on and prompts:
+        from cluster.evaluations.benchmarks import DEFAULT_OUT
         from cluster.evaluations.prompts import search_prompts
 
         if how != "given" or runs:
@@ -62,7 +61,7 @@ def evaluate(
             out=out or DEFAULT_OUT, as_json=as_json,
         )  # fmt: skip
     elif on:
-        from cluster.evaluations.benchmarks import evaluate_benchmarks
+        from cluster.evaluations.benchmarks import DEFAULT_OUT, evaluate_benchmarks
 
         evaluate_benchmarks(
             given, on, overrides=overrides or [], measures=measures or [], first=first, out=out or DEFAULT_OUT,

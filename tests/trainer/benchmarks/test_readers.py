@@ -39,6 +39,16 @@ def test_beir_reads_its_judged_queries(tmp_path):
     assert benchmark.qrels == {"q1": {"d1": 2}}
 
 
+def test_made_has_the_instruction_and_the_mode_of_each_query(tmp_path):
+    benchmark = read("made", tmp_path)[f"made/{tmp_path.name}"]
+    assert queries_of(benchmark) == [
+        ("t-0_0", "ferry price", "", "t-0", "original"),
+        ("t-0_1", "ferry price", "Only for children.", "t-0", "instructed"),
+    ]
+    assert (benchmark.measures, benchmark.revision) == (("p-MRR", "nDCG@10"), benchmark.digest)
+    assert benchmark.qrels["t-0_1"] == {"d1": 0, "d2": 1}
+
+
 def test_trec_takes_titles_and_its_part_narrative_the_narratives(tmp_path):
     source = write_benchmark("trec", tmp_path)
     assert queries_of(read_benchmark(source, "")) == [("301", "ferry price", "", "301", "original")]

@@ -88,6 +88,21 @@ LAYOUTS = {
         ),
         "MAIR-Docs/Quora/a_docs.jsonl": lines({"id": "d1", "doc": "Ferries."}, {"id": "d2", "doc": "Bread."}),
     },
+    "made": {
+        "corpus.jsonl": CORPUS,
+        "queries.jsonl": lines(
+            {"_id": "t-0_0", "text": "ferry price", "metadata": {
+                "core": "t-0", "mode": "original", "dimension": "", "domain": "web"}},
+            {"_id": "t-0_1", "text": "ferry price", "metadata": {
+                "core": "t-0", "mode": "instructed", "dimension": "", "domain": "web"}},
+        ),
+        "instruction.jsonl": lines({"query-id": "t-0_1", "instruction": "Only for children."}),
+        "qrels/test.tsv": QRELS + "t-0_0\td1\t1\nt-0_0\td2\t1\nt-0_1\td1\t0\nt-0_1\td2\t1\n",
+        "benchmark.json": json.dumps({
+            "digest": "97e86b9ddb6ff27d818d58f511f6e91c1f8ee701b3f1805e37b98e2fb8978598",
+            "measures": ["p-MRR", "nDCG@10"],
+        }),
+    },
     "pir": {
         "pir_two_tasks.json": json.dumps({"ours": {"corpus": ["Ferries are cheap.", "Ferries are dear.", "Bread."]}}),
         "pairs.jsonl": lines({

@@ -2,16 +2,22 @@
 
 import doctest
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from engine.errors import UsageError
+from tests.support.trainer_world import topic
 from tests.support.training import settings_for
 from trainer.benchmarks import mteb_task
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 from trainer.benchmarks.catalog import benchmarks_of, parts_of, read_benchmark
+from trainer.benchmarks.making.folder import write_benchmark
+from trainer.benchmarks.making.parts import only_queries
+from trainer.benchmarks.making.topics import benchmark_of
 from trainer.benchmarks.source import BenchmarkSource
+from trainer.interop.mteb_folder import task_of
 from trainer.interop.mteb_model import load_for_mteb
 from trainer.measures.catalog import measure_named
 from trainer.run.card import shown_name
@@ -136,6 +142,30 @@ def test_data_that_cannot_be_had_ends_in_words(tasks, monkeypatch):
     monkeypatch.setattr(tasks.TinyRetrieval, "load_data", lambda self, **_: (_ for _ in ()).throw(OSError("no route")))
     with pytest.raises(UsageError, match=r"the data of TinyRetrieval, ours/tiny, does not load \(no route\); go where"):
         benchmark_named("TinyRetrieval")
+
+
+def test_a_made_benchmark_is_a_task_of_mteb_with_our_scores(tasks, model, tmp_path, monkeypatch):
+    benchmark = benchmark_of("ours", map(topic, range(12)))
+    lists = {query.id: tuple(benchmark.documents)[place:] for place, query in enumerate(benchmark.queries[:30])}
+    judged = {query: {name: 1 - grade for name, grade in benchmark.qrels[query].items()} for query in lists}
+    listed = replace(only_queries(benchmark, lists), candidates=lists, qrels=judged)
+    for name, made in (("ours", benchmark), ("listed", listed)):
+        write_benchmark(tmp_path / name, made, {})
+        task = task_of(tmp_path / name)
+        kept = {}
+        monkeypatch.setattr(
+            type(task), "task_specific_scores", lambda self, scores, *_, kept=kept, **__: kept.update(scores) or {}
+        )
+        scores = evaluated(task, load_for_mteb(model))
+        values = ours(made, model, tmp_path / "vectors", "nDCG@10")
+        theirs = {query: found["ndcg_cut_10"] for query, found in kept.items()}
+        assert values == pytest.approx(theirs, abs=1e-6)
+        assert len(set(theirs.values())) > 3
+        assert scores["ndcg_at_10"] == pytest.approx(np.mean(list(values.values())), abs=1e-5)
+    assert (task.metadata.name, task.metadata.type) == ("listed", "InstructionRetrieval")
+    monkeypatch.setitem(sys.modules, "mteb.abstasks.retrieval", None)
+    with pytest.raises(UsageError, match=r"a task of mteb needs mteb; pip install 'foil-ir\[interop\]'"):
+        task_of(tmp_path / "ours")
 
 
 def test_without_mteb_a_line_says_what_to_install(bert, monkeypatch):

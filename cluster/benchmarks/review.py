@@ -1,0 +1,116 @@
+"""`foil benchmarks review`: a blind sheet of a benchmark's doubtful judgments, and the benchmark as a reader marked it.
+
+benchmark -> a pool of systems ranks it -> documents in doubt -> SHEET.txt, SHEET.jsonl for the reader; SHEET.key.json
+marked sheet + key + benchmark -> FOLDER, the benchmark with these judgments
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from cluster.benchmarks.sampling import open_pool, rank_all
+from cluster.evaluations.benchmarks import DEFAULT_OUT, read_source
+from cluster.job import settings_from
+from cluster.terminal import print_json, say, show
+from engine.atomic_files import publish_folder, put_json, put_text
+from engine.errors import UsageError
+from engine.ids import fraction_of
+from trainer.benchmarks.benchmark import Benchmark
+from trainer.benchmarks.catalog import parts_of, read_benchmark
+from trainer.benchmarks.files import read_document
+from trainer.benchmarks.making.folder import write_benchmark
+from trainer.benchmarks.making.review import ReviewSettings, changes, doubtful, with_judgments
+from validators.audits.marks import ItemMarks, read_marks
+from validators.audits.sheet import (
+    LETTERS,
+    AuditedPassage,
+    AuditItem,
+    Stratum,
+    key_of,
+    sheet_json,
+    sheet_text,
+)
+
+
+def draw_review(
+    source: str, sheet: Path, overrides: Sequence[str], systems: Sequence[str], first: str, vectors: Path | None
+) -> None:
+    """Writes the sheet in both forms and its key. Raises UsageError where nothing is in doubt, or a file is there."""
+    text, rows, key = _files(sheet)
+    for path in (text, rows, key):
+        if path.exists():
+            raise UsageError(f"{path} exists, and may hold marks; give another --sheet")
+    settings, benchmark = settings_from(overrides, ReviewSettings), _read(source)
+    pool = open_pool(systems, settings, vectors or DEFAULT_OUT / "vectors", first)
+    depth = max(settings.high_rank, settings.low_rank)
+    found = doubtful(benchmark, list(rank_all(benchmark, pool, depth).values()), settings)
+    if not found:
+        raise UsageError(f"{len(pool)} systems put no judgment of {benchmark.name} in doubt; raise high_rank, or lower "
+                         "least_systems, low_rank or missed_share with --set")  # fmt: skip
+    items = list(review_items(benchmark, found))
+    put_json(key, {"digest": benchmark.digest, "items": key_of(items)})
+    put_text(text, sheet_text(items))
+    put_text(rows, sheet_json(items))
+    say(f"{len(items)} queries in {text} and {rows}; mark them in one of the two, then:")
+    say(f"    foil benchmarks review {source} --marked FILE --into FOLDER")
+
+
+def review_items(benchmark: Benchmark, found: Mapping[str, Sequence[str]]) -> Iterator[AuditItem]:
+    """An item a query, its documents in an order that tells neither ranks nor judgments."""
+    queries = {query.id: query for query in benchmark.queries}
+    for number, (name, documents) in enumerate(found.items(), start=1):
+        query, grades = queries[name], benchmark.qrels.get(name, {})
+        shown = sorted(documents, key=lambda document: fraction_of("review", queries[name].id, document))
+        passages = tuple(
+            AuditedPassage(letter, document, int(grades.get(document, 0) > 0), False, *benchmark.documents[document])
+            for letter, document in zip(LETTERS, shown, strict=False)
+        )
+        stratum = Stratum("benchmark", benchmark.name, "", query.dimension)
+        yield AuditItem(number, query.core, "", name, stratum, query.query, query.instruction, passages)
+
+
+def apply_review(source: str, marked: Path, into: Path, reader: str, *, as_json: bool) -> None:
+    """Writes the benchmark with the marks as judgments; documents marked unusable keep what they had.
+
+    Raises UsageError where the sheet is of another benchmark.
+    """
+    if into.exists():
+        raise UsageError(f"{into} is there already; name a new folder with --into")
+    benchmark, (*_, key_file) = _read(source), _files(marked)
+    key = read_document(key_file)
+    if not isinstance(key, dict) or key.get("digest") != benchmark.digest or "items" not in key:
+        raise UsageError(f"{key_file} is no key of a sheet of {source} as it is now, digest {benchmark.digest[:16]}; "
+                         "draw a sheet of this benchmark, or name the one that was reviewed")  # fmt: skip
+    marks = read_marks(marked, key["items"])
+    reviewed = with_judgments(benchmark, _judgments(marks, key["items"]))
+    row: dict[str, Any] = {"queries": len(marks), **changes(benchmark, reviewed)}
+    facts = {"made_from": source, "of": {"digest": benchmark.digest, "revision": benchmark.revision},
+             "reviewed_by": reader, "counts": row}  # fmt: skip
+    publish_folder(into, partial(write_benchmark, benchmark=reviewed, facts=facts))
+    if as_json:
+        print_json(row)
+    else:
+        show([*row], [[*row.values()]], f"reviewed by {reader}, in {into}")
+
+
+def _judgments(marks: Sequence[ItemMarks], key: Mapping[str, Any]) -> dict[str, dict[str, bool]]:
+    return {
+        key[str(item.number)]["intent_id"]: {name: m.relevant for name, m in item.passages.items() if m.usable}
+        for item in marks
+    }
+
+
+def _read(source: str) -> Benchmark:
+    named = read_source(source)
+    parts = parts_of(named)
+    if len(parts) != 1:
+        raise UsageError(f"{source} has {len(parts)} collections; name one: {source}#{parts[0]}")
+    return read_benchmark(named, parts[0])
+
+
+def _files(sheet: Path) -> tuple[Path, Path, Path]:
+    """The two forms of a sheet and its key."""
+    name = sheet.name.removesuffix(".txt").removesuffix(".jsonl")
+    text, rows, key = (sheet.with_name(f"{name}{ending}") for ending in (".txt", ".jsonl", ".key.json"))
+    return text, rows, key

@@ -1,0 +1,65 @@
+"""A sample of a benchmark's queries and documents that keeps the ranking of systems, or none."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cluster.evaluations.benchmarks import BESIDE, SlowNotes
+from cluster.terminal import show
+from engine.errors import UsageError
+from trainer.benchmarks.benchmark import Benchmark
+from trainer.benchmarks.making.documents import MEASURE, kendall_tau, mean_scores, sample_documents
+from trainer.benchmarks.making.queries import core_queries, sample_queries
+from trainer.benchmarks.making.settings import MakingSettings
+from trainer.measures.judged import Run
+from trainer.systems.catalog import open_system
+from trainer.systems.embedder import embedder
+from trainer.systems.system import System, SystemSettings
+
+
+def open_pool(systems: Sequence[str], settings: SystemSettings, vectors: Path, first: str) -> list[System]:
+    """BM25, the base model and these systems, each once."""
+    names = dict.fromkeys((*BESIDE, *systems))
+    return [open_system(name, settings, vectors, first, SlowNotes()) for name in names]
+
+
+def rank_all(benchmark: Benchmark, pool: Sequence[System], depth: int) -> dict[str, Run]:
+    """The runs of all systems, by their names."""
+    return {system.name: system.rank(benchmark, depth) for system in pool}
+
+
+def sample(
+    benchmark: Benchmark, pool: Sequence[System], settings: MakingSettings, vectors: Path
+) -> tuple[Benchmark, dict[str, Any]]:
+    """The sample, and the systems' scores on the whole and on it. Raises UsageError where the ranking is not kept."""
+    runs = rank_all(benchmark, pool, settings.pool_depth)
+    small = benchmark
+    if settings.queries:
+        small = sample_queries(benchmark, _core_vectors(benchmark, settings, vectors), settings.queries, settings.seed)
+    if settings.documents:
+        small = sample_documents(small, list(runs.values()), settings.documents, settings.pool_depth, settings.seed)
+    full, kept = mean_scores(benchmark, runs), mean_scores(small, rank_all(small, pool, settings.pool_depth))
+    tau = kendall_tau(full, kept)
+    _show(benchmark.name, full, kept, tau)
+    if tau is None or tau < settings.least_tau:
+        raise UsageError(
+            f"the sample of {benchmark.name} does not keep the ranking of {len(full)} systems by {MEASURE}: Kendall's "
+            f"tau is {_told(tau)}, and least_tau {settings.least_tau:g}; take more queries or documents, compare more "
+            "systems with --system, or --set least_tau"
+        )
+    return small, {"measure": MEASURE, "tau": tau, "full": full, "sampled": kept}
+
+
+def _core_vectors(benchmark: Benchmark, settings: MakingSettings, vectors: Path) -> Any:
+    """The base model's vectors of the cores' queries without instructions, [cores, D]."""
+    pairs = [("", text) for text in core_queries(benchmark).values()]
+    return embedder(BESIDE[-1], settings, vectors).pair_vectors(pairs)
+
+
+def _show(name: str, full: Mapping[str, float], kept: Mapping[str, float], tau: float | None) -> None:
+    rows = [(system, f"{100 * full[system]:.1f}", f"{100 * kept[system]:.1f}") for system in full]
+    show([f"{MEASURE}, in points", "whole", "sample"], rows, f"{name}: Kendall's tau {_told(tau)}")
+
+
+def _told(tau: float | None) -> str:
+    return "undefined, since all systems tie" if tau is None else f"{tau:.3f}"

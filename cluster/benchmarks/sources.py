@@ -1,0 +1,79 @@
+"""What `foil benchmarks make` takes: a run, IFEval's prompts with responses, or a benchmark that is there."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cluster.evaluations.benchmarks import read_source
+from datasets_out.commits.snapshot import Snapshot, load_snapshot, read_accepted
+from engine.errors import UsageError
+from trainer.benchmarks.benchmark import Benchmark
+from trainer.benchmarks.catalog import KINDS, kind_named, parts_of, read_benchmark, told_as_usage
+from trainer.benchmarks.making import ifeval
+from trainer.benchmarks.making.settings import MakingSettings
+from trainer.benchmarks.making.topics import benchmark_of, held_out
+
+
+@dataclass(frozen=True, slots=True)
+class PartToMake:
+    """One collection, and the subfolder that it is written into ("" for the folder itself).
+
+    `trained_on`: the run that it is from, where it must not hold what that trains on. `counts`: what was left out.
+    """
+
+    folder: str
+    benchmark: Benchmark
+    trained_on: tuple[Snapshot, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+def parts_to_make(source: str, settings: MakingSettings, snapshot: str | None) -> Iterator[PartToMake]:
+    """The collections of RUN, ifeval:FOLDER[#SUBTASK], KIND:PATH[#PART] or a YAML page, one at a time."""
+    kind, _, place = source.partition(":")
+    if kind == ifeval.KIND:
+        yield from _of_ifeval(settings, *place.split("#", 1))
+    elif kind in KINDS or source.endswith((".yaml", ".yml")):
+        yield from _of_benchmark(source)
+    else:
+        own = load_snapshot(Path(source), snapshot)
+        yield PartToMake("", _of_run(own, settings), (own,) if settings.topics == "heldout" else ())
+
+
+def _of_benchmark(text: str) -> Iterator[PartToMake]:
+    source = read_source(text)
+    parts = parts_of(source)
+    for part in parts:
+        folder = part if len(parts) > 1 and kind_named(source.kind).place == "FOLDER" else ""
+        yield PartToMake(folder, read_benchmark(source, part))
+
+
+def _of_ifeval(settings: MakingSettings, folder: str, only: str = "") -> Iterator[PartToMake]:
+    """The sub-tasks that have queries, or the one that is named."""
+    if only and only not in ifeval.SUB_TASKS:
+        raise UsageError(f"IFEval has no sub-task {only!r}; choose one of {', '.join(ifeval.SUB_TASKS)}")
+    with told_as_usage():
+        prompts, responses = ifeval.read_prompts(Path(folder)), ifeval.read_responses(Path(folder))
+    found = 0
+    for name in (only,) if only else ifeval.SUB_TASKS:
+        own = [prompt for prompt in prompts if ifeval.sub_task_of(prompt.ids) == name]
+        benchmark, counts = ifeval.sub_task(name, own, responses, settings)
+        if benchmark.queries:
+            found += 1
+            yield PartToMake("" if only else name, benchmark, counts=counts)
+    if not found:
+        raise UsageError(
+            f"no prompt in {folder} has both a response that follows its instructions and one that does not; bring "
+            "responses of more models, or several of each"
+        )
+
+
+def _of_run(snapshot: Snapshot, settings: MakingSettings) -> Benchmark:
+    topics = read_accepted(snapshot)
+    chosen = topics if settings.topics == "all" else held_out(topics, settings.split)
+    found = benchmark_of(snapshot.out.resolve().name, chosen)
+    if not found.queries:
+        raise UsageError(
+            f"{snapshot.out} has no accepted topic to make a benchmark of (topics: {settings.topics}); run more seeds, "
+            "raise split.heldout_share, or --set topics=all for a run that nobody trains on"
+        )
+    return found

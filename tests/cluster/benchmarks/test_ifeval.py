@@ -1,0 +1,83 @@
+"""`foil benchmarks make ifeval:FOLDER`: from prompts and responses to sub-tasks that `foil evaluate` ranks."""
+
+import json
+
+import pytest
+
+from cluster.commands.app import app
+from cluster.endings import run_command
+from tests.trainer.benchmarks.tiny_benchmarks import lines
+from trainer.benchmarks.catalog import benchmarks_of
+from trainer.benchmarks.source import BenchmarkSource
+
+PROMPTS = [
+    {"key": 1, "prompt": "Tell of the sea in quotes.", "instruction_id_list": ["startend:quotation"], "kwargs": [{}]},
+    {
+        "key": 2,
+        "prompt": "Tell of bread.",
+        "instruction_id_list": ["punctuation:no_comma"],
+        "kwargs": [{}],
+    },
+]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "ifeval"
+    path.mkdir()
+    (path / "input_data.jsonl").write_text(lines(*PROMPTS))
+    told = [(PROMPTS[0], '"The sea is wide."'), (PROMPTS[0], "The sea is wide."), (PROMPTS[1], "Bread is good."),
+            (PROMPTS[1], "Bread, butter, salt.")]  # fmt: skip
+    answers = [{"prompt": prompt["prompt"], "response": response} for prompt, response in told]
+    (path / "input_response_data_a.jsonl").write_text(lines(*answers[:3]))
+    (path / "responses_b.jsonl").write_text(lines(*answers[2:]))
+    return path
+
+
+def make(*arguments):
+    return run_command(app, ["benchmarks", "make", *map(str, arguments)])
+
+
+def test_sub_tasks_are_written_and_ranked(folder, tmp_path, capsys):
+    assert make(f"ifeval:{folder}", "--into", tmp_path / "ours", "--json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert rows == [
+        {"benchmark": f"ifeval/{name}", "documents": 2, "queries": 1, "without_contrast": 0, "short": 1}
+        for name in ("punctuation", "startend")
+    ]
+    source = BenchmarkSource(kind="made", path=tmp_path / "ours", name="ifeval")
+    found = {benchmark.name: benchmark for benchmark in benchmarks_of(source)}
+    assert found.keys() == {"ifeval/punctuation", "ifeval/startend"}
+    quoted = found["ifeval/startend"]
+    assert {quoted.documents[name][1]: grade for name, grade in quoted.qrels["1"].items()} == {
+        '"The sea is wide."': 1, "The sea is wide.": 0,
+    }  # fmt: skip
+    out = ["--out", str(tmp_path / "out"), "--json"]
+    assert run_command(app, ["evaluate", "--on", f"made:{tmp_path / 'ours'}", *out]) == 0
+    results = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert {row["count"] for row in results if not row["group"]} == {2}
+    assert make(f"ifeval:{folder}#startend", "--into", tmp_path / "one") == 0
+    assert (tmp_path / "one" / "corpus.jsonl").is_file()
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda f: (f / "input_data.jsonl").unlink(), "no input_data"),
+        (lambda f: (f / "input_data.jsonl").write_text('{"key": 1}\n'), "input_data.jsonl:1: expected"),
+        (lambda f: [p.unlink() for p in f.glob("*response*")], "bring models' responses to IFEval's prompts"),
+        (lambda f: (f / "responses_b.jsonl").write_text('{"prompt": "a"}\n'), "responses_b.jsonl:1: expected"),
+        (lambda f: [p.write_text('{"prompt": "a", "response": "b"}\n') for p in f.glob("*response*")],
+         "has both a response that follows"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_made_is_told(folder, tmp_path, capsys, damage, told):
+    damage(folder)
+    assert make(f"ifeval:{folder}", "--into", tmp_path / "ours") == 2
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "ours").exists()
+
+
+def test_a_sub_task_that_there_is_not_is_told(folder, tmp_path, capsys):
+    assert make(f"ifeval:{folder}#language", "--into", tmp_path / "ours") == 2
+    assert "IFEval has no sub-task 'language'; choose one of change_case" in capsys.readouterr().err

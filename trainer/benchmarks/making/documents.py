@@ -1,0 +1,66 @@
+"""Fewer documents that still tell systems apart, and whether they do.
+
+    first all judged documents and given candidates, then those of a pool of systems by rank, then others by hash
+
+MAIR (arXiv 2410.10127, section 2.2) keeps the judged documents and adds unjudged ones at random. Those leave only easy
+negatives, so the documents that some system ranks high are kept before them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice, zip_longest
+
+import numpy as np
+from scipy import stats
+
+from engine.ids import fraction_of
+from trainer.benchmarks.benchmark import Benchmark
+from trainer.benchmarks.making.parts import only_documents
+from trainer.measures.catalog import measure_named
+from trainer.measures.judged import Run
+from trainer.measures.ranks import ranked
+
+MEASURE = "nDCG@10"
+
+
+def sample_documents(benchmark: Benchmark, runs: Sequence[Run], count: int, depth: int, seed: int) -> Benchmark:
+    """The benchmark with `count` documents, or with all that are judged or candidates where these are more.
+
+    `depth`: ranks of each run that are in the pool.
+    """
+    needed = {name for name in _needed(benchmark) if name in benchmark.documents}
+    others = sorted(benchmark.documents.keys() - needed, key=lambda name: fraction_of("document", str(seed), name))
+    in_order = dict.fromkeys(name for name in chain(_pool(benchmark, runs, depth), others) if name not in needed)
+    return only_documents(benchmark, needed | set(islice(in_order, max(0, count - len(needed)))))
+
+
+def _needed(benchmark: Benchmark) -> Iterator[str]:
+    for query in benchmark.queries:
+        yield from benchmark.qrels.get(query.id, ())
+        yield from (benchmark.candidates or {}).get(query.id, ())
+
+
+def _pool(benchmark: Benchmark, runs: Sequence[Run], depth: int) -> Iterator[str]:
+    """The first documents of all queries in all runs, then the second ones, and so on."""
+    lists: Iterable[list[str]] = (ranked(run, query.id)[:depth] for run in runs for query in benchmark.queries)
+    return (name for rank in zip_longest(*lists) for name in rank if name is not None)
+
+
+def mean_scores(benchmark: Benchmark, runs: Mapping[str, Run]) -> dict[str, float]:
+    """System -> mean nDCG@10 over the judged queries, in [0, 1]."""
+    values = {
+        name: measure_named(MEASURE).values(benchmark.queries, benchmark.qrels, run) for name, run in runs.items()
+    }
+    return {name: float(np.mean(list(found.values()))) for name, found in values.items()}
+
+
+def kendall_tau(before: Mapping[str, float], after: Mapping[str, float]) -> float | None:
+    """Kendall's tau-b between two scores of the same systems; None where one of them ties all, or there is one system.
+
+    >>> round(kendall_tau({"a": 0.1, "b": 0.2, "c": 0.3}, {"c": 0.9, "a": 0.3, "b": 0.2}), 4)
+    0.3333
+    >>> kendall_tau({"a": 0.1, "b": 0.2}, {"a": 0.5, "b": 0.5}) is None
+    True
+    """
+    if len(before) < 2 or len(set(before.values())) < 2 or len({after[name] for name in before}) < 2:
+        return None
+    return float(stats.kendalltau(list(before.values()), [after[name] for name in before]).statistic)

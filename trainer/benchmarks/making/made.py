@@ -1,0 +1,66 @@
+"""What `foil benchmarks make` writes: BEIR's layout, with the instruction and the variants of each query beside it.
+
+    corpus.jsonl        {_id, title, text}
+    queries.jsonl       {_id, text, metadata: {core, mode, dimension, domain}}
+    qrels/test.tsv      query-id, corpus-id, score
+    instruction.jsonl   {query-id, instruction}, of queries that have one (the table of mteb)
+    top_ranked.jsonl    {query-id, corpus-ids}, where each query has candidates of its own (the table of mteb)
+    benchmark.json      {digest, measures, ...}: how it was made
+
+BEIR's readers take the same folder without instructions. Ids of queries are CORE_NUMBER, as InstructIR's.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from engine.errors import UsageError
+from engine.seeds.beir import find_table
+from engine.seeds.files.rows import SourceRow
+from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, Mode
+from trainer.benchmarks.files import judgments, present, read_candidates, read_document, read_documents, row_id, rows
+from trainer.benchmarks.source import BenchmarkSource
+
+FACTS = "benchmark.json"
+INSTRUCTIONS, CANDIDATES = "instruction", "top_ranked"
+
+
+def read_made(source: BenchmarkSource, part: str) -> Benchmark:
+    """The folder, or its subfolder of that name; UsageError where its files do not belong together."""
+    folder = source.path / part
+    facts = read_facts_of(folder)
+    told = _instructions(folder)
+    queries = tuple(_query(row, told) for row in rows(folder, "queries"))
+    found = Benchmark(source.name, source.revision or facts["digest"], read_documents(folder), queries,
+                      judgments(folder, "qrels/test"), read_candidates(folder), tuple(facts["measures"]))  # fmt: skip
+    if found.digest != facts["digest"]:
+        raise UsageError(f"{folder} is not what {FACTS} vouches for: its content has the digest {found.digest[:16]}, "
+                         f"not {facts['digest'][:16]}; make it again, or read it as beir:{folder}")  # fmt: skip
+    return found
+
+
+def read_facts_of(folder: Path) -> Mapping[str, Any]:
+    """How a benchmark was made; UsageError where the folder does not say."""
+    facts = read_document(folder / FACTS)
+    if not isinstance(facts, dict) or not isinstance(facts.get("digest"), str) or not _are_texts(facts.get("measures")):
+        raise UsageError(f"{folder / FACTS} has no digest and measures; make the benchmark again")
+    return facts
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _instructions(folder: Path) -> dict[str, str]:
+    if find_table(folder, INSTRUCTIONS) is None:
+        return {}
+    return {row.name("query-id"): present(row, "instruction") for row in rows(folder, INSTRUCTIONS)}
+
+
+def _query(row: SourceRow, told: Mapping[str, str]) -> EvaluationQuery:
+    of = row.nested(row.value.get("metadata"), "{core, mode, dimension, domain} under 'metadata'")
+    core, dimension, domain = (present(of, key) for key in ("core", "dimension", "domain"))
+    mode: Any = of.value.get("mode")
+    if mode not in get_args(Mode):
+        raise row.format_error(f"a mode: {', '.join(get_args(Mode))}", str(mode))
+    return EvaluationQuery(row_id(row), row.text("text"), told.get(row_id(row), ""), core, mode, dimension, domain)
