@@ -57,7 +57,7 @@ PUBLISHED = {
     "promptriever": ("promptriever", "judge_relevance"),
     "dual_view": ("dual_view, base: {kind: promptriever}", "judge_polarity"),
 }
-LEAST = {"leetcode": 0.35, "gsm8k": 0.1, "cranfield": 0.015, "msmarco": 0.03, "cacm": 0.015}
+LEAST = {"leetcode": 0.35, "gsm8k": 0.1, "cranfield": 0.008, "msmarco": 0.03, "cacm": 0.015}
 """Solutions have few partners in their own language, few samples are beyond doubt, few abstracts show that they answer,
 and who asks for a number names little else.
 """

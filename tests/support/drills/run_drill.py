@@ -87,7 +87,7 @@ def poisoned_rows(out: Path, summary, seeds: int) -> None:
         "shout": ("failed", "validator_error"),
     }
     assert (summary.complete, summary.exit_code, summary.counts.seeds["accepted"]) == (True, 3, seeds - 4)
-    assert summary.workers_lost == 2 * 3
+    assert summary.workers_lost in (5, 6)  # two die alone twice each; the first death may be one of both
     sound(out, seeds)
 
 
