@@ -155,7 +155,7 @@ def state(*folders: Path) -> dict[str, str]:
 
 def attempt(sql: str, request: dict[str, object], *, checked: bool) -> dict[str, object]:
     """What became of one attack: whether it ran, and its result or error."""
-    connection = connect(request)
+    connection = connect({**request, "sql": sql})
     try:
         if checked:
             check_statement(connection, sql)
