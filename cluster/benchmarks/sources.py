@@ -30,9 +30,12 @@ class PartToMake:
 def parts_to_make(source: str, settings: MakingSettings, snapshot: str | None) -> Iterator[PartToMake]:
     """The collections of RUN, ifeval:FOLDER[#SUBTASK], KIND:PATH[#PART] or a YAML page, one at a time."""
     kind, _, place = source.partition(":")
+    is_run = kind != ifeval.KIND and kind not in KINDS and not source.endswith((".yaml", ".yml"))
+    if snapshot and not is_run:
+        raise UsageError(f"--snapshot names one of a run, and {source} is none; leave it out")
     if kind == ifeval.KIND:
         yield from _of_ifeval(settings, *place.split("#", 1))
-    elif kind in KINDS or source.endswith((".yaml", ".yml")):
+    elif not is_run:
         yield from _of_benchmark(source)
     else:
         own = load_snapshot(Path(source), snapshot)

@@ -64,6 +64,11 @@ class Outside:
         firsts = []
         for source, parts in zip(self.sources, self._benchmarks, strict=True):
             means = _means(source, parts, encoder)
+            if not means:
+                raise UsageError(
+                    f"{name_of(source)} of `validation.benchmarks` shows no value of its measures; give it others by "
+                    "`measures`, or leave it out"
+                )
             firsts.append(next(iter(means.values())))
             found |= {f"{name_of(source)} {measure}": mean for measure, mean in means.items()}
         return {**found, "outside": float(np.mean(firsts))} if firsts else {}

@@ -103,6 +103,7 @@ def test_a_benchmark_of_several_collections_keeps_them_apart(tmp_path, capsys):
         (["{run}", "--into", "{run}"], "is there already; name a new folder"),
         (["{tmp}/nothing", "--into", "{tmp}/a"], "nothing"),
         (["beir:{tmp}/nothing", "--into", "{tmp}/a"], "no qrels/test"),
+        (["beir:{tmp}/nothing", "--into", "{tmp}/a", "--snapshot", "s"], "--snapshot names one of a run"),
         (["{run}", "--into", "{tmp}/a", "--set", "split.heldout_share=0.0"], "has no accepted topic to make"),
         (["{run}", "--into", "{tmp}/a", "--against", "{run}#nosuch"], "has no snapshot 'nosuch'"),
         (["{run}", "--into", "{tmp}/a", "--set", "topic=all"], "--set topic: unknown key; MakingSettings has"),

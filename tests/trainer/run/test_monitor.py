@@ -283,6 +283,12 @@ class TestBenchmarksOfOthers:
         with pytest.raises(UsageError, match=r"beir/ferries/test of .* has other contents"):
             train(settings, view, tmp_path)
 
+    def test_one_that_shows_no_value_is_refused(self, bert, view, tmp_path, ferries):
+        empty = ferries.model_copy(update={"measures": ("p-MRR",)})
+        settings = settings_for(bert, validation=ValidationSettings(benchmarks=(empty,)))
+        with pytest.raises(UsageError, match=r"beir/ferries of .* shows no value of its measures"):
+            train(settings, view, tmp_path)
+
     def test_two_of_one_name_are_refused(self, bert, view, tmp_path, ferries):
         settings = settings_for(bert, validation=ValidationSettings(benchmarks=(ferries, ferries)))
         with pytest.raises(UsageError, match=r"two of .* are called beir/ferries/test"):
