@@ -1,4 +1,4 @@
-"""Systems by the names that the command line gives them. A kind of reranker more (such as an LLM) is one line here."""
+"""Systems by the names that the command line gives them."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ from trainer.systems.bm25 import Bm25
 from trainer.systems.cross_encoder import Reranker
 from trainer.systems.embedder import embedder
 from trainer.systems.endpoint import endpoint
+from trainer.systems.llm_reranker import METHODS, LlmReranker
 from trainer.systems.onnx_embedder import onnx_embedder
 from trainer.systems.system import Progress, System, SystemSettings, quiet
 
@@ -16,7 +17,8 @@ ENDPOINT, RERANKER, ONNX = "openai:", "rerank:", "onnx:"
 def open_system(
     name: str, settings: SystemSettings, cache: Path, first: str = "bm25", on_progress: Progress = quiet
 ) -> System:
-    """`bm25`, `base`, `openai:MODEL@URL`, `onnx:MODEL`, `rerank:MODEL` (over `first`), a directory, or a hub name.
+    """`bm25`, `base`, `openai:MODEL@URL`, `onnx:MODEL`, a directory, or a hub name; over `first`: `rerank:MODEL`,
+    `pointwise:MODEL@URL`, `listwise:MODEL@URL`.
 
     Raises UsageError where there is no such system.
     """
@@ -26,9 +28,13 @@ def open_system(
         return endpoint(name.removeprefix(ENDPOINT), settings, cache, on_progress)
     if name.startswith(ONNX):
         return onnx_embedder(name.removeprefix(ONNX), settings, cache, on_progress)
-    if not name.startswith(RERANKER):
+    rerankers = (RERANKER, *METHODS)
+    kind = next((kind for kind in rerankers if name.startswith(kind)), "")
+    if not kind:
         return embedder(name, settings, cache, on_progress)
-    if first.startswith(RERANKER):
+    if first.startswith(rerankers):
         raise UsageError(f"the first stage {first} is a reranker too; take bm25 or an embedder as --first")
     stage = open_system(first, settings, cache, on_progress=on_progress)
-    return Reranker(name.removeprefix(RERANKER), stage, settings, on_progress)
+    if kind == RERANKER:
+        return Reranker(name.removeprefix(kind), stage, settings, on_progress)
+    return LlmReranker(name, stage, settings, cache.parent / "replies", on_progress)

@@ -7,7 +7,6 @@ a query and document; nothing is cached.
 """
 
 from collections.abc import Mapping
-from itertools import islice
 from pathlib import Path
 
 import torch
@@ -19,7 +18,7 @@ from trainer.measures.judged import Run
 from trainer.model.checksums import folder_digest, trained_template
 from trainer.model.loading import missing_weights
 from trainer.systems.embedder import model_folder
-from trainer.systems.system import Progress, System, SystemSettings, quiet
+from trainer.systems.system import Progress, System, SystemSettings, documents_to_rerank, quiet
 from trainer.text_templates import template_named
 
 
@@ -42,18 +41,14 @@ class Reranker:
 
     def rank(self, benchmark: Benchmark, k: int) -> Run:
         """The documents of the first stage, or all candidates, by the model's scores."""
-        found = benchmark.candidates or self._best(benchmark, min(k, self._settings.rerank_depth))
+        found = documents_to_rerank(benchmark, self._first, min(k, self._settings.rerank_depth))
         run = {}
         for done, query in enumerate(benchmark.queries, start=1):
-            documents, text = list(found.get(query.id, ())), self._template.format_pair(query.instruction, query.query)
+            documents, text = found[query.id], self._template.format_pair(query.instruction, query.query)
             passages = [self._template.format_passage(*benchmark.documents[document]) for document in documents]
             run[query.id] = dict(zip(documents, self._scores(text, passages), strict=True))
             self._on_progress(f"{self.name}: queries", done, len(benchmark.queries))
         return run
-
-    def _best(self, benchmark: Benchmark, depth: int) -> dict[str, list[str]]:
-        first = self._first.rank(benchmark, depth)
-        return {query: list(islice(sorted(scores, key=lambda d: -scores[d]), depth)) for query, scores in first.items()}
 
     def _scores(self, text: str, passages: list[str]) -> list[float]:
         if not passages:

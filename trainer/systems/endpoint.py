@@ -10,14 +10,13 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from pydantic import ValidationError
 
-from engine.errors import TransientModelError, UsageError
+from engine.errors import TransientModelError
 from engine.ids import canonical_json, sha256_hex
-from engine.models.endpoints import HostedSettings
 from engine.models.hosted import EndpointClient
 from engine.models.retry import with_patience
 from trainer.systems.dense import DenseSystem
+from trainer.systems.llm_replies import hosted_settings
 from trainer.systems.system import Progress, SystemSettings, quiet
 from trainer.systems.vector_cache import Floats, VectorCache
 from trainer.text_templates import QueryPair, template_named
@@ -29,17 +28,10 @@ class EndpointEncoder:
     """`MODEL@URL`."""
 
     def __init__(self, name: str, settings: SystemSettings) -> None:
-        model, _, url = name.partition("@")
-        self._name, self._model, self._settings = f"openai:{name}", model, settings
+        self._name, self._model, self._settings = f"openai:{name}", name.partition("@")[0], settings
         self.template = template_named(settings.template or "query_instruction")
-        try:
-            self._hosted = HostedSettings(
-                model=model, url=url, api_key=settings.api_key, patience=settings.patience,
-                max_concurrency=settings.concurrency, most_reply_bytes=MOST_REPLY_BYTES,
-            )  # fmt: skip
-        except ValidationError as error:
-            told = "; ".join(str(each["msg"]) for each in error.errors())
-            raise UsageError(f"openai:{model}@URL is refused: {told}; write openai:MODEL@https://HOST/v1") from None
+        hosted = hosted_settings("openai:", name, settings)
+        self._hosted = hosted.model_copy(update={"most_reply_bytes": MOST_REPLY_BYTES})
 
     def facts(self) -> dict[str, str | float]:
         """Where the vectors come from."""

@@ -17,7 +17,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class System(Protocol):
-    """Orders documents: BM25, an embedder, a reranker. An LLM that re-ranks fits here too; Foil has none."""
+    """Orders documents: BM25, an embedder, a reranker, an LLM."""
 
     name: str
 
@@ -36,6 +36,15 @@ class Bm25Settings(Settings):
     stop_words: bool = Field(default=True, description="whether English stop words count; `not` is one")
 
 
+class LlmSettings(Settings):
+    """How an LLM re-ranks."""
+
+    words: int = Field(default=300, ge=1, le=10**6, description="of a passage that it reads, the first ones")
+    window: int = Field(default=20, ge=2, le=1_000, description="passages that a listwise reranker orders at once")
+    step: int = Field(default=10, ge=1, le=1_000, description="passages by which its window moves to the front")
+    list_tokens: int = Field(default=200, ge=8, le=100_000, description="of the reply that orders a window")
+
+
 class SystemSettings(Settings):
     """How systems are run."""
 
@@ -43,6 +52,7 @@ class SystemSettings(Settings):
     template: str = Field(default="", description="how instruction and query are joined; none = as a model learnt")
     encode: EncodeSettings = EncodeSettings(max_tokens=512, precision="float32")
     bm25: Bm25Settings = Bm25Settings()
+    llm: LlmSettings = LlmSettings()
     rerank_depth: int = Field(default=100, ge=1, le=10**6, description="documents that a reranker gets of a query")
     api_key: SecretSource = Field(default="", description="${NAME} or file:PATH, the key of an endpoint")
     batch: int = Field(default=64, ge=1, le=10_000, description="texts in a request to an endpoint, or to a reranker")
@@ -53,6 +63,14 @@ class SystemSettings(Settings):
 
 def quiet(what: str, done: int, total: int) -> None:
     """Tells no progress."""
+
+
+def documents_to_rerank(benchmark: Benchmark, first: System, depth: int) -> dict[str, list[str]]:
+    """For each query its candidates, or the best `depth` documents of the first stage, best first."""
+    if benchmark.candidates is not None:
+        return {query.id: list(benchmark.candidates.get(query.id, ())) for query in benchmark.queries}
+    found = first.rank(benchmark, depth)
+    return {query: sorted(scores, key=lambda document: -scores[document])[:depth] for query, scores in found.items()}
 
 
 def positions_of_candidates(benchmark: Benchmark, documents: Sequence[str]) -> dict[str, list[int]] | None:

@@ -13,7 +13,7 @@ from transformers import AutoTokenizer, BertConfig, BertForSequenceClassificatio
 
 from engine.errors import ModelError, TrainingDivergedError, UsageError
 from tests.trainer.benchmarks.tiny_benchmarks import write_benchmark
-from tests.trainer.systems.embeddings_server import embeddings_server, vector_of
+from tests.trainer.systems.loopback_models import embeddings_server, vector_of
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 from trainer.benchmarks.catalog import read_benchmark
 from trainer.systems import dense, embedder

@@ -1,0 +1,75 @@
+"""Asks a hosted LLM for a reranker, and keeps each reply on disk before it counts, so that none is paid twice.
+
+    FOLDER/replies.sqlite3    request id -> reply, as JSON
+
+A stopped or repeated evaluation asks only what it has no reply to. Price: one row of SQLite a request, synced to disk.
+"""
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from engine.errors import UsageError
+from engine.models.endpoints import HostedSettings
+from engine.models.hosted import Hosted
+from engine.models.retry import complete
+from engine.requests import Reply, Request, stored_reply
+from trainer.systems.system import SystemSettings
+
+T = TypeVar("T")
+Ask = Callable[[Request], Awaitable[Reply]]
+
+
+def hosted_settings(kind: str, name: str, settings: SystemSettings) -> HostedSettings:
+    """Where `MODEL@URL` is, and how it is asked. Raises UsageError for what is no such address."""
+    model, _, url = name.partition("@")
+    try:
+        return HostedSettings(
+            model=model, url=url, api_key=settings.api_key, patience=settings.patience,
+            max_concurrency=settings.concurrency,
+        )  # fmt: skip
+    except ValidationError as error:
+        said = "; ".join(str(each["msg"]) for each in error.errors())
+        raise UsageError(f"{kind}{model}@URL is refused: {said}; write {kind}MODEL@https://HOST/v1") from None
+
+
+class LlmReplies:
+    """The replies of one model. `sent` counts the requests that had none on disk."""
+
+    def __init__(self, settings: HostedSettings, folder: Path) -> None:
+        self.sent = 0
+        self._settings, self._path = settings, folder / "replies.sqlite3"
+
+    def run(self, work: Callable[[Ask], Awaitable[T]]) -> T:
+        """The result of `work`, which gets the function that asks."""
+        return asyncio.run(self._run(work))
+
+    async def _run(self, work: Callable[[Ask], Awaitable[T]]) -> T:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        model = Hosted(self._settings)
+        with closing(sqlite3.connect(self._path, timeout=60)) as kept:
+            kept.execute("CREATE TABLE IF NOT EXISTS replies (id TEXT PRIMARY KEY, reply TEXT NOT NULL)")
+
+            async def ask(request: Request) -> Reply:
+                row = kept.execute("SELECT reply FROM replies WHERE id = ?", (request.id,)).fetchone()
+                if row:
+                    return stored_reply(json.loads(row[0]))
+                self.sent += 1
+                reply = await complete(model, request)
+                with kept:
+                    kept.execute(
+                        "INSERT OR REPLACE INTO replies VALUES (?, ?)", (request.id, json.dumps(asdict(reply)))
+                    )
+                return reply
+
+            try:
+                return await work(ask)
+            finally:
+                await model.close()
