@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from cluster.job import load_job
 from cluster.terminal import print_json, show
@@ -11,7 +12,7 @@ from cluster.training import pin_topics, train_settings
 from datasets_out.training.training_view import TopicGroup
 from engine.errors import UsageError
 from trainer.comparison.instructions import Instructions, pairs_with_instructions
-from trainer.evaluation.evaluate import MeasureDifference, Scores, compare
+from trainer.evaluation.evaluate import MeasureDifference, Scores, compare, compare_corpora
 from trainer.evaluation.evaluate import evaluate as evaluate_topics
 from trainer.model.checksums import read_facts
 from trainer.model.encoder import load_encoder
@@ -32,6 +33,9 @@ _MEASURES = {
     "rerank_ndcg": "nDCG@10 without instructions, lists re-ranked",
 }
 
+_SHORT = ("both_views", "net", "instructed_ndcg", "plain_ndcg")
+"""What is shown of each corpus; `corpora-evaluation.json` has all measures."""
+
 
 def evaluate_job(
     job_file: Path,
@@ -41,7 +45,10 @@ def evaluate_job(
     instructions: Instructions = "given",
     as_json: bool = False,
 ) -> None:
-    """Compares them, prints a table and keeps it in OUT/evaluation.json, of other instructions evaluation-NAME.json."""
+    """Compares them, prints a table and keeps it in OUT/evaluation.json, of other instructions evaluation-NAME.json.
+
+    Where the topics are of several corpora, each is told by itself too.
+    """
     job = load_job(job_file, overrides, out)
     settings = train_settings(job_file, job)
     view = pin_topics(job, settings)
@@ -62,6 +69,11 @@ def evaluate_job(
     (job.out / name).write_text(json.dumps([asdict(row) for row in differences], indent=1))
     title = None if instructions == "given" else f"{instructions} instructions"
     show(["in points", "n", "base", "trained", "difference", "95 % interval"], map(_row, differences), title)
+    by_corpus = compare_corpora(topics, base, trained, measures.resamples)
+    if len(by_corpus) > 1:
+        (job.out / f"corpora-{name}").write_text(json.dumps(_by_corpus(by_corpus), indent=1))
+        rows = [(corpus, *_row(row)) for corpus, found in by_corpus.items() for row in found if row.measure in _SHORT]
+        show(["corpus", "in points", "n", "base", "trained", "difference", "95 % interval"], rows)
     if as_json:
         print_json({row.measure: asdict(row) for row in differences})
 
@@ -78,6 +90,10 @@ def _scores_of_reranker(
     )
     first, second = (evaluate_lists(table, template, topics, measures.cutoff) for table in tables)
     return first, second
+
+
+def _by_corpus(found: dict[str, list[MeasureDifference]]) -> dict[str, list[dict[str, Any]]]:
+    return {corpus: [asdict(row) for row in rows] for corpus, rows in found.items()}
 
 
 def _row(row: MeasureDifference) -> tuple[str, ...]:

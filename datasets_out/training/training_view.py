@@ -39,7 +39,7 @@ SPLITS: tuple[Split, ...] = ("heldout", "dev", "train")
 """In the order of protection: a topic yields to every split before its own."""
 
 _COLUMNS = {
-    "topics": ["topic_id", "seed_id", "status", "attributes"],
+    "topics": ["topic_id", "seed_id", "corpus", "status", "attributes"],
     "intents": ["topic_id", "intent_id", "instruction", "query"],
     "passages": ["topic_id", "passage_id", "title", "text", "edited_from"],
     "judgments": ["topic_id", "intent_id", "passage_id", "relevance"],
@@ -81,6 +81,7 @@ class TopicGroup:
     keys: tuple[tuple[int, ...], ...]
     relevance: NDArray[np.int8]
     held_out: bool = False
+    corpus: str = ""
 
     def only(self, rows: NDArray[np.bool_], columns: NDArray[np.bool_]) -> TopicGroup:
         """The group with these intents and passages alone."""
@@ -242,6 +243,7 @@ def _group(topic: Row, intents: list[Row], passages: list[Row], judgments: list[
         keys=tuple(passage_keys(row["text"], row["passage_id"], row["edited_from"]) for row in passages),
         relevance=relevance,
         held_out=("split", "heldout") in topic["attributes"],
+        corpus=topic["corpus"],
     )
 
 

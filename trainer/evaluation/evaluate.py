@@ -110,6 +110,25 @@ def compare(base: Scores, trained: Scores, resamples: int, seed: int = 0) -> lis
     return [_difference(m, base[m], trained[m], resamples, seed) for m in base if base[m]]
 
 
+def compare_corpora(
+    groups: Sequence[TopicGroup], base: Scores, trained: Scores, resamples: int
+) -> dict[str, list[MeasureDifference]]:
+    """The comparison on the topics of each corpus alone, by the corpus; the pool is still that of all topics."""
+    corpus_of = {group.topic_id: group.corpus for group in groups}
+    return {
+        corpus: compare(_of_corpus(base, corpus_of, corpus), _of_corpus(trained, corpus_of, corpus), resamples)
+        for corpus in sorted(set(corpus_of.values()))
+    }
+
+
+def _of_corpus(scores: Scores, corpus_of: Mapping[str, str], corpus: str) -> Scores:
+    """The values whose name begins with a topic of that corpus."""
+    return {
+        measure: {name: value for name, value in values.items() if corpus_of.get(name.partition("/")[0]) == corpus}
+        for measure, values in scores.items()
+    }
+
+
 def _difference(
     measure: str, base: Mapping[str, float], trained: Mapping[str, float], resamples: int, seed: int
 ) -> MeasureDifference:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -74,7 +75,8 @@ def test_what_is_measured_without_instructions_is_another_row_than_with_them(fol
 
 
 def test_instructions_of_held_out_topics_are_replaced_where_they_are_encoded_and_judged_as_before(folder, capsys):
-    out = commit(folder / "run", [topic(number) for number in range(30)])
+    corpora = ["papers", "pages"]
+    out = commit(folder / "run", [replace(topic(number), corpus=corpora[number % 2]) for number in range(30)])
     settings = ["train.schedule.steps=1", "train.schedule.topics_per_batch=6", "train.validation.topics=0",
                 f"train.base={folder / 'tiny'}", "train.split.heldout_share=0.3", "evaluate.resamples=100"]  # fmt: skip
     job = [str(REPO / "examples" / "jobs" / "quickstart.yaml"), "--out", str(out)]
@@ -92,6 +94,13 @@ def test_instructions_of_held_out_topics_are_replaced_where_they_are_encoded_and
     assert given["should_fall"]["base"] != 0
     assert generic["instructed_ndcg"] != given["instructed_ndcg"]
     assert generic["plain_ndcg"] == given["plain_ndcg"] == none["plain_ndcg"]
+    by_corpus = json.loads((out / "corpora-evaluation.json").read_text())
+    assert list(by_corpus) == ["pages", "papers"]
+    both = [row for rows in by_corpus.values() for row in rows if row["measure"] == "both_views"]
+    assert sum(row["queries"] * row["trained"] for row in both) == pytest.approx(
+        given["both_views"]["queries"] * given["both_views"]["trained"]
+    )
+    assert "pages" in capsys.readouterr().out
     shutil.rmtree(out)
 
 

@@ -2,6 +2,7 @@
 
 import doctest
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from datasets_out.training.training_view import TopicGroup
 from engine.errors import UsageError
 from trainer.evaluation import blend
 from trainer.evaluation.blend import BlendPoint, choose_share, draw_curve
-from trainer.evaluation.evaluate import compare, means, ranks_of, read_hits
+from trainer.evaluation.evaluate import compare, compare_corpora, means, ranks_of, read_hits
 from trainer.evaluation.topic_measures import MEASURES, TopicScores, opposite_views, rank_changes
 from trainer.measures.judged import single_queries
 from trainer.measures.ranking.ndcg import NDCG
@@ -53,6 +54,20 @@ def test_ranks_are_those_of_the_full_order(scores, data):
     ids = [f"{len(scores) - column:03d}" for column in range(len(scores))]
     position = np.argsort(order(np.array(scores), ids))
     assert ranks_of(np.array([scores], dtype=np.float32), own)[0].tolist() == (position[own] + 1).tolist()
+
+
+def test_each_corpus_is_compared_on_its_own_topics_and_what_is_no_topic_belongs_to_none():
+    topics = [replace(VERIFIABLE, topic_id=f"t{n}", corpus="code" if n < 2 else "web") for n in range(5)]
+    names = {"both_views": [f"t{n}" for n in range(5)], "plain_ndcg": [f"t{n}/0" for n in range(5)],
+             "rerank_ndcg": ["t0 of another collection"]}  # fmt: skip
+    base = {measure: dict.fromkeys(keys, 0.0) for measure, keys in names.items()}
+    trained = {measure: {key: n / 10 for n, key in enumerate(keys)} for measure, keys in names.items()}
+    found = compare_corpora(topics, base, trained, resamples=100)
+    told = {name: [(row.measure, row.queries, round(row.trained)) for row in rows] for name, rows in found.items()}
+    assert told == {
+        "code": [("both_views", 2, 5), ("plain_ndcg", 2, 5)],
+        "web": [("both_views", 3, 30), ("plain_ndcg", 3, 30)],
+    }  # fmt: skip
 
 
 def test_a_topic_scores_as_worked_by_hand():
