@@ -41,7 +41,7 @@ def draw_review(
     for path in (text, rows, key):
         if path.exists():
             raise UsageError(f"{path} exists, and may hold marks; give another --sheet")
-    settings, benchmark = settings_from(overrides, ReviewSettings), _read(source)
+    settings, benchmark = settings_from(overrides, ReviewSettings), read_one_collection(source)
     pool = open_pool(systems, settings, vectors or DEFAULT_OUT / "vectors", first)
     depth = max(settings.high_rank, settings.low_rank)
     found = doubtful(benchmark, list(rank_all(benchmark, pool, depth).values()), settings)
@@ -77,7 +77,7 @@ def apply_review(source: str, marked: Path, into: Path, reader: str, *, as_json:
     """
     if into.exists():
         raise UsageError(f"{into} is there already; name a new folder with --into")
-    benchmark, (*_, key_file) = _read(source), _files(marked)
+    benchmark, (*_, key_file) = read_one_collection(source), _files(marked)
     key = read_document(key_file)
     if not isinstance(key, dict) or key.get("digest") != benchmark.digest or "items" not in key:
         raise UsageError(f"{key_file} is no key of a sheet of {source} as it is now, digest {benchmark.digest[:16]}; "
@@ -101,7 +101,8 @@ def _judgments(marks: Sequence[ItemMarks], key: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def _read(source: str) -> Benchmark:
+def read_one_collection(source: str) -> Benchmark:
+    """The benchmark of that name; UsageError where it has several collections."""
     named = read_source(source)
     parts = parts_of(named)
     if len(parts) != 1:

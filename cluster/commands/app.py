@@ -27,6 +27,7 @@ from cluster.commands.operators.status import status
 from cluster.commands.operators.submit import submit
 from cluster.commands.operators.watch import watch
 from cluster.commands.trainers.ablate import ablate
+from cluster.commands.trainers.annotate_benchmark import annotate
 from cluster.commands.trainers.benchmarks import list_benchmarks, show_benchmark
 from cluster.commands.trainers.evaluate import evaluate
 from cluster.commands.trainers.export import export
@@ -47,6 +48,7 @@ BENCHMARKS_COMMANDS: dict[str, Callable[..., None]] = {
     "show": show_benchmark,
     "make": make,
     "review": review,
+    "annotate": annotate,
 }
 
 app = typer.Typer(

@@ -1,0 +1,52 @@
+"""`foil benchmarks annotate`: a model writes instructions for bare queries, a reader marks them, a benchmark has them.
+
+benchmark -> model -> SHEET.jsonl, a query a row -> the reader sets `keep` -> FOLDER, the kept queries
+"""
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from cluster.benchmarks.review import read_one_collection
+from cluster.evaluations.benchmarks import DEFAULT_OUT
+from cluster.job import settings_from
+from cluster.terminal import print_json, say, show
+from engine.atomic_files import publish_folder, put_text
+from engine.errors import UsageError
+from trainer.benchmarks.making.annotation import AnnotationSettings, drafts, with_instructions
+from trainer.benchmarks.making.folder import write_benchmark
+from trainer.systems.llm_replies import LlmReplies, hosted_settings
+
+
+def draft_instructions(source: str, model: str, sheet: Path, overrides: Sequence[str], replies: Path | None) -> None:
+    """Writes the sheet. Replies are kept, so that a command that was stopped pays only for what is left."""
+    if sheet.exists():
+        raise UsageError(f"{sheet} exists, and may hold marks; give another --sheet")
+    settings, benchmark = settings_from(overrides, AnnotationSettings), read_one_collection(source)
+    hosted = hosted_settings("", model, settings)
+    asked = LlmReplies(hosted, replies or DEFAULT_OUT / "replies")
+    found = asked.run(lambda ask: drafts(benchmark, settings, ask, hosted.model))
+    put_text(sheet, "".join(f"{json.dumps(draft.row(), ensure_ascii=False)}\n" for draft in found))
+    say(f"{len(found)} instructions in {sheet} ({asked.sent} requests); set `keep` of each row to yes or no, then:")
+    say(f"    foil benchmarks annotate {source} --marked {sheet} --into FOLDER")
+
+
+def apply_instructions(source: str, marked: Path, into: Path, reader: str, *, as_json: bool) -> None:
+    """Writes the benchmark with the instructions that the reader keeps."""
+    if into.exists():
+        raise UsageError(f"{into} is there already; name a new folder with --into")
+    benchmark = read_one_collection(source)
+    try:
+        rows = [json.loads(line) for line in marked.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{marked} does not read as a sheet: {error}") from None
+    annotated = with_instructions(benchmark, rows)
+    counts = {"queries": len(annotated.queries), "dropped": len(rows) - len(annotated.queries)}
+    facts = {"made_from": source, "of": {"digest": benchmark.digest, "revision": benchmark.revision},
+             "instructions_kept_by": reader, "counts": counts}  # fmt: skip
+    publish_folder(into, partial(write_benchmark, benchmark=annotated, facts=facts))
+    if as_json:
+        print_json(counts)
+    else:
+        show([*counts], [[*counts.values()]], f"annotated, kept by {reader}, in {into}")
