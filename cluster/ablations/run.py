@@ -69,7 +69,7 @@ def _table(
 ) -> Table:
     """The cells on one set; the rows of their runs are kept in OUT/results.jsonl."""
     scores = {run: _scores(run, models[run], each) for run in runs}
-    _keep_rows(each, scores, settings)
+    _keep_rows(stage, each, scores, settings)
     return Table(stage, each.name, _compared(each, scores, settings.resamples))
 
 
@@ -95,8 +95,8 @@ def _compared(each: EvaluationData, scores: Scores, resamples: int) -> Compared:
     return compared
 
 
-def _keep_rows(each: EvaluationData, scores: Scores, settings: AblationSettings) -> None:
-    """Adds rows as `foil evaluate` writes them: each run beside the baseline of the same seed."""
+def _keep_rows(stage: str, each: EvaluationData, scores: Scores, settings: AblationSettings) -> None:
+    """Adds rows as `foil evaluate` writes them: each run beside the baseline of the same seed. Dev is chosen on."""
     rows: list[dict[str, Any]] = []
     for seed in range(settings.seeds):
         of_seed = {str(run.job.out / "model"): found for run, found in scores.items() if run.seed == seed}
@@ -104,7 +104,8 @@ def _keep_rows(each: EvaluationData, scores: Scores, settings: AblationSettings)
         merged = _merged(of_seed)
         depth = settings.depth if isinstance(each, BenchmarkSet) else None
         found = results(each.name, merged, base, each.average, settings.resamples)
-        rows += [{**asdict(result), **about(merged, facts, result.system, base, depth)} for result in found]
+        chosen_on = {"chosen_on": stage == "dev"}
+        rows += [asdict(result) | chosen_on | about(merged, facts, result.system, base, depth) for result in found]
     keep(settings.out / "results.jsonl", rows)
 
 

@@ -127,6 +127,9 @@ def test_the_rows_of_all_runs_are_kept_as_evaluate_keeps_them(folder, kept):
     commit(folder / "run", [topic(1)])
     (folder / "run" / "results.jsonl").write_bytes((folder / "out" / "results.jsonl").read_bytes())
     found = run_sql(folder / "run", "SELECT system, difference, k FROM evaluations WHERE query_group = ''").to_pylist()
+    marked = run_sql(folder / "run", "SELECT DISTINCT benchmark, chosen_on FROM evaluations").to_pylist()
+    assert {row["benchmark"] for row in marked if not row["chosen_on"]} == {"topics (heldout)", "trec/trec"}
+    assert {row["benchmark"] for row in marked if row["chosen_on"]} >= {"topics (dev)"}
     assert {row["system"].split("/cells/")[1] for row in found} == {
         f"{cell}/seed-{seed}/model" for cell in ("baseline", "loss=passages", "pull=strong") for seed in (0, 1)
     }
