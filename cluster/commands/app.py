@@ -28,7 +28,7 @@ from cluster.commands.operators.submit import submit
 from cluster.commands.operators.watch import watch
 from cluster.commands.trainers.ablate import ablate
 from cluster.commands.trainers.annotate_benchmark import annotate
-from cluster.commands.trainers.benchmarks import list_benchmarks, show_benchmark
+from cluster.commands.trainers.benchmarks import fetch_benchmark, list_benchmarks, show_benchmark
 from cluster.commands.trainers.evaluate import evaluate
 from cluster.commands.trainers.export import export
 from cluster.commands.trainers.make_benchmark import make
@@ -46,6 +46,7 @@ SEEDS_COMMANDS = {command.__name__: command for command in (preview, fetch)}
 BENCHMARKS_COMMANDS: dict[str, Callable[..., None]] = {
     "list": list_benchmarks,
     "show": show_benchmark,
+    "fetch": fetch_benchmark,
     "make": make,
     "review": review,
     "annotate": annotate,

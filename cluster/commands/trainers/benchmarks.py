@@ -1,10 +1,11 @@
 """`foil benchmarks`: the published benchmarks that `foil evaluate --on` reads, and what each needs."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from cluster.terminal import show
+from cluster.terminal import byte_bars, print_line, say, show
 
 
 def list_benchmarks() -> None:
@@ -26,3 +27,29 @@ def show_benchmark(name: Annotated[str, typer.Argument(help="One that `foil benc
         ("use", f"foil evaluate MODEL --on {name}:{kind.place}"),
     ]  # fmt: skip
     show(["", name], rows)
+
+
+def fetch_benchmark(
+    name: Annotated[str, typer.Argument(help="followir, infosearch or mair.")],
+    to: Annotated[Path | None, typer.Option(help="The folder to put it in. Default: benchmarks/NAME.")] = None,
+    only: Annotated[str, typer.Option(help="Files whose path matches, such as '*/LitSearch/*'.")] = "*",
+    revision: Annotated[str, typer.Option(help="Of the hub's data sets. Default: as fetched, or newest.")] = "",
+) -> None:
+    """Download a published benchmark from the hub, at one revision, with checksums; goes on where it broke off.
+
+    A task of mteb needs none of this: `mteb:TASK` fetches its pinned revision when it is first read.
+    """
+    from cluster.extras import need
+    from engine.seeds.files import download
+
+    need("huggingface_hub", extra="train")
+    from cluster.benchmarks.fetching import benchmark_files
+
+    folder = to or Path("benchmarks") / name
+    files = benchmark_files(name, folder, only, revision)
+    say(f"licence of {name}: {files.licence}")
+    with byte_bars(remote.name for remote in files.files) as show_bytes:
+        paths = download.fetch(files, folder, show_bytes)
+    for path in paths:
+        print_line(str(path))
+    say(f"revisions and checksums are in {folder / download.LOCK}; foil evaluate MODEL --on {name}:{folder}")
