@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow import fs
 
+from datasets_out.commits.entries import FILE_NAME
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import Snapshot, load_snapshot
@@ -56,13 +58,18 @@ def _beside(name: str, out: Path, sql: str) -> pa.Table:
 
 
 def dataset(table: str, snapshot: Snapshot) -> ds.Dataset:
-    """The rows of a snapshot's table, read as they are asked for; nothing is opened yet."""
+    """The rows of a snapshot's table, read as they are asked for; nothing is opened yet.
+
+    Each file's partition is known from its name, so a filter on `partition` opens the files that it means alone.
+    """
+    names = (FILE_NAME.fullmatch(file.path) for file in snapshot.contents[table])
     checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     return ds.FileSystemDataset.from_paths(
         [str(path) for path in snapshot.files(table)],
         schema=TABLES[table],
         format=ds.ParquetFileFormat(default_fragment_scan_options=checked),
         filesystem=fs.LocalFileSystem(),
+        partitions=[pc.field("partition") == pa.scalar(int(name["partition"]), pa.int32()) for name in names if name],
     )
 
 
