@@ -26,6 +26,7 @@ READER_GONE = 141
 
 _COLUMN_WIDTH = 8  # with its borders, at least: rich drops what has no room, and a terminal wraps what has too little
 _NOT_FOUND = 127
+_PAGE_WIDTH = 20
 
 Rows = Iterable[Sequence[Any]]
 
@@ -72,9 +73,21 @@ def show(columns: Sequence[str], rows: Rows, title: str | None = None, *, number
     _write(capture.get())
 
 
-def stdout_is_terminal() -> bool:
-    """Whether a person may be looking at stdout."""
-    return sys.stdout.isatty()
+def is_interactive() -> bool:
+    """Whether a person may be typing and looking."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def lines_of_user(prompt: str) -> Iterator[str]:
+    """What a person types, a line at a time, with the editing and the history of readline; Ctrl-D ends it."""
+    with suppress(ImportError):
+        import readline  # noqa: F401 (gives `input` its editing)
+    while True:
+        try:
+            yield input(prompt)
+        except EOFError:
+            _write("\n")
+            return
 
 
 def print_pages(make: "Callable[[Console], Iterable[RenderableType]]") -> None:
@@ -88,6 +101,7 @@ def print_pages(make: "Callable[[Console], Iterable[RenderableType]]") -> None:
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console = Console(highlight=False, markup=False, emoji=False, color_system=None)
+    console.width = max(console.width, _PAGE_WIDTH)
     with console.capture() as capture:
         for part in make(console):
             console.print(visible(part) if isinstance(part, str) else part, soft_wrap=isinstance(part, str))

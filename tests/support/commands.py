@@ -49,7 +49,12 @@ def on_a_terminal(*arguments: object) -> bytes:
     own_end, terminal = pty.openpty()
     command = [sys.executable, "-m", "cluster", *map(str, arguments)]
     process = subprocess.Popen(
-        command, cwd=REPO, stdin=terminal, stdout=terminal, stderr=terminal, env={**os.environ, "TERM": "xterm"}
+        command,
+        cwd=REPO,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env={"PAGER": "cat", **os.environ, "TERM": "xterm"},
     )
     os.close(terminal)
     written, deadline = b"", time.monotonic() + 60
