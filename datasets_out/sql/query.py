@@ -25,7 +25,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -80,7 +80,7 @@ CHILD_ERRORS = {
 
 
 def run_sql(
-    out: Path,
+    out: Path | Mapping[str, Path],
     sql: str,
     *,
     timeout_s: float = TIMEOUT_S,
@@ -90,13 +90,16 @@ def run_sql(
 ) -> pa.Table:
     """The answer to one SQL query over VIEWS, of a snapshot or of all that is committed now.
 
+    `out`: the folder of a run, or name -> folder of several; then each view has their rows together, with `run`.
     `form`: the nearest types that Arrow and Parquet have, or all as text, or as JSON documents (`result_forms`).
     `timeout_s` bounds the query's wall time in seconds; `memory_bytes` what it may use, and the size of its result.
     Columns of equal names get a number behind. Raises UsageError (syntax, unknown table or column), SqlRefusedError
     (anything but reading the views), QueryStoppedError (a limit), CorruptDataError (a file is damaged or missing).
     """
     _check_request(sql, timeout_s, memory_bytes)
-    request = {"out": str(Path(out).resolve()), "sql": sql, "snapshot": snapshot, "form": form}
+    runs = out if isinstance(out, Mapping) else {str(out): out}
+    folders = {name: str(Path(folder).resolve()) for name, folder in runs.items()}
+    request = {"runs": folders, "sql": sql, "snapshot": snapshot, "form": form}
     limits = {"timeout_s": timeout_s, "memory_bytes": memory_bytes}
     environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
     with subprocess.Popen(
