@@ -11,8 +11,10 @@ import typer
 
 from cluster.commands.curators.agreement import agreement
 from cluster.commands.curators.audit import audit
+from cluster.commands.curators.export import export
 from cluster.commands.curators.merge import merge
 from cluster.commands.curators.mix import mix
+from cluster.commands.curators.push import push, restore
 from cluster.commands.curators.snapshot import snapshot
 from cluster.commands.curators.sql import sql
 from cluster.commands.curators.verify import verify
@@ -29,7 +31,6 @@ from cluster.commands.operators.watch import watch
 from cluster.commands.trainers.ablate import ablate
 from cluster.commands.trainers.benchmarks import list_benchmarks, show_benchmark
 from cluster.commands.trainers.evaluate import evaluate
-from cluster.commands.trainers.export import export
 from cluster.commands.trainers.make_benchmark import make
 from cluster.commands.trainers.mine import mine
 from cluster.commands.trainers.review_benchmark import review
@@ -38,7 +39,7 @@ from cluster.terminal import print_line
 
 _COMMANDS: tuple[Callable[..., None], ...] = (
     run, plan, submit, cancel, logs, watch, status, sql, why, audit, agreement, verify, snapshot, merge, mix, mine,
-    train, evaluate, ablate, export, doctor,
+    export, restore, push, train, evaluate, ablate, doctor,
 )  # fmt: skip
 COMMANDS = {command.__name__: command for command in _COMMANDS}
 SEEDS_COMMANDS = {command.__name__: command for command in (preview, fetch)}
