@@ -46,7 +46,7 @@ def push(
 
 
 def check_rights(folder: Path, manifest: Mapping[str, Any], *, again: bool) -> None:
-    """Raises UsageError where the folder holds texts that may not be passed on, and nobody took that upon themselves."""
+    """Raises UsageError where the folder holds texts that may not be passed on, unless both sides said so."""
     topics = manifest["nonredistributable_topics"]
     if not topics:
         return

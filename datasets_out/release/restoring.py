@@ -2,9 +2,9 @@
 
     release + seeds of the corpus -> every row at its place, its texts checked by sha256 -> a folder with all texts
 
-Promise: where every text is found, the files of rows have the bytes that they would have had with
-`--allow-nonredistributable`. What is not found stays withheld, and is counted. A restored folder may not be passed on:
-`foil push` refuses it.
+Promise: where every text is found, every row has the texts and labels that it would have had with
+`--allow-nonredistributable`, at its place; formats of texts alone have its bytes. Attributes and evidence that may
+quote a corpus do not come back. What is not found stays withheld, and is counted. `foil push` refuses a restored folder.
 """
 
 import re

@@ -30,14 +30,14 @@ def push(
     """
     from cluster.extras import need
     from datasets_out.release.pushing import push as push_release
-    from datasets_out.release.targets.bucket import Bucket
+    from datasets_out.release.targets.bucket import S3Prefix
     from datasets_out.release.targets.hub import HubRepository
     from datasets_out.release.targets.target import PushTarget
 
     open_target: Callable[[], PushTarget]
     if target.startswith("s3://"):
         need("obstore", extra="cloud")
-        open_target = partial(Bucket, target)
+        open_target = partial(S3Prefix, target)
     elif target.count("/") == 1 and ":" not in target:
         need("huggingface_hub", extra="cloud")
         open_target = partial(HubRepository, target, public=public)

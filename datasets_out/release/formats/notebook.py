@@ -58,14 +58,13 @@ def answer(ask, mo, query):
 if __name__ == "__main__":
     app.run()
 """
-_JUDGED = "judgments JOIN passages USING (topic_id, passage_id)"
 _CELLS = {
     "funnel": ("## Topics by status and reason",
                "SELECT status, reason, count(*) AS topics FROM topics GROUP BY ALL ORDER BY topics DESC"),
     "judges": ("## What each validator said",
                "SELECT validator, outcome, reason, count(*) AS verdicts FROM verdicts GROUP BY ALL ORDER BY ALL"),
     "contrasts": ("## Passages by role and label",
-                  f"SELECT role, relevance, judge, count(*) AS judgments FROM {_JUDGED} GROUP BY ALL ORDER BY ALL"),
+                  "SELECT role, relevance, count(*) FROM judgments NATURAL JOIN passages GROUP BY ALL ORDER BY ALL"),
     "cost": ("## Calls by model and template",
              "SELECT model, template, count(*) AS calls, sum(cost_usd) AS usd FROM calls GROUP BY ALL ORDER BY ALL"),
     "triplets": ("## Some triplets",

@@ -1,5 +1,7 @@
 """A prefix of an S3 bucket, by obstore; AWS's own variables say where and who (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID)."""
 
+import hashlib
+import re
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -11,9 +13,14 @@ if TYPE_CHECKING:
     from obstore.store import S3Store
 
 _SHA256 = "sha256"
+_MD5 = re.compile('"?[0-9a-f]{32}"?')
 
 
-class Bucket:
+def _md5() -> "hashlib._Hash":
+    return hashlib.md5(usedforsecurity=False)
+
+
+class S3Prefix:
     """`s3://BUCKET/PREFIX`. Each object carries its sha256 as metadata, by which the next push knows it."""
 
     def __init__(self, url: str) -> None:
@@ -28,8 +35,9 @@ class Bucket:
         import obstore
 
         try:
-            sizes = {entry["path"]: entry["size"] for page in obstore.list(self._store) for entry in page}
-            return {file.name for file in files if sizes.get(file.name) == file.bytes and self._is_same(file)}
+            there = {entry["path"]: entry for page in obstore.list(self._store) for entry in page}
+            known = (file for file in files if file.name in there and there[file.name]["size"] == file.bytes)
+            return {file.name for file in known if self._is_same(file, there[file.name]["e_tag"] or "")}
         except obstore.exceptions.BaseError as error:
             raise self._failure(error) from error
 
@@ -42,9 +50,13 @@ class Bucket:
             except obstore.exceptions.BaseError as error:
                 raise self._failure(error) from error
 
-    def _is_same(self, file: ReleaseFile) -> bool:
+    def _is_same(self, file: ReleaseFile, tag: str) -> bool:
+        """By the tag where it is the MD5 of an object that was sent in one part, else by the sha256 that we sent."""
         import obstore
 
+        if _MD5.fullmatch(tag):
+            with file.path.open("rb") as stream:
+                return hashlib.file_digest(stream, _md5).hexdigest() == tag.strip('"')
         attributes = obstore.get(self._store, file.name, options={"head": True}).attributes
         return bool(attributes.get(_SHA256) == file.sha256)
 

@@ -19,7 +19,9 @@ class HubRepository:
 
     def __init__(self, name: str, *, public: bool) -> None:
         from huggingface_hub import HfApi
+        from huggingface_hub.utils import disable_progress_bars
 
+        disable_progress_bars()
         self._name = name
         self._api: HfApi = HfApi()
         with _told(name):

@@ -6,7 +6,7 @@ import pytest
 
 from cluster.commands.app import app
 from cluster.endings import run_command
-from tests.support.releases import SHARES, make_run
+from tests.support.topics.releases import SHARES, make_run
 
 
 @pytest.fixture(scope="package")

@@ -8,7 +8,7 @@ import pytest
 
 from datasets_out.release.formats.catalog import FORMATS
 from datasets_out.training.training_view import text_key
-from tests.support.releases import SPLIT, keys_of, view_of
+from tests.support.topics.releases import SPLIT, keys_of, view_of
 from trainer.text_templates import template_named
 
 FORM = template_named("query_instruction")
