@@ -40,8 +40,8 @@ from cluster.commands.trainers.train import train
 from cluster.terminal import print_line
 
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    run, plan, submit, cancel, logs, watch, status, sql, why, audit, agreement, verify, snapshot, filter_, drop, merge, mix, mine,
-    gc, export, restore, push, train, evaluate, ablate, doctor,
+    run, plan, submit, cancel, logs, watch, status, sql, why, audit, agreement, verify, snapshot, filter_, drop, merge,
+    mix, mine, gc, export, restore, push, train, evaluate, ablate, doctor,
 )  # fmt: skip
 COMMANDS = {command.__name__.rstrip("_"): command for command in _COMMANDS}
 SEEDS_COMMANDS = {command.__name__: command for command in (preview, fetch)}

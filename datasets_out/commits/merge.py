@@ -3,9 +3,9 @@
     snapshot, snapshot, ... --partition by partition--> a run of its own, with the snapshot `merged`
 
 Promise: the runs are not touched, and topics keep their ids, so their split. A topic that an earlier run has is left
-out and counted, and so is one that nearly repeats one of an earlier run, where that is asked. Calls count as `reused`: the old runs paid for them. The same snapshots in the same order give the same
-bytes, and a merge that was stopped goes on after its last partition. Price: one partition in memory, and about 100
-bytes a topic for the ids.
+out and counted, and so is one that nearly repeats one of an earlier run, where that is asked. Calls count as `reused`:
+the old runs paid for them. The same snapshots in the same order give the same bytes, and a merge that was stopped goes
+on after its last partition. Price: one partition in memory, and about 100 bytes a topic for the ids.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ SNAPSHOT = "merged"
 
 @dataclass(frozen=True, slots=True)
 class MergedRun:
-    """The new run's snapshot, and how many topics were left out: those that an earlier run has, and others by reason."""
+    """The new run's snapshot, and how many topics were left out: those of an earlier run, others by reason."""
 
     snapshot: Snapshot
     repeated: int

@@ -30,8 +30,8 @@ def gc(
 
     found = collect(out, journal_days, dry_run=dry_run)
     if as_json:
-        print_json({"removed": not dry_run, "bytes": sum(each.bytes for each in found),
-                    "found": [{"kind": each.kind, "path": str(each.path), "bytes": each.bytes} for each in found]})  # fmt: skip
+        told = [{"kind": each.kind, "path": str(each.path), "bytes": each.bytes} for each in found]
+        print_json({"removed": not dry_run, "bytes": sum(each.bytes for each in found), "found": told})
         return
     groups = {kind: [each for each in found if each.kind == kind] for kind in _WORDS}
     rows = [
