@@ -77,6 +77,17 @@ def load_job(path: Path, overrides: Sequence[str] = (), out: Path | None = None)
     return _Checker(path, lines).job(document)
 
 
+def read_seeds(path: Path) -> Settings:
+    """The `seeds` of a job file, or of a page that holds that section alone. UsageError lists every mistake."""
+    document, lines = read_yaml(_read(path), str(path))
+    checker = _Checker(path, lines)
+    whole = isinstance(document, dict) and "seeds" in document
+    seeds = checker.seeds(document["seeds"] if whole else document)
+    if checker.mistakes or seeds is None:
+        raise _refusal("the seeds were refused", checker.mistakes)
+    return seeds
+
+
 def settings_from(overrides: Sequence[str], settings: type[Section]) -> Section:
     """A command's own settings: the defaults under `--set`. Raises UsageError that lists every mistake."""
     document: dict[str, Any] = {}
@@ -160,7 +171,7 @@ class _Checker:
 
     def job(self, document: dict[str, Any]) -> Job:
         self._check_keys(document)
-        seeds = self._read_seeds(document.get("seeds"))
+        seeds = self.seeds(document.get("seeds"))
         recipe = self._read_recipe(document.get("recipe"))
         models = self._read_models(document.get("models"))
         validators = self._read_validators(document.get("validators"))
@@ -187,7 +198,7 @@ class _Checker:
             elif document[key] is None:
                 self._add_mistake((key,), "is empty; fill it")
 
-    def _read_seeds(self, value: Any) -> Settings | None:
+    def seeds(self, value: Any) -> Settings | None:
         """One corpus, or a list of them."""
         if not isinstance(value, list):
             return self._read_choice(("seeds",), value, SEEDS)

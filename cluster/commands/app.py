@@ -11,8 +11,12 @@ import typer
 
 from cluster.commands.curators.agreement import agreement
 from cluster.commands.curators.audit import audit
+from cluster.commands.curators.export import export
+from cluster.commands.curators.filter import drop, filter_
+from cluster.commands.curators.gc import gc
 from cluster.commands.curators.merge import merge
 from cluster.commands.curators.mix import mix
+from cluster.commands.curators.push import push, restore
 from cluster.commands.curators.show import show
 from cluster.commands.curators.snapshot import snapshot
 from cluster.commands.curators.sql import sql
@@ -31,7 +35,6 @@ from cluster.commands.trainers.ablate import ablate
 from cluster.commands.trainers.annotate_benchmark import annotate
 from cluster.commands.trainers.benchmarks import fetch_benchmark, list_benchmarks, show_benchmark
 from cluster.commands.trainers.evaluate import evaluate
-from cluster.commands.trainers.export import export
 from cluster.commands.trainers.make_benchmark import make
 from cluster.commands.trainers.mine import mine
 from cluster.commands.trainers.review_benchmark import review
@@ -39,10 +42,10 @@ from cluster.commands.trainers.train import train
 from cluster.terminal import print_line
 
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    run, plan, submit, cancel, logs, watch, status, show, sql, why, audit, agreement, verify, snapshot, merge, mix,
-    mine, train, evaluate, ablate, export, doctor,
+    run, plan, submit, cancel, logs, watch, status, show, sql, why, audit, agreement, verify, snapshot, filter_, drop,
+    merge, mix, mine, gc, export, restore, push, train, evaluate, ablate, doctor,
 )  # fmt: skip
-COMMANDS = {command.__name__: command for command in _COMMANDS}
+COMMANDS = {command.__name__.rstrip("_"): command for command in _COMMANDS}
 SEEDS_COMMANDS = {command.__name__: command for command in (preview, fetch)}
 BENCHMARKS_COMMANDS: dict[str, Callable[..., None]] = {
     "list": list_benchmarks,

@@ -17,10 +17,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from datasets_out.commits.entries import entry_name
 from datasets_out.commits.log import CommitLog
+from datasets_out.commits.origins import RunSource, read_sources
 from datasets_out.commits.snapshot import load_snapshot
-from datasets_out.sql.records import RecordMatch, find_records, read_topics
+from datasets_out.sql.records import RecordMatch, TopicPlace, find_records, read_topics
+from datasets_out.sql.views import dataset
+from engine.errors import CommitError, CorruptDataError, NoRunError
 from engine.ids import canonical_json
 from engine.topic import Call, Intent, Judgment, Passage, Topic, Verdict
 from engine.visible_text import visible
@@ -64,7 +70,7 @@ def tree_of(out: Path, matches: Sequence[RecordMatch], topics: Sequence[Topic]) 
     """The tree of a record that was found, from the topics that its first matches belong to."""
     log = CommitLog(out)
     pairs = zip(topics, matches, strict=False)
-    trees = tuple(_topic_node(topic, _storage_node(log, match.place.partition)) for topic, match in pairs)
+    trees = tuple(_topic_node(topic, _stored(log, match.place)) for topic, match in pairs)
     if matches[0].kind == "topic":
         return trees[0]
     more = f", in {len(matches)} topics" if len(matches) > 1 else ""
@@ -186,6 +192,30 @@ def _verdict_node(verdict: Verdict) -> LineageNode:
     evidence = f": {_short(verdict.evidence)}" if verdict.evidence else ""
     line = f"{verdict.validator}: {verdict.outcome} of {verdict.scope}{reason}{score}{evidence}"
     return LineageNode("verdict", "", line, _facts(verdict))
+
+
+def _stored(log: CommitLog, place: TopicPlace) -> LineageNode:
+    """Where a topic lies, and beneath it where it lay in each run that this one was made of, back to the first."""
+    node = _storage_node(log, place.partition)
+    origins = tuple(_origin_node(source, place.topic_id) for source in read_sources(log.out))
+    return dataclasses.replace(node, children=(*node.children, *filter(None, origins)))
+
+
+def _origin_node(source: RunSource, topic_id: str) -> LineageNode | None:
+    """The topic in a run that this run was made of; None where that run has no such topic."""
+    out, facts = Path(source.out), dataclasses.asdict(source)
+    try:
+        log, snapshot = CommitLog(out), load_snapshot(out, None)
+        same = log.fingerprint() == source.fingerprint
+        rows = dataset("topics", snapshot).to_table(columns=["partition"], filter=pc.field("topic_id") == topic_id)
+    except (NoRunError, CommitError, CorruptDataError, pa.ArrowInvalid, OSError):
+        return LineageNode("origin", "", f"from the run {source.fingerprint} in {out}, which does not read here", facts)
+    if not same:
+        return LineageNode("origin", "", f"from the run {source.fingerprint}, which is not in {out} any more", facts)
+    if not len(rows):
+        return None
+    stored = _stored(log, TopicPlace(rows["partition"][0].as_py(), topic_id))
+    return LineageNode("origin", "", f"from the run {source.fingerprint} in {out}", facts, (stored,))
 
 
 def _storage_node(log: CommitLog, partition: int) -> LineageNode:

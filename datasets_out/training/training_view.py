@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -96,6 +96,15 @@ class TopicGroup:
         )
 
 
+class KeptTopic(NamedTuple):
+    """What a split has of one topic: which of its `intents` and `passages`, in the order of their rows."""
+
+    topic_id: str
+    split: Split
+    intents: NDArray[np.bool_]
+    passages: NDArray[np.bool_]
+
+
 class TrainingView:
     """The accepted topics of one source or several, by split. Partitions are numbered through all sources.
 
@@ -144,6 +153,19 @@ class TrainingView:
         """Every group of a split; meant for held-out and dev."""
         return self.read(split, range(len(self._rows[split])))
 
+    def kept(self, partition: int) -> Iterator[KeptTopic]:
+        """What the splits have of the topics of one partition, in its order; of those that are dropped, nothing."""
+        source = self.sources[self._source_of[partition]]
+        for group in _read(self._files[partition]):
+            split = self._split_of(group)
+            intents, passages = self._kept(group, split)
+            if intents[0] and source.has(group.topic_id):
+                yield KeptTopic(group.topic_id, split, intents, passages)
+
+    def protects(self, split: Split, text: str) -> bool:
+        """Whether a text is a query or a passage that this split must not hold."""
+        return not self._protected[split].isdisjoint((text_key("query", text), text_key("passage", text)))
+
     def licences(self) -> dict[str, int]:
         """Accepted topics by what their seeds say of rights, most frequent first."""
         licences: Counter[str] = Counter()
@@ -176,14 +198,18 @@ class TrainingView:
 
     def _separate(self, group: TopicGroup, split: Split, facts: Counter[str]) -> TopicGroup | None:
         """The group without what it shares with a protected split, or None where too little is left."""
-        protected = self._protected[split]
-        kept_passages = np.array([protected.isdisjoint(keys) for keys in group.keys], dtype=bool)
-        queries = np.array([text_key("query", query) not in protected for _, query in group.intents], dtype=bool)
-        kept_intents = queries & ~(group.relevance[:, ~kept_passages] > 0).any(1)
+        kept_intents, kept_passages = self._kept(group, split)
         facts["topics_kept" if kept_intents[0] else "topics_dropped"] += 1
         facts["passages_removed"] += int((~kept_passages).sum())
         facts["intents_dropped"] += int((~kept_intents).sum())
         return group.only(kept_intents, kept_passages) if kept_intents[0] else None
+
+    def _kept(self, group: TopicGroup, split: Split) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """The intents and the passages of a group that its split may hold."""
+        protected = self._protected[split]
+        passages = np.array([protected.isdisjoint(keys) for keys in group.keys], dtype=bool)
+        queries = np.array([text_key("query", query) not in protected for _, query in group.intents], dtype=bool)
+        return queries & ~(group.relevance[:, ~passages] > 0).any(1), passages
 
 
 def _files_of(source: TopicSource) -> list[tuple[Path, ...]]:

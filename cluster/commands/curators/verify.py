@@ -1,14 +1,55 @@
-"""`foil verify`: reads every committed byte again."""
+"""`foil verify`: reads every committed byte of a run, or every file of a release, again."""
 
 from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
 
-from cluster.commands.arguments import JsonOption, OutArgument
+import typer
+
+from cluster.commands.arguments import JsonOption
 from cluster.terminal import print_json, say
-from engine.errors import CorruptDataError, IncompleteRunError
+from engine.errors import CorruptDataError, IncompleteRunError, UsageError
 
 
-def verify(out: OutArgument, as_json: JsonOption = False) -> None:
-    """Check every committed byte and every journalled reply. Exit code 6 if there is damage, 11 if rows are to come."""
+def verify(
+    out: Annotated[Path, typer.Argument(help="The folder of a run, or of a release.")],
+    key: Annotated[Path | None, typer.Option(help="Of a release: the public key that must have signed it.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check every committed byte and every journalled reply, or checksums and signature of a release.
+
+    Exit code 6 if there is damage, 11 if rows are to come.
+    """
+    from datasets_out.release.checksums import CHECKSUMS
+
+    if (out / CHECKSUMS).exists() and not (out / "run.json").exists():
+        _verify_release(out, key, as_json=as_json)
+    elif key:
+        raise UsageError(f"{out} is no release, and only a release is signed; leave out --key")
+    else:
+        _verify_run(out, as_json=as_json)
+
+
+def _verify_release(folder: Path, key: Path | None, *, as_json: bool) -> None:
+    from cluster.extras import need
+    from datasets_out.release.checksums import SIGNATURE, check_release, check_signature
+
+    problems = check_release(folder)
+    if (folder / SIGNATURE).exists():
+        need("cryptography", extra="cloud")
+    signed_by = check_signature(folder, key)
+    if as_json:
+        print_json({"damaged": len(problems), "found": problems, "signed_by": signed_by})
+    for problem in problems:
+        say(f"DAMAGED  {problem}")
+    if problems:
+        raise CorruptDataError(f"{folder} has {len(problems)} files that are not as released; get it again")
+    told = f"signed by the key {signed_by}" if signed_by else "not signed"
+    trust = "" if key or not signed_by else "; --key FILE demands a key that you trust"
+    say(f"{folder} holds what was released, to the bit; {told}{trust}")
+
+
+def _verify_run(out: Path, *, as_json: bool) -> None:
     from datasets_out.commits.log import CommitLog
     from datasets_out.commits.verify import verify as find_damage
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from cluster.commands.arguments import JobArgument, JsonOption, OutOption, SetOption
-from cluster.commands.trainers.export import need_onnx, show_export
+from cluster.onnx_files import need_onnx, show_export
 from cluster.terminal import print_json, say
 from engine.errors import UsageError
 

@@ -1,0 +1,202 @@
+"""`foil export`: a run as a release that others load, or a model as ONNX files."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cluster.commands.arguments import JsonOption, SetOption, SnapshotOption
+from cluster.onnx_files import LEAST_COSINE, need_onnx, show_export
+from cluster.terminal import print_json, say, show
+from engine.errors import UsageError
+
+if TYPE_CHECKING:
+    from datasets_out.release.release import WrittenRelease
+
+
+class Format(StrEnum):
+    """What a run or a model can be written as."""
+
+    HF = "hf"
+    SENTENCE_TRANSFORMERS = "sentence-transformers"
+    TEVATRON = "tevatron"
+    FLAG_EMBEDDING = "flagembedding"
+    GRITLM = "gritlm"
+    BEIR = "beir"
+    MTEB = "mteb"
+    JSON_LINES = "jsonl"
+    ATLAS = "atlas"
+    NOTEBOOK = "notebook"
+    ONNX = "onnx"
+
+
+class SplitName(StrEnum):
+    """Which topics of a run."""
+
+    TRAIN = "train"
+    DEV = "dev"
+    HELDOUT = "heldout"
+    ALL = "all"
+
+
+def export(
+    source: Annotated[Path, typer.Argument(metavar="FROM", help="The folder of a run or of a model.")],
+    form: Annotated[Format | None, typer.Option("--format", help="As what. Default for a model: onnx.")] = None,
+    split: Annotated[
+        SplitName, typer.Option(help="The topics that a training run trains on, or those it does not.")
+    ] = SplitName.TRAIN,
+    into: Annotated[Path | None, typer.Option(help="The folder of the release; it must not exist.")] = None,
+    snapshot: SnapshotOption = None,
+    job: Annotated[
+        Path | None, typer.Option(help="The run's job: its `train` gives split, protected runs, template.")
+    ] = None,
+    seeds: Annotated[
+        Path | None, typer.Option(help="A job or `seeds` page: where withheld texts are looked up.")
+    ] = None,
+    overrides: SetOption = None,
+    sign: Annotated[
+        Path | None, typer.Option(help="An Ed25519 private key (PEM, OpenSSH) that signs the checksums.")
+    ] = None,
+    allow: Annotated[
+        bool, typer.Option("--allow-nonredistributable", help="Write texts that may not be passed on.")
+    ] = False,
+    int8: Annotated[bool, typer.Option("--int8/--no-int8", help="onnx: write a file of 8-bit weights too.")] = True,
+    least_cosine: Annotated[
+        float, typer.Option(min=-1, max=1, help="onnx: what the mean cosine of int8 vectors may not be below.")
+    ] = LEAST_COSINE,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a run as a release in the layout of a trainer or a hub, or a model as ONNX files.
+
+    A release has exactly the separation of a training run: no text lies in two splits. Texts that may not be passed on
+    go out as ids and offsets into their corpus, and `foil restore` brings them back where the corpus is. With the
+    release come a card, a Croissant document, checksums and, with --sign, a signature.
+    """
+    is_run = (source / "run.json").exists()
+    form = form or (None if is_run else Format.ONNX)
+    if form is None:
+        raise UsageError(f"{source} is a run; say as what it is exported: --format {' | '.join(list(Format)[:-1])}")
+    if form is Format.ONNX:
+        _export_onnx(source, int8=int8, least_cosine=least_cosine, as_json=as_json)
+        return
+    if into is None:
+        raise UsageError(f"--format {form} writes a release; give its folder with --into FOLDER")
+    if form is Format.NOTEBOOK:
+        _export_notebook(source, into, snapshot)
+        return
+    options = {"--snapshot": snapshot, "--job": job, "--seeds": seeds}
+    command = _command(source, form, split, into, options, overrides or [], allow=allow)
+    release = _release(source, form, split, into, snapshot, job, seeds, overrides or [], sign, command, allow=allow)
+    _show(release, into, as_json=as_json)
+
+
+def _export_onnx(model: Path, *, int8: bool, least_cosine: float, as_json: bool) -> None:
+    need_onnx()
+    files = show_export(model, int8=int8, least_cosine=least_cosine)
+    if as_json:
+        print_json([asdict(each) for each in files])
+
+
+def _export_notebook(out: Path, into: Path, snapshot: str | None) -> None:
+    from datasets_out.commits.snapshot import load_snapshot
+    from datasets_out.release.formats.notebook import NOTEBOOK, notebook_text
+    from engine.atomic_files import put_text
+
+    load_snapshot(out, snapshot)  # or there is none
+    if (into / NOTEBOOK).exists():
+        raise UsageError(f"{into / NOTEBOOK} exists, and may hold work of yours; give another --into")
+    put_text(into / NOTEBOOK, notebook_text(out, snapshot))
+    say(f"{into / NOTEBOOK} asks {out.resolve()}; it holds no text of the run. Open it: marimo edit {into / NOTEBOOK}")
+
+
+def _release(
+    out: Path,
+    form: Format,
+    split: SplitName,
+    into: Path,
+    snapshot: str | None,
+    job_file: Path | None,
+    seeds: Path | None,
+    overrides: Sequence[str],
+    key_file: Path | None,
+    command: str,
+    *,
+    allow: bool,
+) -> WrittenRelease:
+    from functools import partial
+
+    from cluster.extras import need
+    from cluster.releases import ordering
+    from datasets_out.release.formats.catalog import FORMATS
+    from datasets_out.release.release import ReleaseOrder, parse_splits, write_release
+
+    if key_file:
+        need("cryptography", extra="cloud")
+    settings = ordering.export_settings(overrides, ordering.read_job(job_file))
+    if job_file is None and not overrides:
+        say(f"splits: {settings.split.heldout_share:.0%} held out, {settings.split.dev_share:.0%} dev (the defaults); "
+            "--job JOB takes those of a training job")  # fmt: skip
+    view = ordering.open_view(out, snapshot, settings)
+    source = view.sources[0].snapshot
+    order = ReleaseOrder(
+        FORMATS[form.value], parse_splits(split.value), ordering.template_of(settings), command, allow,
+        partial(ordering.seeds_of, seeds) if seeds else None, ordering.languages_of(source),
+        ordering.audit_rows_of(out),
+    )  # fmt: skip
+    return write_release(into, view, order, key_file)
+
+
+def _command(
+    source: Path, form: str, split: str, into: Path, options: dict[str, Any], overrides: Sequence[str], *, allow: bool
+) -> str:
+    """The command that makes the release again; paths without their folders, since the card is for others."""
+    words = ["foil", "export", source.name, "--format", form, "--split", split, "--into", into.name]
+    told = {
+        name: value.name if isinstance(value, Path) else value for name, value in options.items() if value is not None
+    }
+    words += [word for pair in told.items() for word in pair]
+    words += [word for override in overrides for word in ("--set", override)]
+    return shlex.join([*words, *(["--allow-nonredistributable"] if allow else [])])
+
+
+def _show(release: WrittenRelease, into: Path, *, as_json: bool) -> None:
+    facts = release.facts
+    if as_json:
+        print_json(
+            {"into": str(into), "digest": release.digest, "topics": facts.topics, "separation": facts.separation,
+             "withheld_texts": facts.held_back, "nonredistributable_topics": facts.nonredistributable,
+             "files": {file.name: file.rows for file in release.files}, "signed_by": release.signed_by}
+        )  # fmt: skip
+        return
+    show(
+        ["file", "rows", "withheld"], [(f.name, f"{f.rows:,}", f"{f.withheld:,}") for f in release.files], numbers=True
+    )
+    for split, counts in facts.separation.items():
+        told = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
+        say(f"{split}: {told or 'no topics'}, as a training run has them")
+    if facts.without_intents:
+        say(f"{facts.without_intents:,} accepted rows have no intent, and are in no file; ask them with `foil sql`")
+    _say_rights(release, into)
+    if release.signed_by:
+        say(f"signed by the key {release.signed_by}")
+    say(f"{into} has the digest {release.digest[:16]}; README.md is its card, `foil verify {into}` checks it")
+
+
+def _say_rights(release: WrittenRelease, into: Path) -> None:
+    facts = release.facts
+    if facts.nonredistributable and facts.allowed:
+        say(f"WARNING: {into} holds texts of {facts.nonredistributable:,} topics that may not be passed on; keep it to "
+            "those who have a right to the corpus")  # fmt: skip
+    elif facts.nonredistributable:
+        placed = ", ".join(f"{count:,} {name}" for name, count in facts.held_back.items())
+        say(f"{facts.nonredistributable:,} topics may not be passed on: {facts.held_back.total():,} texts "
+            f"of theirs went out as ids and offsets ({placed}); `foil restore` brings them back")  # fmt: skip
+    if nowhere := facts.held_back.get("nowhere", 0):
+        say(f"{nowhere:,} texts were not found in the corpus and cannot be restored; give the run's job as --seeds, "
+            "or --allow-nonredistributable where you have the right to")  # fmt: skip

@@ -1,0 +1,79 @@
+"""`foil push`: sends a release to a hub or a bucket. `foil restore`: brings its withheld texts back."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cluster.commands.arguments import JsonOption
+from cluster.terminal import print_json, say
+from engine.errors import IncompleteRunError, UsageError
+
+ReleaseArgument = Annotated[Path, typer.Argument(help="The folder of a release, as `foil export` wrote it.")]
+
+
+def push(
+    folder: ReleaseArgument,
+    target: Annotated[str, typer.Argument(help="A data set of the hub, ORG/NAME, or s3://BUCKET/PREFIX.")],
+    public: Annotated[bool, typer.Option("--public", help="Make a new data set of the hub public.")] = False,
+    allow: Annotated[
+        bool, typer.Option("--allow-nonredistributable", help="Send texts that may not be passed on.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Send a release to a Hugging Face hub or an S3 bucket. An interrupted push goes on where it ended.
+
+    The hub is that of HF_ENDPOINT and HF_TOKEN, the bucket that of AWS_ENDPOINT_URL and AWS's keys.
+    """
+    from cluster.extras import need
+    from datasets_out.release.pushing import push as push_release
+    from datasets_out.release.targets.bucket import S3Prefix
+    from datasets_out.release.targets.hub import HubRepository
+    from datasets_out.release.targets.target import PushTarget
+
+    open_target: Callable[[], PushTarget]
+    if target.startswith("s3://"):
+        need("obstore", extra="cloud")
+        open_target = partial(S3Prefix, target)
+    elif target.count("/") == 1 and ":" not in target:
+        need("huggingface_hub", extra="cloud")
+        open_target = partial(HubRepository, target, public=public)
+    else:
+        raise UsageError(f"{target!r} is no target; give a data set of the hub as ORG/NAME, or s3://BUCKET/PREFIX")
+    pushed = push_release(folder, open_target, allow_nonredistributable=allow)
+    if as_json:
+        print_json({"target": target, **asdict(pushed)})
+        return
+    say(f"{target} has all of {folder}: {pushed.sent:,} files sent ({pushed.bytes_sent / 1e6:.1f} MB), "
+        f"{pushed.present:,} were there")  # fmt: skip
+
+
+def restore(
+    folder: ReleaseArgument,
+    seeds: Annotated[Path, typer.Option(help="The job of the run, or a page that is its `seeds` section.")],
+    into: Annotated[Path | None, typer.Option(help="A folder for it. Default: in the place of the release.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring back the texts that a release withholds, from their corpus; each is checked by its sha256.
+
+    Exit code 11 if some are not in that corpus; their rows stay withheld.
+    """
+    from cluster.releases.ordering import seeds_of
+    from datasets_out.release.restoring import restore as restore_release
+
+    restored = restore_release(folder, seeds_of(seeds), into)
+    where = into or folder
+    if as_json:
+        print_json(
+            {"into": str(where), "found": restored.found, "missing": restored.missing, "digest": restored.digest}
+        )
+    say(f"{restored.found:,} texts came back; {where} holds them, and may not be passed on")
+    if restored.missing:
+        rows = sum(file.withheld for file in restored.files)
+        raise IncompleteRunError(
+            f"{restored.missing:,} texts are not in the corpus of {seeds}, and {rows:,} rows stay withheld; give the "
+            "corpus that the run read"
+        )

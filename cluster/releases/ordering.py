@@ -1,0 +1,115 @@
+"""What `foil export` asks for: split, template, corpus and what careful readers found, of a run and perhaps its job."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from cluster.catalog import open_seeds
+from cluster.job import Job, load_job, read_seeds, settings_from
+from datasets_out.commits.snapshot import Snapshot, load_snapshot, read_accepted, take_snapshot
+from datasets_out.release.card import CardRow
+from datasets_out.sql.audits import read_audits
+from datasets_out.training.sources import SourceSettings, TopicSource, pin_source
+from datasets_out.training.training_view import SplitSettings, TrainingView
+from engine.errors import UsageError
+from engine.settings import Settings
+from engine.topic import Seed
+from prompts.languages import identify
+from trainer.text_templates import TextTemplate, template_named
+
+if TYPE_CHECKING:
+    from validators.audits.score import AuditScore
+
+_SAMPLE = 400
+_LEAST_SHARE = 0.05
+
+
+class ExportSettings(Settings):
+    """What decides the rows of a release besides the run."""
+
+    split: SplitSettings = SplitSettings()
+    protect: tuple[SourceSettings, ...] = Field(
+        default=(), description="runs whose held-out and dev texts stay out of training too"
+    )
+    template: str = Field(default="query_instruction", description="how instruction and query become one text")
+
+
+def export_settings(overrides: Sequence[str], job: Job | None) -> ExportSettings:
+    """The settings under `--set`; what nobody sets is the `train` section's of the job, if there is one."""
+    settings = settings_from(overrides, ExportSettings)
+    if job is None or job.train is None:
+        return settings
+    told = {name: getattr(job.train, name) for name in ("split", "protect", "template")}
+    return settings.model_copy(update={n: value for n, value in told.items() if n not in settings.model_fields_set})
+
+
+def read_job(path: Path | None) -> Job | None:
+    """The job of an option, if it was given."""
+    return load_job(path) if path else None
+
+
+def open_view(out: Path, snapshot: str | None, settings: ExportSettings) -> TrainingView:
+    """The run as a trainer sees it; without a name, what is committed now gets one, so that it can be made again."""
+    source = load_snapshot(out, snapshot)
+    if snapshot is None:
+        source = take_snapshot(out, f"export-{source.digest[:12]}")
+    protected = [pin_source(each) for each in settings.protect]
+    return TrainingView([TopicSource(source)], settings.split, protected)
+
+
+def template_of(settings: ExportSettings) -> TextTemplate:
+    """The template by its name; UsageError where the name is that of prompts which only a model knows."""
+    if settings.template == "own":
+        raise UsageError(
+            "the template `own` is that of a model's prompts; --set template=query_instruction gives another"
+        )
+    return template_named(settings.template)
+
+
+def seeds_of(path: Path) -> Iterable[Seed]:
+    """The seeds of a job file, or of a YAML page that is the `seeds` section alone."""
+    return open_seeds(read_seeds(path))
+
+
+def languages_of(snapshot: Snapshot) -> tuple[str, ...]:
+    """The languages of the first accepted topics' queries and passages, the commonest first."""
+    texts = (
+        " ".join((topic.query, *(passage.text for passage in topic.passages[:1])))
+        for topic in islice(read_accepted(snapshot), _SAMPLE)
+    )
+    found = Counter(language for language, probability in map(identify, texts) if probability > 0.9)
+    return tuple(name for name, count in found.most_common() if count >= _LEAST_SHARE * found.total() and name != "zxx")
+
+
+def audit_rows_of(out: Path) -> tuple[CardRow, ...]:
+    """What careful readers found, over all and by recipe, as lines of a card."""
+    from validators.audits.score import AuditRow, score
+
+    rows = read_audits(out).rename_columns({"is_natural": "natural"}).to_pylist()
+    names = {field.name for field in fields(AuditRow)}
+    by_audit: dict[tuple[str, str], list[AuditRow]] = {}
+    for row in rows:
+        audit_row = AuditRow(**{name: value for name, value in row.items() if name in names})
+        by_audit.setdefault((audit_row.audit, audit_row.reader), []).append(audit_row)
+    return tuple(
+        line
+        for (audit, reader), own in sorted(by_audit.items())
+        for found in score(own)
+        if found.group in ("all", "recipe")
+        for line in _lines(f"{audit}, {reader}: {found.group} {found.value}".strip(), found)
+    )
+
+
+def _lines(group: str, found: AuditScore) -> Iterable[CardRow]:
+    for name in ("label_error", "unusable", "unnatural", "given_away", "answers_lost"):
+        share = getattr(found, name)
+        if share.of:
+            words = f"{share.count} of {share.of} (95 %: {share.low:.1%} to {share.high:.1%})"
+            yield CardRow(group, name.replace("_", " "), words)

@@ -1,0 +1,243 @@
+"""The dataset card of a release: README.md, its YAML front matter for the Hugging Face hub, then what is known of it.
+
+Every figure is one of the run, its audits or the release itself; what nobody measured is said to be so.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from datasets_out.release.formats.release_format import BENCHMARK_SPLITS, ReleaseFormat
+from datasets_out.release.row_files import WrittenFile
+from datasets_out.release.run_facts import RunFacts, sections
+from datasets_out.training.training_view import Split, SplitSettings
+from engine.ids import canonical_json
+from engine.visible_text import visible
+
+_SIZES = (("n<1K", 1_000), ("1K<n<10K", 10_000), ("10K<n<100K", 100_000), ("100K<n<1M", 10**6), ("1M<n<10M", 10**7))
+_HUB_LICENCES = {
+    "Apache-2.0": "apache-2.0", "MIT": "mit", "BSD-3-Clause": "bsd-3-clause", "BSD-2-Clause": "bsd-2-clause",
+    "CC0-1.0": "cc0-1.0", "CC-BY-4.0": "cc-by-4.0", "CC-BY-SA-4.0": "cc-by-sa-4.0", "ISC": "isc", "PSF-2.0": "psfl",
+}  # fmt: skip
+_SHOWN_REASONS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class CardRow:
+    """A result of an audit: of which passages, what it measures, and the figure in words."""
+
+    group: str
+    measure: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseFacts:
+    """What a release is: how it was asked for, and what was counted on the way."""
+
+    name: str
+    format: ReleaseFormat
+    splits: tuple[Split, ...]
+    split: SplitSettings
+    template: str
+    separation: Mapping[str, Mapping[str, int]]
+    topics: Mapping[str, int]
+    without_intents: int
+    held_back: Counter[str]
+    nonredistributable: int
+    allowed: bool
+    command: str
+    languages: tuple[str, ...]
+    audits: tuple[CardRow, ...]
+
+
+def configs(files: Sequence[WrittenFile], splits: Sequence[Split]) -> list[dict[str, Any]]:
+    """The configurations of `datasets`, one a table; files of one table and split are one entry."""
+    found: dict[str, dict[str, str]] = {}
+    for file in files:
+        if not file.name.startswith("withheld/") and not file.name.endswith(".tsv"):  # one reader a folder
+            config, split, pattern = _place(file.name, splits)
+            found.setdefault(config, {})[split] = pattern
+    return [
+        {"config_name": name, "data_files": [{"split": s, "path": p} for s, p in sorted(found[name].items())]}
+        for name in sorted(found)
+    ]
+
+
+def _place(name: str, splits: Sequence[Split]) -> tuple[str, str, str]:
+    """Configuration, split and pattern of a file; a table that several splits have apart is named SPLIT-TABLE.
+
+    >>> _place("triplets/train-00000.parquet", ("train",)), _place("train/corpus.jsonl", ("train", "dev"))
+    (('triplets', 'train', 'triplets/train-*.parquet'), ('train-corpus', 'train', 'train/corpus.jsonl'))
+    """
+    *folders, file = name.split("/")
+    pattern = re.sub(r"-\d{5}\.parquet$", "-*.parquet", name)
+    stem = re.sub(r"-\d{5}$|\.\w+$", "", file.removesuffix(".parquet"))
+    known = (*splits, *(BENCHMARK_SPLITS[split] for split in splits), "qrel_diff", "texts")
+    split = stem if stem in known else (folders[0] if folders and folders[0] in known else known[0])
+    parts = [*folders, *([] if stem in known else [stem])]
+    config = "-".join(parts) or "default"
+    return ("default" if config == "qrels" and file.endswith(".parquet") else config), split, pattern
+
+
+def card(facts: ReleaseFacts, run: RunFacts, files: Sequence[WrittenFile], folder: Path) -> str:
+    """The whole README.md."""
+    head = yaml.safe_dump(front_matter(facts, run, files), sort_keys=False, allow_unicode=True, width=120)
+    body = "\n".join(_body(facts, run, files, folder))
+    return f"---\n{head}---\n\n{visible(body)}"
+
+
+def front_matter(facts: ReleaseFacts, run: RunFacts, files: Sequence[WrittenFile]) -> dict[str, Any]:
+    """What the hub reads."""
+    licences = sorted({licence for licence, _, _ in run.licences})
+    known = [_HUB_LICENCES.get(licence, "other") for licence in licences]
+    rows = max((file.rows for file in files), default=0)
+    matter: dict[str, Any] = {"pretty_name": facts.name}
+    matter["license"] = known[0] if len(known) == 1 else sorted(set(known)) or "unknown"
+    if "other" in known:
+        matter["license_name"] = ", ".join(licence or "unknown" for licence in licences)
+    return {
+        **matter,
+        **({"language": list(facts.languages)} if facts.languages else {}),
+        "task_categories": [facts.format.task],
+        "size_categories": [next((name for name, most in _SIZES if rows < most), "10M<n<100M")],
+        "source_datasets": list(run.corpora),
+        "annotations_creators": ["machine-generated"],
+        "tags": ["instruction-following-retrieval", "foil"],
+        "configs": configs(files, facts.splits),
+    }
+
+
+def _body(facts: ReleaseFacts, run: RunFacts, files: Sequence[WrittenFile], folder: Path) -> Iterable[str]:
+    yield f"# {facts.name}\n"
+    yield "Queries with instructions that decide which passages are relevant, made by Foil.\n"
+    yield from _use(facts, folder)
+    yield from _rights(facts, run)
+    yield from _funnel(facts, run)
+    yield "## Recipe\n"
+    yield from _yaml_block({name: run.job[name] for name in ("seeds", "recipe", "validators") if name in run.job})
+    if not {"seeds", "recipe"} & set(run.job):
+        yield "The run was made of other runs:\n"
+        yield from _yaml_block(run.job)
+    yield "## Prompts\n"
+    yield from _table(("template and the beginning of its sha256", "calls"), run.templates)
+    yield "## Models\n"
+    yield from _table(("model", "calls", "tokens", "US dollars"), [(*row[:3], f"{row[3]:.4f}") for row in run.models])
+    yield "## Audits\n"
+    rows = [(row.group, row.measure, row.value) for row in facts.audits]
+    yield from _table(
+        ("of which passages", "measure", "value"), rows, "No careful reader has marked a sheet of this run."
+    )
+    yield from _contamination(run)
+    yield from _reproduction(facts, run, files)
+
+
+def _use(facts: ReleaseFacts, folder: Path) -> Iterable[str]:
+    split = facts.splits[0]
+    usage = facts.format.usage.format(folder=folder.name, split=split, benchmark_split=BENCHMARK_SPLITS[split])
+    yield f"## Use\n\n```python\n{usage}\n```\n"
+    yield f"Instruction and query, title and text are one text by the template `{facts.template}`."
+    yield "`sha256sum --check checksums.sha256` or `foil verify` finds any changed file.\n"
+
+
+def _rights(facts: ReleaseFacts, run: RunFacts) -> Iterable[str]:
+    yield "## Rights\n"
+    rows = [
+        (licence or "unknown", "may" if allowed else "may not", f"{count:,}")
+        for licence, allowed, count in run.licences
+    ]
+    yield from _table(("licence of the seeds", "texts be passed on", "accepted topics of the run"), rows)
+    if facts.nonredistributable and facts.allowed:
+        yield (
+            f"**The texts of {facts.nonredistributable:,} topics that may not be passed on are in this folder** "
+            "(`--allow-nonredistributable`). Keep it to those who have a right to the corpus.\n"
+        )
+    elif facts.nonredistributable:
+        yield (
+            f"{facts.nonredistributable:,} topics are of texts that may not be passed on. Their rows are in "
+            "`withheld/`, with ids and offsets into the corpus for the texts; whoever has the corpus restores them: "
+            f"`foil restore {facts.name} --seeds JOB`.\n"
+        )
+        yield from _table(
+            ("withheld texts", "count"), [(_PLACES[name], f"{n:,}") for name, n in facts.held_back.items()]
+        )
+
+
+_PLACES = {
+    "corpus": "found in the corpus, by their sha256",
+    "edit": "told as offsets into the text that they edit, and words of a model",
+    "not looked up": "told by their sha256; the corpus was not at hand",
+    "nowhere": "not found in the corpus: not to be restored",
+}
+
+
+def _funnel(facts: ReleaseFacts, run: RunFacts) -> Iterable[str]:
+    yield "## From seeds to rows\n"
+    seeds, topics = run.counts.seeds, run.counts.topics
+    rows: list[tuple[str, str]] = [
+        ("seeds planned", f"{run.planned:,}" if run.planned is not None else "not known yet")
+    ]
+    rows += [(f"seeds {status}", f"{seeds[status]:,}") for status in ("accepted", "rejected", "failed")]
+    rows += [(f"topics {status}", f"{topics[status]:,}") for status in ("accepted", "rejected", "failed")]
+    rows += [
+        (f"not accepted: {reason}", f"{count:,}") for reason, count in run.counts.reasons.most_common(_SHOWN_REASONS)
+    ]
+    if facts.without_intents:
+        rows.append(("accepted rows without an intent, which no format takes", f"{facts.without_intents:,}"))
+    for split, counts in facts.separation.items():
+        rows += [(f"{split}: {name.replace('_', ' ')}", f"{count:,}") for name, count in counts.items()]
+    rows += [(f"in this release: topics of {split}", f"{count:,}") for split, count in facts.topics.items()]
+    yield from _table(("what", "count"), rows)
+    yield ("No text lies in two splits: what shares one with held-out or dev topics was removed.\n")
+
+
+def _contamination(run: RunFacts) -> Iterable[str]:
+    yield "## Contamination\n"
+    sets = [each for section in sections(run.job, "contamination") for each in section.get("sets", ())]
+    rows = [(each.get("name", ""), each.get("format", "")) for each in sets]
+    yield from _table(("kept apart from", "format"), rows, "The run checked no evaluation set.")
+
+
+def _reproduction(facts: ReleaseFacts, run: RunFacts, files: Sequence[WrittenFile]) -> Iterable[str]:
+    yield "## Digests\n"
+    yield from _table(("of what", "digest"), [
+        ("fingerprint of the job", run.fingerprint),
+        (f"snapshot {run.snapshot or '(all that is committed)'}", run.digest),
+        ("schema version", run.schema_version),
+        ("split settings", canonical_json(facts.split.model_dump(mode="json"))),
+    ])  # fmt: skip
+    yield from _table(("file", "rows", "rows withheld"), [(f.name, f"{f.rows:,}", f"{f.withheld:,}") for f in files])
+    yield f"## Made again\n\n```\nfoil run JOB        # the job above\n{facts.command}\n```\n"
+    yield "The same job gives byte-equal shards, and the same snapshot and command byte-equal files of rows.\n"
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]], nothing: str = "None.") -> Iterable[str]:
+    lines = ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows]
+    if not lines:
+        yield f"{nothing}\n"
+        return
+    yield f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}"
+    yield "\n".join(lines) + "\n"
+
+
+def _cell(value: Any) -> str:
+    return " ".join(str(value).split()).replace("|", "\\|")
+
+
+def _without_folders(value: Any) -> Any:
+    """The value with absolute paths cut to their names: a card tells nobody's folders."""
+    if isinstance(value, Mapping):
+        return {name: _without_folders(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_folders(part) for part in value]
+    return Path(value).name if isinstance(value, str) and value.startswith("/") else value
+
+
+def _yaml_block(value: Any) -> Iterable[str]:
+    value = _without_folders(value)
+    yield f"```yaml\n{yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=110)}```\n"

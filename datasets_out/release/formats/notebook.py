@@ -1,0 +1,81 @@
+"""A marimo notebook over the views of a run: plain Python, so that it is reviewed and kept like code.
+
+It holds no text of the run. Whoever opens it needs the run's folder, and what `foil sql` needs.
+"""
+
+from pathlib import Path
+
+from datasets_out.sql.views import VIEWS
+
+NOTEBOOK = "notebook.py"
+
+_HEAD = '''"""A run of Foil in a marimo notebook: `pip install marimo`, then `marimo edit notebook.py`."""
+
+import marimo
+
+app = marimo.App(width="medium")
+
+
+@app.cell
+def setup():
+    from pathlib import Path
+
+    import marimo as mo
+
+    from datasets_out.sql.query import run_sql
+
+    OUT = Path({out!r})
+    SNAPSHOT = {snapshot!r}
+
+    def ask(sql):
+        """The rows of one SELECT over the views {views}."""
+        return run_sql(OUT, sql, snapshot=SNAPSHOT).to_pylist()
+
+    return OUT, SNAPSHOT, ask, mo
+'''
+_CELL = """
+
+@app.cell
+def {name}(ask, mo):
+    mo.vstack([mo.md({title!r}), mo.ui.table(ask({sql!r}))])
+    return
+"""
+_TAIL = """
+
+@app.cell
+def question(mo):
+    query = mo.ui.code_editor("SELECT * FROM topics LIMIT 20", language="sql", label="A query of your own")
+    query
+    return (query,)
+
+
+@app.cell
+def answer(ask, mo, query):
+    mo.ui.table(ask(query.value))
+    return
+
+
+if __name__ == "__main__":
+    app.run()
+"""
+_CELLS = {
+    "funnel": ("## Topics by status and reason",
+               "SELECT status, reason, count(*) AS topics FROM topics GROUP BY ALL ORDER BY topics DESC"),
+    "judges": ("## What each validator said",
+               "SELECT validator, outcome, reason, count(*) AS verdicts FROM verdicts GROUP BY ALL ORDER BY ALL"),
+    "contrasts": ("## Passages by role and label",
+                  "SELECT role, relevance, count(*) FROM judgments NATURAL JOIN passages GROUP BY ALL ORDER BY ALL"),
+    "cost": ("## Calls by model and template",
+             "SELECT model, template, count(*) AS calls, sum(cost_usd) AS usd FROM calls GROUP BY ALL ORDER BY ALL"),
+    "triplets": ("## Some triplets",
+                 "SELECT instruction, query, positive, negative FROM triplets USING SAMPLE 20"),
+    "audits": ("## What careful readers marked",
+               "SELECT reader, label, mark, count(*) AS passages FROM audits GROUP BY ALL ORDER BY ALL"),
+}  # fmt: skip
+
+
+def notebook_text(out: Path, snapshot: str | None) -> str:
+    """The notebook of a run or of a snapshot of it."""
+    head = _HEAD.format(out=str(out.resolve()), snapshot=snapshot, views=", ".join(VIEWS))
+    cells = (_CELL.format(name=name, title=title, sql=sql) for name, (title, sql) in _CELLS.items())
+    return "".join([head, *cells, _TAIL])

@@ -1,0 +1,72 @@
+"""The topics of a release: what a trainer sees of each split, and no more.
+
+    a training view --separation--> topics with the intents and passages of their split --> rows of a format
+
+Promise: a topic lies in the split, and has the intents and passages, that a training run on the same snapshot and
+settings gives it. What else a topic carries goes too where it could tell a protected text: verdicts of removed parts,
+their evidence, attributes that are such a text. Replies of models are never part of a release.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain, compress
+
+from datasets_out.commits.snapshot import read_partitions
+from datasets_out.training.training_view import KeptTopic, Split, TrainingView
+from engine.topic import Intent, Passage, Topic
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedTopic:
+    """A topic as one split may hold it."""
+
+    topic: Topic
+    split: Split
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedIntent:
+    """An intent with the passages that are judged relevant and not relevant under it."""
+
+    intent: Intent
+    positives: tuple[Passage, ...]
+    negatives: tuple[Passage, ...]
+
+
+def released_topics(view: TrainingView, splits: Collection[Split]) -> Iterator[ReleasedTopic]:
+    """The topics of these splits, in the order of the partitions; one partition is in memory."""
+    partitions = chain.from_iterable(read_partitions(source.snapshot) for source in view.sources)
+    for number, partition in enumerate(partitions):
+        topics = {topic.id: topic for topic in partition}
+        for kept in view.kept(number):
+            if kept.split in splits:
+                yield ReleasedTopic(_separated(topics[kept.topic_id], kept, view), kept.split)
+
+
+def judged_intents(topic: Topic) -> Iterator[JudgedIntent]:
+    """Each intent with its judged passages, in the order of the topic's passages."""
+    for intent in topic.intents:
+        marks = {j.passage_id: j.relevance for j in topic.judgments if j.intent_id == intent.id}
+        positives, negatives = (tuple(p for p in topic.passages if marks.get(p.id, 0) * sign > 0) for sign in (1, -1))
+        yield JudgedIntent(intent, positives, negatives)
+
+
+def _separated(topic: Topic, kept: KeptTopic, view: TrainingView) -> Topic:
+    def open_only(attributes: Mapping[str, str]) -> dict[str, str]:
+        return {name: value for name, value in attributes.items() if not view.protects(kept.split, value)}
+
+    intents = tuple(compress(topic.intents, kept.intents))
+    passages = tuple(compress(topic.passages, kept.passages))
+    ids = {intent.id for intent in intents} | {passage.id for passage in passages}
+    whole = bool(kept.intents.all() and kept.passages.all())
+    verdicts = (verdict for verdict in topic.verdicts if verdict.scope in ids or verdict.scope == "topic")
+    return replace(
+        topic,
+        query="" if view.protects(kept.split, topic.query) else topic.query,
+        intents=tuple(replace(intent, attributes=open_only(intent.attributes)) for intent in intents),
+        passages=tuple(replace(passage, attributes=open_only(passage.attributes)) for passage in passages),
+        judgments=tuple(j for j in topic.judgments if j.intent_id in ids and j.passage_id in ids),
+        verdicts=tuple(verdict if whole else replace(verdict, evidence="") for verdict in verdicts),
+        calls=tuple(replace(call, reply_text="") for call in topic.calls),
+        attributes=open_only(topic.attributes),
+    )
