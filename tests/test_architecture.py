@@ -162,6 +162,19 @@ def read_tiny(source, part):
             ('    "beir": ', '    "tiny": BenchmarkKind("", "", "", "", read_tiny, _always("")),\n    "beir": '),
         ],
     },
+    "format of a release": {
+        "datasets_out/release/formats/tiny.py": [(NEW, '''
+from datasets_out.release.formats.release_format import ReleaseFormat
+from datasets_out.release.row_files import OutputRow
+
+TINY = ReleaseFormat("tiny", lambda released, layout: iter([OutputRow("rows.jsonl", {})]), "open it")
+''')],
+        "datasets_out/release/formats/catalog.py": [
+            ("\n\nFORMATS", "\nfrom datasets_out.release.formats.tiny import TINY\n\nFORMATS"),
+            ("        HUGGING_FACE, ", "        TINY, HUGGING_FACE, "),
+        ],
+        "cluster/commands/releases/export.py": [('    HF = "hf"', '    TINY = "tiny"\n    HF = "hf"')],
+    },
     "measure of topics": {
         "trainer/evaluation/topic_measures.py": [
             ("\nMEASURES:", "def _tiny(topic):\n    yield topic.group.topic_id, 1.0\n\n\nMEASURES:"),
@@ -173,8 +186,10 @@ def read_tiny(source, part):
 PROOF = """
 import asyncio, sys, torch, yaml
 from pathlib import Path
+from cluster.commands.releases.export import Format
 from cluster.job import load_job
 from cluster.run_job import run_job
+from datasets_out.release.formats.catalog import FORMATS
 from prompts.constraints.families import FAMILIES, NAMES_BY_KIND
 from trainer.benchmarks.catalog import benchmarks_of
 from trainer.benchmarks.source import BenchmarkSource
@@ -197,6 +212,7 @@ settings = LossSettings(combine="tiny", blocks=("P",))
 assert row_losses(torch.ones(2), {"P": block}, settings).tolist() == [-1, -1]
 assert [each.name for each in benchmarks_of(BenchmarkSource(kind="tiny", path=folder))] == ["tiny"]
 assert "tiny" in MEASURES
+assert FORMATS[Format("tiny").value].usage == "open it"
 qrels, run = {"q": {"a": 1}}, {"q": {"a": 1.0, "b": 2.0}}
 assert measure_named("tiny").values(single_queries(qrels), qrels, run) == {"q": 1.0}
 """

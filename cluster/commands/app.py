@@ -1,7 +1,8 @@
 """The program `foil`: its commands, in the order in which `foil --help` lists them.
 
-Each command has a file of its own, in the folder of its users: operators, curators, trainers. It reads its arguments,
-calls other rooms and prints the result. Heavy libraries load only inside the command that needs them.
+Each command has a file of its own, in the folder of its users: operators, curators, releases (what curators change and
+pass on), trainers. It reads its arguments, calls other rooms and prints the result. Heavy libraries load only inside
+the command that needs them.
 """
 
 from collections.abc import Callable
@@ -11,14 +12,7 @@ import typer
 
 from cluster.commands.curators.agreement import agreement
 from cluster.commands.curators.audit import audit
-from cluster.commands.curators.export import export
-from cluster.commands.curators.filter import drop, filter_
-from cluster.commands.curators.gc import gc
-from cluster.commands.curators.merge import merge
-from cluster.commands.curators.mix import mix
-from cluster.commands.curators.push import push, restore
 from cluster.commands.curators.show import show
-from cluster.commands.curators.snapshot import snapshot
 from cluster.commands.curators.sql import sql
 from cluster.commands.curators.verify import verify
 from cluster.commands.curators.why import why
@@ -31,6 +25,13 @@ from cluster.commands.operators.seeds import fetch, preview
 from cluster.commands.operators.status import status
 from cluster.commands.operators.submit import submit
 from cluster.commands.operators.watch import watch
+from cluster.commands.releases.export import export
+from cluster.commands.releases.filter import drop, filter_
+from cluster.commands.releases.gc import gc
+from cluster.commands.releases.merge import merge
+from cluster.commands.releases.mix import mix
+from cluster.commands.releases.push import push, restore
+from cluster.commands.releases.snapshot import snapshot
 from cluster.commands.trainers.ablate import ablate
 from cluster.commands.trainers.annotate_benchmark import annotate
 from cluster.commands.trainers.benchmarks import fetch_benchmark, list_benchmarks, show_benchmark
