@@ -19,12 +19,17 @@ from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import Snapshot, load_snapshot
 from datasets_out.sql.audits import SHOWN, audit_files, read_audits
 from datasets_out.sql.evaluations import EVALUATIONS, read_evaluations
+from datasets_out.sql.notes import NOTES, read_notes
 from engine.errors import CorruptDataError, UsageError
 from engine.flow.progress import total
 from engine.ids import canonical_json
 
-VIEWS = (*TABLES, "rejects", "triplets", "runs", "audits", "evaluations")
-BESIDE = {"audits": (read_audits, SHOWN.empty_table()), "evaluations": (read_evaluations, EVALUATIONS.empty_table())}
+VIEWS = (*TABLES, "rejects", "triplets", "runs", "audits", "evaluations", "notes")
+BESIDE = {
+    "audits": (read_audits, SHOWN.empty_table()),
+    "evaluations": (read_evaluations, EVALUATIONS.empty_table()),
+    "notes": (read_notes, NOTES.empty_table()),
+}
 """Views of what lies beside the commits: how each is read, and the view of none."""
 DERIVED_SQL = Path(__file__).with_name("views.sql").read_text()
 
@@ -38,7 +43,7 @@ _RUN_TYPES = {"fingerprint": pa.string(), "cost_usd": pa.float64(), "job": pa.st
 def sources(out: Path, snapshot: str | None = None, sql: str = "") -> dict[str, ds.Dataset | pa.Table]:
     """The stored tables of a snapshot, or of all that is committed now, and what lies beside them, in Arrow.
 
-    Audits or evaluations that are damaged are empty, unless `sql` names them: then CorruptDataError is raised.
+    Audits, evaluations or notes that are damaged are empty, unless `sql` names them: then CorruptDataError is raised.
     """
     source = load_snapshot(out, snapshot)
     tables = {table: dataset(table, source) for table in TABLES}
@@ -101,10 +106,9 @@ def views_script(out: Path, snapshot: str | None = None) -> str:
         _audits_view(source.out),
         _rows_view("runs", _runs(source)),
         _rows_view("evaluations", read_evaluations(source.out)),
+        _rows_view("notes", read_notes(source.out)),
     ]
-    head = (
-        f"-- Views over {source.out}, snapshot {source.digest}. Later partitions and evaluations need a new script.\n"
-    )
+    head = f"-- Views over {source.out}, snapshot {source.digest}. What comes later needs a new script.\n"
     return "\n".join([head, *views, DERIVED_SQL])
 
 

@@ -2,7 +2,6 @@
 
 import math
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -10,12 +9,10 @@ from cluster.desk.report import MOST_BYTES, report_page
 from datasets_out.commits.log import CommitLog
 from datasets_out.sql.query import run_sql
 from engine.errors import NoRunError, UsageError
-from engine.topic import Passage, Verdict
 from tests.support import sample_run
 from tests.support.commands import foil, write_job
+from tests.support.desk.hostile import hostile_run
 from tests.support.desk.page_tables import PageReader
-
-HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[2J\u202egnp.exe\u200b{{ 7*7 }}"
 
 
 @pytest.fixture(scope="module")
@@ -76,20 +73,6 @@ def test_a_report_of_another_run_beside_it(run, tmp_path):
     page = report_page(run, sample_run.make(tmp_path / "other"))
     assert "The same in other" in page
     assert page.count("<td>other</td>") == 1  # its line of the table of diversity
-
-
-def hostile_run(out):
-    """Topics that hold markup, control characters, marks of direction, and a megabyte of text, in every place."""
-    topic = sample_run.accepted("list")
-    long = Passage("word " * 200_000, "seed_positive", title=HOSTILE)
-    intents = tuple(replace(intent, instruction=intent.instruction and HOSTILE) for intent in topic.intents)
-    verdict = Verdict("contamination", "topic", "reject", "contaminated", '{"set": "<b>", "item": "1", "span": "<i>"}')
-    log = CommitLog(out)
-    log.open("f" * 64, {"recipe": HOSTILE.replace("\x1b", "")})
-    shown = replace(topic, query=HOSTILE, intents=intents, passages=(*topic.passages, long), corpus=HOSTILE)
-    bad = replace(sample_run.rejected("tuple", HOSTILE, (verdict,)), query=HOSTILE, detail=HOSTILE, licence=HOSTILE)
-    log.commit(0, [shown, bad], {})
-    return out
 
 
 def test_hostile_texts_are_shown_and_never_obeyed(tmp_path):
