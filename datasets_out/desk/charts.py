@@ -51,7 +51,7 @@ def bar_chart(rows: Rows, category: str, value: str, *, series: str = "", stacke
         return ""
     encoding: dict[str, Any] = {
         "y": {"field": "label", "type": "nominal", "sort": None, "title": None},
-        "x": {"field": "value", "type": "quantitative", "title": title or value, "axis": {"tickCount": 5}},
+        "x": {"field": "value", "type": "quantitative", "title": title or value, "axis": _axis(kept, value)},
         "color": {"value": SERIES[0]},
     }
     if series:
@@ -96,6 +96,12 @@ def _draw(spec: Mapping[str, Any], data: Sequence[Mapping[str, Any]]) -> str:
     whole = {"width": _WIDTH, "data": {"values": list(data)}, "config": _CONFIG, **spec}
     svg: str = vl_convert.vegalite_to_svg(whole, vl_version=vl_convert.get_vegalite_versions()[-1])
     return svg
+
+
+def _axis(rows: Rows, value: str) -> dict[str, Any]:
+    """Few ticks, and between whole numbers none."""
+    whole = all(isinstance(row[value], int) for row in rows if row[value] is not None)
+    return {"tickCount": 5, **({"tickMinStep": 1} if whole else {})}
 
 
 def _first_categories(rows: Rows, category: str) -> list[Mapping[str, Any]]:
