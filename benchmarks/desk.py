@@ -17,8 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # before this folder and its `cluster.py`
 
-from query import PARTITION_TOPICS, build
-
+from benchmarks.query import PARTITION_TOPICS, build
 from cluster.desk.report import MOST_BYTES, report_page
 from datasets_out.sql.query import run_sql
 from tests.support.desk.browser import Visit, desk_process, headless

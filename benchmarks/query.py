@@ -126,7 +126,7 @@ def seconds(work: Callable[[], object], repeats: int) -> tuple[float, float]:
 
 def measure(out: Path, repeats: int) -> dict[str, dict[str, float]]:
     plain = duckdb.connect()
-    plain.execute(views_script(out))
+    plain.execute(views_script({"run": out}))
     topic = run_sql(out, "SELECT min(topic_id) AS id FROM topics WHERE status = 'accepted'")["id"][0].as_py()
     result = {}
     for name, template in ({"start": "SELECT 1"} | PLAIN | JOINS).items():

@@ -8,6 +8,8 @@ terminal it is shown the same careful way. Whoever stops reading stdout ends the
 import json
 import os
 import select
+import shlex
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,12 +18,15 @@ from typing import TYPE_CHECKING, Any
 from engine.visible_text import log_visibly, visible
 
 if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
     from rich.table import Table
 
 READER_GONE = 141
 """The exit code of a command whose stdout was closed by its reader: 128 + SIGPIPE, as other programs end."""
 
 _COLUMN_WIDTH = 8  # with its borders, at least: rich drops what has no room, and a terminal wraps what has too little
+_NOT_FOUND = 127
+_PAGE_WIDTH = 20
 
 Rows = Iterable[Sequence[Any]]
 
@@ -66,6 +71,57 @@ def show(columns: Sequence[str], rows: Rows, title: str | None = None, *, number
     with console.capture() as capture:
         console.print(_table(columns, rows, title, numbers=numbers))
     _write(capture.get())
+
+
+def is_interactive() -> bool:
+    """Whether a person may be typing and looking."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def lines_of_user(prompt: str) -> Iterator[str]:
+    """What a person types, a line at a time, with the editing and the history of readline; Ctrl-D ends it."""
+    with suppress(ImportError):
+        import readline  # noqa: F401 (gives `input` its editing)
+    while True:
+        try:
+            yield input(prompt)
+        except EOFError:
+            _write("\n")
+            return
+
+
+def print_pages(make: "Callable[[Console], Iterable[RenderableType]]") -> None:
+    """What `make` draws for a console, on stdout; through the user's pager where the terminal has not the room.
+
+    A plain text is printed as it is, its lines unbroken. Colours are for terminals alone; `make` sees by
+    `console.color_system` whether there are any.
+    """
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, markup=False, emoji=False, color_system=None)
+    console.width = max(console.width, _PAGE_WIDTH)
+    with console.capture() as capture:
+        for part in make(console):
+            console.print(visible(part) if isinstance(part, str) else part, soft_wrap=isinstance(part, str))
+    text = "\n".join(line.rstrip() for line in capture.get().split("\n"))
+    if not (console.is_terminal and text.count("\n") >= console.height and _through_pager(text)):
+        _write(text)
+
+
+def _through_pager(text: str) -> bool:
+    """Shows the text in the program that PAGER names (less, if none is named); False where there is no such program."""
+    pager = shlex.split(os.environ.get("PAGER", "less"))
+    if not pager or not sys.stdin.isatty():
+        return False
+    try:
+        process = subprocess.Popen(pager, stdin=subprocess.PIPE, env={"LESS": "FRX", **os.environ})
+    except OSError:
+        return False
+    with process, suppress(KeyboardInterrupt):
+        process.communicate(text.encode(errors="backslashreplace"))
+    return process.returncode != _NOT_FOUND
 
 
 @contextmanager

@@ -6,6 +6,8 @@ from typing import Any
 
 ID_HEX = 24
 """Hex digits of an id: 96 bits, so that 10^9 passages collide with probability under 10^-10."""
+HELDOUT_SHARE, DEV_SHARE = 0.1, 0.05
+"""Where nobody says otherwise: the share of seeds that are held out, and of the others the share that is `dev`."""
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 

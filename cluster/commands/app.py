@@ -15,6 +15,7 @@ from cluster.commands.curators.label import label
 from cluster.commands.curators.merge import merge
 from cluster.commands.curators.mix import mix
 from cluster.commands.curators.report import report
+from cluster.commands.curators.show import show
 from cluster.commands.curators.snapshot import snapshot
 from cluster.commands.curators.sql import sql
 from cluster.commands.curators.verify import verify
@@ -40,8 +41,8 @@ from cluster.commands.trainers.train import train
 from cluster.terminal import print_line
 
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    run, plan, submit, cancel, logs, watch, status, sql, why, report, view, label, audit, agreement, verify, snapshot,
-    merge, mix, mine, train, evaluate, ablate, export, doctor,
+    run, plan, submit, cancel, logs, watch, status, show, sql, why, report, view, label, audit, agreement, verify,
+    snapshot, merge, mix, mine, train, evaluate, ablate, export, doctor,
 )  # fmt: skip
 COMMANDS = {command.__name__: command for command in _COMMANDS}
 SEEDS_COMMANDS = {command.__name__: command for command in (preview, fetch)}

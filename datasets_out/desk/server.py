@@ -44,7 +44,7 @@ class DeskPages:
     """The pages over one run. `author` signs its notes; `tabs` are further pages, (path, title)."""
 
     def __init__(self, run: LiveRun, author: str, tabs: Sequence[tuple[str, str]] = ()) -> None:
-        self._run, self._author = run, author
+        self.run, self._author = run, author
         self.tabs = (("/", "Overview"), ("/topics", "Topics"), ("/map", "Map"), ("/sql", "SQL"), *tabs)
 
     def routes(self) -> list[BaseRoute]:
@@ -67,27 +67,27 @@ class DeskPages:
 
     def page(self, template: str, tab: str, status: int = 200, **values: Any) -> HTMLResponse:
         """A page of a template, with what every page has."""
-        return HTMLResponse(render(template, run_name=self._run.name, tabs=self.tabs, tab=tab, **values), status)
+        return HTMLResponse(render(template, run_name=self.run.name, tabs=self.tabs, tab=tab, **values), status)
 
     def overview(self, _: Request) -> Response:
         """Counts, progress, funnel, and why topics were dropped."""
         return self.page(
             "overview.html.j2",
             "/",
-            run=self._run.facts(),
-            progress=self._run.progress(),
-            funnel=self._run.ask(FUNNEL),
-            reasons=self._run.ask(REASONS),
+            run=self.run.facts(),
+            progress=self.run.progress(),
+            funnel=self.run.ask(FUNNEL),
+            reasons=self.run.ask(REASONS),
         )
 
     def progress(self, _: Request) -> Response:
         """The part of the overview that renews itself."""
-        return HTMLResponse(render("progress.html.j2", progress=self._run.progress()))
+        return HTMLResponse(render("progress.html.j2", progress=self.run.progress()))
 
     def topics(self, request: Request) -> Response:
         """Facets, words, and a page of topics."""
         search = read_search(request.query_params)
-        rows = self._run.search(search)
+        rows = self.run.search(search)
         found = rows[0]["found"] if rows else 0
         shown = {**search.chosen, "q": search.words, "mark": search.mark}
         return self.page(
@@ -97,21 +97,21 @@ class DeskPages:
             rows=rows,
             found=found,
             pages=max(1, -(-found // PAGE_ROWS)),
-            facets=self._run.facets(),
+            facets=self.run.facets(),
             marks=MARKS,
             link=urlencode({name: value for name, value in shown.items() if value}),
         )
 
     def topic(self, request: Request) -> Response:
         """One topic: texts, matrix, verdicts, calls, notes, and its whole lineage."""
-        topic = self._run.topic(request.path_params["topic_id"])
+        topic, lineage = self.run.topic(request.path_params["topic_id"])
         return self.page(
             "topic.html.j2",
             "/topics",
             view=view_topic(topic, _TEXT_CHARACTERS),
             topic=topic,
-            lineage=self._run.lineage(topic.id),
-            notes=self._run.notes(topic.id),
+            lineage=lineage,
+            notes=self.run.notes(topic.id),
             author=self._author,
             flags=FLAGS,
             most=_TEXT_CHARACTERS,
@@ -119,11 +119,11 @@ class DeskPages:
 
     def map(self, _: Request) -> Response:
         """The map, drawn by a script out of /map.json."""
-        return self.page("map.html.j2", "/map", points=self._run.points(), words=self._run.method.words, kinds=KINDS)
+        return self.page("map.html.j2", "/map", points=self.run.points(), words=self.run.method.words, kinds=KINDS)
 
     def points(self, _: Request) -> Response:
         """The points as columns of JSON."""
-        points = self._run.points()
+        points = self.run.points()
         return JSONResponse({name: points[name].to_pylist() for name in points.column_names})
 
     def sql(self, request: Request) -> Response:
@@ -137,7 +137,7 @@ class DeskPages:
 
     def _answer(self, query: str) -> Response:
         try:
-            table = self._run.ask_typed(query)
+            table = self.run.ask_typed(query)
         except FoilError as error:
             return self._sql_page(query, error=str(error))
         return self._sql_page(query, rows=table.slice(0, _MOST_SQL_ROWS).to_pylist(), count=table.num_rows)
@@ -151,8 +151,8 @@ class DeskPages:
         values = await form_of(request)
         flag = values.get("flag", "") if values.get("flag", "") in FLAGS else ""
         topic_id, note = values.get("topic_id", ""), values.get("note", "")
-        topic = await run_in_threadpool(self._run.topic, topic_id)
-        await run_in_threadpool(self._run.note, topic.id, self._author, flag, note)
+        topic, _ = await run_in_threadpool(self.run.topic, topic_id)
+        await run_in_threadpool(self.run.note, topic.id, self._author, flag, note)
         return RedirectResponse(f"/topics/{topic.id}#notes", 303)
 
 
@@ -197,7 +197,10 @@ def serve(pages: DeskPages, port: int, announce: Callable[[str], None], more: Se
     config = uvicorn.Config(Guard(app, port, token), log_level="warning", access_log=False, lifespan="off")
     listener.listen()
     announce(f"http://127.0.0.1:{port}{pages.tabs[-1][0] if more else '/'}?token={token}")
-    uvicorn.Server(config).run(sockets=[listener])
+    try:
+        uvicorn.Server(config).run(sockets=[listener])
+    finally:
+        pages.run.close()
 
 
 def _handler(pages: DeskPages) -> Callable[[Request, Exception], Response]:

@@ -17,7 +17,7 @@ from typing import Any
 from datasets_out.desk.word_diff import Span, likeness, mark_unshared, plain, shorten, word_diff
 from engine.topic import Intent, Passage, Topic, Verdict
 
-EXCERPT_CHARS = 700
+EXCERPT_CHARS = 500
 """Characters of a text that are shown where not all is asked for."""
 
 ROLES: Mapping[str, str] = {
@@ -130,8 +130,8 @@ def _intent(intent: Intent, topic: Topic, names: Mapping[str, str], excerpt: int
 
 
 def _most_alike(intent: Intent, intents: Sequence[Intent]) -> Intent | None:
-    """The other instruction that shares most words with this one; the first of several."""
-    others = [other for other in intents if other.id != intent.id and other.instruction and intent.instruction]
+    """The other instruction that shares most words with this one and is not the same; the first of several."""
+    others = [other for other in intents if other.instruction not in ("", intent.instruction) and intent.instruction]
     return max(others, key=lambda other: likeness(other.instruction, intent.instruction), default=None)
 
 

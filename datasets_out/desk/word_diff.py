@@ -40,7 +40,8 @@ def word_diff(old: str, new: str) -> tuple[Span, ...]:
         if kind == "equal":
             spans.append(Span("same", _joined(news[j1:j2])))
         else:
-            spans += [Span("removed", _joined(olds[i1:i2])), Span("added", _joined(news[j1:j2]))]
+            lost_blanks = olds[i1 - 1][1] if i1 and j1 and not news[j1 - 1][1] else ""
+            spans += [Span("removed", lost_blanks + _joined(olds[i1:i2])), Span("added", _joined(news[j1:j2]))]
     return tuple(span for span in spans if span.text)
 
 
@@ -62,7 +63,7 @@ def plain(text: str, mark: Mark = "same") -> tuple[Span, ...]:
 
 
 def shorten(spans: Sequence[Span], limit: int) -> tuple[Span, ...]:
-    """About `limit` characters of them. Stretches that stayed the same lose their middle first; then the end goes.
+    """About `limit` characters of them. Of a diff, long stretches lose their middle first; then the end goes.
 
     Each omission says its length in characters.
     """
@@ -74,7 +75,7 @@ def shorten(spans: Sequence[Span], limit: int) -> tuple[Span, ...]:
     for place, span in enumerate(short):
         if span.mark != "omitted" and len(span.text) > left:
             rest = len(span.text) - left + sum(len(each.text) for each in short[place + 1 :] if each.mark != "omitted")
-            return (*kept, *plain(span.text[:left], span.mark), _omitted(rest))
+            return (*kept, *plain(span.text[:left], span.mark), Span("omitted", f" … {rest:,} more characters"))
         kept.append(span)
         left -= len(span.text)
     return tuple(kept)
@@ -82,14 +83,14 @@ def shorten(spans: Sequence[Span], limit: int) -> tuple[Span, ...]:
 
 def _without_middles(spans: Sequence[Span]) -> Iterator[Span]:
     for place, span in enumerate(spans):
-        head = 0 if place == 0 else _CONTEXT_CHARS
-        tail = 0 if place == len(spans) - 1 else _CONTEXT_CHARS
-        if span.mark != "same" or len(span.text) <= head + tail + _CONTEXT_CHARS:
+        head = 0 if place == 0 and span.mark == "same" else _CONTEXT_CHARS
+        tail = 0 if place == len(spans) - 1 and span.mark == "same" else _CONTEXT_CHARS
+        if len(span.text) <= head + tail + _CONTEXT_CHARS:
             yield span
             continue
-        yield from plain(span.text[:head])
+        yield from plain(span.text[:head], span.mark)
         yield _omitted(len(span.text) - head - tail)
-        yield from plain(span.text[len(span.text) - tail :])
+        yield from plain(span.text[len(span.text) - tail :], span.mark)
 
 
 def _omitted(characters: int) -> Span:

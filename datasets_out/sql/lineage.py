@@ -9,36 +9,28 @@ tables, about two seconds over a million topics.
 from __future__ import annotations
 
 import dataclasses
+import re
+import textwrap
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from datasets_out.commits.entries import entry_name
 from datasets_out.commits.log import CommitLog
-from datasets_out.commits.schema import TABLES, from_tables
-from datasets_out.commits.snapshot import Snapshot, load_snapshot
-from datasets_out.sql.views import dataset
-from engine.errors import CorruptDataError, UsageError
+from datasets_out.commits.snapshot import load_snapshot
+from datasets_out.sql.records import RecordMatch, find_records, read_topics
 from engine.ids import canonical_json
 from engine.topic import Call, Intent, Judgment, Passage, Topic, Verdict
 from engine.visible_text import visible
 
-SHORTEST_PREFIX = 4
 TOPICS_SHOWN = 5
 EXCERPT = 160
+_LINE = 240
+_LEAST_WIDTH = 30
 
-_IDS = (
-    ("topic", "topics", "topic_id"),
-    ("seed", "topics", "seed_id"),
-    ("intent", "intents", "intent_id"),
-    ("passage", "passages", "passage_id"),
-    ("call", "calls", "request_id"),
-)
+_HASH = re.compile(r"\b[0-9a-f]{24,64}\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,27 +49,22 @@ class LineageNode:
         return node | ({"children": [child.to_json() for child in self.children]} if self.children else {})
 
 
-@dataclass(frozen=True, slots=True)
-class _IdMatch:
-    kind: str
-    id: str
-    topic_id: str
-    partition: int
-
-
 def trace_lineage(out: Path, name: str) -> LineageNode:
     """The tree of a topic, seed, intent, passage or call, by its id or a prefix of it that no other id has.
 
     The root is what was asked for; its children are the topics that it belongs to (the first TOPICS_SHOWN). Raises
     UsageError if nothing has this id or several have, CorruptDataError if a file that must be read is damaged.
     """
-    log, snapshot = CommitLog(out), load_snapshot(out, None)
-    try:
-        matches = _resolve(out, snapshot, name)
-        topics = [(_topic(snapshot, match), match) for match in matches[:TOPICS_SHOWN]]
-    except (pa.ArrowInvalid, OSError) as error:
-        raise CorruptDataError(f"{out}: {error}; `foil verify` names the damaged files") from error
-    trees = tuple(_topic_node(topic, _storage_node(log, match.partition)) for topic, match in topics)
+    snapshot = load_snapshot(out, None)
+    matches = find_records(snapshot, name)
+    return tree_of(out, matches, read_topics(snapshot, [match.place for match in matches[:TOPICS_SHOWN]]))
+
+
+def tree_of(out: Path, matches: Sequence[RecordMatch], topics: Sequence[Topic]) -> LineageNode:
+    """The tree of a record that was found, from the topics that its first matches belong to."""
+    log = CommitLog(out)
+    pairs = zip(topics, matches, strict=False)
+    trees = tuple(_topic_node(topic, _storage_node(log, match.place.partition)) for topic, match in pairs)
     if matches[0].kind == "topic":
         return trees[0]
     more = f", in {len(matches)} topics" if len(matches) > 1 else ""
@@ -86,55 +73,41 @@ def trace_lineage(out: Path, name: str) -> LineageNode:
     return LineageNode(kind, record_id, f"{kind} {record_id}{more}{hidden}", {"topics": len(matches)}, trees)
 
 
-def render(node: LineageNode) -> str:
-    """The tree as text, one line a node, in Unicode box lines."""
-    return "\n".join([_printable(node.line), *_branches(node)])
+def render(node: LineageNode, digits: int | None = None, width: int | None = None) -> str:
+    """The tree as text in Unicode box lines, no line wider than `width` (None: one line a node).
+
+    Of each id and hash the first `digits` are shown, and of a line its beginning (None: all).
+    """
+    hashes = set(_hashes(node)) if digits else set()
+    lines = []
+    for lead, later_lead, line in (("", "", node.line), *_branches(node)):
+        text = _HASH.sub(lambda match: match[0][:digits] if match[0] in hashes else match[0], _printable(line))
+        if digits and len(text) > _LINE:
+            text = f"{text[:_LINE]} … {len(text) - _LINE:,} more characters"
+        parts = textwrap.wrap(text, max(_LEAST_WIDTH, width - len(lead))) if width else [text]
+        lines += [f"{later_lead if place else lead}{part}" for place, part in enumerate(parts)]
+    return "\n".join(lines)
 
 
-def _branches(node: LineageNode, indent: str = "") -> Iterable[str]:
+def _hashes(node: LineageNode) -> Iterable[str]:
+    """The ids and hashes that the tree's own records have; what only looks like one in a text is none of them."""
+    yield from (node.id, *(str(value) for value in node.facts.values()))
+    for child in node.children:
+        yield from _hashes(child)
+
+
+def _branches(node: LineageNode, indent: str = "") -> Iterable[tuple[str, str, str]]:
+    """For each node below: what stands before its line, what before the rest of it, and the line."""
     for number, child in enumerate(node.children, start=1):
         last = number == len(node.children)
-        yield f"{indent}{'└─ ' if last else '├─ '}{_printable(child.line)}"
-        yield from _branches(child, indent + ("   " if last else "│  "))
+        below = indent + ("   " if last else "│  ")
+        yield f"{indent}{'└─ ' if last else '├─ '}", below + ("│  " if child.children else "   "), child.line
+        yield from _branches(child, below)
 
 
 def _printable(line: str) -> str:
     """The line as one line, whatever its texts hold: none can draw branches or steer a terminal."""
     return visible(line).replace("\n", "\\n").replace("\t", "\\t")
-
-
-def _resolve(out: Path, snapshot: Snapshot, name: str) -> list[_IdMatch]:
-    if any("\ud800" <= char <= "\udfff" for char in name):
-        raise UsageError(f"{name!r} is no id: it is not valid text; write it in UTF-8")
-    matches = _search(snapshot, lambda column: pc.equal(column, name))
-    if not matches and len(name) >= SHORTEST_PREFIX:
-        matches = _search(snapshot, lambda column: pc.starts_with(column, name))
-    if not matches:
-        raise UsageError(
-            f"{out} has no topic, seed, intent, passage or call {name!r}; give an id, or at least its first "
-            f"{SHORTEST_PREFIX} characters: `foil sql {out} 'FROM topics LIMIT 5'` shows some"
-        )
-    ids = sorted({(match.kind, match.id) for match in matches})
-    if len(ids) > 1:
-        examples = ", ".join(f"{kind} {record_id}" for kind, record_id in ids[:10])
-        more = f" and {len(ids) - 10} more" if len(ids) > 10 else ""
-        raise UsageError(f"{name!r} begins {len(ids)} ids ({examples}{more}); give more characters of the one you mean")
-    return matches
-
-
-def _search(snapshot: Snapshot, condition: Callable[[pc.Expression], pc.Expression]) -> list[_IdMatch]:
-    matches = []
-    for kind, table, column in _IDS:
-        names = list(dict.fromkeys([column, "topic_id", "partition"]))
-        rows = dataset(table, snapshot).to_table(columns=names, filter=condition(pc.field(column)))
-        columns = (rows[column].to_pylist(), rows["topic_id"].to_pylist(), rows["partition"].to_pylist())
-        matches += [_IdMatch(kind, *row) for row in zip(*columns, strict=True)]
-    return sorted(set(matches), key=lambda match: (match.kind, match.id, match.partition, match.topic_id))
-
-
-def _topic(snapshot: Snapshot, match: _IdMatch) -> Topic:
-    rows = (pc.field("partition") == match.partition) & (pc.field("topic_id") == match.topic_id)
-    return from_tables({table: dataset(table, snapshot).to_table(filter=rows) for table in TABLES})[0]
 
 
 def _topic_node(topic: Topic, storage: LineageNode) -> LineageNode:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from datasets_out.sql.query import CHILD_ERRORS, FORMULA_NOTE, too_big, too_slow
 from datasets_out.sql.result_forms import Form, may_be_formula, select_list
-from datasets_out.sql.views import DERIVED_SQL, VIEWS, sources
+from datasets_out.sql.views import VIEWS, create_views, sources
 from datasets_out.sql.write_ban import forbid_writes
 from engine.errors import CorruptDataError, FoilError, SqlRefusedError, UsageError
 
@@ -84,12 +84,11 @@ def read_in_form(answer: duckdb.DuckDBPyRelation, form: Form) -> tuple[pa.Record
 
 
 def connect(request: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
-    """A locked connection to the views of `out` and `snapshot`, with the time and memory limits of the request."""
+    """A locked connection to the views of `runs` and `snapshot`, with the time and memory limits of the request."""
     connection = duckdb.connect(":memory:")
     connection.execute("SET enable_progress_bar = false")
-    for name, source in sources(Path(request["out"]), request["snapshot"], request["sql"]).items():
-        connection.register(name, source)
-    connection.execute(DERIVED_SQL)
+    runs = [sources(name, Path(out), request["snapshot"], request["sql"]) for name, out in request["runs"].items()]
+    create_views(connection.execute, lambda name, source: connection.from_arrow(source).create_view(name), runs)
     connection.execute(f"SET memory_limit = '{request['memory_bytes']} bytes'")
     connection.execute(f"SET max_execution_time = {int(request['timeout_s'] * 1000)}")
     for lock in _LOCKS:
@@ -142,7 +141,7 @@ def _explain(error: Exception, request: Mapping[str, Any]) -> FoilError:
         return too_big(request["memory_bytes"])
     if kind == "Permission" or "configuration has been locked" in text:
         return SqlRefusedError(f"{text}; a query reads the views {', '.join(VIEWS)} and nothing else")
-    if "reading the stream registered" in text:
+    if "reading the Arrow source failed" in text:
         return CorruptDataError(f"{text}; `foil verify` names the damaged files")
     if text.startswith("Catalog Error: Table with name"):
         message, _, position = text.partition("\n\n")

@@ -6,14 +6,17 @@ Promise: only files that a commit entry names are read, and each page is checked
 reads all entries, some 0.1 ms each.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow import fs
 
+from datasets_out.commits.entries import FILE_NAME
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import Snapshot, load_snapshot
@@ -22,7 +25,7 @@ from datasets_out.sql.evaluations import EVALUATIONS, read_evaluations
 from datasets_out.sql.notes import NOTES, read_notes
 from engine.errors import CorruptDataError, UsageError
 from engine.flow.progress import total
-from engine.ids import canonical_json
+from engine.ids import DEV_SHARE, HELDOUT_SHARE, canonical_json
 
 VIEWS = (*TABLES, "rejects", "triplets", "runs", "audits", "evaluations", "notes")
 BESIDE = {
@@ -31,6 +34,13 @@ BESIDE = {
     "notes": (read_notes, NOTES.empty_table()),
 }
 """Views of what lies beside the commits: how each is read, and the view of none."""
+_FRACTION = "('0x' || left(sha256('{kind}' || chr(31) || seed_id), 13))::UBIGINT / (1::UBIGINT << 52)"
+_SPLIT = (
+    f"CASE WHEN attributes['split'] = 'heldout' OR {_FRACTION.format(kind='split')} < {HELDOUT_SHARE}::DOUBLE "
+    f"THEN 'heldout' WHEN {_FRACTION.format(kind='dev')} < {DEV_SHARE}::DOUBLE THEN 'dev' ELSE 'train' END AS split"
+)
+_ADDED = {"topics": f"*, {_SPLIT}"}
+"""What a view has beside the columns that are stored; the split is that of `engine.ids.split_of` and a trainer."""
 DERIVED_SQL = Path(__file__).with_name("views.sql").read_text()
 
 _DUCKDB_TYPES = {
@@ -40,14 +50,23 @@ _DUCKDB_TYPES = {
 _RUN_TYPES = {"fingerprint": pa.string(), "cost_usd": pa.float64(), "job": pa.string()}
 
 
-def sources(out: Path, snapshot: str | None = None, sql: str = "") -> dict[str, ds.Dataset | pa.Table]:
+@dataclass(frozen=True, slots=True)
+class RunSources:
+    """A run's name, and what it has stored: the six tables, and `runs`, `audits`, `evaluations`."""
+
+    name: str
+    tables: Mapping[str, ds.Dataset | pa.Table]
+
+
+def sources(name: str, out: Path, snapshot: str | None = None, sql: str = "") -> RunSources:
     """The stored tables of a snapshot, or of all that is committed now, and what lies beside them, in Arrow.
 
     Audits, evaluations or notes that are damaged are empty, unless `sql` names them: then CorruptDataError is raised.
     """
     source = load_snapshot(out, snapshot)
     tables = {table: dataset(table, source) for table in TABLES}
-    return tables | {"runs": _runs(source)} | {name: _beside(name, source.out, sql) for name in BESIDE}
+    beside = {view: _beside(view, source.out, sql) for view in BESIDE}
+    return RunSources(name, tables | {"runs": _runs(source)} | beside)
 
 
 def _beside(name: str, out: Path, sql: str) -> pa.Table:
@@ -61,13 +80,18 @@ def _beside(name: str, out: Path, sql: str) -> pa.Table:
 
 
 def dataset(table: str, snapshot: Snapshot) -> ds.Dataset:
-    """The rows of a snapshot's table, read as they are asked for; nothing is opened yet."""
+    """The rows of a snapshot's table, read as they are asked for; nothing is opened yet.
+
+    Each file's partition is known from its name, so a filter on `partition` opens the files that it means alone.
+    """
+    names = (FILE_NAME.fullmatch(file.path) for file in snapshot.contents[table])
     checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     return ds.FileSystemDataset.from_paths(
         [str(path) for path in snapshot.files(table)],
         schema=TABLES[table],
         format=ds.ParquetFileFormat(default_fragment_scan_options=checked),
         filesystem=fs.LocalFileSystem(),
+        partitions=[pc.field("partition") == pa.scalar(int(name["partition"]), pa.int32()) for name in names if name],
     )
 
 
@@ -93,15 +117,48 @@ def _runs(snapshot: Snapshot) -> pa.Table:
     return pa.table({name: pa.array([value], _RUN_TYPES.get(name, pa.int64())) for name, value in row.items()})
 
 
-def views_script(out: Path, snapshot: str | None = None) -> str:
+def create_views(execute: Callable[[str], Any], store: Callable[[str, Any], Any], runs: Sequence[RunSources]) -> None:
+    """Makes VIEWS in DuckDB. `execute` runs a statement; `store` makes a view of a stored table in the schema in use.
+
+    Of several runs each has VIEWS in a schema of its own, and the main schema has their rows together, with `run`.
+    """
+    for number, run in enumerate(runs, 1):
+        execute(f"CREATE SCHEMA stored_{number}; USE stored_{number}")
+        for name, source in run.tables.items():
+            store(name, source)
+        execute("USE main" if len(runs) == 1 else f"CREATE SCHEMA run_{number}; USE run_{number}")
+        execute("".join(_view(name, f"stored_{number}.{name}") for name in run.tables) + DERIVED_SQL)
+    if len(runs) > 1:
+        execute(f"USE main; {_united([run.name for run in runs])}")
+
+
+def views_script(runs: Mapping[str, Path], snapshot: str | None = None) -> str:
     """SQL that makes VIEWS in a plain `duckdb`, over explicit lists of committed files; for a trusted machine only.
 
-    Raises UsageError where nothing is committed yet, since DuckDB has no view over no file.
+    `runs`: name -> folder; of several runs the rows stand together, as in `create_views`. Raises UsageError where
+    nothing is committed yet, since DuckDB has no view over no file.
     """
+    parts = [_run_script(out, snapshot) for out in runs.values()]
+    if len(parts) == 1:
+        return parts[0]
+    schemas = (f"CREATE SCHEMA run_{n};\nUSE run_{n};\n{part}" for n, part in enumerate(parts, 1))
+    return "\n".join([*schemas, "USE main;", _united(list(runs))])
+
+
+def _united(names: Sequence[str]) -> str:
+    """Views with the rows of all runs, each with the name of its run."""
+    parts = {
+        view: [f"FROM run_{n}.{view} SELECT *, {_literal(name)} AS run" for n, name in enumerate(names, 1)]
+        for view in VIEWS
+    }
+    return "".join(f"CREATE VIEW {view} AS {' UNION ALL BY NAME '.join(runs)};\n" for view, runs in parts.items())
+
+
+def _run_script(out: Path, snapshot: str | None) -> str:
     source = load_snapshot(Path(out).resolve(), snapshot)
-    views = [_view(table, source.files(table)) for table in TABLES]
     if not source.files("topics"):
         raise UsageError(f"{source.out} has no committed partition yet, so there is nothing to view; run the job first")
+    views = [_view(table, _parquet(source.files(table))) for table in TABLES]
     views += [
         _audits_view(source.out),
         _rows_view("runs", _runs(source)),
@@ -114,7 +171,7 @@ def views_script(out: Path, snapshot: str | None = None) -> str:
 
 def _audits_view(out: Path) -> str:
     if files := audit_files(out):
-        return _view("audits", files, 'SELECT * RENAME ("natural" AS is_natural) ')
+        return _view("audits", _parquet(files), '* RENAME ("natural" AS is_natural)')
     return _rows_view("audits", SHOWN.empty_table())
 
 
@@ -126,9 +183,13 @@ def _rows_view(name: str, table: pa.Table) -> str:
     return f"CREATE VIEW {name} AS SELECT {columns} WHERE false{values};\n"
 
 
-def _view(table: str, files: Iterable[Path], columns: str = "") -> str:
+def _view(name: str, source: str, columns: str | None = None) -> str:
+    return f"CREATE VIEW {name} AS FROM {source} SELECT {columns or _ADDED.get(name, '*')};\n"
+
+
+def _parquet(files: Iterable[Path]) -> str:
     names = ",\n    ".join(_literal(str(path)) for path in files)
-    return f"CREATE VIEW {table} AS {columns}FROM read_parquet([\n    {names}\n]);\n"
+    return f"read_parquet([\n    {names}\n])"
 
 
 def _literal(value: Any) -> str:

@@ -21,12 +21,12 @@ WHERE t.status = 'rejected';
 -- One row for each relevant with each non-relevant passage of one intent, of accepted topics. The passages come by
 -- LEFT JOIN although each is there: without statistics DuckDB would else join them with each other first.
 CREATE VIEW triplets AS
-SELECT pairs.topic_id, pairs.partition, pairs.seed_id, pairs.corpus,
+SELECT pairs.topic_id, pairs.partition, pairs.seed_id, pairs.corpus, pairs.split,
        pairs.intent_id, pairs.intent_role, pairs.instruction, pairs.query,
        positive_id, p.role AS positive_role, p.title AS positive_title, p.text AS positive,
        negative_id, n.role AS negative_role, n.title AS negative_title, n.text AS negative
 FROM (
-    SELECT i.topic_id, i.partition, t.seed_id, t.corpus, i.intent_id, i.role AS intent_role, i.instruction, i.query,
+    SELECT i.topic_id, i.partition, t.seed_id, t.corpus, t.split, i.intent_id, i.role AS intent_role, i.instruction, i.query,
            yes.passage_id AS positive_id, no.passage_id AS negative_id
     FROM judgments AS yes
     JOIN judgments AS no USING (partition, topic_id, intent_id)

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from datasets_out.training.sources import TopicSource, digest_of
-from engine.ids import fraction_of, split_of
+from engine.ids import DEV_SHARE, HELDOUT_SHARE, fraction_of, split_of
 from engine.settings import Settings
 
 Split = Literal["heldout", "dev", "train"]
@@ -55,9 +55,11 @@ CACHED_PARTITIONS = 64
 class SplitSettings(Settings):
     """Which seeds are kept from training."""
 
-    heldout_share: float = Field(default=0.1, ge=0, lt=1, description="share of all seeds that only evaluation sees")
+    heldout_share: float = Field(
+        default=HELDOUT_SHARE, ge=0, lt=1, description="share of all seeds that only evaluation sees"
+    )
     dev_share: float = Field(
-        default=0.05, ge=0, lt=1, description="share of the other seeds on which training may choose"
+        default=DEV_SHARE, ge=0, lt=1, description="share of the other seeds on which training may choose"
     )
 
     def split_of(self, seed_id: str) -> Split:

@@ -4,11 +4,8 @@ import io
 import logging
 import os
 import pty
-import re
-import select
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
@@ -24,14 +21,11 @@ from cluster.terminal import live_table, say, show
 from datasets_out.commits.log import CommitLog
 from engine.topic import Call, Passage, Topic, Verdict
 from engine.visible_text import VisibleFormatter, visible
-from tests.support.commands import foil, write_job
+from tests.support.commands import STEERS, foil, on_a_terminal, write_job
 from tests.support.fuzzing import fuzzed
 from tests.support.paths import REPO
 from tests.support.sample_run import accepted
 
-STEERS = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
-)
 HOSTILE = (
     "\x1b]52;c;aGk=\x07 \x9b2J \r\b\x00 \u202eabc\u2066 \u200b [/x] [bold]b[/bold] [link=http://x]y[/link] :smile: {0}"
 )
@@ -101,8 +95,8 @@ def storable(text: str) -> str:
 def test_no_text_of_a_run_steers_the_terminal(tmp_path_factory, text):
     out = tmp_path_factory.mktemp("hostile") / "out"
     topic = hostile_run(out, text)
-    for command in ("status", "verify", "why"):
-        shown = printed(command, out, *([topic.id] if command == "why" else []))
+    for command in ("status", "verify", "why", "show"):
+        shown = printed(command, out, *([topic.id] if command in ("why", "show") else []))
         assert not STEERS.search(shown)
 
 
@@ -155,25 +149,6 @@ def test_errors_and_log_lines_are_visible_text(capsys):
     assert r"/no\x1b[2J\u202erun holds no run" in capsys.readouterr().err
     record = logging.LogRecord("foil", logging.WARNING, __file__, 1, "said %s", ("\x1b]0;x\x07",), None)
     assert VisibleFormatter().format(record) == r"said \x1b]0;x\x07"
-
-
-def on_a_terminal(*arguments: object) -> bytes:
-    """What `foil` writes to a terminal, where stdout and stderr are one."""
-    own_end, terminal = pty.openpty()
-    command = [sys.executable, "-m", "cluster", *map(str, arguments)]
-    process = subprocess.Popen(
-        command, cwd=REPO, stdin=terminal, stdout=terminal, stderr=terminal, env={**os.environ, "TERM": "xterm"}
-    )
-    os.close(terminal)
-    written, deadline = b"", time.monotonic() + 60
-    while time.monotonic() < deadline and select.select([own_end], [], [], 60)[0]:
-        try:
-            written += os.read(own_end, 1 << 16)
-        except OSError:  # nobody holds the other end any more
-            break
-    os.close(own_end)
-    assert process.wait(60) == 0
-    return written
 
 
 @pytest.mark.parametrize("option", ["--csv", "--json", None])

@@ -2,8 +2,12 @@
 
 import json
 import os
+import pty
+import re
+import select
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,6 +36,36 @@ def foil(
         check=False,
         env={**os.environ, "PYTHONPATH": str(REPO), **(env or {})},
     )
+
+
+STEERS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
+)
+"""What no text may bring to a terminal."""
+
+
+def on_a_terminal(*arguments: object) -> bytes:
+    """What `foil` writes to a terminal, where stdout and stderr are one."""
+    own_end, terminal = pty.openpty()
+    command = [sys.executable, "-m", "cluster", *map(str, arguments)]
+    process = subprocess.Popen(
+        command,
+        cwd=REPO,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env={"PAGER": "cat", **os.environ, "TERM": "xterm"},
+    )
+    os.close(terminal)
+    written, deadline = b"", time.monotonic() + 60
+    while time.monotonic() < deadline and select.select([own_end], [], [], 60)[0]:
+        try:
+            written += os.read(own_end, 1 << 16)
+        except OSError:  # nobody holds the other end any more
+            break
+    os.close(own_end)
+    assert process.wait(60) == 0
+    return written
 
 
 def write_seeds(path: Path, count: int) -> None:

@@ -30,7 +30,7 @@ def view(
     from datasets_out.desk.server import DeskPages, serve
 
     run = LiveRun(out, map_method(by_meaning=by_meaning))
-    run.facts()  # so that the first page is there at once
+    run.warm()
     serve(DeskPages(run, author or user_name()), port, _announce)
 
 

@@ -1,4 +1,4 @@
-"""`foil why`: where one record comes from."""
+"""`foil why`: what one record is, and where it comes from."""
 
 import json
 from typing import Annotated
@@ -6,19 +6,28 @@ from typing import Annotated
 import typer
 
 from cluster.commands.arguments import JsonOption, OutArgument
-from cluster.terminal import print_data, print_line
+from cluster.terminal import print_data, print_pages
 
 
 def why(
     out: OutArgument,
     record: Annotated[str, typer.Argument(help="The id of a topic, intent, passage, call or seed, or its beginning.")],
+    full: Annotated[bool, typer.Option("--full", help="Whole texts, ids and hashes.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Where a record comes from: its seed, prompts, model, calls, judgments, verdicts and file."""
-    from datasets_out.sql.lineage import render, trace_lineage
+    """What a record is, and where it comes from: seed, prompts, model, calls, judgments, verdicts and file."""
+    from datasets_out.commits.snapshot import load_snapshot
+    from datasets_out.sql.lineage import TOPICS_SHOWN, tree_of
+    from datasets_out.sql.records import find_records, read_topics, short_id_digits
 
-    tree = trace_lineage(out, record)
+    source = load_snapshot(out, None)
+    matches = find_records(source, record)
+    topics = read_topics(source, [match.place for match in matches[:TOPICS_SHOWN]])
+    tree = tree_of(out, matches, topics)
     if as_json:
         print_data(json.dumps(tree.to_json(), ensure_ascii=False, default=str) + "\n")
-    else:
-        print_line(render(tree))
+        return
+    digits = None if full else short_id_digits(source)
+    from cluster.pages.topic_page import origin_page
+
+    print_pages(lambda console: origin_page(matches[0], topics[0], tree, console, digits))

@@ -22,7 +22,7 @@ def test_the_matrix_and_the_names_follow_the_topic():
 def test_an_edit_is_a_diff_against_its_original():
     edit = view_topic(accepted("list")).passages[1]
     assert (edit.edit, edit.compared_with, edit.characters) == ("edit of P1", "P1", len(SHORT.text))
-    assert edit.text == (Span("same", "sorted() returns a new list."), Span("removed", "It was added in 2001."))
+    assert edit.text == (Span("same", "sorted() returns a new list."), Span("removed", " It was added in 2001."))
 
 
 def test_an_edit_whose_original_is_not_kept_is_compared_with_another_edit_of_it():

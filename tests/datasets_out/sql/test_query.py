@@ -226,7 +226,7 @@ def test_parquet_answers_are_new_files_only(out, tmp_path):
 
 def test_the_views_script_gives_a_plain_duckdb_the_same_answers(out):
     plain = duckdb.connect()
-    plain.execute(views_script(out))
+    plain.execute(views_script({"run": out}))
     all_rows = ", ".join(f"(SELECT list({view} ORDER BY {view}) FROM {view}) AS {view}" for view in VIEWS)
     [ours] = run_sql(out, f"SELECT {all_rows}").to_pylist()
     [theirs] = plain.sql(f"SELECT {all_rows}").to_arrow_table().to_pylist()
@@ -237,7 +237,7 @@ def test_the_views_script_gives_a_plain_duckdb_the_same_answers(out):
 def test_the_views_script_needs_something_committed(tmp_path):
     CommitLog(tmp_path).open("f", {})
     with pytest.raises(UsageError, match="no committed partition yet"):
-        views_script(tmp_path)
+        views_script({"run": tmp_path})
 
 
 def test_asking_imports_no_heavy_library():
@@ -252,7 +252,7 @@ def test_asking_imports_no_heavy_library():
 def test_a_run_without_such_has_an_empty_view_of_the_same_types(out, tmp_path, view):
     folder = make(tmp_path / "run")
     plain = duckdb.connect()
-    plain.execute(views_script(folder))
+    plain.execute(views_script({"run": folder}))
     ours = run_sql(folder, f"FROM {view}")
     assert ours.num_rows == 0
     assert plain.sql(f"FROM {view}").to_arrow_table().schema == ours.schema == run_sql(out, f"FROM {view}").schema

@@ -45,7 +45,7 @@ def outcomes(out: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, A
             "shard": str(out / "data/topics/part-00000000.parquet"), "address": f"127.0.0.1:{server.server_port}",
         }  # fmt: skip
         limits = {"timeout_s": 20, "memory_bytes": 1 << 30}
-        request = {"out": str(out), "snapshot": None, "placeholders": placeholders, **limits}
+        request = {"runs": {"run": str(out)}, "snapshot": None, "placeholders": placeholders, **limits}
         done = subprocess.run(
             [sys.executable, str(REPO / "tests" / "support" / "drills" / "query_drill.py"), json.dumps(request)],
             capture_output=True, text=True, check=True, cwd=folder,

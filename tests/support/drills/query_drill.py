@@ -167,7 +167,7 @@ def attempt(sql: str, request: dict[str, object], *, checked: bool) -> dict[str,
 def main() -> None:
     request = json.loads(sys.argv[1])
     Path(".tmp").mkdir()  # where DuckDB would keep temporary files, if it might
-    watched = [Path(request["out"]), Path(request["placeholders"]["bait"]), Path.cwd()]
+    watched = [*map(Path, request["runs"].values()), Path(request["placeholders"]["bait"]), Path.cwd()]
     for attack in WRITES + READS + SETTINGS:
         sql = attack.format(**request["placeholders"])
         before = state(*watched)

@@ -1,0 +1,72 @@
+"""`foil show`: topics as a person reads them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cluster.commands.arguments import JsonOption, OutArgument, SnapshotOption
+from cluster.terminal import print_data, print_pages, say
+from engine.errors import UsageError
+
+if TYPE_CHECKING:
+    from datasets_out.commits.snapshot import Snapshot
+    from datasets_out.sql.records import ChosenTopics
+
+_SHOWN = 5
+_MOST = 1000
+
+
+def show(
+    out: OutArgument,
+    record: Annotated[str, typer.Argument(metavar="[ID]", help="The id of a record, or its beginning.")] = "",
+    where: Annotated[str, typer.Option(help="SQL condition on the view `topics`: \"reason = 'leak'\".")] = "",
+    sample: Annotated[int, typer.Option(min=0, max=_MOST, help="Draw so many at random, not the first 5.")] = 0,
+    seed: Annotated[int, typer.Option(help="What the draw follows from.")] = 0,
+    snapshot: SnapshotOption = None,
+    full: Annotated[bool, typer.Option("--full", help="Whole texts, ids and hashes.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show topics: query, instructions, passages and their edits, judgments, verdicts."""
+    from datasets_out.commits.snapshot import load_snapshot
+    from datasets_out.desk.topic_view import EXCERPT_CHARS, view_topic
+    from datasets_out.sql.records import read_topics, short_id_digits
+
+    if record and (where or sample):
+        raise UsageError("an ID names what to show; leave out --where and --sample, or the ID")
+    source = load_snapshot(out, snapshot)
+    chosen = _named(source, record) if record else _chosen(source, where, sample, seed)
+    views = [
+        view_topic(topic, None if full or as_json else EXCERPT_CHARS) for topic in read_topics(source, chosen.places)
+    ]
+    if as_json:
+        document = {"matched": chosen.matched, "topics": [view.to_json() for view in views]}
+        print_data(json.dumps(document, ensure_ascii=False) + "\n")
+        return
+    from cluster.pages.topic_page import topic_pages
+
+    digits = None if full else short_id_digits(source)
+    print_pages(lambda console: topic_pages(views, console, digits))
+    if chosen.matched > len(views):
+        say(f"{len(views)} of {chosen.matched:,} topics; `--sample N` draws others, `--where SQL` chooses")
+
+
+def _named(source: Snapshot, record: str) -> ChosenTopics:
+    from datasets_out.sql.records import ChosenTopics, find_records
+
+    matches = find_records(source, record)
+    places = tuple(match.place for match in matches[:_SHOWN])
+    return ChosenTopics(places, len(matches))
+
+
+def _chosen(source: Snapshot, where: str, sample: int, seed: int) -> ChosenTopics:
+    from datasets_out.sql.records import choose_topics
+
+    chosen = choose_topics(
+        source.out, where, most=sample or _SHOWN, sample_seed=seed if sample else None, snapshot=source.name or None
+    )
+    if not chosen.places:
+        raise UsageError(f"no topic of {source.out} is chosen by {where or 'nothing'}; look with `foil sql`")
+    return chosen

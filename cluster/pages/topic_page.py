@@ -1,0 +1,190 @@
+"""A topic on a terminal, from its view (datasets_out/desk/topic_view.py).
+
+Promise: no text steers the terminal, and no line is wider than it. Without colours the words that differ stand in
+signs: `[-removed-]`, `{+added+}`, `«differs»`.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from datasets_out.desk.topic_view import EXCERPT_CHARS, IntentView, PassageView, TopicView, view_topic
+from datasets_out.desk.word_diff import Mark, Span, plain, shorten
+from datasets_out.sql.lineage import LineageNode, render
+from datasets_out.sql.records import RecordMatch
+from engine.topic import Topic
+from engine.visible_text import visible
+
+_STYLES: dict[Mark, tuple[str, str, str]] = {
+    "same": ("", "", ""),
+    "removed": ("red strike", "[-", "-]"),
+    "added": ("green underline", "{+", "+}"),
+    "unshared": ("bold yellow", "«", "»"),
+    "omitted": ("dim", "", ""),
+}
+"""For each mark its style, and the signs around it where there are no colours."""
+_LEAST_COLUMN = 36
+_CELL = 4
+_SIGNS = {1: "+", -1: "-", 0: ""}
+_INDENT = (0, 0, 0, 2)
+_BLANK = Text()
+
+
+def topic_pages(views: Sequence[TopicView], console: Console, digits: int | None) -> Iterator[RenderableType]:
+    """Topics one below the other, a line between them."""
+    for place, view in enumerate(views):
+        yield from ((_BLANK, _plain("─" * console.width, "dim")) if place else ())
+        yield from topic_page(view, console, digits)
+
+
+def topic_page(view: TopicView, console: Console, digits: int | None) -> Iterator[RenderableType]:
+    """The whole topic. Of ids the first `digits` are shown (None: all)."""
+    yield Text.assemble((visible(f"Topic {_short(view.id, digits)}"), "bold"), f"  {view.status}")
+    if view.status != "accepted":
+        yield _plain(view.outcome, "bold red")
+    yield _plain(f"{view.recipe}, from {view.corpus}/{view.seed_id} ({view.rights})", "dim")
+    yield _heading("Query")
+    yield _indented(_plain(view.query))
+    if view.intents:
+        yield _heading("Instructions")
+        yield from _instructions(view.intents, view.query, console, digits)
+    if view.passages:
+        yield _heading("Passages")
+    for place, passage in enumerate(view.passages):
+        yield from ((_BLANK,) if place else ())
+        yield from passage_block(passage, console, digits)
+    if view.intents and view.passages:
+        yield _heading("Judgments (+ relevant, - not relevant, blank: nobody judged)")
+        yield from _matrix(view, console.width)
+    if view.judges:
+        yield _indented(_plain("by " + ", ".join(f"{judge} {count}" for judge, count in view.judges.items()), "dim"))
+    if view.verdicts:
+        yield _heading("Verdicts")
+    for sentence in view.verdicts:
+        yield _indented(_plain(sentence))
+
+
+def origin_page(
+    record: RecordMatch, topic: Topic, tree: LineageNode, console: Console, digits: int | None
+) -> Iterator[RenderableType]:
+    """What a record is, and below where it comes from: a tree, its lines unbroken where no terminal shows them."""
+    yield from _record(record, topic, console, digits)
+    yield f"\nWhere it comes from\n{render(tree, digits, console.width if console.is_terminal else None)}"
+
+
+def _record(record: RecordMatch, topic: Topic, console: Console, digits: int | None) -> Iterator[RenderableType]:
+    """What a record of a topic is: the whole topic for a topic or a seed, else the record alone.
+
+    With `digits` of ids texts are cut, too.
+    """
+    excerpt = EXCERPT_CHARS if digits else None
+    view = view_topic(topic, excerpt)
+    if record.kind in ("topic", "seed"):
+        yield from topic_page(view, console, digits)
+        return
+    yield Text.assemble((visible(f"{record.kind.capitalize()} {_short(record.id, digits)}"), "bold"))
+    yield _plain(f"of topic {_short(topic.id, digits)} ({view.status}): {view.query}\n", "dim")
+    for intent in view.intents:
+        if intent.id == record.id:
+            yield from intent_block(intent, view.query, console, digits)
+    for passage in view.passages:
+        if passage.id == record.id:
+            yield from passage_block(passage, console, digits)
+    for call in topic.calls:
+        if call.request_id == record.id:
+            yield _plain(f"{call.task}, asked of {call.model} with {call.template}; the reply:")
+            reply = plain(call.reply_text)
+            yield _indented(_spans(shorten(reply, excerpt) if excerpt else reply, console))
+
+
+def passage_block(passage: PassageView, console: Console, digits: int | None) -> Iterator[RenderableType]:
+    """One passage: its name, what it is, its text or how it was edited."""
+    source = f", from {passage.source_id}" if passage.source_id not in ("", passage.title) else ""
+    edit = f"; {passage.edit}" if passage.edit else ""
+    told = f" {passage.role}{source}, {passage.characters:,} characters{edit}"
+    yield Text.assemble((passage.name, "bold"), visible(told), (f"  {_short(passage.id, digits)}", "dim"))
+    if passage.title:
+        yield _indented(_plain(passage.title, "italic"))
+    yield _indented(_spans(passage.text, console))
+
+
+def intent_block(intent: IntentView, query: str, console: Console, digits: int | None) -> Iterator[RenderableType]:
+    """One intent: its name, its instruction, and its query where it is not the topic's."""
+    beside = f", compared with {intent.compared_with}" if intent.compared_with else ""
+    yield Text.assemble((intent.name, "bold"), f" {intent.role}{beside}", (f"  {_short(intent.id, digits)}", "dim"))
+    if intent.instruction:
+        yield _spans(intent.instruction, console)
+    if "".join(span.text for span in intent.query) != query:
+        yield Text("query: ").append_text(_spans(intent.query, console))
+
+
+def _instructions(
+    intents: Sequence[IntentView], query: str, console: Console, digits: int | None
+) -> Iterator[RenderableType]:
+    """Side by side, as many as the width allows; the bare query takes no column."""
+    for intent in intents:
+        if not intent.instruction:
+            yield from (_indented(part) for part in intent_block(intent, query, console, digits))
+    instructed = [intent for intent in intents if intent.instruction]
+    columns = max(1, min(len(instructed), (console.width - 2) // (_LEAST_COLUMN + 2)))
+    for start in range(0, len(instructed), columns):
+        row = instructed[start : start + columns]
+        grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
+        for _ in range(columns):
+            grid.add_column(ratio=1, overflow="fold")
+        blocks = [list(intent_block(intent, query, console, digits)) for intent in row]
+        grid.add_row(*(_stacked(block) for block in blocks))
+        yield _indented(grid)
+
+
+def _stacked(parts: Sequence[RenderableType]) -> RenderableType:
+    table = Table.grid()
+    table.add_column(overflow="fold")
+    for part in parts:
+        table.add_row(part)
+    return table
+
+
+def _matrix(view: TopicView, width: int) -> Iterator[RenderableType]:
+    """The cells, a row an intent; several tables where the passages have no room in one."""
+    label = max(len(f"{intent.name} {intent.role}") for intent in view.intents)
+    cells = max(1, (width - label - 4) // _CELL)
+    for start in range(0, len(view.passages), cells):
+        names = [passage.name for passage in view.passages[start : start + cells]]
+        lines = [" " * label + "".join(name.rjust(_CELL) for name in names)]
+        for intent, row in zip(view.intents, view.matrix, strict=True):
+            signs = (_SIGNS[cell].rjust(_CELL) for cell in row[start : start + cells])
+            lines.append((f"{intent.name} {intent.role}".ljust(label) + "".join(signs)).rstrip())
+        yield _indented(_plain("\n".join(lines)))
+
+
+def _spans(spans: Sequence[Span], console: Console) -> Text:
+    text = Text(overflow="fold")
+    for span in spans:
+        style, opening, closing = _STYLES[span.mark]
+        body = span.text.strip()
+        before, after = span.text.split(body, 1) if body else (span.text, "")
+        signs = (opening, closing) if body and console.color_system is None else ("", "")
+        text.append(visible(before))
+        text.append(visible(f"{signs[0]}{body}{signs[1]}"), style or None)
+        text.append(visible(after))
+    return text
+
+
+def _heading(text: str) -> RenderableType:
+    return Text(f"\n{text}", style="bold")
+
+
+def _plain(text: str, style: str = "") -> Text:
+    return Text(visible(text), style=style, overflow="fold")
+
+
+def _indented(part: RenderableType) -> RenderableType:
+    return Padding(part, _INDENT)
+
+
+def _short(name: str, digits: int | None) -> str:
+    return visible(name)[:digits]

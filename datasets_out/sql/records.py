@@ -1,0 +1,135 @@
+"""Records by id, and topics by where they lie or by a condition in SQL.
+
+    an id or its beginning -> the records of that id, and the topics that they belong to
+    a condition on the view `topics` -> topics, the first or a seeded sample
+
+Price: an id is searched through the id columns of four tables, about two seconds over a million topics.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from datasets_out.commits.schema import TABLES, from_tables
+from datasets_out.commits.snapshot import Snapshot
+from datasets_out.sql.query import run_sql
+from datasets_out.sql.views import dataset
+from engine.errors import CorruptDataError, UsageError
+from engine.topic import Topic
+
+SHORTEST_PREFIX = 4
+_LEAST_DIGITS = 8
+_IDS = (
+    ("topic", "topics", "topic_id"),
+    ("seed", "topics", "seed_id"),
+    ("intent", "intents", "intent_id"),
+    ("passage", "passages", "passage_id"),
+    ("call", "calls", "request_id"),
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPlace:
+    """A topic, and the partition in which it lies."""
+
+    partition: int
+    topic_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordMatch:
+    """A record of some kind, and the topic that it belongs to."""
+
+    kind: str
+    id: str
+    place: TopicPlace
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenTopics:
+    """Topics that a condition chose, in order, and how many it would choose without a limit."""
+
+    places: tuple[TopicPlace, ...]
+    matched: int
+
+
+def short_id_digits(snapshot: Snapshot) -> int:
+    """How many digits of an id name one record of the snapshot, but for one id in 4,000: 8 up to a million records."""
+    records = sum(snapshot.rows(table) for table in ("topics", "intents", "passages", "calls"))
+    return max(_LEAST_DIGITS, (records.bit_length() + 3) // 4 + 3)
+
+
+def find_records(snapshot: Snapshot, name: str) -> list[RecordMatch]:
+    """The record of this id, or the one whose id begins so, once for each topic that it belongs to.
+
+    Raises UsageError if nothing has this id or several have, CorruptDataError if a file that must be read is damaged.
+    """
+    if any("\ud800" <= char <= "\udfff" for char in name):
+        raise UsageError(f"{name!r} is no id: it is not valid text; write it in UTF-8")
+    matches = _search(snapshot, lambda column: pc.equal(column, name))
+    if not matches and len(name) >= SHORTEST_PREFIX:
+        matches = _search(snapshot, lambda column: pc.starts_with(column, name))
+    if not matches:
+        raise UsageError(
+            f"{snapshot.out} has no topic, seed, intent, passage or call {name!r}; give an id, or at least its first "
+            f"{SHORTEST_PREFIX} characters: `foil sql {snapshot.out} 'FROM topics LIMIT 5'` shows some"
+        )
+    ids = sorted({(match.kind, match.id) for match in matches})
+    if len(ids) > 1:
+        examples = ", ".join(f"{kind} {record_id}" for kind, record_id in ids[:10])
+        more = f" and {len(ids) - 10} more" if len(ids) > 10 else ""
+        raise UsageError(f"{name!r} begins {len(ids)} ids ({examples}{more}); give more characters of the one you mean")
+    return matches
+
+
+def choose_topics(
+    out: Path, where: str, *, most: int, sample_seed: int | None = None, snapshot: str | None = None
+) -> ChosenTopics:
+    """The topics that meet a condition on the view `topics` ("": all): the first `most`, or as many drawn by a seed.
+
+    The same seed draws the same topics, whatever else the run has. Raises what `run_sql` does.
+    """
+    order = "partition, topic_id" if sample_seed is None else f"sha256('{sample_seed}' || chr(31) || topic_id)"
+    sql = (
+        f"SELECT partition, topic_id, count(*) OVER () AS matched FROM topics WHERE ({where or 'true'}\n) "  # noqa: S608 (run_sql only reads)
+        f"ORDER BY {order} LIMIT {most}"
+    )
+    rows = run_sql(out, sql, snapshot=snapshot).to_pylist()
+    places = tuple(TopicPlace(row["partition"], row["topic_id"]) for row in rows)
+    return ChosenTopics(places, rows[0]["matched"] if rows else 0)
+
+
+def read_topics(snapshot: Snapshot, places: Sequence[TopicPlace]) -> list[Topic]:
+    """The topics at these places, in the order asked. Raises CorruptDataError if a file of theirs is damaged."""
+    ids = [place.topic_id for place in places]
+    partitions = sorted({place.partition for place in places})
+    rows = pc.field("partition").isin(partitions) & pc.field("topic_id").isin(ids)
+    try:
+        topics = from_tables({table: dataset(table, snapshot).to_table(filter=rows) for table in TABLES})
+    except (pa.ArrowInvalid, OSError) as error:
+        raise _damaged(snapshot, error) from error
+    by_id = {topic.id: topic for topic in topics}
+    return [by_id[name] for name in ids]
+
+
+def _search(snapshot: Snapshot, condition: Callable[[pc.Expression], pc.Expression]) -> list[RecordMatch]:
+    matches = set()
+    for kind, table, column in _IDS:
+        names = list(dict.fromkeys([column, "topic_id", "partition"]))
+        try:
+            rows = dataset(table, snapshot).to_table(columns=names, filter=condition(pc.field(column)))
+        except (pa.ArrowInvalid, OSError) as error:
+            raise _damaged(snapshot, error) from error
+        columns = (rows[name].to_pylist() for name in (column, "partition", "topic_id"))
+        matches |= {
+            RecordMatch(kind, record_id, TopicPlace(partition, topic_id))
+            for record_id, partition, topic_id in zip(*columns, strict=True)
+        }
+    return sorted(matches, key=lambda match: (match.kind, match.id, match.place))
+
+
+def _damaged(snapshot: Snapshot, error: Exception) -> CorruptDataError:
+    return CorruptDataError(f"{snapshot.out}: {error}; `foil verify` names the damaged files")
