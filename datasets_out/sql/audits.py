@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from datasets_out.sql.notes import locked
 from engine.atomic_files import link_if_absent, put_bytes, read_json, write_new
 from engine.errors import CorruptDataError, UsageError
 from engine.ids import canonical_json
@@ -50,10 +51,14 @@ def read_key(out: Path, name: str) -> Mapping[str, Any]:
     """The key of a sheet. Raises UsageError where there is none of that name."""
     path = _path(out, f"{_checked(name)}.key.json")
     if not path.exists():
-        names = sorted(each.name.removesuffix(".key.json") for each in path.parent.glob("*.key.json"))
-        raise UsageError(f"{out} has no audit {name!r}; it has {', '.join(names) or 'none'}")
+        raise UsageError(f"{out} has no audit {name!r}; it has {', '.join(key_names(out)) or 'none'}")
     facts: Mapping[str, Any] = read_json(path)
     return facts
+
+
+def key_names(out: Path) -> list[str]:
+    """The names of the sheets of a run."""
+    return sorted(path.name.removesuffix(".key.json") for path in _path(out, "").glob("*.key.json"))
 
 
 def put_rows(out: Path, name: str, reader: str, rows: Iterable[Mapping[str, Any]]) -> Path:
@@ -63,6 +68,37 @@ def put_rows(out: Path, name: str, reader: str, rows: Iterable[Mapping[str, Any]
     path = _path(out, f"{_checked(name)}.{_checked(reader)}.parquet")
     put_bytes(path, sink.getvalue().to_pybytes())
     return path
+
+
+def put_item(out: Path, name: str, reader: str, item: int, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Keeps the marks of one item beside the reader's others, in place of earlier ones of this item.
+
+    On return they survive a kill and a power cut. Several processes of one machine may do so at a time.
+    """
+    path = _path(out, f"{_checked(name)}.{_checked(reader)}.parquet")
+    path.parent.mkdir(exist_ok=True)
+    with locked(path.parent / f".{name}.{reader}.lock"):
+        kept = [row for row in read_reader(out, name, reader) if row["item"] != item]
+        put_rows(out, name, reader, sorted([*kept, *rows], key=lambda row: row["item"]))
+
+
+def read_reader(out: Path, name: str, reader: str) -> list[dict[str, Any]]:
+    """The rows of one reader of an audit; none where that reader marked nothing yet."""
+    path = _path(out, f"{_checked(name)}.{_checked(reader)}.parquet")
+    if not path.exists():
+        return []
+    try:
+        rows: list[dict[str, Any]] = pq.read_table(path, schema=AUDITS, page_checksum_verification=True).to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptDataError(f"{path} does not read: {error}; restore it from a copy, or move it away") from error
+    return rows
+
+
+def readers_of(out: Path, name: str) -> list[str]:
+    """Who marked items of this audit, in order."""
+    prefix = f"{_checked(name)}."
+    names = (path.name for path in _path(out, "").glob(f"{prefix}*.parquet"))
+    return sorted(name.removeprefix(prefix).removesuffix(".parquet") for name in names)
 
 
 def audit_files(out: Path) -> list[Path]:

@@ -87,13 +87,16 @@ def run_sql(
     memory_bytes: int = MEMORY_BYTES,
     snapshot: str | None = None,
     form: Form = "typed",
+    child: subprocess.Popen[bytes] | None = None,
 ) -> pa.Table:
     """The answer to one SQL query over VIEWS, of a snapshot or of all that is committed now.
 
     `out`: the folder of a run, or name -> folder of several; then each view has their rows together, with `run`.
     `form`: the nearest types that Arrow and Parquet have, or all as text, or as JSON documents (`result_forms`).
     `timeout_s` bounds the query's wall time in seconds; `memory_bytes` what it may use, and the size of its result.
-    Columns of equal names get a number behind. Raises UsageError (syntax, unknown table or column), SqlRefusedError
+    `child` is a process of `start_child`, else one is started. Columns of equal names get a number behind.
+
+    Raises UsageError (syntax, unknown table or column), SqlRefusedError
     (anything but reading the views), QueryStoppedError (a limit), CorruptDataError (a file is damaged or missing).
     """
     _check_request(sql, timeout_s, memory_bytes)
@@ -101,29 +104,37 @@ def run_sql(
     folders = {name: str(Path(folder).resolve()) for name, folder in runs.items()}
     request = {"runs": folders, "sql": sql, "snapshot": snapshot, "form": form}
     limits = {"timeout_s": timeout_s, "memory_bytes": memory_bytes}
+    with child or start_child() as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            with contextlib.suppress(BrokenPipeError), process.stdin:
+                process.stdin.write(json.dumps(request | limits).encode())
+            table = _receive_table(process.stdout, memory_bytes)
+            stderr = process.stderr.read().decode(errors="replace")
+            status = process.wait()
+        finally:
+            process.kill()
+    if status or table is None:
+        raise _failure(status, stderr, timeout_s, memory_bytes)
+    return table.rename_columns(_number_duplicates(table.column_names))
+
+
+def start_child() -> subprocess.Popen[bytes]:
+    """A process that waits for one query, to give to `run_sql`; whoever gives it to none kills it.
+
+    Started ahead of the query, it saves the half second that loading DuckDB takes.
+    """
     environment = {name: os.environ[name] for name in _KEPT_ENVIRONMENT if name in os.environ}
-    with subprocess.Popen(
+    return subprocess.Popen(
         [sys.executable, "-P", "-c", _CHILD],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd="/",
         env=environment | _CHILD_ENVIRONMENT,
-    ) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        assert child.stderr is not None
-        try:
-            with contextlib.suppress(BrokenPipeError), child.stdin:
-                child.stdin.write(json.dumps(request | limits).encode())
-            table = _receive_table(child.stdout, memory_bytes)
-            stderr = child.stderr.read().decode(errors="replace")
-            status = child.wait()
-        finally:
-            child.kill()
-    if status or table is None:
-        raise _failure(status, stderr, timeout_s, memory_bytes)
-    return table.rename_columns(_number_duplicates(table.column_names))
+    )
 
 
 def _check_request(sql: str, timeout_s: float, memory_bytes: int) -> None:

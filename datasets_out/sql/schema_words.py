@@ -19,6 +19,7 @@ VIEW_WORDS = {
     "runs": "the run: its job, and the sums of what is committed",
     "audits": "a passage as a reader marked it on a blind sheet, beside its label",
     "evaluations": "a result of `foil evaluate` or `foil ablate`, in points",
+    "notes": "a note or flag that somebody put on a topic in `foil view`",
 }
 _COMMON = {
     "topic_id": "the topic's id",
@@ -111,6 +112,10 @@ _OWN = {
     "evaluations.collections": "digests of the collections, as JSON",
     "evaluations.facts": "how it was measured, as JSON",
     "evaluations.versions": "versions of the libraries, as JSON",
+    "notes.author": "who wrote it",
+    "notes.flag": "`bad`, `good`, `look again`, or empty",
+    "notes.note": "its text",
+    "notes.noted_at": "when, in UTC",
     "evaluations.chosen_on": "whether the system's weights were chosen on this benchmark",
 }
 

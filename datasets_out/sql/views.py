@@ -22,12 +22,17 @@ from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import Snapshot, load_snapshot
 from datasets_out.sql.audits import SHOWN, audit_files, read_audits
 from datasets_out.sql.evaluations import EVALUATIONS, read_evaluations
+from datasets_out.sql.notes import NOTES, read_notes
 from engine.errors import CorruptDataError, UsageError
 from engine.flow.progress import total
 from engine.ids import DEV_SHARE, HELDOUT_SHARE, canonical_json
 
-VIEWS = (*TABLES, "rejects", "triplets", "runs", "audits", "evaluations")
-BESIDE = {"audits": (read_audits, SHOWN.empty_table()), "evaluations": (read_evaluations, EVALUATIONS.empty_table())}
+VIEWS = (*TABLES, "rejects", "triplets", "runs", "audits", "evaluations", "notes")
+BESIDE = {
+    "audits": (read_audits, SHOWN.empty_table()),
+    "evaluations": (read_evaluations, EVALUATIONS.empty_table()),
+    "notes": (read_notes, NOTES.empty_table()),
+}
 """Views of what lies beside the commits: how each is read, and the view of none."""
 _FRACTION = "('0x' || left(sha256('{kind}' || chr(31) || seed_id), 13))::UBIGINT / (1::UBIGINT << 52)"
 _SPLIT = (
@@ -56,7 +61,7 @@ class RunSources:
 def sources(name: str, out: Path, snapshot: str | None = None, sql: str = "") -> RunSources:
     """The stored tables of a snapshot, or of all that is committed now, and what lies beside them, in Arrow.
 
-    Audits or evaluations that are damaged are empty, unless `sql` names them: then CorruptDataError is raised.
+    Audits, evaluations or notes that are damaged are empty, unless `sql` names them: then CorruptDataError is raised.
     """
     source = load_snapshot(out, snapshot)
     tables = {table: dataset(table, source) for table in TABLES}
@@ -158,10 +163,9 @@ def _run_script(out: Path, snapshot: str | None) -> str:
         _audits_view(source.out),
         _rows_view("runs", _runs(source)),
         _rows_view("evaluations", read_evaluations(source.out)),
+        _rows_view("notes", read_notes(source.out)),
     ]
-    head = (
-        f"-- Views over {source.out}, snapshot {source.digest}. Later partitions and evaluations need a new script.\n"
-    )
+    head = f"-- Views over {source.out}, snapshot {source.digest}. What comes later needs a new script.\n"
     return "\n".join([head, *views, DERIVED_SQL])
 
 

@@ -59,6 +59,17 @@ def read_marks(path: Path, key: Key) -> list[ItemMarks]:
     return list(found.values())
 
 
+def marks_of(values: Mapping[str, str], number: int, key: Key) -> ItemMarks:
+    """The marks of one item out of a form's values: `A`: `+u`, `natural`: `y`. UsageError for what is missing."""
+    return _item_marks(Path("the form"), number, values, key)
+
+
+def split_marks(line: str) -> dict[str, str]:
+    """`A+ B-u natural=y gives=n # remark` -> the values that `marks_of` takes. Raises UsageError."""
+    marks, _, remark = line.partition("#")
+    return {**dict(map(_split_mark, marks.split())), "remark": remark.strip()}
+
+
 def _text_marks(text: str) -> Iterator[tuple[int, dict[str, str]]]:
     for line in text.splitlines():
         if match := _LINE.fullmatch(line):

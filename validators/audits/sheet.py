@@ -28,6 +28,10 @@ LETTERS = (*ascii_uppercase, *(f"{a}{b}" for a in ascii_uppercase for b in ascii
 _EDIT = "edit"
 
 
+Key = Mapping[str, Mapping[str, Any]]
+"""`key_of` as JSON gives it back."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stratum:
     """What a topic is counted under. `contrast`: `edited` where a judged passage is an edit, `written` where a model
@@ -70,6 +74,17 @@ def draw_items(topics: Iterable[Topic], count: int, seed: int) -> list[AuditItem
     """At most `count` items, from each stratum in turn; fewer where the run has fewer topics with an instruction."""
     chosen = [(topic, intent, stratum_of(topic, intent)) for topic, intent in _draw(topics, count, seed)]
     return [_item(number, *each, seed) for number, each in enumerate(chosen, start=1)]
+
+
+def items_of(key: Key, topics: Mapping[str, Topic], seed: int) -> list[AuditItem]:
+    """The items of a sheet that was drawn with this seed, out of its key; one whose topic is gone is left out."""
+    items = []
+    for number, known in key.items():
+        topic = topics.get(known["topic_id"])
+        intents = [intent for intent in topic.intents if intent.id == known["intent_id"]] if topic else []
+        if topic and intents:
+            items.append(_item(int(number), topic, intents[0], stratum_of(topic, intents[0]), seed))
+    return sorted(items, key=lambda item: item.number)
 
 
 def _draw(topics: Iterable[Topic], count: int, seed: int) -> list[tuple[Topic, Intent]]:
@@ -157,10 +172,11 @@ An item with no mark is left out of the score; an item with some marks must have
 
 def sheet_text(items: Sequence[AuditItem]) -> str:
     """The sheet as a person reads and marks it."""
-    return visible("\n".join([GUIDE, *map(_item_text, items)]))
+    return visible("\n".join([GUIDE, *map(item_text, items)]))
 
 
-def _item_text(item: AuditItem) -> str:
+def item_text(item: AuditItem) -> str:
+    """One item as a person reads it, with a line of blanks to mark."""
     head = f"===== item {item.number}\nQUERY: {_block(item.query)}\nINSTRUCTION: {_block(item.instruction)}"
     passages = (f"[{p.letter}] {_block(p.title)}\n    {_block(p.text)}" for p in item.passages)
     blanks = " ".join([*(f"{p.letter}?" for p in item.passages), *(f"{name}=?" for name in _questions(item))])
@@ -207,7 +223,3 @@ def _key(item: AuditItem) -> dict[str, Any]:
         **({} if item.instruction else {"plain": True}),
         "passages": {p.letter: {"id": p.passage_id, "label": p.label, "edited": p.edited} for p in item.passages},
     }
-
-
-Key = Mapping[str, Mapping[str, Any]]
-"""`key_of` as JSON gives it back."""

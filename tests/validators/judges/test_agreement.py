@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
-from cluster.commands.curators.agreement import agreements
+from cluster.desk.measures import agreements
 from engine.errors import UsageError
 from tests.support.models.corrupt_judge import Flips
 from tests.support.paths import REPO

@@ -1,0 +1,29 @@
+"""`foil report`: a run as one HTML page that stands alone."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cluster.commands.arguments import OutArgument, SnapshotOption
+from cluster.terminal import print_line, say
+
+
+def report(
+    out: OutArgument,
+    against: Annotated[Path | None, typer.Option(help="Another run, shown beside this one.")] = None,
+    into: Annotated[Path | None, typer.Option(help="The file to write. Default: OUT/report.html.")] = None,
+    by_meaning: Annotated[
+        bool, typer.Option("--by-meaning", help="Similarity and map by MiniLM, with the extra `train`; minutes more.")
+    ] = False,
+    snapshot: SnapshotOption = None,
+) -> None:
+    """Write one HTML page about a run: funnel, cost, instructions, labels, judges, repeats, map, topics."""
+    from cluster.desk.report import report_page
+    from engine.atomic_files import put_text
+
+    page = report_page(out, against, snapshot=snapshot, by_meaning=by_meaning)
+    path = into or out / "report.html"
+    put_text(path, page)
+    say(f"{len(page.encode()):,} bytes; open it in a browser, or send it on: it loads nothing from anywhere")
+    print_line(str(path))

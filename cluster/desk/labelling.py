@@ -1,0 +1,142 @@
+"""Blind labelling of a run: one sheet (`validators.audits`), several annotators, each mark durable at once.
+
+    LabelSession: items in an annotator's own order -> marks -> OUT/audits/NAME.ANNOTATOR.parquet (view `audits`)
+                                                             -> agreement of the annotators so far
+
+Promise: `put` returns when the item's marks survive a kill and a power cut. Nobody sees a label of the run, or a mark
+of another annotator, while labelling: the agreement shown is one number for all items together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import UsageError
+from engine.ids import fraction_of
+
+if TYPE_CHECKING:
+    from engine.topic import Topic
+    from validators.audits.sheet import AuditItem, Key
+
+
+@dataclass(frozen=True, slots=True)
+class LabelAgreement:
+    """How annotators agree on the passages that all of them marked. `who` is two names, or `all` (Fleiss's kappa)."""
+
+    who: str
+    passages: int
+    kappa: float | None
+
+
+class LabelSession:
+    """The sheet `name` of a run; drawn (`topics`, `seed`) where there is none of that name, else gone on with.
+
+    Raises UsageError where the run has no accepted topic with an instruction.
+    """
+
+    def __init__(self, out: Path, name: str, *, topics: int = 40, seed: int = 0) -> None:
+        self.out, self.name = out, name
+        self._key, self.items = _open_sheet(out, name, topics, seed)
+        self._by_number = {item.number: item for item in self.items}
+
+    def item(self, number: int) -> AuditItem:
+        """The item of that number. Raises UsageError."""
+        if number not in self._by_number:
+            raise UsageError(f"the sheet {self.name!r} has no item {number}; it has 1 to {len(self.items)}")
+        return self._by_number[number]
+
+    def order(self, annotator: str) -> list[int]:
+        """The numbers of the items as this annotator sees them: an order of their own, the same each time."""
+        return sorted(self._by_number, key=lambda number: fraction_of("label", self.name, annotator, str(number)))
+
+    def done(self, annotator: str) -> set[int]:
+        """The items that this annotator has marked."""
+        return {row["item"] for row in self._rows(annotator)}
+
+    def next_item(self, annotator: str) -> int | None:
+        """The first item in the annotator's order that is not marked; None where all are."""
+        done = self.done(annotator)
+        return next((number for number in self.order(annotator) if number not in done), None)
+
+    def put(self, annotator: str, number: int, values: Mapping[str, str]) -> None:
+        """Keeps the marks of one item (`A`: `+u`, `natural`: `y`), in place of earlier ones. Raises UsageError."""
+        from datasets_out.sql.audits import put_item
+        from validators.audits.marks import marks_of
+        from validators.audits.score import audit_rows
+
+        self.item(number)
+        marks = marks_of(values, number, self._key)
+        rows = map(asdict, audit_rows(self.name, annotator, [marks], self._key))
+        put_item(self.out, self.name, annotator, number, rows)
+
+    def marks(self, annotator: str, number: int) -> dict[str, str]:
+        """What the annotator marked on an item, as `put` takes it; {} where nothing."""
+        rows = [row for row in self._rows(annotator) if row["item"] == number]
+        letters = {p.passage_id: p.letter for p in self.item(number).passages}
+        values = {letters[row["passage_id"]]: _mark(row) for row in rows if row["passage_id"] in letters}
+        if rows and self.item(number).instruction:
+            values |= {"natural": _yes_no(rows[0]["natural"]), "gives": _yes_no(rows[0]["gives_away"])}
+        return values | ({"remark": rows[0]["remark"]} if rows else {})
+
+    def agreement(self) -> list[LabelAgreement]:
+        """Cohen's kappa of every two annotators, then Fleiss's of all of them where there are three and more."""
+        from datasets_out.sql.audits import readers_of
+        from validators.judges.agreement import fleiss_kappa, measure_agreement
+
+        raters = {
+            reader: {(row["item"], row["passage_id"]): row["mark"] for row in self._rows(reader)}
+            for reader in readers_of(self.out, self.name)
+        }
+        shown = []
+        for first, second in combinations(sorted(raters), 2):
+            shared = sorted(raters[first].keys() & raters[second].keys())
+            pairs = [(raters[first][key], raters[second][key]) for key in shared]
+            kappa = measure_agreement(first, second, pairs).kappa if pairs else None
+            shown.append(LabelAgreement(f"{first} and {second}", len(shared), kappa))
+        if len(raters) > 2 and (common := set.intersection(*(set(marks) for marks in raters.values()))):
+            labels = [[marks[key] for marks in raters.values()] for key in sorted(common)]
+            shown.append(LabelAgreement("all", len(common), fleiss_kappa(labels)))
+        return shown
+
+    def _rows(self, annotator: str) -> list[dict[str, Any]]:
+        from datasets_out.sql.audits import read_reader
+
+        return read_reader(self.out, self.name, annotator)
+
+
+def _open_sheet(out: Path, name: str, count: int, seed: int) -> tuple[Key, list[AuditItem]]:
+    from datasets_out.commits.snapshot import load_snapshot, read_accepted
+    from datasets_out.sql.audits import key_names, put_key, read_key
+    from validators.audits.sheet import draw_items, items_of, key_of
+
+    source = load_snapshot(out, None)
+    if name in key_names(out):
+        facts = read_key(out, name)
+        key: Key = facts["items"]
+        return key, items_of(key, _topics_of(source, key), facts["seed"])
+    items = draw_items(read_accepted(source), count, seed)
+    if not items:
+        raise UsageError(f"{out} has no accepted topic with an instruction yet; there is nothing to label")
+    key = key_of(items)
+    put_key(out, name, {"seed": seed, "snapshot": source.digest, "items": key})
+    return key, items
+
+
+def _topics_of(source: Any, key: Key) -> dict[str, Topic]:
+    from datasets_out.commits.snapshot import read_accepted
+
+    wanted = {known["topic_id"] for known in key.values()}
+    return {topic.id: topic for topic in read_accepted(source) if topic.id in wanted}
+
+
+def _mark(row: Mapping[str, Any]) -> str:
+    sign = "+" if row["mark"] > 0 else "-" if row["answers"] else "0"
+    return sign if row["usable"] else f"{sign}u"
+
+
+def _yes_no(value: bool) -> str:
+    return "y" if value else "n"

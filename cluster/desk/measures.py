@@ -1,0 +1,253 @@
+"""What a report measures beyond SQL, as its tables: judges, audits, diversity, repeats. Here rooms meet that may not
+import each other: SQL of `datasets_out`, the measures of `validators`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import UsageError
+
+if TYPE_CHECKING:
+    from datasets_out.desk.sections import Ask, Charts, ReportTable, Row
+    from validators.audits.diversity import Embed
+    from validators.audits.judge_reliability import JudgeShare
+    from validators.judges.agreement import Agreement, Labels
+
+MOST_INSTRUCTIONS = 100_000
+MOST_COMPARED = 20_000
+"""Texts of each kind in which near-duplicates are searched."""
+_GROUPS_SHOWN = 15
+
+_VOTES = """
+SELECT topic_id, validator, reason, evidence FROM verdicts WHERE validator LIKE 'judge\\_%' ESCAPE '\\'
+"""
+_LABELS = "SELECT topic_id, intent_id, passage_id, relevance FROM judgments"
+_INSTRUCTIONS = f"""
+SELECT instruction FROM intents JOIN topics t USING (partition, topic_id)
+WHERE t.status = 'accepted' AND instruction <> '' ORDER BY md5(intent_id) LIMIT {MOST_INSTRUCTIONS}
+"""
+_TEXTS = {
+    "query": "SELECT query AS text, topic_id FROM topics WHERE status = 'accepted' ORDER BY md5(topic_id)",
+    "instruction": "SELECT instruction AS text, topic_id FROM intents JOIN topics t USING (partition, topic_id) "
+    "WHERE t.status = 'accepted' AND instruction <> '' ORDER BY md5(intent_id)",
+    "passage": "SELECT text, topic_id FROM (SELECT DISTINCT ON (passage_id) passage_id, p.text, topic_id FROM "
+    "passages p JOIN topics t USING (partition, topic_id) WHERE t.status = 'accepted' "
+    "ORDER BY passage_id, topic_id) ORDER BY passage_id",
+}
+
+
+def agreements(out: Path, labels: Path | None) -> list[Agreement]:
+    """Of every two raters: the judges by role, the topics' own labels, and the people of the label file."""
+    from datasets_out.desk.topics import asker
+    from validators.judges.agreement import read_labels
+
+    people = read_labels(labels) if labels else {}
+    own = _raters(asker(out))
+    if people and set().union(*people.values()).isdisjoint(set().union(*own.values())):
+        raise UsageError(
+            f"{labels} labels no pair of topic, intent and passage of {out}; is it the file of another run?"
+        )
+    return _compare(own | people)
+
+
+def _raters(ask: Ask, votes: Sequence[Row] | None = None) -> dict[str, Labels]:
+    from validators.judges.agreement import read_votes
+
+    rows = ask(_VOTES) if votes is None else votes
+    said = [(r["topic_id"], r["validator"], r["evidence"]) for r in rows if not r["reason"].startswith("canary")]
+    raters: dict[str, Labels] = dict(read_votes(said))
+    raters["labels of the topics"] = {
+        (r["topic_id"], r["intent_id"], r["passage_id"]): r["relevance"] for r in ask(_LABELS)
+    }
+    return raters
+
+
+def _compare(raters: dict[str, Labels]) -> list[Agreement]:
+    from validators.judges.agreement import compare_raters
+
+    return compare_raters(raters)
+
+
+def judge_tables(ask: Ask, charts: Charts) -> list[ReportTable]:
+    """Agreement of judges with each other, with labels and with readers; canaries; bias of position."""
+    from datasets_out.desk.sections import ReportTable
+    from validators.audits.judge_reliability import canary_shares, position_shares
+
+    votes, audits = ask(_VOTES), ask("SELECT reader, topic_id, intent_id, passage_id, mark FROM audits")
+    raters = _raters(ask, votes) if votes or audits else {}
+    for row in audits:
+        key = row["topic_id"], row["intent_id"], row["passage_id"]
+        raters.setdefault(f"reader {row['reader']}", {})[key] = row["mark"]
+    agreed = [asdict(each) for each in _compare(raters)]
+    judge_rows = [(r["topic_id"], r["validator"], r["reason"], r["evidence"]) for r in votes]
+    drawn = [{**row, "raters": f"{row['first']} / {row['second']}"} for row in agreed]
+    return [
+        ReportTable(
+            "agreement",
+            "Agreement of judges, labels and readers",
+            "Cohen's kappa with its 95 % interval (bootstrap), as `foil agreement` has it.",
+            _columns(agreed),
+            agreed,
+            chart=charts.intervals(drawn, "raters", "kappa", "low", "high") if drawn else "",
+            empty="No judge voted and nobody marked a sheet. `foil label` collects marks of people.",
+        ),
+        _share_table(
+            "canaries",
+            "Canaries",
+            "Questions of known answer, asked among the others. Wilson's 95 % interval.",
+            canary_shares(judge_rows),
+            "No judge of this run was asked a canary.",
+        ),
+        _share_table(
+            "position",
+            "Bias of position",
+            "Whether the place of a passage decides. `expected` is what chance alone would give.",
+            position_shares(judge_rows),
+            "No judge of this run chose among several passages.",
+        ),
+    ]
+
+
+def _share_table(table_id: str, title: str, words: str, shares: Sequence[JudgeShare], empty: str) -> ReportTable:
+    from datasets_out.desk.sections import ReportTable
+
+    rows: list[Row] = [
+        {
+            "judge": each.judge,
+            "what": each.what,
+            "count": each.share.count,
+            "of": each.share.of,
+            "share": each.share.count / each.share.of if each.share.of else None,
+            "low_share": each.share.low,
+            "high_share": each.share.high,
+            "expected_share": each.expected,
+        }
+        for each in shares
+    ]
+    return ReportTable(table_id, title, words, _columns(rows), rows, empty=empty)
+
+
+def audit_table(ask: Ask) -> ReportTable:
+    """What readers of blind sheets found, over all and by recipe, corpus, contrast and family."""
+    from datasets_out.desk.sections import ReportTable
+    from validators.audits.score import AuditRow, score
+
+    rows = [AuditRow(**{**row, "natural": row["is_natural"]}) for row in map(_without_view_name, ask("FROM audits"))]
+    measures = ("label_error", "unusable", "unnatural", "given_away", "answers_lost")
+    shown: list[Row] = [
+        {
+            "group": each.group,
+            "value": each.value,
+            "items": each.items,
+            "kappa": each.kappa,
+            **{name: _told(getattr(each, name)) for name in measures},
+        }
+        for each in (score(rows) if rows else ())
+    ]
+    return ReportTable(
+        "audits",
+        "Audits by readers",
+        "Shares with Wilson's 95 % interval, as `foil audit --score` and `foil label` have them.",
+        _columns(shown),
+        shown,
+        empty="Nobody has marked a blind sheet of this run; `foil label` shows one in the browser.",
+    )
+
+
+def _without_view_name(row: dict[str, Any]) -> dict[str, Any]:
+    return {("natural" if name == "is_natural" else name): value for name, value in row.items()} | {
+        "is_natural": row["is_natural"]
+    }
+
+
+def _told(share: Any) -> str:
+    return f"{share.count}/{share.of} [{share.low:.0%}, {share.high:.0%}]" if share.of else "–"
+
+
+def diversity_table(asks: Sequence[tuple[str, Ask]], embed: Embed | None) -> ReportTable:
+    """APS and the n-gram measure of each run, over equally many instructions."""
+    from datasets_out.desk.sections import ReportTable
+    from validators.audits.diversity import instruction_diversity
+
+    texts = [(name, [row["instruction"] for row in ask(_INSTRUCTIONS)]) for name, ask in asks]
+    most = min((len(own) for _, own in texts if own), default=0)
+    rows: list[Row] = []
+    for name, own in texts:
+        measured = instruction_diversity(own[:most], embed)
+        if measured:
+            rows.append(
+                {
+                    "run": name,
+                    "instructions": measured.instructions,
+                    "mean_words": measured.mean_words,
+                    "distinct": measured.distinct,
+                    "APS_by_words": measured.word_similarity,
+                    "APS_by_meaning": measured.similarity,
+                    "distinct_trigrams": measured.distinct_trigrams,
+                }
+            )
+    return ReportTable(
+        "diversity",
+        "Diversity of instructions",
+        "APS: average pairwise similarity (InF-IR, section 4.2), lower is more varied; by meaning with --by-meaning. "
+        "Distinct trigrams stand for INGF, which has no published formula; higher is more varied. Runs are compared "
+        "over equally many instructions.",
+        _columns(rows),
+        rows,
+        empty="No accepted topic has an instruction.",
+    )
+
+
+def repeats_tables(ask: Ask) -> list[ReportTable]:
+    """Groups of nearly equal queries, instructions and passages: how many, and the largest."""
+    from datasets_out.desk.sections import ReportTable
+    from validators.overlap.near_duplicates import LEAST_SIMILARITY, group_texts
+
+    sums: list[Row] = []
+    largest: list[dict[str, Any]] = []
+    for kind, sql in _TEXTS.items():
+        rows = ask(f"{sql} LIMIT {MOST_COMPARED}")
+        groups = group_texts(row["text"] for row in rows)
+        sums.append(
+            {
+                "kind": kind,
+                "texts": len(rows),
+                "groups": len(groups),
+                "texts_in_groups": sum(group.size for group in groups),
+                "repeated_share": sum(group.size - 1 for group in groups) / len(rows) if rows else 0.0,
+                "largest": groups[0].size if groups else 0,
+            }
+        )
+        largest += [
+            {
+                "kind": kind,
+                "size": group.size,
+                "equal_words": group.exact,
+                "text": " ".join(rows[group.first]["text"].split())[:300],
+                "topic_id": rows[group.first]["topic_id"],
+            }
+            for group in groups[:_GROUPS_SHOWN]
+        ]
+    words = (
+        f"MinHash, Jaccard similarity of {LEAST_SIMILARITY} and more over runs of three words; up to "
+        f"{MOST_COMPARED:,} texts of a kind, by hash."
+    )
+    return [
+        ReportTable("repeats", "Near-duplicates", words, _columns(sums), sums),
+        ReportTable(
+            "groups",
+            "The largest groups of near-duplicates",
+            "The first text of each group.",
+            _columns(largest),
+            largest,
+            empty="No two texts of a kind are nearly the same.",
+        ),
+    ]
+
+
+def _columns(rows: Sequence[Row]) -> tuple[str, ...]:
+    return tuple(rows[0]) if rows else ()

@@ -1,0 +1,120 @@
+"""The report of a run as one HTML page: the tables of SQL, the measures beyond it, a map, and sampled topics.
+
+out (, against) -> tables by group, points, topics -> datasets_out/desk/templates/report.html.j2 -> text
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cluster.desk.embedding import embedder, map_method
+from cluster.desk.measures import audit_table, diversity_table, judge_tables, repeats_tables
+from cluster.extras import PACKAGE, need, version_of
+from engine.errors import UsageError
+
+if TYPE_CHECKING:
+    from datasets_out.desk.sections import Ask, Charts, ReportTable
+
+MOST_BYTES = 5_000_000
+TOPICS = 50
+_DROPPED_TOPICS = 8
+_MAP_POINTS = 700
+_EXCERPTS = (700, 300, 120)
+_QUERIES_AT_A_TIME = 2
+_GROUPS = {
+    "What was made": ("funnel", "reasons", "cost", "validators"),
+    "Instructions": ("lengths", "published", "constraints", "dimensions", "diversity"),
+    "Labels": ("labels", "edits", "agreement", "canaries", "position", "audits"),
+    "Repeats and rights": ("repeats", "groups", "contamination", "licences"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TableGroup:
+    """Tables under one heading."""
+
+    title: str
+    tables: tuple[ReportTable, ...]
+
+
+def report_page(
+    out: Path, against: Path | None = None, *, snapshot: str | None = None, by_meaning: bool = False
+) -> str:
+    """The page's text, under 5 MB. Raises UsageError where nothing is committed, or an extra is missing."""
+    need("vl_convert", extra="desk")
+    from datasets_out.commits.log import CommitLog
+    from datasets_out.commits.snapshot import load_snapshot
+    from datasets_out.desk.pages import lone_page
+    from datasets_out.desk.sections import RUN
+    from datasets_out.desk.text_map import KINDS, load_map
+    from datasets_out.desk.topic_view import view_topic
+    from datasets_out.desk.topics import asker, sample_topics
+
+    source, ask = load_snapshot(out, snapshot), asker(out, snapshot)
+    if not source.rows("topics"):
+        raise UsageError(f"{out} has no committed topic yet, so there is nothing to report; run the job first")
+    other = asker(against) if against else None
+    other_name = run_name(against) if against else ""
+    tables = {each.id: each for each in report_tables(ask, other, run_name(out), other_name, by_meaning=by_meaning)}
+    method = map_method(by_meaning=by_meaning)
+    points = load_map(out, source.digest, ask, method, _MAP_POINTS)
+    sampled = sample_topics(source, ask, TOPICS - _DROPPED_TOPICS, _DROPPED_TOPICS)
+    for excerpt in _EXCERPTS:
+        page = lone_page(
+            "report.html.j2",
+            name=run_name(out),
+            other_name=other_name,
+            digest=source.digest,
+            fingerprint=CommitLog(out).fingerprint(),
+            run=ask(RUN)[0],
+            notes=_notes(source.rows("topics"), len(sampled)),
+            groups=[TableGroup(title, tuple(tables[name] for name in names)) for title, names in _GROUPS.items()],
+            points=points,
+            kinds=KINDS,
+            map_words=f"{points.num_rows:,} texts, up to {_MAP_POINTS:,} of each kind, drawn by hash; {method.words}.",
+            topics=[view_topic(topic, excerpt) for topic in sampled],
+            topics_words=f"{len(sampled)} of {source.rows('topics'):,} topics, drawn by hash; long texts are shortened "
+            f"to about {excerpt} characters. Removed words are struck out and red, added ones green.",
+            version=version_of(PACKAGE) or "",
+        )
+        if len(page.encode()) < MOST_BYTES:
+            break
+    return page
+
+
+def report_tables(
+    ask: Ask, other: Ask | None, name: str, other_name: str, *, by_meaning: bool, charts: Charts | None = None
+) -> list[ReportTable]:
+    """All tables of a report, in no order that matters."""
+    from datasets_out.desk.charts import bar_chart, interval_chart
+    from datasets_out.desk.sections import Charts, read_section, sections
+
+    charts = charts or Charts(bar_chart, interval_chart)
+    asks = [(name, ask), *([(other_name, other)] if other else [])]
+    with ThreadPoolExecutor(_QUERIES_AT_A_TIME) as pool:
+        answers = list(pool.map(lambda section: read_section(section, ask, other, charts), sections()))
+    return [
+        *answers,
+        *judge_tables(ask, charts),
+        audit_table(ask),
+        diversity_table(asks, embedder() if by_meaning else None),
+        *repeats_tables(ask),
+    ]
+
+
+def run_name(out: Path) -> str:
+    """How a page names a run."""
+    return out.resolve().name
+
+
+def _notes(topics: int, sampled: int) -> list[str]:
+    if topics <= sampled:
+        return []
+    words = (
+        "Tables count all topics. The map, the near-duplicates and the topics at the end are samples, drawn by hash so "
+        "that the same data gives the same page."
+    )
+    return [words]

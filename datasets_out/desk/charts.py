@@ -1,0 +1,114 @@
+"""Charts as static SVG in a page: no script, no style attribute, so that the strictest policy of a browser shows them.
+
+    rows -> Vega-Lite specification -> vl-convert -> SVG text, coloured by the variables of desk.css
+
+The colours are `var(--...)`, so one drawing serves light and dark pages. Each chart stands above the table that it is
+drawn from; a reader of the screen is told its description, and reads the table.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import vl_convert
+
+from engine.visible_text import visible
+
+Rows = Sequence[Mapping[str, Any]]
+SERIES = tuple(f"var(--series-{number})" for number in range(1, 7))
+_MOST_BARS = 24
+_MOST_CHARS = 28
+_WIDTH = 430
+_CONFIG = {
+    "background": None,
+    "font": "inherit",
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": "currentColor",
+        "titleColor": "currentColor",
+        "gridColor": "var(--line)",
+        "domainColor": "var(--line)",
+        "tickColor": "var(--line)",
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "labelLimit": 190,
+    },
+    "legend": {
+        "labelColor": "currentColor",
+        "titleColor": "currentColor",
+        "labelFontSize": 12,
+        "orient": "top",
+        "title": None,
+        "symbolType": "square",
+    },
+}
+
+
+def bar_chart(rows: Rows, category: str, value: str, *, series: str = "", stacked: bool = True, title: str = "") -> str:
+    """Horizontal bars of the first 24 categories, in the order of the rows; "" where nothing is above zero."""
+    kept = _first_categories(rows, category)
+    if not any(row[value] for row in kept):
+        return ""
+    encoding: dict[str, Any] = {
+        "y": {"field": "label", "type": "nominal", "sort": None, "title": None},
+        "x": {"field": "value", "type": "quantitative", "title": title or value, "axis": _axis(kept, value)},
+        "color": {"value": SERIES[0]},
+    }
+    if series:
+        names = list(dict.fromkeys(str(row[series]) for row in kept))
+        scale = {
+            "domain": [_short(name) for name in names],
+            "range": [SERIES[n % len(SERIES)] for n in range(len(names))],
+        }
+        encoding["color"] = {"field": "series", "type": "nominal", "scale": scale, "sort": None}
+        if not stacked:
+            encoding["yOffset"] = {"field": "series", "sort": None}
+    data = [
+        {"label": _short(row[category]), "value": row[value] or 0, "series": _short(row[series]) if series else ""}
+        for row in kept
+    ]
+    step = {"step": 13 if series and not stacked else 22}
+    return _draw({"mark": {"type": "bar"}, "height": step, "encoding": encoding}, data)
+
+
+def interval_chart(rows: Rows, category: str, value: str, low: str, high: str, *, title: str = "") -> str:
+    """A point with its interval for each of the first 24 categories; rows without a value are left out."""
+    kept = [row for row in _first_categories(rows, category) if row[value] is not None]
+    if not kept:
+        return ""
+    data = [{"label": _short(row[category]), "value": row[value], "low": row[low], "high": row[high]} for row in kept]
+    y = {"field": "label", "type": "nominal", "sort": None, "title": None}
+    x = {"type": "quantitative", "title": title or value, "axis": {"tickCount": 5}}
+    layers = [
+        {
+            "mark": {"type": "rule", "strokeWidth": 2},
+            "encoding": {"y": y, "x": {"field": "low", **x}, "x2": {"field": "high"}, "color": {"value": SERIES[0]}},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 70},
+            "encoding": {"y": y, "x": {"field": "value", **x}, "color": {"value": SERIES[0]}},
+        },
+    ]
+    return _draw({"height": {"step": 22}, "layer": layers}, data)
+
+
+def _draw(spec: Mapping[str, Any], data: Sequence[Mapping[str, Any]]) -> str:
+    whole = {"width": _WIDTH, "data": {"values": list(data)}, "config": _CONFIG, **spec}
+    svg: str = vl_convert.vegalite_to_svg(whole, vl_version=vl_convert.get_vegalite_versions()[-1])
+    return svg
+
+
+def _axis(rows: Rows, value: str) -> dict[str, Any]:
+    """Few ticks, and between whole numbers none."""
+    whole = all(isinstance(row[value], int) for row in rows if row[value] is not None)
+    return {"tickCount": 5, **({"tickMinStep": 1} if whole else {})}
+
+
+def _first_categories(rows: Rows, category: str) -> list[Mapping[str, Any]]:
+    names = list(dict.fromkeys(str(row[category]) for row in rows))[:_MOST_BARS]
+    return [row for row in rows if str(row[category]) in names]
+
+
+def _short(name: Any) -> str:
+    text = visible(" ".join(str(name).split())) or "(none)"  # a control character would end the process
+    return text if len(text) <= _MOST_CHARS else f"{text[: _MOST_CHARS - 1]}…"
