@@ -26,7 +26,7 @@ from datasets_out.commits.encoding import encode, seal
 from datasets_out.commits.entries import CommitEntry, CommittedFile
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import SCHEMA_VERSION, to_tables
-from datasets_out.sql.lineage import trace_lineage
+from datasets_out.lineage.lineage import trace_lineage
 from datasets_out.sql.query import run_sql
 from datasets_out.sql.views import views_script
 from engine.flow.progress import count_topics

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from datasets_out.commits.snapshot import Snapshot
 from datasets_out.desk.sections import Ask
+from datasets_out.lineage.records import TopicPlace, read_topics
 from datasets_out.sql.query import run_sql
-from datasets_out.sql.records import TopicPlace, read_topics
 from engine.topic import Topic
 
 SAMPLE = """

@@ -13,7 +13,7 @@ from engine.errors import UsageError
 
 if TYPE_CHECKING:
     from datasets_out.commits.snapshot import Snapshot
-    from datasets_out.sql.records import ChosenTopics
+    from datasets_out.lineage.records import ChosenTopics
 
 _SHOWN = 5
 _MOST = 1000
@@ -32,7 +32,7 @@ def show(
     """Show topics: query, instructions, passages and their edits, judgments, verdicts."""
     from datasets_out.commits.snapshot import load_snapshot
     from datasets_out.desk.topic_view import EXCERPT_CHARS, view_topic
-    from datasets_out.sql.records import read_topics, short_id_digits
+    from datasets_out.lineage.records import read_topics, short_id_digits
 
     if record and (where or sample):
         raise UsageError("an ID names what to show; leave out --where and --sample, or the ID")
@@ -54,7 +54,7 @@ def show(
 
 
 def _named(source: Snapshot, record: str) -> ChosenTopics:
-    from datasets_out.sql.records import ChosenTopics, find_records
+    from datasets_out.lineage.records import ChosenTopics, find_records
 
     matches = find_records(source, record)
     places = tuple(match.place for match in matches[:_SHOWN])
@@ -62,7 +62,7 @@ def _named(source: Snapshot, record: str) -> ChosenTopics:
 
 
 def _chosen(source: Snapshot, where: str, sample: int, seed: int) -> ChosenTopics:
-    from datasets_out.sql.records import choose_topics
+    from datasets_out.lineage.records import choose_topics
 
     chosen = choose_topics(
         source.out, where, most=sample or _SHOWN, sample_seed=seed if sample else None, snapshot=source.name or None

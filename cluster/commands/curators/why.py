@@ -17,8 +17,8 @@ def why(
 ) -> None:
     """What a record is, and where it comes from: seed, prompts, model, calls, judgments, verdicts and file."""
     from datasets_out.commits.snapshot import load_snapshot
-    from datasets_out.sql.lineage import TOPICS_SHOWN, tree_of
-    from datasets_out.sql.records import find_records, read_topics, short_id_digits
+    from datasets_out.lineage.lineage import TOPICS_SHOWN, tree_of
+    from datasets_out.lineage.records import find_records, read_topics, short_id_digits
 
     source = load_snapshot(out, None)
     matches = find_records(source, record)

@@ -24,7 +24,7 @@ from datasets_out.commits.entries import entry_name
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.origins import RunSource, read_sources
 from datasets_out.commits.snapshot import load_snapshot
-from datasets_out.sql.records import RecordMatch, TopicPlace, find_records, read_topics
+from datasets_out.lineage.records import RecordMatch, TopicPlace, find_records, read_topics
 from datasets_out.sql.views import dataset
 from engine.errors import CommitError, CorruptDataError, NoRunError
 from engine.ids import canonical_json

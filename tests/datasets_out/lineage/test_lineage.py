@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from datasets_out.commits.log import CommitLog
-from datasets_out.sql.lineage import LineageNode, render, trace_lineage
+from datasets_out.lineage.lineage import LineageNode, render, trace_lineage
 from engine.errors import CorruptDataError, UsageError
 from tests.support.sample_run import SHORT, SORT, accepted, make, rejected
 
