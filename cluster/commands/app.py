@@ -11,6 +11,7 @@ import typer
 
 from cluster.commands.curators.agreement import agreement
 from cluster.commands.curators.audit import audit
+from cluster.commands.curators.diff import diff
 from cluster.commands.curators.merge import merge
 from cluster.commands.curators.mix import mix
 from cluster.commands.curators.show import show
@@ -38,8 +39,8 @@ from cluster.commands.trainers.train import train
 from cluster.terminal import print_line
 
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    run, plan, submit, cancel, logs, watch, status, show, sql, why, audit, agreement, verify, snapshot, merge, mix,
-    mine, train, evaluate, ablate, export, doctor,
+    run, plan, submit, cancel, logs, watch, status, show, sql, why, diff, audit, agreement, verify, snapshot, merge,
+    mix, mine, train, evaluate, ablate, export, doctor,
 )  # fmt: skip
 COMMANDS = {command.__name__: command for command in _COMMANDS}
 SEEDS_COMMANDS = {command.__name__: command for command in (preview, fetch)}
