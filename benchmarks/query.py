@@ -81,10 +81,12 @@ def topics(rng: random.Random) -> Iterator[Topic]:
         )  # fmt: skip
 
 
-def build(out: Path, partitions: int) -> None:
+def build(out: Path, partitions: int, change: Callable[[Topic, int], Topic | None] = lambda topic, _: topic) -> None:
+    """Commits the partitions that are not there. `change` makes of a topic and its number another, or none."""
     log = CommitLog(out)
     log.open("bench", {"recipe": "bench"})
-    made = list(topics(random.Random(7)))
+    changed = (change(topic, number) for number, topic in enumerate(topics(random.Random(7))))
+    made = [topic for topic in changed if topic]
     counts = count_topics(made)
     first = to_tables(made, 0)
     for partition in range(partitions):

@@ -29,7 +29,12 @@ FENCES = {
     },
     "opentelemetry": {"engine/telemetry/otlp_spans.py"},
     "duckdb": {"datasets_out/sql/query_process.py", "datasets_out/sql/catalog.py"},
-    "rich": {"cluster/terminal.py", "cluster/pages/topic_page.py", "cluster/pages/rows.py"},
+    "rich": {
+        "cluster/terminal.py",
+        "cluster/pages/topic_page.py",
+        "cluster/pages/rows.py",
+        "cluster/pages/diff_page.py",
+    },
     "openai": {"engine/models/hosted.py"},
     "vllm": {"engine/models/local_vllm.py"},
     "mteb": {"trainer/interop/mteb_folder.py", "trainer/interop/mteb_model.py", "trainer/benchmarks/mteb_task.py"},

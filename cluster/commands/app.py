@@ -12,6 +12,7 @@ import typer
 
 from cluster.commands.curators.agreement import agreement
 from cluster.commands.curators.audit import audit
+from cluster.commands.curators.diff import diff
 from cluster.commands.curators.label import label
 from cluster.commands.curators.report import report
 from cluster.commands.curators.show import show
@@ -46,8 +47,8 @@ from cluster.commands.trainers.train import train
 from cluster.terminal import print_line
 
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    run, plan, submit, cancel, logs, watch, status, show, sql, why, report, view, label, audit, agreement, verify,
-    snapshot, filter_, drop, merge, mix, mine, gc, export, restore, push, train, evaluate, ablate, doctor,
+    run, plan, submit, cancel, logs, watch, status, show, sql, why, diff, report, view, label, audit, agreement,
+    verify, snapshot, filter_, drop, merge, mix, mine, gc, export, restore, push, train, evaluate, ablate, doctor,
 )  # fmt: skip
 COMMANDS = {command.__name__.rstrip("_"): command for command in _COMMANDS}
 SEEDS_COMMANDS = {command.__name__: command for command in (preview, fetch)}

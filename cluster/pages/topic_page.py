@@ -97,7 +97,7 @@ def _record(record: RecordMatch, topic: Topic, console: Console, digits: int | N
         if call.request_id == record.id:
             yield _plain(f"{call.task}, asked of {call.model} with {call.template}; the reply:")
             reply = plain(call.reply_text)
-            yield _indented(_spans(shorten(reply, excerpt) if excerpt else reply, console))
+            yield _indented(spans_text(shorten(reply, excerpt) if excerpt else reply, console))
 
 
 def passage_block(passage: PassageView, console: Console, digits: int | None) -> Iterator[RenderableType]:
@@ -108,7 +108,7 @@ def passage_block(passage: PassageView, console: Console, digits: int | None) ->
     yield Text.assemble((passage.name, "bold"), visible(told), (f"  {_short(passage.id, digits)}", "dim"))
     if passage.title:
         yield _indented(_plain(passage.title, "italic"))
-    yield _indented(_spans(passage.text, console))
+    yield _indented(spans_text(passage.text, console))
 
 
 def intent_block(intent: IntentView, query: str, console: Console, digits: int | None) -> Iterator[RenderableType]:
@@ -116,9 +116,9 @@ def intent_block(intent: IntentView, query: str, console: Console, digits: int |
     beside = f", compared with {intent.compared_with}" if intent.compared_with else ""
     yield Text.assemble((intent.name, "bold"), f" {intent.role}{beside}", (f"  {_short(intent.id, digits)}", "dim"))
     if intent.instruction:
-        yield _spans(intent.instruction, console)
+        yield spans_text(intent.instruction, console)
     if "".join(span.text for span in intent.query) != query:
-        yield Text("query: ").append_text(_spans(intent.query, console))
+        yield Text("query: ").append_text(spans_text(intent.query, console))
 
 
 def _instructions(
@@ -161,7 +161,8 @@ def _matrix(view: TopicView, width: int) -> Iterator[RenderableType]:
         yield _indented(_plain("\n".join(lines)))
 
 
-def _spans(spans: Sequence[Span], console: Console) -> Text:
+def spans_text(spans: Sequence[Span], console: Console) -> Text:
+    """Spans in colours, or in signs where the console has none."""
     text = Text(overflow="fold")
     for span in spans:
         style, opening, closing = _STYLES[span.mark]

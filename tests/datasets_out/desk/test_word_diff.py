@@ -61,7 +61,7 @@ def test_a_long_edit_keeps_what_changed():
 
 
 def test_a_megabyte_without_a_common_word_is_compared_in_time():
-    start = time.perf_counter()
+    start = time.process_time()
     spans = word_diff("a b " * 250_000, "c d " * 250_000)
     assert [span.mark for span in spans] == ["removed", "added"]
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10

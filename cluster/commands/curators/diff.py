@@ -1,0 +1,36 @@
+"""`foil diff`: what two runs do not share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cluster.commands.arguments import JsonOption
+from cluster.terminal import print_json, print_pages, say
+
+
+def diff(
+    a: Annotated[Path, typer.Argument(metavar="A", help="The folder of a run.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="The folder of another run.")],
+    examples: Annotated[int, typer.Option(min=0, max=1000, help="Examples of each kind of difference.")] = 3,
+    parquet: Annotated[Path | None, typer.Option(help="Write every difference as a row to this Parquet file.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare two runs: seeds, topics, outcomes, instructions and judgments that are in one alone or changed."""
+    from datasets_out.desk.run_diff import CHANGES, KINDS, diff_runs
+
+    found = diff_runs(a, b)
+    if parquet:
+        from datasets_out.sql.output_formats import write_parquet
+
+        write_parquet(found.rows, parquet)
+    if as_json:
+        rows = [row for kind in KINDS for change in CHANGES for row in found.examples(kind, change, examples)]
+        reasons = [{"before": before, "after": after, "topics": count} for before, after, count in found.reasons()]
+        print_json({"topics": found.topics, "counts": found.counts, "outcomes": reasons, "examples": rows})
+    else:
+        from cluster.pages.diff_page import diff_page
+
+        print_pages(lambda console: diff_page(found, (str(a), str(b)), examples, console))
+    if parquet:
+        say(f"{found.rows.num_rows:,} differences are in {parquet}")

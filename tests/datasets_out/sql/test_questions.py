@@ -1,0 +1,41 @@
+"""The questions of docs/curators.md, asked of a real run by the rule writer."""
+
+import json
+import re
+import shutil
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from datasets_out.sql.query import run_sql
+from tests.support.commands import foil, write_job
+from tests.support.paths import REPO
+
+_PAGE = (REPO / "docs" / "curators.md").read_text()
+QUESTIONS = re.findall(r"^(\d+)\. ([^\n]+)\n\n +```sql\n(.*?)```", _PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("questions")
+    job = write_job(folder, 24)
+    seeds = folder / "seeds.jsonl"
+    short = json.loads(seeds.read_text().splitlines()[0]) | {"id": "short", "good": "Yes."}
+    seeds.write_text(f"{seeds.read_text()}{json.dumps(short)}\n")
+    done = foil("run", job, "--out", folder / "first")
+    assert done.returncode == 0, done.stderr
+    shutil.copytree(folder / "first", folder / "second")
+    return {"first": folder / "first", "second": folder / "second"}
+
+
+def test_there_are_twenty():
+    assert [int(number) for number, *_ in QUESTIONS] == list(range(1, 21))
+
+
+@pytest.mark.parametrize(("question", "sql"), [each[1:] for each in QUESTIONS], ids=[each[0] for each in QUESTIONS])
+def test_a_question_has_an_answer(runs, question, sql):
+    several = "`foil sql A B" in question
+    answer = run_sql(runs if several else runs["first"], textwrap.dedent(sql))
+    assert answer.num_rows > 0
+    assert any(column.null_count < answer.num_rows for column in answer.columns)
