@@ -12,6 +12,8 @@ import typer
 from cluster.commands.curators.agreement import agreement
 from cluster.commands.curators.audit import audit
 from cluster.commands.curators.export import export
+from cluster.commands.curators.filter import drop, filter_
+from cluster.commands.curators.gc import gc
 from cluster.commands.curators.merge import merge
 from cluster.commands.curators.mix import mix
 from cluster.commands.curators.push import push, restore
@@ -38,10 +40,10 @@ from cluster.commands.trainers.train import train
 from cluster.terminal import print_line
 
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    run, plan, submit, cancel, logs, watch, status, sql, why, audit, agreement, verify, snapshot, merge, mix, mine,
-    export, restore, push, train, evaluate, ablate, doctor,
+    run, plan, submit, cancel, logs, watch, status, sql, why, audit, agreement, verify, snapshot, filter_, drop, merge,
+    mix, mine, gc, export, restore, push, train, evaluate, ablate, doctor,
 )  # fmt: skip
-COMMANDS = {command.__name__: command for command in _COMMANDS}
+COMMANDS = {command.__name__.rstrip("_"): command for command in _COMMANDS}
 SEEDS_COMMANDS = {command.__name__: command for command in (preview, fetch)}
 BENCHMARKS_COMMANDS: dict[str, Callable[..., None]] = {
     "list": list_benchmarks,

@@ -59,7 +59,7 @@ def _check_documents(log: CommitLog) -> Iterator[Damage]:
 
 def _document_names(log: CommitLog) -> list[str]:
     names = {path.name for pattern in ("growth-*.json", "plan-*.json") for path in log.out.glob(pattern)}
-    return ["run.json", "plan.json", *sorted(names)]
+    return ["run.json", "plan.json", "sources.json", *sorted(names)]
 
 
 def _check_fingerprints(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:

@@ -4,7 +4,7 @@
 
 Promise: where every text is found, every row has the texts and labels that it would have had with
 `--allow-nonredistributable`, at its place; formats of texts alone have its bytes. Attributes and evidence that may
-quote a corpus do not come back. What is not found stays withheld, and is counted. `foil push` refuses a restored folder.
+quote a corpus do not come back. What is not found stays withheld, and is counted. `foil push` refuses the folder.
 """
 
 import re

@@ -20,10 +20,11 @@ import pyarrow.compute as pc
 
 from datasets_out.commits.entries import entry_name
 from datasets_out.commits.log import CommitLog
+from datasets_out.commits.origins import RunSource, read_sources
 from datasets_out.commits.schema import TABLES, from_tables
 from datasets_out.commits.snapshot import Snapshot, load_snapshot
 from datasets_out.sql.views import dataset
-from engine.errors import CorruptDataError, UsageError
+from engine.errors import CommitError, CorruptDataError, NoRunError, UsageError
 from engine.ids import canonical_json
 from engine.topic import Call, Intent, Judgment, Passage, Topic, Verdict
 from engine.visible_text import visible
@@ -77,7 +78,7 @@ def trace_lineage(out: Path, name: str) -> LineageNode:
         topics = [(_topic(snapshot, match), match) for match in matches[:TOPICS_SHOWN]]
     except (pa.ArrowInvalid, OSError) as error:
         raise CorruptDataError(f"{out}: {error}; `foil verify` names the damaged files") from error
-    trees = tuple(_topic_node(topic, _storage_node(log, match.partition)) for topic, match in topics)
+    trees = tuple(_topic_node(topic, _stored(log, match)) for topic, match in topics)
     if matches[0].kind == "topic":
         return trees[0]
     more = f", in {len(matches)} topics" if len(matches) > 1 else ""
@@ -213,6 +214,30 @@ def _verdict_node(verdict: Verdict) -> LineageNode:
     evidence = f": {_short(verdict.evidence)}" if verdict.evidence else ""
     line = f"{verdict.validator}: {verdict.outcome} of {verdict.scope}{reason}{score}{evidence}"
     return LineageNode("verdict", "", line, _facts(verdict))
+
+
+def _stored(log: CommitLog, match: _IdMatch) -> LineageNode:
+    """Where a topic lies, and beneath it where it lay in each run that this one was made of, back to the first."""
+    node = _storage_node(log, match.partition)
+    origins = tuple(_origin_node(source, match.topic_id) for source in read_sources(log.out))
+    return dataclasses.replace(node, children=(*node.children, *filter(None, origins)))
+
+
+def _origin_node(source: RunSource, topic_id: str) -> LineageNode | None:
+    """The topic in a run that this run was made of; None where that run has no such topic."""
+    out, facts = Path(source.out), dataclasses.asdict(source)
+    try:
+        log, snapshot = CommitLog(out), load_snapshot(out, None)
+        same = log.fingerprint() == source.fingerprint
+        rows = dataset("topics", snapshot).to_table(columns=["partition"], filter=pc.field("topic_id") == topic_id)
+    except (NoRunError, CommitError, CorruptDataError, pa.ArrowInvalid, OSError):
+        return LineageNode("origin", "", f"from the run {source.fingerprint} in {out}, which does not read here", facts)
+    if not same:
+        return LineageNode("origin", "", f"from the run {source.fingerprint}, which is not in {out} any more", facts)
+    if not len(rows):
+        return None
+    stored = _stored(log, _IdMatch("topic", topic_id, topic_id, rows["partition"][0].as_py()))
+    return LineageNode("origin", "", f"from the run {source.fingerprint} in {out}", facts, (stored,))
 
 
 def _storage_node(log: CommitLog, partition: int) -> LineageNode:

@@ -16,6 +16,7 @@ from typing import Any
 
 from datasets_out.commits.entries import CommitEntry
 from datasets_out.commits.log import CommitLog
+from datasets_out.commits.origins import put_sources
 from datasets_out.commits.snapshot import Snapshot, read_partitions, take_snapshot
 from datasets_out.training.candidate_pool import CandidatePassage
 from engine.ids import canonical_json, sha256_hex
@@ -66,6 +67,7 @@ def write_mined(source: Snapshot, out: Path, miner: str, identity: Mapping[str, 
     job = {"mine": identity, "of": source.digest}
     log = CommitLog(out)
     log.open(sha256_hex(canonical_json(job))[:32], job)
+    put_sources(log, [source])
     committed, entries = set(log.partitions()), _entries(source)
     for index, (topics, entry) in enumerate(zip(read_partitions(source), entries, strict=True)):
         if index not in committed:

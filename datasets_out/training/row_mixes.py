@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from datasets_out.commits.log import CommitLog
+from datasets_out.commits.origins import put_sources
 from datasets_out.commits.snapshot import Snapshot, read_accepted, take_snapshot
 from engine.errors import UsageError
 from engine.ids import canonical_json, sha256_hex
@@ -54,6 +55,7 @@ def _write_mix(name: str, topics: Sequence[Topic], source: Snapshot, out: Path) 
     job = {"mix": name, "of": source.digest}
     log = CommitLog(out)
     log.open(sha256_hex(canonical_json(job))[:32], job)
+    put_sources(log, [source])
     partitions = [rows[begin : begin + _PARTITION_TOPICS] for begin in range(0, len(rows), _PARTITION_TOPICS)]
     for index, partition in enumerate(partitions):
         log.commit(index, partition, {})

@@ -103,13 +103,22 @@ class SketchStore:
 
         Raises SpoolError.
         """
-        candidates, slots, same_key = self._probe(sketch.keys)
+        match = self.match(sketch, least)
+        if match is None:
+            self.add(sketch)
+        return match
+
+    def match(self, sketch: TextSketch, least: float) -> Match | None:
+        """The kept text most like this one, if their similarity is at least `least`. Raises SpoolError."""
+        candidates, _, _ = self._probe(sketch.keys)
         matches = self._compare(sorted(set(candidates)), sketch, least) if candidates else []
-        if matches:
-            return max(matches, key=lambda match: (match.similarity, -match.number))
+        return max(matches, key=lambda match: (match.similarity, -match.number), default=None)
+
+    def add(self, sketch: TextSketch) -> None:
+        """Keeps this text. Raises SpoolError."""
+        _, slots, same_key = self._probe(sketch.keys)
         self._shingles.append(sketch.shingles)
         self._add(sketch.keys, slots, same_key < _SAME_KEY)
-        return None
 
     def _compare(self, numbers: list[int], sketch: TextSketch, least: float) -> list[Match]:
         """The likeliest of them that are as similar by their shingles; the exact repeat alone if there is one."""

@@ -19,7 +19,7 @@ class HubRepository:
 
     def __init__(self, name: str, *, public: bool) -> None:
         from huggingface_hub import HfApi
-        from huggingface_hub.utils import disable_progress_bars
+        from huggingface_hub.utils.tqdm import disable_progress_bars
 
         disable_progress_bars()
         self._name = name

@@ -70,6 +70,8 @@ class _Handler(BaseHTTPRequestHandler):
             modes = {file["path"]: "lfs" if file["size"] >= LARGE else "regular" for file in told}
             files = [{"path": path, "uploadMode": mode, "shouldIgnore": False} for path, mode in modes.items()]
             self._answer({"files": files})
+        elif self.path == "/api/validate-yaml":
+            self._answer({"errors": [], "warnings": []})
         elif self.path.endswith("/info/lfs/objects/batch"):
             self._answer(self._batch(json.loads(body)))
         elif match := re.match(r"/api/datasets/([^/]+/[^/]+)/commit/main", self.path):

@@ -1,0 +1,82 @@
+"""`foil filter` and `foil drop`: a run with fewer accepted topics, as a new run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cluster.commands.arguments import JsonOption, OutArgument, SnapshotOption
+from cluster.terminal import print_json, say, show
+from engine.errors import UsageError
+
+if TYPE_CHECKING:
+    from datasets_out.curation.derived_run import DerivedRun
+
+IntoArgument = Annotated[Path, typer.Argument(metavar="INTO", help="A folder for the new run.")]
+
+
+def filter_(
+    out: OutArgument,
+    into: IntoArgument,
+    where: Annotated[str, typer.Option(help="SQL condition on the view `topics`: accepted ones that hold stay.")] = "",
+    balance: Annotated[
+        str, typer.Option(metavar="COLUMN", help="Column or SQL expression whose values keep equally many topics.")
+    ] = "",
+    at_most: Annotated[
+        int | None, typer.Option(min=1, help="Topics that each value of --balance keeps. Default: as the rarest has.")
+    ] = None,
+    heldout: Annotated[str, typer.Option(help="SQL condition: such topics are held out of training from now on.")] = "",
+    snapshot: SnapshotOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a run in which only chosen topics are accepted; the others are rejected rows, `filtered` or `balanced`."""
+    from datasets_out.commits.snapshot import load_snapshot
+    from datasets_out.curation.choosing import Choice, filter_run
+
+    source = load_snapshot(out, snapshot, verify=True)
+    _show(filter_run(source, into, Choice(where, balance, at_most, heldout)), as_json=as_json)
+
+
+def drop(
+    out: OutArgument,
+    into: IntoArgument,
+    topics: Annotated[
+        list[str] | None, typer.Argument(metavar="ID...", help="Ids of topics, or their beginnings.")
+    ] = None,
+    reason: Annotated[str, typer.Option(help="Why: the reason of the rejected rows.")] = "",
+    ids_file: Annotated[Path | None, typer.Option("--ids", help="A file with one id a line.")] = None,
+    snapshot: SnapshotOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a run without some topics: they stay as rejected rows with the reason that you give."""
+    from datasets_out.commits.snapshot import load_snapshot
+    from datasets_out.curation.choosing import drop_topics
+
+    names = [*(topics or []), *(_lines(ids_file) if ids_file else [])]
+    if not names:
+        raise UsageError("no topic was named; give ids, or --ids FILE with one a line")
+    _show(drop_topics(load_snapshot(out, snapshot, verify=True), into, names, reason), as_json=as_json)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").split()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read ({error}); give a text file with one id a line") from None
+
+
+def _show(run: DerivedRun, *, as_json: bool) -> None:
+    from datasets_out.commits.log import CommitLog
+    from engine.flow.progress import total
+
+    counts = total(entry.counts for entry in CommitLog(run.snapshot.out).entries()).topics
+    if as_json:
+        print_json({"out": str(run.snapshot.out), "digest": run.snapshot.digest, "changed": dict(run.changed),
+                    "topics": dict(counts)})  # fmt: skip
+        return
+    rows = [(f"now {name}", f"{count:,}") for name, count in sorted(run.changed.items())]
+    rows += [(f"topics {status}", f"{counts[status]:,}") for status in ("accepted", "rejected", "failed")]
+    show(["what", "topics"], rows, numbers=True)
+    say(f"{run.snapshot.out} is a run of its own, snapshot {run.snapshot.name}; `foil why` follows its topics back")

@@ -1,0 +1,97 @@
+"""What `foil gc` frees, and what it never touches."""
+
+import asyncio
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from cluster.commands.app import app
+from cluster.endings import run_command
+from datasets_out.commits.log import CommitLog
+from datasets_out.commits.snapshot import load_snapshot, take_snapshot
+from datasets_out.curation.collection import collect
+from engine.errors import CorruptDataError, RunHeldError
+from engine.lease import hold
+from tests.support.commands import write_job
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("gc")
+    assert run_command(app, ["run", str(write_job(folder, 30))]) == 0
+    return folder / "out"
+
+
+@pytest.fixture
+def out(finished, tmp_path) -> Path:
+    """A finished run with journals, an unfinished file, an orphan of each kind, and a journal of an open partition."""
+    out = Path(shutil.copytree(finished, tmp_path / "out"))
+    (out / "staging" / "part.abc").write_bytes(b"x" * 10)
+    (out / "orphans" / "old").write_bytes(b"x" * 20)
+    (out / "data" / "topics" / f"part-00000000-{'0' * 64}.parquet").write_bytes(b"x" * 30)
+    journal = out / "journal" / "00000099"
+    journal.mkdir(parents=True)
+    (journal / "w.log").write_bytes(b"paid")
+    return out
+
+
+def age(out: Path, days: float) -> None:
+    then = time.time() - days * 86_400
+    for path in (out / "journal").rglob("*"):
+        os.utime(path, (then, then))
+
+
+def names(found) -> set[tuple[str, str]]:
+    return {(each.kind, each.path.name) for each in found}
+
+
+def test_a_dry_run_says_what_goes_and_the_next_removes_it(out, capsys):
+    loose = {("staging", "part.abc"), ("orphan", "old"), ("orphan", f"part-00000000-{'0' * 64}.parquet")}
+    digest = load_snapshot(out, None).digest
+    assert names(collect(out, 30, dry_run=True)) == loose
+    age(out, 31)
+    journals = {("journal", path.name) for path in (out / "journal").iterdir()} - {("journal", "00000099")}
+    assert len(journals) == 3
+    assert run_command(app, ["gc", str(out), "--dry-run", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["removed"], len(told["found"])) == (False, len(loose | journals))
+    assert names(collect(out, 30, dry_run=False)) == loose | journals
+    assert not collect(out, 30, dry_run=True)
+    assert (out / "journal" / "00000099" / "w.log").read_bytes() == b"paid"
+    assert load_snapshot(out, None, verify=True).digest == digest
+    assert run_command(app, ["verify", str(out)]) == 0
+
+
+def test_a_run_that_lives_is_left_alone(out):
+    async def held() -> None:
+        async with hold(out, takeover=False):
+            await asyncio.to_thread(collect, out, 0, dry_run=False)
+
+    with pytest.raises(RunHeldError):
+        asyncio.run(held())
+    assert (out / "staging" / "part.abc").exists()
+
+
+def test_what_a_snapshot_names_stays_even_without_an_entry(out):
+    take_snapshot(out, "kept")
+    last = max(CommitLog(out).partitions())
+    (out / "commits" / f"{last:08d}.json").unlink()
+    collect(out, 0, dry_run=False)
+    load_snapshot(out, "kept", verify=True)
+
+
+def test_nothing_goes_where_an_entry_does_not_read(out):
+    entry = next((out / "commits").glob("*.json"))
+    entry.write_bytes(entry.read_bytes()[:-9])
+    with pytest.raises(CorruptDataError):
+        collect(out, 0, dry_run=False)
+    assert (out / "orphans" / "old").exists()
+
+
+def test_what_is_no_run_is_told(tmp_path):
+    assert run_command(app, ["gc", str(tmp_path)]) == 2
+    assert not list(tmp_path.iterdir())
