@@ -74,6 +74,12 @@ def test_operators_and_curators_need_no_extra(tmp_path):
         ["agreement", out],
         ["snapshot", out, "now"],
         ["mine", out, tmp_path / "mined"],
+        ["snapshot", "list", out],
+        ["filter", out, tmp_path / "filtered", "--where", "true"],
+        ["merge", out, tmp_path / "mined", tmp_path / "merged", "--near-duplicates", "0.8"],
+        ["gc", out, "--dry-run"],
+        ["export", out, "--format", "hf", "--split", "all", "--into", tmp_path / "release"],
+        ["verify", tmp_path / "release"],
     )
     assert process.returncode == 0, process.stderr
     assert "planned 20 seeds" in process.stdout
