@@ -84,6 +84,11 @@ def _choose(source: Snapshot, choice: Choice) -> _Chosen:
             f"no accepted topic of {source.out} is left by {choice.where or 'nothing'}; look with `foil sql`"
         )
     if choice.balance:
+        if len({value for _, value in wanted}) == 1:
+            raise UsageError(
+                f"all {len(wanted):,} topics have one value of {choice.balance}, {wanted[0][1]}: there is nothing to "
+                "balance; `foil sql` shows what topics differ in"
+            )
         out |= dict.fromkeys(_too_many(wanted, choice.at_most), "balanced")
     return _Chosen(out, frozenset(row["topic_id"] for row in rows if row["held"]))
 

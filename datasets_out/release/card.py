@@ -229,5 +229,15 @@ def _cell(value: Any) -> str:
     return " ".join(str(value).split()).replace("|", "\\|")
 
 
+def _without_folders(value: Any) -> Any:
+    """The value with absolute paths cut to their names: a card tells nobody's folders."""
+    if isinstance(value, Mapping):
+        return {name: _without_folders(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_folders(part) for part in value]
+    return Path(value).name if isinstance(value, str) and value.startswith("/") else value
+
+
 def _yaml_block(value: Any) -> Iterable[str]:
+    value = _without_folders(value)
     yield f"```yaml\n{yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=110)}```\n"

@@ -84,6 +84,7 @@ class _Writing:
         self._topics: Counter[str] = Counter()
         self._held_back: Counter[str] = Counter()
         self._nonredistributable = 0
+        self._keys: set[str] = set()  # of the withheld texts so far
 
     def release(self, key_file: Path | None) -> WrittenRelease:
         order = self._order
@@ -110,8 +111,10 @@ class _Writing:
             self._nonredistributable += not released.topic.redistributable
             topic, entries = (released.topic, []) if order.allow_nonredistributable else withhold(released.topic, index)
             for entry in entries:
-                self._held_back[entry.place] += 1
-                yield OutputRow(TEXTS, entry.plain(), entry.key)
+                if entry.key not in self._keys:
+                    self._keys.add(entry.key)
+                    self._held_back[entry.place] += 1
+                    yield OutputRow(TEXTS, entry.plain())
             yield from order.format.rows(ReleasedTopic(topic, released.split), layout)
 
     def _index(self) -> CorpusIndex | None:

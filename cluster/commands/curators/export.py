@@ -139,6 +139,9 @@ def _release(
     if key_file:
         need("cryptography", extra="cloud")
     settings = ordering.export_settings(overrides, ordering.read_job(job_file))
+    if job_file is None and not overrides:
+        say(f"splits: {settings.split.heldout_share:.0%} held out, {settings.split.dev_share:.0%} dev (the defaults); "
+            "--job JOB takes those of a training job")  # fmt: skip
     view = ordering.open_view(out, snapshot, settings)
     source = view.sources[0].snapshot
     order = ReleaseOrder(
@@ -152,9 +155,12 @@ def _release(
 def _command(
     source: Path, form: str, split: str, into: Path, options: dict[str, Any], overrides: Sequence[str], *, allow: bool
 ) -> str:
-    """The command that makes the release again."""
-    words = ["foil", "export", str(source), "--format", form, "--split", split, "--into", str(into)]
-    words += [word for name, value in options.items() if value is not None for word in (name, str(value))]
+    """The command that makes the release again; paths without their folders, since the card is for others."""
+    words = ["foil", "export", source.name, "--format", form, "--split", split, "--into", into.name]
+    told = {
+        name: value.name if isinstance(value, Path) else value for name, value in options.items() if value is not None
+    }
+    words += [word for pair in told.items() for word in pair]
     words += [word for override in overrides for word in ("--set", override)]
     return shlex.join([*words, *(["--allow-nonredistributable"] if allow else [])])
 

@@ -52,7 +52,7 @@ def _list(out: Path, *, as_json: bool) -> None:
     if as_json:
         print_json([{"name": each.name, "digest": each.digest, "topics": each.rows("topics")} for each in found])
         return
-    rows = [(each.name or "(now)", f"{each.rows('topics'):,}", each.digest) for each in found]
+    rows = [(each.name or "(now)", f"{each.rows('topics'):,}", each.digest[:16]) for each in found]
     show(["snapshot", "topics", "digest"], rows)
 
 

@@ -56,7 +56,7 @@ def test_an_exported_model_is_measured_beside_its_source(folder, capsys):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
     model = str(folder / "tiny")
-    assert run_command(app, ["export", model, "--json"]) == 0
+    assert run_command(app, ["export", model, "--format", "onnx", "--json"]) == 0
     files = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert [each["name"] for each in files] == ["model.onnx", "model_qint8.onnx"]
     systems = [model, f"onnx:{model}", f"onnx:{model}/onnx/model_qint8.onnx"]

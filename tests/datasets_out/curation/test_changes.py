@@ -77,6 +77,8 @@ def test_a_balance_keeps_as_many_of_each_value(out, tmp_path, capsys):
         tmp_path / "both", "SELECT count(*) AS n FROM topics WHERE status = 'accepted' GROUP BY recipe, corpus"
     )
     assert len(set(rows["n"].to_pylist())) == 1
+    assert run_command(app, ["filter", str(out), str(tmp_path / "none"), "--balance", "attributes['no']"]) == 2
+    assert "nothing to balance" in " ".join(capsys.readouterr().err.split())
 
 
 def test_topics_are_held_out_by_a_column(out, tmp_path, capsys):
@@ -170,6 +172,12 @@ def test_near_duplicates_of_another_run_are_left_out_and_counted(tmp_path, capsy
     merged = told(capsys, "merge", *runs, tmp_path / "merged", "--near-duplicates", "0.8")
     assert merged["left_out"] == {"duplicate": 6}
     assert {each.id for each in topics(tmp_path / "merged")} >= {"twin-1", "twin-2"}
+    close = [replace(topic(0, text=words.format(20, 20) + " still"), id="close", query=second[6].query)]
+    third = commit(
+        tmp_path / "c", [replace(each, intents=(replace(each.intents[0], query=each.query),)) for each in close]
+    )
+    nearly = told(capsys, "merge", runs[1], third, tmp_path / "near", "--near-duplicates", "0.6")
+    assert nearly["left_out"] == {"near_duplicate": 1}
     counts = [entry.facts["left_out"] for entry in CommitLog(tmp_path / "merged").entries()]
     assert sum(count.get("duplicate", 0) for count in counts) == 6
     assert told(capsys, "merge", *runs, tmp_path / "merged", "--near-duplicates", "0.8") == merged

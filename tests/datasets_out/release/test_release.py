@@ -70,6 +70,14 @@ def test_the_same_release_has_the_same_bytes_and_sha256sum_agrees(out, release, 
     assert checked.returncode == 0
 
 
+def test_a_job_gives_the_split_of_its_training(out, release, tmp_path):
+    told = ["export", str(out), "--format", "sentence-transformers", "--job", str(out.parent / "job.yaml")]
+    assert run_command(app, [*told, "--into", str(tmp_path / "by-job")]) == 0
+    for name in ("triplets/train-00000.parquet", "pairs/train-00000.parquet"):
+        assert (tmp_path / "by-job" / name).read_bytes() == (release("sentence-transformers") / name).read_bytes()
+    assert str(tmp_path) not in (tmp_path / "by-job" / "README.md").read_text()
+
+
 def test_verify_names_what_was_changed_taken_and_added(copy, capsys):
     assert run_command(app, ["verify", str(copy)]) == 0
     assert "not signed" in capsys.readouterr().err
