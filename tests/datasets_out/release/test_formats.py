@@ -74,6 +74,28 @@ def test_hugging_face_tables_hold_the_judgments_of_each_split(out, release):
 
 
 @pytest.mark.parametrize("form", sorted(FORMATS))
+def test_every_configuration_of_the_card_loads(form, release):
+    import yaml
+
+    folder = release(form)
+    head = yaml.safe_load((folder / "README.md").read_text().split("---\n")[1])
+    counts = {file["name"]: file["rows"] for file in json.loads((folder / "release.json").read_text())["files"]}
+    loaded = 0
+    for config in head["configs"]:
+        for entry in config["data_files"]:
+            loaded += len(load(folder, config["config_name"], entry["split"]))
+    assert loaded == sum(rows for name, rows in counts.items() if not name.endswith(".tsv"))
+
+
+@pytest.mark.parametrize("form", ["beir", "mteb"])
+def test_corpora_of_several_splits_lie_apart(form, out, release):
+    folder = release(form, "all")
+    held = (keys_of(out, "heldout") | keys_of(out, "dev")) - keys_of(out, "train")
+    assert not {text_key("passage", text) for text in all_texts(folder / "train")} & held
+    assert {text_key("passage", text) for text in all_texts(folder / "heldout")} & held
+
+
+@pytest.mark.parametrize("form", sorted(FORMATS))
 def test_no_text_of_another_split_is_in_a_training_release(form, out, release):
     held = (keys_of(out, "heldout") | keys_of(out, "dev")) - keys_of(out, "train")
     assert len(held) > 50
