@@ -3,8 +3,8 @@
     training view -> topics of the splits -> texts withheld -> rows of the format -> FOLDER, there whole or not at all
 
 Promise: the same snapshot and order give the same bytes. What is in no file is counted: in the card and in
-`release.json`. Price: three passes over the run, four where texts
-that may not be passed on are looked up, and 16 bytes a withheld text in memory.
+`release.json`. Price: three passes over the run, four where texts that may not be passed on are looked up, and about
+100 bytes a withheld text in memory.
 """
 
 from collections import Counter

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from datasets_out.release.checksums import check_release, write_checksums
+from datasets_out.release.checksums import check_release, read_checksums, write_checksums
 from datasets_out.release.croissant import CROISSANT, croissant
 from datasets_out.release.formats.catalog import FORMATS
 from datasets_out.release.release import MANIFEST, TEXTS
@@ -44,6 +44,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
         raise CorruptDataError(f"{folder} is not as it was released: {', '.join(problems[:5])}{more}; get it again")
     manifest: dict[str, Any] = read_json(folder / MANIFEST)
+    names = {file["name"] for file in manifest["files"]}
+    if manifest["format"] not in FORMATS or not names <= read_checksums(folder).keys():
+        raise UsageError(f"{folder / MANIFEST} is none that this Foil wrote; use the version that wrote the release")
     return manifest
 
 

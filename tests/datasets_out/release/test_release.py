@@ -11,7 +11,7 @@ import yaml
 from cluster.commands.app import app
 from cluster.endings import run_command
 from datasets_out.commits.snapshot import load_snapshot, snapshot_names
-from datasets_out.release.checksums import sign
+from datasets_out.release.checksums import sign, write_checksums
 from tests.support.topics.releases import SHARES
 
 
@@ -127,6 +127,20 @@ def test_what_is_no_key_or_no_signature_is_told(copy, tmp_path, capsys):
     (tmp_path / "pub").write_text("ssh-ed25519 AAAA")
     assert run_command(app, ["verify", str(copy), "--key", str(tmp_path / "pub")]) == 6
     assert "is not signed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("change", [{"format": "other"}, {"files": [{"name": "../../stolen.jsonl", "rows": 1}]}])
+def test_a_manifest_of_others_leads_out_of_no_folder(copy, tmp_path, change, capsys):
+    path = copy / "release.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change | {"withheld_texts": {"corpus": 1}}))
+    write_checksums(copy)
+    (tmp_path / "seeds.yaml").write_text("{kind: table, corpus: c, path: x.jsonl, columns: {query: q, positives: p}}")
+    (tmp_path / "stolen.jsonl").write_text("{}\n")
+    told = ["restore", str(copy), "--seeds", str(tmp_path / "seeds.yaml"), "--into", str(tmp_path / "a" / "b")]
+    assert run_command(app, told) == 2
+    assert "none that this Foil wrote" in capsys.readouterr().err
+    (copy / "checksums.sha256").write_text(f"{'0' * 64}  ../out\n")
+    assert run_command(app, ["verify", str(copy)]) == 6
 
 
 def test_wrong_orders_are_refused_in_words(out, copy, tmp_path, capsys):
