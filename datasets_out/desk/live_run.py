@@ -17,8 +17,8 @@ from datasets_out.commits.snapshot import Snapshot, load_snapshot
 from datasets_out.desk.search import FACET_SQL, TopicSearch, facets, read_search
 from datasets_out.desk.sections import FUNNEL, REASONS, RUN
 from datasets_out.desk.text_map import WORDS_ONLY, MapMethod, load_map
+from datasets_out.notes.notes import put_note, read_notes
 from datasets_out.sql.lineage import LineageNode, tree_of
-from datasets_out.sql.notes import put_note, read_notes
 from datasets_out.sql.query import run_sql, start_child
 from datasets_out.sql.records import RecordMatch, TopicPlace, read_topics
 from datasets_out.sql.views import dataset
