@@ -9,13 +9,14 @@ Nothing heavy is imported.
 """
 
 import errno
+import fcntl
 import json
 import os
 import shutil
 import stat
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,17 @@ def publish_folder(folder: Path, write: Callable[[Path], None]) -> None:
 def write_json(path: Path, value: Any) -> None:
     """JSON that a person reads: indented, keys in the order given. Not crash-safe; meant for drafts."""
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds a lock between processes of one machine; it ends with the process at the latest."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def read_json(path: Path) -> Any:

@@ -16,7 +16,7 @@ from engine.visible_text import visible
 Rows = Sequence[Mapping[str, Any]]
 SERIES = tuple(f"var(--series-{number})" for number in range(1, 7))
 _MOST_BARS = 24
-_MOST_CHARS = 28
+_MOST_CHARS = 30
 _WIDTH = 430
 _CONFIG = {
     "background": None,
@@ -31,7 +31,7 @@ _CONFIG = {
         "labelFontSize": 12,
         "titleFontSize": 12,
         "titleFontWeight": "normal",
-        "labelLimit": 190,
+        "labelLimit": 260,
     },
     "legend": {
         "labelColor": "currentColor",
@@ -63,8 +63,13 @@ def bar_chart(rows: Rows, category: str, value: str, *, series: str = "", stacke
         encoding["color"] = {"field": "series", "type": "nominal", "scale": scale, "sort": None}
         if not stacked:
             encoding["yOffset"] = {"field": "series", "sort": None}
+    labels = _labels(kept, category)
     data = [
-        {"label": _short(row[category]), "value": row[value] or 0, "series": _short(row[series]) if series else ""}
+        {
+            "label": labels[str(row[category])],
+            "value": row[value] or 0,
+            "series": _short(row[series]) if series else "",
+        }
         for row in kept
     ]
     step = {"step": 13 if series and not stacked else 22}
@@ -76,7 +81,10 @@ def interval_chart(rows: Rows, category: str, value: str, low: str, high: str, *
     kept = [row for row in _first_categories(rows, category) if row[value] is not None]
     if not kept:
         return ""
-    data = [{"label": _short(row[category]), "value": row[value], "low": row[low], "high": row[high]} for row in kept]
+    labels = _labels(kept, category)
+    data = [
+        {"label": labels[str(row[category])], "value": row[value], "low": row[low], "high": row[high]} for row in kept
+    ]
     y = {"field": "label", "type": "nominal", "sort": None, "title": None}
     x = {"type": "quantitative", "title": title or value, "axis": {"tickCount": 5}}
     layers = [
@@ -110,5 +118,17 @@ def _first_categories(rows: Rows, category: str) -> list[Mapping[str, Any]]:
 
 
 def _short(name: Any) -> str:
+    """A name of at most 30 characters. Of a longer one its middle goes, since names begin and end differently."""
     text = visible(" ".join(str(name).split())) or "(none)"  # a control character would end the process
-    return text if len(text) <= _MOST_CHARS else f"{text[: _MOST_CHARS - 1]}…"
+    half = _MOST_CHARS // 2
+    return text if len(text) <= _MOST_CHARS else f"{text[: half - 1]}…{text[-half:]}"
+
+
+def _labels(rows: Rows, category: str) -> dict[str, str]:
+    """Category to its label; those whose short names are equal get a number."""
+    labels: dict[str, str] = {}
+    for name in dict.fromkeys(str(row[category]) for row in rows):
+        short, taken = _short(name), set(labels.values())
+        places = (f"{short} ({number})" for number in range(2, len(taken) + 3))
+        labels[name] = short if short not in taken else next(label for label in places if label not in taken)
+    return labels

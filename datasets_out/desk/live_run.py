@@ -19,7 +19,7 @@ from datasets_out.desk.sections import FUNNEL, REASONS, RUN
 from datasets_out.desk.text_map import WORDS_ONLY, MapMethod, load_map
 from datasets_out.lineage.lineage import LineageNode, tree_of
 from datasets_out.lineage.records import RecordMatch, TopicPlace, read_topics
-from datasets_out.sql.notes import put_note, read_notes
+from datasets_out.notes.notes import put_note, read_notes
 from datasets_out.sql.query import run_sql, start_child
 from datasets_out.sql.views import dataset
 from engine.errors import UsageError

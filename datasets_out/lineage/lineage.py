@@ -23,17 +23,10 @@ import pyarrow.compute as pc
 from datasets_out.commits.entries import entry_name
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.origins import RunSource, read_sources
-<<<<<<< HEAD:datasets_out/lineage/lineage.py
 from datasets_out.commits.snapshot import load_snapshot
 from datasets_out.lineage.records import RecordMatch, TopicPlace, find_records, read_topics
 from datasets_out.sql.views import dataset
 from engine.errors import CommitError, CorruptDataError, NoRunError
-=======
-from datasets_out.commits.schema import TABLES, from_tables
-from datasets_out.commits.snapshot import Snapshot, load_snapshot
-from datasets_out.sql.views import dataset
-from engine.errors import CommitError, CorruptDataError, NoRunError, UsageError
->>>>>>> release:datasets_out/sql/lineage.py
 from engine.ids import canonical_json
 from engine.topic import Call, Intent, Judgment, Passage, Topic, Verdict
 from engine.visible_text import visible
@@ -68,7 +61,6 @@ def trace_lineage(out: Path, name: str) -> LineageNode:
     The root is what was asked for; its children are the topics that it belongs to (the first TOPICS_SHOWN). Raises
     UsageError if nothing has this id or several have, CorruptDataError if a file that must be read is damaged.
     """
-<<<<<<< HEAD:datasets_out/lineage/lineage.py
     snapshot = load_snapshot(out, None)
     matches = find_records(snapshot, name)
     return tree_of(out, matches, read_topics(snapshot, [match.place for match in matches[:TOPICS_SHOWN]]))
@@ -79,15 +71,6 @@ def tree_of(out: Path, matches: Sequence[RecordMatch], topics: Sequence[Topic]) 
     log = CommitLog(out)
     pairs = zip(topics, matches, strict=False)
     trees = tuple(_topic_node(topic, _stored(log, match.place)) for topic, match in pairs)
-=======
-    log, snapshot = CommitLog(out), load_snapshot(out, None)
-    try:
-        matches = _resolve(out, snapshot, name)
-        topics = [(_topic(snapshot, match), match) for match in matches[:TOPICS_SHOWN]]
-    except (pa.ArrowInvalid, OSError) as error:
-        raise CorruptDataError(f"{out}: {error}; `foil verify` names the damaged files") from error
-    trees = tuple(_topic_node(topic, _stored(log, match)) for topic, match in topics)
->>>>>>> release:datasets_out/sql/lineage.py
     if matches[0].kind == "topic":
         return trees[0]
     more = f", in {len(matches)} topics" if len(matches) > 1 else ""
@@ -211,17 +194,10 @@ def _verdict_node(verdict: Verdict) -> LineageNode:
     return LineageNode("verdict", "", line, _facts(verdict))
 
 
-<<<<<<< HEAD:datasets_out/lineage/lineage.py
 def _stored(log: CommitLog, place: TopicPlace) -> LineageNode:
     """Where a topic lies, and beneath it where it lay in each run that this one was made of, back to the first."""
     node = _storage_node(log, place.partition)
     origins = tuple(_origin_node(source, place.topic_id) for source in read_sources(log.out))
-=======
-def _stored(log: CommitLog, match: _IdMatch) -> LineageNode:
-    """Where a topic lies, and beneath it where it lay in each run that this one was made of, back to the first."""
-    node = _storage_node(log, match.partition)
-    origins = tuple(_origin_node(source, match.topic_id) for source in read_sources(log.out))
->>>>>>> release:datasets_out/sql/lineage.py
     return dataclasses.replace(node, children=(*node.children, *filter(None, origins)))
 
 
@@ -238,11 +214,7 @@ def _origin_node(source: RunSource, topic_id: str) -> LineageNode | None:
         return LineageNode("origin", "", f"from the run {source.fingerprint}, which is not in {out} any more", facts)
     if not len(rows):
         return None
-<<<<<<< HEAD:datasets_out/lineage/lineage.py
     stored = _stored(log, TopicPlace(rows["partition"][0].as_py(), topic_id))
-=======
-    stored = _stored(log, _IdMatch("topic", topic_id, topic_id, rows["partition"][0].as_py()))
->>>>>>> release:datasets_out/sql/lineage.py
     return LineageNode("origin", "", f"from the run {source.fingerprint} in {out}", facts, (stored,))
 
 

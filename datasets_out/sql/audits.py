@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from datasets_out.sql.notes import locked
-from engine.atomic_files import link_if_absent, put_bytes, read_json, write_new
+from engine.atomic_files import link_if_absent, locked, put_bytes, read_json, write_new
 from engine.errors import CorruptDataError, UsageError
 from engine.ids import canonical_json
 

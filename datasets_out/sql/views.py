@@ -20,9 +20,9 @@ from datasets_out.commits.entries import FILE_NAME
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import Snapshot, load_snapshot
+from datasets_out.notes.notes import NOTES, read_notes
 from datasets_out.sql.audits import SHOWN, audit_files, read_audits
 from datasets_out.sql.evaluations import EVALUATIONS, read_evaluations
-from datasets_out.sql.notes import NOTES, read_notes
 from engine.errors import CorruptDataError, UsageError
 from engine.flow.progress import total
 from engine.ids import DEV_SHARE, HELDOUT_SHARE, canonical_json

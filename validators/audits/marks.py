@@ -61,7 +61,7 @@ def read_marks(path: Path, key: Key) -> list[ItemMarks]:
 
 def marks_of(values: Mapping[str, str], number: int, key: Key) -> ItemMarks:
     """The marks of one item out of a form's values: `A`: `+u`, `natural`: `y`. UsageError for what is missing."""
-    return _item_marks(Path("the form"), number, values, key)
+    return _item_marks(Path("your marks"), number, values, key)
 
 
 def split_marks(line: str) -> dict[str, str]:

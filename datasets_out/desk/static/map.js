@@ -10,7 +10,10 @@ let chosen = -1;
 const place = (row) => [20 + points.x[row] * (canvas.width - 40), 20 + (1 - points.y[row]) * (canvas.height - 40)];
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+const dot = () => 4.5 * Math.max(1, canvas.width / canvas.clientWidth / 1.3);
+
 function draw() {
+  const size = dot();
   context.clearRect(0, 0, canvas.width, canvas.height);
   for (const kind of ["passage", "query", "instruction"]) {
     if (!shown.has(kind)) continue;
@@ -20,7 +23,7 @@ function draw() {
       if (points.kind[row] !== kind) continue;
       const [x, y] = place(row);
       context.beginPath();
-      context.arc(x, y, 4.5, 0, 2 * Math.PI);
+      context.arc(x, y, size, 0, 2 * Math.PI);
       context.fill();
     }
   }
@@ -31,7 +34,7 @@ function draw() {
   for (const row of [chosen, ...points.neighbours[chosen]]) {
     const [x, y] = place(row);
     context.beginPath();
-    context.arc(x, y, row === chosen ? 9 : 7, 0, 2 * Math.PI);
+    context.arc(x, y, size + (row === chosen ? 5 : 3), 0, 2 * Math.PI);
     context.stroke();
   }
 }

@@ -1,5 +1,6 @@
 """Charts: what is drawn is in the SVG, hostile names do no harm, nothing in it needs a looser policy."""
 
+import re
 from xml.etree import ElementTree as ET
 
 from datasets_out.desk.charts import bar_chart, interval_chart
@@ -22,7 +23,15 @@ def test_bars_have_their_categories_and_series_and_no_style_or_script():
 
 def test_hostile_names_are_shown_as_text():
     svg = bar_chart([{"name": HOSTILE, "n": 2}], "name", "n")
-    assert any(label.startswith(r"<script>\x00\x1b") for label in labels(svg))
+    assert any(label.startswith("<script>") and "…" in label for label in labels(svg))
+    assert not re.search("[\x00-\x08\x1b\u202e\ufffe]", svg)
+
+
+def test_long_names_stay_apart():
+    names = [f"judge_relevance by judge and {other} by judge" for other in ("labels of the topics", "judge_scenarios")]
+    same = [f"{'x' * 20}{n}{'x' * 20}" for n in range(3)]
+    svg = bar_chart([{"name": name, "n": 1} for name in [*names, *same]], "name", "n")
+    assert len([label for label in set(labels(svg)) if "…" in label]) == 5
 
 
 def test_nothing_to_draw_is_no_chart():

@@ -3,7 +3,7 @@
 import pytest
 
 from datasets_out.desk.search import FACET_SQL, PAGE_ROWS, facets, quoted, read_search
-from datasets_out.sql.notes import put_note
+from datasets_out.notes.notes import put_note
 from datasets_out.sql.query import run_sql
 from tests.support import sample_run
 

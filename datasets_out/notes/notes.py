@@ -4,16 +4,13 @@ They are no part of what is committed: no fingerprint, snapshot or training run 
 JSON; the last one on a topic by an author counts.
 """
 
-import fcntl
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 
-from engine.atomic_files import read_regular, sync
+from engine.atomic_files import locked, read_regular, sync
 from engine.errors import CorruptDataError
 from engine.ids import canonical_json
 
@@ -51,17 +48,6 @@ def read_notes(out: Path) -> pa.Table:
         return pa.Table.from_pylist([{name: str(row[name]) for name in NOTES.names} for row in kept], NOTES)
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise CorruptDataError(f"{path} does not hold notes ({error!r}); mend its lines, or move it away") from error
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Holds a lock between processes of one machine; it ends with the process at the latest."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
 
 
 def _end_torn_line(fd: int) -> None:
