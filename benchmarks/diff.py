@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.query import PARTITION_TOPICS, build
-from datasets_out.desk.run_diff import diff_runs
+from datasets_out.diff.run_diff import diff_runs
 from engine.topic import Topic, intent_id
 
 BUDGET_S = 10.0

@@ -17,7 +17,7 @@ def diff(
     as_json: JsonOption = False,
 ) -> None:
     """Compare two runs: seeds, topics, outcomes, instructions and judgments that are in one alone or changed."""
-    from datasets_out.desk.run_diff import CHANGES, KINDS, diff_runs
+    from datasets_out.diff.run_diff import CHANGES, KINDS, diff_runs
 
     found = diff_runs(a, b)
     if parquet:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import Snapshot, load_snapshot
-from datasets_out.desk.topic_digests import KnownPartitions, TopicDigests, digest_topics, hash_column, read_columns
+from datasets_out.diff.topic_digests import KnownPartitions, TopicDigests, digest_topics, hash_column, read_columns
 
 Kind = Literal["seed", "topic", "outcome", "instruction", "judgment"]
 Change = Literal["only_in_a", "only_in_b", "changed"]

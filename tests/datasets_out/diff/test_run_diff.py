@@ -14,8 +14,8 @@ from cluster.commands.app import app
 from cluster.endings import run_command
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import load_snapshot
-from datasets_out.desk.run_diff import CHANGES, DIFFERENCES, KINDS, RunDiff, diff_runs
-from datasets_out.desk.topic_digests import digest_topics
+from datasets_out.diff.run_diff import CHANGES, DIFFERENCES, KINDS, RunDiff, diff_runs
+from datasets_out.diff.topic_digests import digest_topics
 from engine.errors import CorruptDataError
 from engine.topic import Intent, Judgment, Topic, intent_id
 from tests.support.fuzzing import fuzzed
@@ -127,7 +127,7 @@ def test_files_that_both_runs_have_are_read_once(tmp_path, monkeypatch):
     a, b = make(tmp_path / "a"), make(tmp_path / "b")
     known: dict = {}
     digest_topics(load_snapshot(a, None), known)
-    monkeypatch.setattr("datasets_out.desk.topic_digests.read_columns", None)
+    monkeypatch.setattr("datasets_out.diff.topic_digests.read_columns", None)
     assert len(digest_topics(load_snapshot(b, None), known).topics) == 5
 
 
