@@ -26,7 +26,9 @@ from datasets_out.commits.encoding import encode, seal
 from datasets_out.commits.entries import CommitEntry, CommittedFile
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import SCHEMA_VERSION, to_tables
+from datasets_out.commits.snapshot import load_snapshot
 from datasets_out.lineage.lineage import trace_lineage
+from datasets_out.lineage.records import choose_topics, find_records, read_topics
 from datasets_out.sql.query import run_sql
 from datasets_out.sql.views import views_script
 from engine.flow.progress import count_topics
@@ -42,6 +44,7 @@ PLAIN = {
     "judgments by judge": "SELECT judge, relevance, count(*) FROM judgments GROUP BY ALL",
     "verdicts by validator": "SELECT validator, outcome, reason, count(*) FROM verdicts GROUP BY ALL",
     "calls by model": "SELECT model, sum(prompt_tokens), sum(cost_usd) FROM calls GROUP BY ALL",
+    "topics by split": "SELECT split, count(*) FROM topics GROUP BY ALL",
     "rejects by validator": "SELECT validator, reason, count(*) FROM rejects GROUP BY ALL",
 }
 JOINS = {
@@ -136,7 +139,23 @@ def measure(out: Path, repeats: int) -> dict[str, dict[str, float]]:
         wall, cpu = seconds(partial(run_sql, out, sql), repeats)
         bare, _ = seconds(lambda sql=sql: plain.execute(sql).fetchall(), repeats)  # type: ignore[misc]
         result[name] = {"command_s": wall, "cpu_s": cpu, "unprotected_s": bare}
-    result["why"] = {"command_s": seconds(partial(trace_lineage, out, topic), repeats)[0]}
+    snapshot = load_snapshot(out, None)
+
+    def show_id() -> None:
+        read_topics(snapshot, [match.place for match in find_records(snapshot, topic[:10])])
+
+    def show_sample() -> None:
+        read_topics(snapshot, choose_topics(out, "status = 'accepted'", most=20, sample_seed=0).places)
+
+    looks: dict[str, Callable[[], object]] = {
+        "why": partial(trace_lineage, out, topic),
+        "show, an id": show_id,
+        "show, a sample of 20": show_sample,
+    }
+    for name, look in looks.items():
+        start = time.process_time()
+        wall, children = seconds(look, repeats)
+        result[name] = {"command_s": wall, "cpu_s": children + (time.process_time() - start) / repeats}
     return result
 
 
