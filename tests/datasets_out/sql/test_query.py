@@ -49,7 +49,7 @@ def test_every_view_is_there_and_counts_what_was_committed(out):
     (row,) = run_sql(out, f"SELECT {', '.join(counts.values())}").to_pylist()
     assert row == {
         "topics": 5, "intents": 4, "passages": 6, "judgments": 10, "calls": 2, "runs": 1, "audits": 1,
-        "evaluations": 1,
+        "evaluations": 1, "notes": 0,
         "rejects": 2, "triplets": 6,
         "verdicts": sum(len(topic.verdicts) for partition in topics() for topic in partition),
     }  # fmt: skip
