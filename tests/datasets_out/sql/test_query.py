@@ -14,6 +14,7 @@ import pytest
 
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import take_snapshot
+from datasets_out.notes.notes import put_note
 from datasets_out.sql.audits import AUDITS, put_rows
 from datasets_out.sql.output_formats import to_csv, to_json, write_parquet
 from datasets_out.sql.query import run_sql
@@ -36,6 +37,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     put_rows(folder, "first", "ann", [dict.fromkeys(AUDITS.names) | {"item": 1, "label": 1, "mark": -1}])
     for _ in range(2):
         keep(folder / "results.jsonl", [EVALUATION])
+    put_note(folder, topic_id="t", author="ann", flag="bad", note="it's wrong", noted_at="2026-01-01T00:00:00+00:00")
     return folder
 
 
@@ -49,7 +51,7 @@ def test_every_view_is_there_and_counts_what_was_committed(out):
     (row,) = run_sql(out, f"SELECT {', '.join(counts.values())}").to_pylist()
     assert row == {
         "topics": 5, "intents": 4, "passages": 6, "judgments": 10, "calls": 2, "runs": 1, "audits": 1,
-        "evaluations": 1, "notes": 0,
+        "evaluations": 1, "notes": 1,
         "rejects": 2, "triplets": 6,
         "verdicts": sum(len(topic.verdicts) for partition in topics() for topic in partition),
     }  # fmt: skip
