@@ -2,9 +2,12 @@
 
 import re
 import runpy
+import shlex
 from pathlib import Path
 
 from cluster.catalog import open_seeds
+from cluster.commands.app import COMMANDS, app
+from cluster.endings import run_command
 from cluster.job import load_job
 from cluster.run_job import run_job
 from tests.support.paths import REPO
@@ -27,8 +30,6 @@ def test_every_link_between_pages_leads_somewhere():
 
 
 def test_every_foil_command_in_the_pages_exists():
-    from cluster.commands.app import COMMANDS
-
     used = {
         match
         for page in [REPO / "README.md", *(REPO / "docs").glob("*.md")]
@@ -36,6 +37,19 @@ def test_every_foil_command_in_the_pages_exists():
     }
     assert used
     assert used <= {*COMMANDS, "seeds", "benchmarks"}
+
+
+def test_the_first_ten_minutes_of_a_curator_end_in_a_release(tmp_path, monkeypatch):
+    path = (REPO / "docs" / "curators.md").read_text().partition("```sh\n")[2].partition("```")[0]
+    commands = [shlex.split(line, comments=True)[1:] for line in path.splitlines()]
+    walked = [command for command in commands if command[0] not in {"view", "label"}]  # these wait for a person
+    assert {"run", "report", "show", "filter", "diff", "snapshot", "export", "verify"} == {each[0] for each in walked}
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(REPO / "examples", target_is_directory=True)
+    for command in walked:
+        assert run_command(app, [*command, *(["--set", "limits.seeds=120"] if command[0] == "run" else [])]) == 0
+    assert (tmp_path / "out" / "quickstart" / "report.html").exists()
+    assert "load_dataset" in (tmp_path / "out" / "release" / "README.md").read_text()
 
 
 def test_the_job_of_the_readme_is_accepted(tmp_path, monkeypatch):
