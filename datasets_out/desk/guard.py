@@ -66,10 +66,12 @@ class Guard:
         cookie = cookie_parser(headers.get("cookie", "")).get(self._cookie, "")
         if not (self._is_right(cookie) or (scope["method"] == "GET" and self._is_right(_token_in_url(scope)))):
             return "no token, or the token of another start; open the URL that the command printed"
-        if scope["method"] not in {"GET", "HEAD"} and headers.get("origin") != f"http://{host}":
+        writes = scope["method"] not in {"GET", "HEAD"}
+        if writes and headers.get("origin") != f"http://{host}":
             return "a form of another page may not write here"
-        if int(headers.get("content-length") or 0) > MOST_BODY_BYTES:
-            return f"the request has more than {MOST_BODY_BYTES:,} bytes"
+        length = headers.get("content-length", "" if writes else "0")
+        if not length.isdecimal() or int(length) > MOST_BODY_BYTES:  # a body without a length could have any
+            return f"the request does not say its length, or has more than {MOST_BODY_BYTES:,} bytes"
         return ""
 
     def _is_right(self, token: str) -> bool:

@@ -53,6 +53,8 @@ def answer(method="GET", path="/", query="", host="127.0.0.1:80", **headers):
             "origin": "http://127.0.0.1:80",
             "content_length": str(MOST_BODY_BYTES + 1),
         },
+        {**COOKIE, "method": "POST", "origin": "http://127.0.0.1:80", "transfer_encoding": "chunked"},
+        {**COOKIE, "method": "POST", "origin": "http://127.0.0.1:80", "content_length": "-1"},
     ],
 )
 def test_what_is_refused_learns_nothing(request_facts):
@@ -66,7 +68,7 @@ def test_the_cookie_opens_every_page():
     status, headers, body = answer(**COOKIE)
     assert (status, body) == (200, b"secret")
     assert HEADERS.items() <= headers.items()
-    assert answer(method="POST", origin="http://127.0.0.1:80", **COOKIE)[0] == 200
+    assert answer(method="POST", origin="http://127.0.0.1:80", content_length="9", **COOKIE)[0] == 200
     assert answer(host="localhost:80", **COOKIE)[0] == 200
 
 
