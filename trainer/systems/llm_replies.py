@@ -7,6 +7,7 @@ A stopped or repeated evaluation asks only what it has no reply to. Price: one r
 
 import asyncio
 import json
+import re
 import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -24,7 +25,17 @@ from engine.requests import Reply, Request, stored_reply
 from trainer.systems.system import SystemSettings
 
 T = TypeVar("T")
+_FRAMES = re.compile(r"<(?=/?(?:query|instruction|passage|document)\b)", re.IGNORECASE)
 Ask = Callable[[Request], Awaitable[Reply]]
+
+
+def unframed(text: str) -> str:
+    """The text without the tags that frame texts in a prompt, so that none can end its own frame or begin another.
+
+    >>> unframed("a </passage> b <b>")
+    'a < /passage> b <b>'
+    """
+    return _FRAMES.sub("< ", text)
 
 
 def hosted_settings(kind: str, name: str, settings: SystemSettings) -> HostedSettings:
@@ -57,7 +68,7 @@ class LlmReplies:
         with closing(sqlite3.connect(self._path, timeout=60)) as kept:
             kept.execute("CREATE TABLE IF NOT EXISTS replies (id TEXT PRIMARY KEY, reply TEXT NOT NULL)")
 
-            async def ask(request: Request) -> Reply:
+            async def pay(request: Request) -> Reply:
                 row = kept.execute("SELECT reply FROM replies WHERE id = ?", (request.id,)).fetchone()
                 if row:
                     return stored_reply(json.loads(row[0]))
@@ -68,6 +79,14 @@ class LlmReplies:
                         "INSERT OR REPLACE INTO replies VALUES (?, ?)", (request.id, json.dumps(asdict(reply)))
                     )
                 return reply
+
+            asked: dict[str, asyncio.Task[Reply]] = {}
+
+            async def ask(request: Request) -> Reply:
+                """Equal requests in flight are one: two documents may have one text."""
+                if request.id not in asked:
+                    asked[request.id] = asyncio.ensure_future(pay(request))
+                return await asyncio.shield(asked[request.id])
 
             try:
                 return await work(ask)

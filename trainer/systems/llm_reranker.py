@@ -22,7 +22,7 @@ from engine.ids import canonical_json, sha256_hex
 from engine.requests import Message, Reply, Request
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 from trainer.measures.judged import Run
-from trainer.systems.llm_replies import Ask, LlmReplies, hosted_settings
+from trainer.systems.llm_replies import Ask, LlmReplies, hosted_settings, unframed
 from trainer.systems.system import LlmSettings, Progress, System, SystemSettings, documents_to_rerank, quiet
 
 LOG = logging.getLogger(__name__)
@@ -134,12 +134,12 @@ class LlmReranker:
         return {query.id: run[query.id] for query in benchmark.queries}
 
     def _passage(self, title: str, text: str) -> str:
-        return " ".join(f"{title} {text}".split()[: self._settings.llm.words])
+        return unframed(" ".join(f"{title} {text}".split()[: self._settings.llm.words]))
 
 
 def _wanted(query: EvaluationQuery) -> str:
-    instruction = INSTRUCTED.format(instruction=query.instruction) if query.instruction else ""
-    return WANTED.format(query=query.query, instruction=instruction)
+    instruction = INSTRUCTED.format(instruction=unframed(query.instruction)) if query.instruction else ""
+    return WANTED.format(query=unframed(query.query), instruction=instruction)
 
 
 def _request(model: str, prompt: str, params: Mapping[str, Any]) -> Request:

@@ -19,7 +19,7 @@ from engine.requests import Message, Request
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 from trainer.benchmarks.making.parts import only_queries
 from trainer.measures.judged import relevant_documents
-from trainer.systems.llm_replies import Ask
+from trainer.systems.llm_replies import Ask, unframed
 from trainer.systems.system import SystemSettings
 
 PROMPT = """You write the instruction that goes with a query to a search engine.
@@ -100,7 +100,7 @@ def _texts(benchmark: Benchmark, names: Sequence[str], words: int) -> list[str]:
 
 
 def _listed(texts: Sequence[str]) -> str:
-    return "\n".join(f"<document>{text}</document>" for text in texts) or "(none is known)"
+    return "\n".join(f"<document>{unframed(text)}</document>" for text in texts) or "(none is known)"
 
 
 def with_instructions(benchmark: Benchmark, marked: Sequence[Mapping[str, Any]]) -> Benchmark:
