@@ -227,7 +227,7 @@ class PendingPartition(Protocol):
     async def load(self) -> Partition: ...
 
 
-class Store(Protocol):
+class CommitStore(Protocol):
     """Where partitions are committed; each exactly once (design, guarantees 1 and 2).
 
     `committed` gives each entry, with its `counts` under the names of engine.flow.progress.Counts.
@@ -272,7 +272,7 @@ class Parts:
     validators: tuple[Validator, ...]
     models: Mapping[str, Model]
     parse: Callable[[str, type[Any]], Any]
-    store: Store
+    store: CommitStore
     out: str
     repair_attempts: int = 1
     paid: PaidReplies | None = None

@@ -62,7 +62,7 @@ _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)  # no file can be th
 
 
 class CommitLog:
-    """Implements engine.protocols.Store over a local or shared POSIX folder with hard links.
+    """Implements engine.protocols.CommitStore over a local or shared POSIX folder with hard links.
 
     Reading needs no `open`. A writer process may commit once any process has opened the run. `run`: the fingerprint
     of the run that it commits for; then nothing is committed where another's lies by now.
@@ -260,7 +260,7 @@ class CommitLog:
         return unseal(path, raw)
 
     def commit(self, partition: int, topics: Sequence[Topic], facts: Mapping[str, Any]) -> bool:
-        """Commits a partition; see engine.protocols.Store for what is returned, and when CommitLostError is raised.
+        """Commits a partition; returns and raises CommitLostError as engine.protocols.CommitStore says.
 
         Raises CommitError naming path and bytes (disk full, quota): this call's entry does not stand;
         CommitUnknownError where the entry may or may not stand: the same call again settles that.

@@ -24,7 +24,7 @@ from engine.atomic_files import put_text, read_regular
 from engine.errors import CorruptDataError
 from engine.flow.journal import possibly_paid_twice
 from engine.lease import holder_of
-from engine.protocols import Store
+from engine.protocols import CommitStore
 from engine.topic import Call, Topic
 
 LOG = logging.getLogger(__name__)
@@ -221,7 +221,7 @@ def _fields(state: Any) -> list[tuple[str, Any]]:
     return [(f.name, getattr(state, f.name)) for f in fields(state)]
 
 
-def status(store: Store, out: Path) -> dict[str, Any]:
+def status(store: CommitStore, out: Path) -> dict[str, Any]:
     """The state of a run on disk, as plain JSON: planned, accepted, rejected, failed, topics, calls, cost, seconds."""
     entries = store.committed()
     counts = total(map(counts_of, entries.values()))

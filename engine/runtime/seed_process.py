@@ -34,7 +34,15 @@ from engine.atomic_files import put_bytes, read_regular
 from engine.errors import CorruptDataError, FoilError, SeedsChangedError, SpoolError, portable
 from engine.flow.journal import paid_seeds
 from engine.flow.limits import Limits, RuntimeSettings
-from engine.protocols import DivisibleReader, Partition, PendingPartition, Screen, SeedReader, SketchingScreen, Store
+from engine.protocols import (
+    CommitStore,
+    DivisibleReader,
+    Partition,
+    PendingPartition,
+    Screen,
+    SeedReader,
+    SketchingScreen,
+)
 from engine.runtime.seed_stream import CountedSeeds, PastStream, SeedRecord, split_into_partitions
 from engine.runtime.watchdog import relax_gc
 from engine.telemetry.json_logs import begin_logs
@@ -56,7 +64,7 @@ class SeedSource:
 
     open: Callable[[], tuple[SeedReader, Sequence[Screen]]]
     limits: Limits
-    store: Store
+    store: CommitStore
     journal: Path
     readers: int = 1
 

@@ -31,7 +31,7 @@ from engine.errors import (
 )
 from engine.flow.progress import count_topics, total
 from engine.ids import sha256_hex
-from engine.protocols import Store
+from engine.protocols import CommitStore
 from engine.topic import Call
 from tests.support.drills.commit_drill import JOB, EntryHook, HookedFileSystem, leave_orphans, planned, topics_of
 from tests.support.drills.history_checker import History, Violations, check
@@ -62,7 +62,7 @@ def violations(out: Path, partitions: int, acked: set[int], *, finished: bool) -
 
 
 def test_a_commit_log_is_a_store(tmp_path):
-    store: Store = opened(tmp_path)
+    store: CommitStore = opened(tmp_path)
     assert store.plan() is None
     assert store.commit(7, topics_of(7), {"index": "abc"}) is True
     assert store.commit(7, topics_of(7), {"index": "abc"}) is False
