@@ -49,7 +49,7 @@ def run_job(
     run that holds it.
     """
     _check_needs(job, reuse)
-    spec = build_run(_drained_in_time(job), [out.resolve() for out in reuse])
+    spec = build_run(_drained_in_time(job), reuse)
     log = CommitLog(job.out)
     spec = replace(
         spec,

@@ -15,7 +15,8 @@ from pathlib import Path
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import load_snapshot, snapshot_names
-from engine.lease import hold
+from engine.storage.lease import hold
+from engine.storage.opening import open_store
 
 _DAY_S = 86_400.0
 
@@ -40,7 +41,7 @@ def collect(out: Path, journal_days: float, *, dry_run: bool) -> list[Garbage]:
 
 
 async def _collect(out: Path, journal_days: float, *, dry_run: bool) -> list[Garbage]:
-    async with hold(out, takeover=False) as lease:
+    async with hold(open_store(out), takeover=False) as lease:
         found = [*_loose_files(out), *_old_journals(out, journal_days)]
         for garbage in () if dry_run else found:
             await lease.check()

@@ -34,12 +34,12 @@ from engine.atomic_files import put_bytes, replace_file, sync
 from engine.errors import RETRYABLE, JournalError, ModelOutageError, OversizeReplyError, TransientModelError
 from engine.ids import canonical_json
 from engine.keys import scrub
-from engine.lease import check_fence
 from engine.models.batch_results import OVERSIZE, custom_id, keep_results, mapping
 from engine.models.endpoints import HostedSettings
 from engine.models.hosted import EndpointClient, traits_of
 from engine.protocols import Model
 from engine.requests import Reply, Request
+from engine.storage.lease import check_fence
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -7,11 +7,12 @@ import typer
 
 from cluster.commands.arguments import JsonOption
 from cluster.terminal import print_json, print_pages, say
+from engine.storage.opening import mirror_of
 
 
 def diff(
-    a: Annotated[Path, typer.Argument(metavar="A", help="The folder of a run.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="The folder of another run.")],
+    a: Annotated[Path, typer.Argument(parser=mirror_of, metavar="A", help="The folder of a run.")],
+    b: Annotated[Path, typer.Argument(parser=mirror_of, metavar="B", help="The folder of another run.")],
     examples: Annotated[int, typer.Option(min=0, max=1000, help="Examples of each kind of difference.")] = 3,
     parquet: Annotated[Path | None, typer.Option(help="Write every difference as a row to this Parquet file.")] = None,
     as_json: JsonOption = False,

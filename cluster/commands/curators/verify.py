@@ -9,10 +9,11 @@ import typer
 from cluster.commands.arguments import JsonOption
 from cluster.terminal import print_json, say
 from engine.errors import CorruptDataError, IncompleteRunError, UsageError
+from engine.storage.opening import mirror_of
 
 
 def verify(
-    out: Annotated[Path, typer.Argument(help="The folder of a run, or of a release.")],
+    out: Annotated[Path, typer.Argument(parser=mirror_of, metavar="OUT", help="A run, or the folder of a release.")],
     key: Annotated[Path | None, typer.Option(help="Of a release: the public key that must have signed it.")] = None,
     as_json: JsonOption = False,
 ) -> None:

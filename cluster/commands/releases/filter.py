@@ -10,11 +10,12 @@ import typer
 from cluster.commands.arguments import JsonOption, OutArgument, SnapshotOption
 from cluster.terminal import print_json, say, show
 from engine.errors import UsageError
+from engine.storage.opening import mirror_of
 
 if TYPE_CHECKING:
     from datasets_out.curation.derived_run import DerivedRun
 
-IntoArgument = Annotated[Path, typer.Argument(metavar="INTO", help="A folder for the new run.")]
+IntoArgument = Annotated[Path, typer.Argument(parser=mirror_of, metavar="INTO", help="A folder for the new run.")]
 
 
 def filter_(
