@@ -242,7 +242,8 @@ def test_a_forked_process_uses_the_store_that_its_parent_used(store):
     if done == (0, 0):
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-    assert done[0] and os.waitstatus_to_exitcode(done[1]) == 0
+    assert done[0]
+    assert os.waitstatus_to_exitcode(done[1]) == 0
     assert store.get("forked") == b"child"
 
 
