@@ -47,19 +47,22 @@ _GROUP = re.compile(r"(?P<stream>.+)/(?P<number>[0-9]{8})")
 _OPENER = "00000000"
 
 T = TypeVar("T")
+_connected = 0
+"""The process that used the client first; a process forked from it has this too, and cannot use the client."""
 
 
 class ObjectStore:
-    """Implements engine.storage.store.Store over obstore. Connects at the first verb, anew in each process.
+    """Implements engine.storage.store.Store over obstore. Connects at the first verb.
 
-    Raises UsageError where obstore is not installed, or the URL is none. `patience_s`: see PATIENCE_S.
+    Raises UsageError where obstore is not installed, the URL is none, or this process was forked from one that had used
+    a bucket. `patience_s`: see PATIENCE_S.
     """
 
     def __init__(self, url: str, folder: Path | None = None, *, patience_s: float = PATIENCE_S) -> None:
         self.url = check_url(url)
         self.folder = folder or mirror_of(self.url)
         self._patience_s = patience_s
-        self._connection: tuple[int, Client] | None = None
+        self._connection: Client | None = None
 
     def __reduce__(self) -> tuple[Callable[[str, float], "ObjectStore"], tuple[str, float]]:
         return _reopen, (self.url, self._patience_s)  # the folder is another one on another machine
@@ -249,9 +252,16 @@ class ObjectStore:
             pause = min(2 * pause, _PAUSES_S[1])
 
     def _client(self) -> "Client":
-        if self._connection is None or self._connection[0] != os.getpid():
-            self._connection = os.getpid(), _connect(self.url, self._patience_s)
-        return self._connection[1]
+        global _connected  # noqa: PLW0603 - the client has one set of threads a process
+        if _connected not in {0, os.getpid()}:
+            raise UsageError(
+                f"this process was forked from one that had used a bucket ({self.url}), without the client's threads; "
+                "start it by spawn or as a program of its own, or use the bucket only after the fork"
+            )
+        if self._connection is None:
+            self._connection = _connect(self.url, self._patience_s)
+            _connected = os.getpid()
+        return self._connection
 
     def _at_once(self, action: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
         """The results in order, by a few threads; nothing is left running when one fails."""
