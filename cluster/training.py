@@ -51,7 +51,8 @@ def pin_topics(job: Job, settings: TrainSettings) -> TrainingView:
 
 def train_job(job: Job, settings: TrainSettings, command: str) -> PublishedModel:
     """The job's model, found finished or trained, from its newest checkpoint on; tells its progress."""
-    download(job.out, "model", "checkpoints", "logs")
+    for name in ("model", "checkpoints", "logs"):
+        download(job.out / name)
     return _find_trained(job, settings) or _train(job, settings, command)
 
 

@@ -1,6 +1,6 @@
 """Folders that are written and read as files, such as models and checkpoints: on a bucket they are copied to and fro.
 
-    train: download("model", "checkpoints", "logs") -> files in the mirror -> upload after each that is published
+    download -> files in the mirror -> upload, once they are published
 
 Where a run lies on a disk there is nothing to do: the files are where they belong.
 Promise: an upload puts a folder's checksums last, so that what a kill cut short is found damaged and passed over.
@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine.storage.local_store import LocalStore
 from engine.storage.mirrors import mirrored_url
 from engine.storage.opening import open_store
 from engine.storage.store import Store
@@ -33,17 +32,17 @@ def upload(folder: Path) -> None:
     store.delete(there.keys() - here.keys())
 
 
-def download(out: Path, *names: str) -> None:
-    """Brings folders of a run, as its bucket holds them, into its mirror. What is there already is left."""
-    store = open_store(out)
-    if isinstance(store, LocalStore):
+def download(folder: Path) -> None:
+    """Brings what the bucket holds of a folder into the mirror; what is there already is left. Raises OSError."""
+    found = _store_of(folder)
+    if found is None:
         return
-    for name in names:
-        for each in store.list_objects(name):
-            path = store.folder / each.key
-            if not path.is_file() or path.stat().st_size != each.bytes:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                store.get_file(each.key, path)
+    store, prefix = found
+    for each in store.list_objects(prefix):
+        path = store.folder / each.key
+        if not path.is_file() or path.stat().st_size != each.bytes:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            store.get_file(each.key, path)
 
 
 def remove(folder: Path) -> None:

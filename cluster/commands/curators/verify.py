@@ -63,7 +63,9 @@ def _verify_run(out: Path, *, as_json: bool) -> None:
     for finding in findings:
         say(f"{'harmless' if finding.harmless else 'DAMAGED'}  {finding.kind}  {finding.path}: {finding.detail}")
     if damaged:
-        raise CorruptDataError(f"{log.store.url} has {damaged} damaged files; restore them, or run the job into a new folder")
+        raise CorruptDataError(
+            f"{log.store.url} has {damaged} damaged files; restore them, or run the job into a new folder"
+        )
     for finding in findings:
         if finding.kind == "incomplete":
             raise IncompleteRunError(f"{log.store.url} is incomplete: {finding.detail}")
