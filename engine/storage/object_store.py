@@ -45,6 +45,8 @@ _REQUESTS = 16
 _PAUSES_S = (0.05, 5.0)
 _GROUP = re.compile(r"(?P<stream>.+)/(?P<number>[0-9]{8})")
 _OPENER = "00000000"
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "bucket does not exist")
+_MESSAGE = re.compile("<.*<Message>(.*)</Message>.*")
 
 T = TypeVar("T")
 _connected = 0
@@ -95,7 +97,16 @@ class ObjectStore:
         size = path.stat().st_size
         parts = max(_PART_BYTES, -(-size // 9_000))  # a store takes 10,000 parts
         options: Any = {"chunk_size": parts, "max_concurrency": 4} if size > parts else {"use_multipart": False}
-        self._repeat(check_key(key), lambda client: obstore.put(client, key, path, **options))
+
+        def send(client: "Client") -> None:
+            try:
+                obstore.put(client, key, path, **options)
+            except FileNotFoundError as error:
+                if any(code in str(error) for code in _NO_BUCKET):
+                    raise
+                raise OSError(errno.EAGAIN, str(error)) from error  # an end of the upload whose answer was lost
+
+        self._repeat(check_key(key), send)
 
     def get(self, key: str) -> bytes | None:
         return self._repeat(check_key(key), lambda client: _read(client, key))
@@ -130,9 +141,10 @@ class ObjectStore:
         import obstore
 
         pages: Iterator[Any] | None = None
+        last = ""
 
         def open_pages(client: "Client") -> Iterator[Any]:
-            return iter(obstore.list(client, prefix or None, offset=after or None))
+            return iter(obstore.list(client, prefix or None, offset=last or after or None))
 
         def next_page(client: "Client") -> Sequence[Any] | None:
             nonlocal pages
@@ -144,9 +156,9 @@ class ObjectStore:
 
         while (page := self._repeat(prefix, next_page)) is not None:
             for found in page:
-                if found["path"] > after:
-                    yield StoredObject(found["path"], found["size"], found["last_modified"].timestamp())
-            after = max(after, page[-1]["path"]) if page else after
+                last = found["path"]
+                if last > after:
+                    yield StoredObject(last, found["size"], found["last_modified"].timestamp())
 
     def delete(self, keys: Iterable[str]) -> None:
         import obstore
@@ -271,7 +283,7 @@ class ObjectStore:
     def _failure(self, key: str, error: Exception) -> OSError:
         import obstore
 
-        why = scrub(str(error).partition("\n\nDebug source")[0].strip().replace("\n", " "))[:500]
+        why = _MESSAGE.sub(r"\1", str(error).partition("\n\nDebug source")[0].strip().replace("\n", " "))
         denied = (obstore.exceptions.PermissionDeniedError, obstore.exceptions.UnauthenticatedError)
         code, advice = errno.EIO, f"the store did not do it within {self._patience_s:g} s; look at it, and run again"
         if isinstance(error, denied):
@@ -280,7 +292,7 @@ class ObjectStore:
             advice = "make the bucket, or mend its name in the URL"
         elif isinstance(error, _refusals()):
             advice = "the store lacks what a run needs; `foil doctor --out URL` says what"
-        return OSError(code, f"{why}; {advice}", self._place(key) if key else self.url)
+        return OSError(code, f"{scrub(why)[:400]}; {advice}", self._place(key) if key else self.url)
 
 
 class ObjectAppender:
