@@ -12,6 +12,7 @@ Who we are is found as the cloud's own tools find it: variables, profile, metada
 
 import configparser
 import errno
+import importlib.util
 import os
 import random
 import re
@@ -62,6 +63,8 @@ class ObjectStore:
 
     def __init__(self, url: str, folder: Path | None = None, *, patience_s: float = PATIENCE_S) -> None:
         self.url = check_url(url)
+        if importlib.util.find_spec("obstore") is None:
+            raise UsageError(f"{self.url} needs obstore, which is not installed; pip install 'foil-ir[cloud]'")
         self.folder = folder or mirror_of(self.url)
         self._patience_s = patience_s
         self._connection: Client | None = None
@@ -381,10 +384,7 @@ def _refusals() -> tuple[type[Exception], ...]:
 
 
 def _connect(url: str, patience_s: float) -> "Client":
-    try:
-        from obstore.store import from_url
-    except ImportError as error:
-        raise UsageError(f"{url} needs obstore, which is not installed; pip install 'foil-ir[cloud]'") from error
+    from obstore.store import from_url
 
     retry: Any = {
         "max_retries": 20,
