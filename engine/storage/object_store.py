@@ -175,7 +175,8 @@ class ObjectStore:
 
         def remove_all(key: str) -> None:
             """The object, or the groups of a stream, the opener last: while that stands, nobody takes the name."""
-            groups = [found.key for found in self._list(key, "") if _GROUP.fullmatch(found.key)]
+            below = () if _GROUP.fullmatch(key) else self._list(key, "")
+            groups = [found.key for found in below if _GROUP.fullmatch(found.key)]
             for name in (*reversed(groups), key):
                 remove(name)
 
