@@ -39,7 +39,7 @@ def try_laws(store: Store) -> dict[str, str]:
         try:
             told[law] = holds()
         except OSError as error:
-            told[law] = str(error)
+            told[law] = error.strerror or str(error)
             break
     return told
 
@@ -52,10 +52,14 @@ def _create(store: Store, key: str) -> str:
 
 
 def _create_again(store: Store, key: str) -> str:
-    told = store.put_if_absent(key, b"second")
-    if (standing := store.get(key)) != b"first":
-        return f"the second create replaced the first ({standing!r} stands). {_DISABLED}"
-    return "" if told == b"first" else f"the second create was told {told!r}. {_DISABLED}"
+    """Three times: a create that fails of itself proves nothing."""
+    for again in (b"second", b"third", b"fourth"):
+        told = store.put_if_absent(key, again)
+        if (standing := store.get(key)) != b"first":
+            return f"a second create replaced the first ({standing!r} stands). {_DISABLED}"
+        if told != b"first":
+            return f"a second create was told that {told!r} stands. {_DISABLED}"
+    return ""
 
 
 def _race(store: Store, place: str) -> str:
