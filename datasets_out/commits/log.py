@@ -59,7 +59,7 @@ from engine.flow.progress import count_topics
 from engine.ids import canonical_json, sha256_hex
 from engine.storage.local_store import LocalStore
 from engine.storage.opening import open_store
-from engine.storage.store import Store
+from engine.storage.store import Store, StoredObject
 from engine.topic import Topic
 
 MAX_PARTITION = 99_999_999
@@ -217,6 +217,11 @@ class CommitLog:
         with self._storage(version_name(number), 0):
             return self.versions.read(number)
 
+    def version_numbers(self) -> list[int]:
+        """The versions whose documents are there, ascending."""
+        with self._storage(FOLDER, 0):
+            return self.versions.numbers()
+
     def extent(self) -> tuple[Version | None, list[int]]:
         """The newest version, and the partitions that are committed beyond it, ascending; no entry is opened.
 
@@ -366,6 +371,15 @@ class CommitLog:
         if not self._put(name, data):
             raise CorruptDataError(f"{self.out / name} does not have the sha256 of its name; remove it")
 
+    def put_file(self, name: str, path: Path) -> None:
+        """Puts a file of any size."""
+        with self._storage(name, path.stat().st_size):
+            self.store.put_file(name, path)
+
+    def scratch(self) -> Path | None:
+        """A folder for files that are being made; None where that of the system will do."""
+        return self.out / "staging" if self._disk else None
+
     def put_version(self, version: Version) -> bool:
         """Puts a version unless another of its number is there; True if it stands. What stands is durable then."""
         return self._put(version_name(version.number), version.sealed())
@@ -454,8 +468,12 @@ class CommitLog:
 
     def names(self, folder: str) -> list[str]:
         """The names in a folder of the run, `folder/name`, in order."""
+        return [found.key for found in self.objects(folder)]
+
+    def objects(self, folder: str) -> list[StoredObject]:
+        """What lies in a folder of the run, in order of name."""
         with self._storage(folder, 0):
-            return [found.key for found in self.store.list_objects(folder)]
+            return list(self.store.list_objects(folder))
 
     @contextmanager
     def _storage(self, name: str, need: int, error_class: type[CommitError] = CommitError) -> Iterator[None]:

@@ -117,9 +117,10 @@ class Snapshot:
 
     def parts(self, table: str) -> list[TablePart]:
         """Where the rows of each partition lie, in order."""
-        return [part for span in self.spans(table) for part in self._parts(table, span)]
+        return [part for span in self.spans(table) for part in self.parts_of(table, span)]
 
-    def _parts(self, table: str, span: StoredSpan) -> Iterator[TablePart]:
+    def parts_of(self, table: str, span: StoredSpan) -> Iterator[TablePart]:
+        """Where the rows of each partition of a span lie, in order."""
         path = self._log.locate(span.file)
         if span.first == span.last and not isinstance(span.file, StoredFile):
             yield TablePart(path)

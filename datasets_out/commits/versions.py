@@ -167,7 +167,7 @@ class Version:
         """The manifest with the entry of one of its partitions."""
         return next(manifest for manifest in self.manifests if partition in manifest.partitions)
 
-    def names(self) -> Iterator[StoredFile]:
+    def files(self) -> Iterator[StoredFile]:
         """Every file that it names, those of partitions aside."""
         for manifest in self.manifests:
             yield from (manifest.entries, manifest.facts)

@@ -34,7 +34,7 @@ def fold(log: CommitLog, at_least: int = 1) -> Version | None:
         while tail:
             _fold_some(log, version or first_version(log.fingerprint()), tail[:_STEP])
             version, tail = log.extent()
-        remove_folded(log)
+    remove_folded(log)  # those of a fold that was cut short too
     return version
 
 
@@ -69,7 +69,9 @@ def _manifests(
 def remove_folded(log: CommitLog) -> None:
     """Removes the files of entries that the newest version holds, once it is sure that it holds them."""
     names = [name for name in log.names("commits") if ENTRY_NAME.fullmatch(name)]
-    if (version := log.version()) is None:
+    version = log.version()
+    folded = [name for name in names if version and int(name[-13:-5]) in version.partitions]
+    if version is None or not folded:
         return
     log.put_version(version)  # seen is not durable yet
     there = set(log.names(FOLDER))
@@ -79,8 +81,7 @@ def remove_folded(log: CommitLog) -> None:
                 f"{log.out / file.path} is missing, and version {version.number} of the log names it; no entry was "
                 "removed; restore the file from a copy"
             )
-    folded = (name for name in names if int(name[-13:-5]) in version.partitions)
-    for part in _parts(folded):
+    for part in _parts(iter(folded)):
         log.delete(part)
         crash_point("fold.removed")
 
