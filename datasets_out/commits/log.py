@@ -44,7 +44,7 @@ from datasets_out.commits.entries import (
 )
 from datasets_out.commits.schema import SCHEMA_VERSION, TABLES, to_tables
 from datasets_out.commits.version_reader import VersionReader
-from datasets_out.commits.versions import FOLDER, LogTotals, PartitionRanges, StoredFile, Version, totals
+from datasets_out.commits.versions import FOLDER, LogTotals, PartitionRanges, StoredFile, Version, totals, version_name
 from engine.atomic_files import FileSystem, sync
 from engine.crash_points import crash_point
 from engine.errors import (
@@ -59,7 +59,7 @@ from engine.flow.progress import count_topics
 from engine.ids import canonical_json, sha256_hex
 from engine.storage.local_store import LocalStore
 from engine.storage.opening import open_store
-from engine.storage.store import Store
+from engine.storage.store import Store, StoredObject
 from engine.topic import Topic
 
 MAX_PARTITION = 99_999_999
@@ -212,6 +212,16 @@ class CommitLog:
         with self._storage(FOLDER, 0):
             return self.versions.newest()
 
+    def read_version(self, number: int) -> Version:
+        """A version of the log. Raises CorruptDataError where its document is missing or changed."""
+        with self._storage(version_name(number), 0):
+            return self.versions.read(number)
+
+    def version_numbers(self) -> list[int]:
+        """The versions whose documents are there, ascending."""
+        with self._storage(FOLDER, 0):
+            return self.versions.numbers()
+
     def extent(self) -> tuple[Version | None, list[int]]:
         """The newest version, and the partitions that are committed beyond it, ascending; no entry is opened.
 
@@ -227,10 +237,15 @@ class CommitLog:
         version, tail = self.extent()
         return sorted([*version.partitions, *tail]) if version else tail
 
-    def totals(self) -> LogTotals:
+    def sums(self) -> LogTotals:
         """The sums of all entries; only those that no version holds are opened."""
         version, entries = self.tail_entries()
         return totals(version, entries)
+
+    def totals(self) -> Mapping[str, Any]:
+        """The sums of all entries as plain JSON: `partitions`, and `counts` as an entry has them."""
+        sums = self.sums()
+        return {"partitions": sums.partitions, "counts": sums.counts.plain()}
 
     def tail_entries(self) -> tuple[Version | None, list[CommitEntry]]:
         """The newest version, and the entries beyond it, as both stood at one moment."""
@@ -248,8 +263,7 @@ class CommitLog:
     def entries(self) -> list[CommitEntry]:
         """All entries in order of partition; see `entry`."""
         version, tail = self.tail_entries()
-        with self._storage(FOLDER, 0):
-            folded = [self.versions.entry(version, partition) for partition in version.partitions] if version else []
+        folded = [self.folded_entry(version, partition) for partition in version.partitions] if version else []
         return sorted([*map(self._checked, folded), *tail], key=attrgetter("partition"))
 
     def entry(self, partition: int) -> CommitEntry:
@@ -283,11 +297,15 @@ class CommitLog:
             entry, problem = None, error
         version = self.version()
         if version and partition in version.partitions:
-            with self._storage(FOLDER, 0):
-                return self.versions.entry(version, partition)
+            return self.folded_entry(version, partition)
         if problem:
             raise problem
         return entry
+
+    def folded_entry(self, version: Version, partition: int) -> CommitEntry:
+        """The entry of a partition that a version holds."""
+        with self._storage(FOLDER, 0):
+            return self.versions.entry(version, partition)
 
     def _read_file(self, partition: int) -> CommitEntry:
         """The entry that `commits/` has of a partition."""
@@ -348,6 +366,29 @@ class CommitLog:
             raw = self.store.get(name)
         return None if raw is None else unseal(self.out / name, raw)
 
+    def put_content(self, name: str, data: bytes) -> None:
+        """Puts a file whose name carries the sha256 of its bytes."""
+        if not self._put(name, data):
+            raise CorruptDataError(f"{self.out / name} does not have the sha256 of its name; remove it")
+
+    def put_file(self, name: str, path: Path) -> None:
+        """Puts a file of any size."""
+        with self._storage(name, path.stat().st_size):
+            self.store.put_file(name, path)
+
+    def scratch(self) -> Path | None:
+        """A folder for files that are being made; None where that of the system will do."""
+        return self.out / "staging" if self._disk else None
+
+    def put_version(self, version: Version) -> bool:
+        """Puts a version unless another of its number is there; True if it stands. What stands is durable then."""
+        return self._put(version_name(version.number), version.sealed())
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Removes files of the run."""
+        with self._storage("", 0):
+            self.store.delete(names)
+
     def commit(self, partition: int, topics: Sequence[Topic], facts: Mapping[str, Any]) -> bool:
         """Commits a partition; returns and raises CommitLostError as engine.protocols.CommitStore says.
 
@@ -374,8 +415,9 @@ class CommitLog:
 
     def _folded(self, partition: int) -> CommitEntry | None:
         """The entry that a version holds of a partition: the one that counts, whatever lies in `commits/`."""
-        version = self.version()
-        return self.versions.entry(version, partition) if version and partition in version.partitions else None
+        with self._storage(entry_name(partition), 0, CommitUnknownError):
+            version = self.versions.newest()
+            return self.versions.entry(version, partition) if version and partition in version.partitions else None
 
     def _take_back(self, late: CommitEntry) -> None:
         """Removes an entry that was put after a version had another of its partition; no reader saw it."""
@@ -426,8 +468,12 @@ class CommitLog:
 
     def names(self, folder: str) -> list[str]:
         """The names in a folder of the run, `folder/name`, in order."""
+        return [found.key for found in self.objects(folder)]
+
+    def objects(self, folder: str) -> list[StoredObject]:
+        """What lies in a folder of the run, in order of name."""
         with self._storage(folder, 0):
-            return [found.key for found in self.store.list_objects(folder)]
+            return list(self.store.list_objects(folder))
 
     @contextmanager
     def _storage(self, name: str, need: int, error_class: type[CommitError] = CommitError) -> Iterator[None]:

@@ -141,6 +141,8 @@ class Version:
     counts: Counts
     rows: Mapping[str, int]
     nbytes: Mapping[str, int]
+    sha256: str = field(default="", compare=False)
+    """Of its document, once it was read."""
 
     @cached_property
     def partitions(self) -> PartitionRanges:
@@ -165,7 +167,7 @@ class Version:
         """The manifest with the entry of one of its partitions."""
         return next(manifest for manifest in self.manifests if partition in manifest.partitions)
 
-    def names(self) -> Iterator[StoredFile]:
+    def files(self) -> Iterator[StoredFile]:
         """Every file that it names, those of partitions aside."""
         for manifest in self.manifests:
             yield from (manifest.entries, manifest.facts)
@@ -223,7 +225,7 @@ def read_version(path: Path, number: int, raw: bytes) -> Version:
             f"{path} is version {version.number} with schema version {body['schema_version']}, and this Foil reads "
             f"{SCHEMA_VERSION}; use the Foil that wrote it"
         )
-    return version
+    return replace(version, sha256=sha256_hex(raw))
 
 
 def _version_of(body: Mapping[str, Any]) -> Version:
@@ -285,12 +287,13 @@ class ManifestRows:
 
     def __init__(self, fingerprint: str, manifest: Manifest, raw: bytes) -> None:
         self._fingerprint, self.manifest = fingerprint, manifest
-        table = pq.read_table(pa.BufferReader(raw))
-        self.table = table.combine_chunks()
+        self._table = pq.read_table(pa.BufferReader(raw))
+        self._columns: dict[str, list[Any]] = {}
 
-    @cached_property
-    def _columns(self) -> dict[str, list[Any]]:
-        return {name: self.table[name].to_pylist() for name in self.table.column_names}
+    def _column(self, name: str) -> list[Any]:
+        if name not in self._columns:
+            self._columns[name] = self._table[name].to_pylist()
+        return self._columns[name]
 
     def files(self, partition: int) -> dict[str, CommittedFile]:
         """The files of a partition, as its entry names them."""
@@ -298,16 +301,16 @@ class ManifestRows:
 
     def file(self, table: str, partition: int) -> CommittedFile:
         """The file of a partition and table, as its entry names it."""
-        row, columns = self.manifest.partitions.position(partition), self._columns
+        row = self.manifest.partitions.position(partition)
         rows, nbytes, sha256, own_name = (
-            columns[f"{table}_{name}"][row] for name in ("rows", "bytes", "sha256", "own_name")
+            self._column(f"{table}_{name}")[row] for name in ("rows", "bytes", "sha256", "own_name")
         )
         file = CommittedFile(shared_name(table, partition), rows, nbytes, sha256.hex())
         return replace(file, path=content_name(file)) if own_name else file
 
     def counts(self, partition: int) -> Counts:
         """The counts of a partition."""
-        text = self._columns["counts"][self.manifest.partitions.position(partition)]
+        text = self._column("counts")[self.manifest.partitions.position(partition)]
         return counts_of({"counts": json.loads(text)})
 
     def entry(self, partition: int, facts: "FactsRows") -> CommitEntry:

@@ -90,11 +90,11 @@ class _Side:
         """The rows of a table that belong to the topics with this mark; no other file is opened."""
         wanted = np.sort(self.digests.topics[self.marks[mark]])
         numbers = np.unique(self.digests.place[self.marks[mark]]).tolist()
-        files = self.snapshot.files(table)
+        parts = self.snapshot.parts(table)
         encoded = [name for name in columns if name not in _PLAIN]
 
         def rows(number: int) -> pa.Table:
-            found = read_columns(files[number], columns, encoded)
+            found = read_columns(parts[number], columns, encoded)
             owners = hash_column(found["topic_id"])
             places = np.minimum(np.searchsorted(wanted, owners), len(wanted) - 1)
             return found.filter(pa.array(wanted[places] == owners)).cast(schema)
@@ -170,7 +170,7 @@ def _seeds(alone: pa.Table, other: _Side) -> pa.Table:
     seeds = alone.group_by(keys).aggregate([])
     if not len(seeds):
         return seeds.append_column("what", seeds["seed_id"])
-    has = pa.concat_tables([read_columns(path, keys) for path in other.snapshot.files("topics")] or [seeds.slice(0, 0)])
+    has = pa.concat_tables([read_columns(part, keys) for part in other.snapshot.parts("topics")] or [seeds.slice(0, 0)])
     missing = seeds.join(has, keys, join_type="left anti").sort_by([(key, "ascending") for key in keys])
     return missing.append_column("what", missing["seed_id"])
 

@@ -12,14 +12,13 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from datasets_out.commits.snapshot import Snapshot
+from datasets_out.commits.stored_rows import TablePart
 from engine.errors import CorruptDataError
 
 Hashes = NDArray[np.uint64]
@@ -53,10 +52,10 @@ def digest_topics(snapshot: Snapshot, known: KnownPartitions) -> TopicDigests:
 
     `known` takes the digests of each partition by its files' sha256: files that an earlier run has are not read again.
     """
-    files = list(zip(*(snapshot.files(table) for table in _COLUMNS), strict=True))
-    contents = zip(*([file.sha256 for file in snapshot.contents[table]] for table in _COLUMNS), strict=True)
+    stored = list(zip(*(snapshot.parts(table) for table in _COLUMNS), strict=True))
+    contents = zip(*([file.sha256 for file in snapshot.committed_files(table)] for table in _COLUMNS), strict=True)
     keys = list(contents)
-    new = {key: paths for key, paths in zip(keys, files, strict=True) if key not in known}
+    new = {key: parts for key, parts in zip(keys, stored, strict=True) if key not in known}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         known.update(zip(new, pool.map(_digest_partition, new.values()), strict=True))
     parts = [known[key] for key in keys]
@@ -67,20 +66,18 @@ def digest_topics(snapshot: Snapshot, known: KnownPartitions) -> TopicDigests:
     return TopicDigests(topics, outcomes, intents, judgments, place)
 
 
-def read_columns(path: Path, columns: Sequence[str], dictionaries: Sequence[str] = ()) -> pa.Table:
-    """Columns of a committed file, each page checked; those in `dictionaries` encoded. Raises CorruptDataError."""
+def read_columns(part: TablePart, columns: Sequence[str], dictionaries: Sequence[str] = ()) -> pa.Table:
+    """Columns of a partition, each page checked; those in `dictionaries` encoded. Raises CorruptDataError."""
     try:
-        file = pq.ParquetFile(path, read_dictionary=list(dictionaries), page_checksum_verification=True)
-        with file:
-            return file.read(columns=list(columns), use_threads=False)
+        return part.read(columns, checked=True, dictionaries=dictionaries)
     except (pa.ArrowException, OSError) as error:
-        raise CorruptDataError(f"{path}: {error}; `foil verify` names the damaged files") from error
+        raise CorruptDataError(f"{part.path}: {error}; `foil verify` names the damaged files") from error
 
 
-def _digest_partition(files: Sequence[Path]) -> PartitionDigests:
+def _digest_partition(parts: Sequence[TablePart]) -> PartitionDigests:
     tables = [
-        read_columns(path, columns, [name for name in columns if name != "relevance"])
-        for path, columns in zip(files, _COLUMNS.values(), strict=True)
+        read_columns(part, columns, [name for name in columns if name != "relevance"])
+        for part, columns in zip(parts, _COLUMNS.values(), strict=True)
     ]
     hashes = [[hash_column(table[name]) for name in table.column_names] for table in tables]
     (topics, *outcome), *children = hashes

@@ -1,7 +1,8 @@
 """What became of the seeds so far: counts, the progress event, the summary, and the status of a run on disk.
 
 Promise: planned = accepted + rejected + failed, in seeds and in topics, is checked when a run has ended. Price: a few
-additions a seed; `status` opens commit entries, session files and the last record of each journal segment, never data.
+additions a seed; `status` opens the newest version of the log, the entries beyond it, session files and the last record
+of each journal segment, never data.
 
     out/sessions/STARTED-TOKEN.json     one call of `foil run`: seconds, exit code, and its last progress, each second
 """
@@ -224,21 +225,19 @@ def _fields(state: Any) -> list[tuple[str, Any]]:
 
 def status(store: CommitStore, out: Path) -> dict[str, Any]:
     """The state of a run on disk, as plain JSON: planned, accepted, rejected, failed, topics, calls, cost, seconds."""
-    entries = store.committed()
-    counts = total(map(counts_of, entries.values()))
-    plan = store.plan()
-    place = open_store(out)
+    totals, plan, place = store.totals(), store.plan(), open_store(out)
+    counts, partitions = counts_of(totals), totals["partitions"]
     sessions = read_sessions(place)
     last = sessions[-1] if sessions else {}
     return {
         "planned": plan["seeds"] if plan else last.get("planned"),
-        "complete": plan is not None and len(entries) == plan["partitions"],
+        "complete": plan is not None and partitions == plan["partitions"],
         **{status: counts.seeds[status] for status in _STATUSES},
         "topics": {status: counts.topics[status] for status in _STATUSES},
         "reasons": dict(counts.reasons.most_common()),
         "validators": dict(counts.validators.most_common()),
         "validators_usd": dict(counts.validators_usd.most_common()),
-        "partitions": len(entries),
+        "partitions": partitions,
         "calls": counts.calls,
         "tokens": counts.prompt_tokens + counts.completion_tokens,
         "cost_usd": counts.cost_usd,

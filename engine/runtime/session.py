@@ -275,7 +275,7 @@ def _stream(entry: Mapping[str, Any]) -> str:
 def spent_before(parts: Parts) -> Spend:
     """What earlier sessions paid: for committed rows, and for replies whose partition is not committed yet."""
     committed = parts.store.committed()
-    counts = total(map(counts_of, committed.values()))
+    counts = counts_of(parts.store.totals())
     spent = Spend(counts.calls, counts.prompt_tokens + counts.completion_tokens, counts.cost_usd)
     for reply in paid_replies(Path(parts.out) / "journal", committed.keys()):
         spent += Spend(1, reply.prompt_tokens + reply.completion_tokens, reply.cost_usd)

@@ -70,9 +70,8 @@ def _lines(path: Path) -> list[str]:
 
 def _show(run: DerivedRun, *, as_json: bool) -> None:
     from datasets_out.commits.log import CommitLog
-    from engine.flow.progress import total
 
-    counts = total(entry.counts for entry in CommitLog(run.snapshot.out).entries()).topics
+    counts = CommitLog(run.snapshot.out).sums().counts.topics
     if as_json:
         print_json({"out": str(run.snapshot.out), "digest": run.snapshot.digest, "changed": dict(run.changed),
                     "topics": dict(counts)})  # fmt: skip
