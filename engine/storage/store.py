@@ -3,15 +3,20 @@
     out: runs/a            LocalStore    files, hard links, fsync
     out: s3://bucket/a     ObjectStore   objects, conditional create; gs:// and az:// too
 
-A key is names joined by "/". What returned is durable: it survives kill -9 and a power cut. Every verb raises OSError,
-with the key in it, where the storage fails; then a put has happened whole or not at all. No verb renames, and nothing
-is ever decided by a listing alone: a create is what decides.
+A key is names joined by "/"; see `check_key`. What returned is durable: it survives kill -9 and a power cut. Every verb
+raises OSError, with the key in it, where the storage fails; then a put has happened whole or not at all. No verb
+renames, and nothing is ever decided by a listing alone: a create is what decides.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+DRAFTS = "staging"
+"""No key begins with this name: a folder keeps its unfinished files there."""
+_NAME = re.compile(r"[^./\x00-\x1f\x7f\\][^/\x00-\x1f\x7f\\]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +112,13 @@ class Store(Protocol):
         where there is no such key, CorruptDataError for a copy with other bytes. The copy stays for an hour at least.
         """
         ...
+
+
+def check_key(key: str) -> str:
+    """The key. Raises ValueError for what is none: an empty or hidden name, "..", a control character, one too long."""
+    names = key.split("/")
+    if not all(_NAME.fullmatch(name) and len(name.encode()) <= 255 for name in names) or len(key.encode()) > 900:
+        raise ValueError(f"{key!r} is no key of a store; use names without a leading dot, joined by single slashes")
+    if names[0] == DRAFTS:
+        raise ValueError(f"{key!r} is no key of a store; {DRAFTS}/ is for unfinished files")
+    return key
