@@ -25,6 +25,7 @@ from engine.runtime.seed_process import SeedProcess, SeedSource
 from engine.runtime.seed_stream import split_into_partitions
 from engine.seeds.msmarco import MsmarcoRows, MsmarcoSettings
 from engine.seeds.table import TableReader, TableSettings
+from engine.storage.local_store import LocalStore
 from validators.overlap.duplicates import Duplicates, DuplicatesSettings
 
 WORDS = 20_000
@@ -79,7 +80,7 @@ def seconds(
     log = CommitLog(out)
     log.open("", {})
     opening = partial(opened, reader, path, screened)
-    source = SeedSource(opening, Limits(partition_seeds=1_000), log, out / "journal", readers)
+    source = SeedSource(opening, Limits(partition_seeds=1_000), log, LocalStore(out), readers)
     seeds = SeedProcess(source, RuntimeSettings(workers=1, readers=readers), "reading", lambda _: None)
     seeds.open(out, 1)
     start, stream = time.perf_counter(), ""

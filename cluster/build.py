@@ -8,11 +8,12 @@ from pathlib import Path
 from cluster.catalog import MODELS, RunContext, engines_of, factory_for, open_seeds
 from cluster.job import Job
 from datasets_out.commits.log import CommitLog
-from engine.flow.journal import ReplyArchive
+from engine.flow.journal_reading import ReplyArchive
 from engine.ids import canonical_json
 from engine.protocols import Model, Parts, Recipe, Screen, SeedReader, Validator
 from engine.runtime.session import RunSpec, WorkerSpec
 from engine.settings import Settings
+from engine.storage.opening import open_store
 from prompts.parse import parse_reply
 from prompts.recipes.catalog import RECIPES
 from prompts.recipes.mixed import MixedRecipe, MixedRecipeSettings
@@ -48,7 +49,7 @@ def build_parts(job: Job, reuse: Sequence[Path] = (), run: str = "") -> Parts:
         parse=parse_reply,
         store=CommitLog(job.out, run=run),
         out=str(job.out),
-        paid=ReplyArchive([out / "journal" for out in reuse]) if reuse else None,
+        paid=ReplyArchive(list(map(open_store, reuse))) if reuse else None,
     )
 
 

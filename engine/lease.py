@@ -85,7 +85,7 @@ class Fence:
     """Whether this process may still send and commit for the run of this epoch; `check` before each."""
 
     def __init__(self, out: Path, epoch: int) -> None:
-        self._folder, self._epoch = out / _FOLDER, epoch
+        self._folder, self.epoch = out / _FOLDER, epoch
         self._looked, self._looking = now() - VALID_S, asyncio.Lock()
         self._fenced: RunHeldError | None = None
 
@@ -104,7 +104,7 @@ class Fence:
             newest = await asyncio.to_thread(_newest, self._folder)
         except OSError as error:
             raise JournalError(f"{self._folder} cannot be read ({error}); see to the storage and run again") from error
-        if newest > self._epoch:
+        if newest > self.epoch:
             holder = await asyncio.to_thread(_describe, self._folder, newest)
             self._fenced = RunHeldError(
                 f"another run has taken {self._folder.parent}: {holder}; this one has stopped, and what it "

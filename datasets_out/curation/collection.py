@@ -15,14 +15,16 @@ from pathlib import Path
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import load_snapshot, snapshot_names
+from engine.flow.journal_reading import undamaged_segments
 from engine.lease import hold
+from engine.storage.opening import open_store
 
 _DAY_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """What may go: a file, or the folder of a journal. `kind`: `staging`, `orphan`, `journal`."""
+    """What may go: a file, or the folder of a journal of an earlier version. `kind`: `staging`, `orphan`, `journal`."""
 
     kind: str
     path: Path
@@ -67,6 +69,9 @@ def _old_journals(out: Path, days: float) -> Iterator[Garbage]:
             stats = [path.stat() for path in folder.rglob("*") if path.is_file()]
             if time.time() - max((each.st_mtime for each in stats), default=0.0) >= days * _DAY_S:
                 yield Garbage("journal", folder, sum(each.st_size for each in stats))
+    for segment in undamaged_segments(open_store(out)):
+        if committed.issuperset(segment.partitions) and time.time() - segment.modified >= days * _DAY_S:
+            yield Garbage("journal", out / segment.key, segment.bytes)
 
 
 def _remove(path: Path) -> None:

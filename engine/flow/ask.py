@@ -35,7 +35,7 @@ from engine.errors import (
     WithheldReplyError,
 )
 from engine.flow.budget import BudgetClient, Spend
-from engine.flow.journal import Journal
+from engine.flow.journal import PartitionJournal
 from engine.flow.seed_outcome import SeedClock
 from engine.keys import scrub_reply
 from engine.lease import check_fence, lost_folder
@@ -58,7 +58,9 @@ class ReplyService:
     for which the journal did not have every reply.
     """
 
-    def __init__(self, journal: Journal, budget: BudgetClient, owner: str, paid: PaidReplies | None = None) -> None:
+    def __init__(
+        self, journal: PartitionJournal, budget: BudgetClient, owner: str, paid: PaidReplies | None = None
+    ) -> None:
         self._journal, self._budget, self._owner, self._paid_elsewhere = journal, budget, owner, paid
         self.stop_error: FoilError | None = None
         self.answers = 0

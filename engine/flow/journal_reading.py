@@ -52,7 +52,7 @@ def segment_key(writer: str, number: int) -> str:
 
 def steps_of(ranges: Sequence[int]) -> list[int]:
     """Starts and ends of ranges as differences, which an index stores."""
-    return [place - before for place, before in zip(ranges, [0, *ranges[:-1]], strict=True)]
+    return [place - before for place, before in zip(ranges, chain([0], ranges), strict=False)]
 
 
 @dataclass(slots=True)
@@ -134,7 +134,7 @@ class JournalIndex:
                 yield from _facts_in(self._store, segment, partition)
 
 
-def replies_not_committed(store: Store, committed: Collection[int]) -> Iterator[Reply]:
+def paid_replies(store: Store, committed: Collection[int]) -> Iterator[Reply]:
     """The replies of partitions that are not committed: what a resumed run has spent without a row yet."""
     index = JournalIndex(store)
     index.look()

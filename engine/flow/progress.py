@@ -22,9 +22,10 @@ from typing import Any
 
 from engine.atomic_files import put_text, read_regular
 from engine.errors import CorruptDataError
-from engine.flow.journal import possibly_paid_twice
+from engine.flow.journal_reading import possibly_paid_twice
 from engine.lease import holder_of
 from engine.protocols import CommitStore
+from engine.storage.opening import open_store
 from engine.topic import Call, Topic
 
 LOG = logging.getLogger(__name__)
@@ -244,6 +245,6 @@ def status(store: CommitStore, out: Path) -> dict[str, Any]:
         "sessions": len(sessions),
         "waiting_for": last.get("waiting_for", ""),
         "held_by": holder_of(out),
-        "possibly_paid_twice": possibly_paid_twice(out / "journal"),
+        "possibly_paid_twice": possibly_paid_twice(open_store(out)),
         "last_session": last,
     }

@@ -32,7 +32,7 @@ from typing import Any
 
 from engine.atomic_files import put_bytes, read_regular
 from engine.errors import CorruptDataError, FoilError, SeedsChangedError, SpoolError, portable
-from engine.flow.journal import paid_seeds
+from engine.flow.journal_reading import paid_seeds
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.protocols import (
     CommitStore,
@@ -45,6 +45,7 @@ from engine.protocols import (
 )
 from engine.runtime.seed_stream import CountedSeeds, PastStream, SeedRecord, split_into_partitions
 from engine.runtime.watchdog import relax_gc
+from engine.storage.store import Store
 from engine.telemetry.json_logs import begin_logs
 
 LOG = getLogger(__name__)
@@ -65,7 +66,7 @@ class SeedSource:
     open: Callable[[], tuple[SeedReader, Sequence[Screen]]]
     limits: Limits
     store: CommitStore
-    journal: Path
+    journal: Store
     readers: int = 1
 
     def partitions(
