@@ -14,6 +14,6 @@ def open_store(folder: Path) -> Store:
     url = mirrored_url(folder)
     if not url:
         return LocalStore(folder)
-    from engine.storage.object_store import ObjectStore  # noqa: PLC0415 - obstore is an extra
+    from engine.storage.object_store import ObjectStore
 
     return ObjectStore(url, folder)

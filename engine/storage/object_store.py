@@ -1,0 +1,410 @@
+"""A run in a bucket of S3, Google Cloud Storage or Azure, or of whatever speaks as they do; the extra `cloud`.
+
+A create that fails in any way reads the key back and compares bytes: then it was won, lost, or is tried again. What a
+client says cannot be relied on: an answer that was lost after the object landed looks like somebody else's object, and
+S3's 409, after which nothing stands, looks the same.
+
+    KEY/00000000           whose stream KEY is: who created this object may write the others
+    KEY/00000001 ...       its bytes in groups of at most GROUP_BYTES, an object for each sync
+
+Who we are is found as the cloud's own tools find it: variables, profile, metadata of the machine, web identity.
+"""
+
+import configparser
+import errno
+import os
+import random
+import re
+import threading
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from engine.errors import UsageError
+from engine.keys import scrub
+from engine.storage.copies import Copies
+from engine.storage.mirrors import cache_folder, check_url, mirror_of
+from engine.storage.store import Appender, StoredObject, check_key
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore as Client
+
+PATIENCE_S = 180.0
+"""Seconds after which a verb that the store keeps failing raises OSError."""
+GROUP_BYTES = 4 << 20
+_PART_BYTES = 8 << 20
+_REQUEST_S = 120
+_REQUESTS = 16
+"""Requests at once of one call that needs many."""
+_PAUSES_S = (0.05, 5.0)
+_GROUP = re.compile(r"(?P<stream>.+)/(?P<number>[0-9]{8})")
+_OPENER = "00000000"
+
+T = TypeVar("T")
+
+
+class ObjectStore:
+    """Implements engine.storage.store.Store over obstore. Connects at the first verb, anew in each process.
+
+    Raises UsageError where obstore is not installed, or the URL is none. `patience_s`: see PATIENCE_S.
+    """
+
+    def __init__(self, url: str, folder: Path | None = None, *, patience_s: float = PATIENCE_S) -> None:
+        self.url = check_url(url)
+        self.folder = folder or mirror_of(self.url)
+        self._patience_s = patience_s
+        self._connection: tuple[int, Client] | None = None
+
+    def __reduce__(self) -> tuple[Callable[[str, float], "ObjectStore"], tuple[str, float]]:
+        return _reopen, (self.url, self._patience_s)  # the folder is another one on another machine
+
+    def put_if_absent(self, key: str, data: bytes) -> bytes | None:
+        import obstore
+
+        def create(client: "Client") -> bytes | None:
+            try:
+                obstore.put(client, key, data, mode="create", use_multipart=False)
+            except _refusals():
+                raise
+            except obstore.exceptions.BaseError:
+                standing = _read(client, key)
+                if standing is None:
+                    raise
+                return None if standing == data else standing
+            return None
+
+        return self._repeat(check_key(key), create)
+
+    def put(self, key: str, data: bytes) -> None:
+        import obstore
+
+        self._repeat(check_key(key), lambda client: obstore.put(client, key, data, use_multipart=False))
+
+    def put_file(self, key: str, path: Path) -> None:
+        import obstore
+
+        size = path.stat().st_size
+        parts = max(_PART_BYTES, -(-size // 9_000))  # a store takes 10,000 parts
+        options: Any = {"chunk_size": parts, "max_concurrency": 4} if size > parts else {"use_multipart": False}
+        self._repeat(check_key(key), lambda client: obstore.put(client, key, path, **options))
+
+    def get(self, key: str) -> bytes | None:
+        return self._repeat(check_key(key), lambda client: _read(client, key))
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        import obstore
+
+        def read(client: "Client") -> bytes | None:
+            try:
+                if length > 0:
+                    return bytes(obstore.get_range(client, key, start=start, length=length))
+            except FileNotFoundError:
+                return None
+            except obstore.exceptions.BaseError:
+                size = _size(client, key)
+                if size is None or start < size:
+                    raise
+            return None if _size(client, key) is None else b""  # nothing was asked for, or what lies behind the end
+
+        data = self._repeat(check_key(key), read)
+        if data is None:
+            raise self._absent(key)
+        return data
+
+    def list_objects(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
+        if prefix:
+            check_key(prefix)
+        return self._list(prefix, after)
+
+    def _list(self, prefix: str, after: str) -> Iterator[StoredObject]:
+        """Pages; one that fails is asked for again from the last key on."""
+        import obstore
+
+        pages: Iterator[Any] | None = None
+
+        def open_pages(client: "Client") -> Iterator[Any]:
+            return iter(obstore.list(client, prefix or None, offset=after or None))
+
+        def next_page(client: "Client") -> Sequence[Any] | None:
+            nonlocal pages
+            try:
+                return next(pages := pages or open_pages(client), None)
+            except obstore.exceptions.BaseError:
+                pages = None
+                raise
+
+        while (page := self._repeat(prefix, next_page)) is not None:
+            for found in page:
+                if found["path"] > after:
+                    yield StoredObject(found["path"], found["size"], found["last_modified"].timestamp())
+            after = max(after, page[-1]["path"]) if page else after
+
+    def delete(self, keys: Iterable[str]) -> None:
+        import obstore
+
+        def remove(key: str) -> None:
+            def once(client: "Client") -> None:
+                with suppress(FileNotFoundError):
+                    obstore.delete(client, key)
+
+            self._repeat(key, once)
+
+        def remove_all(key: str) -> None:
+            """The object, or the groups of a stream, the opener last: while that stands, nobody takes the name."""
+            groups = [found.key for found in self._list(key, "") if _GROUP.fullmatch(found.key)]
+            for name in (*reversed(groups), key):
+                remove(name)
+
+        self._at_once(remove_all, map(check_key, keys))
+
+    def append(self, key: str) -> Appender:
+        if self.get(check_key(key)) is not None:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self._place(key))
+        if self.put_if_absent(f"{key}/{_OPENER}", uuid.uuid4().hex.encode()) is not None:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self._place(key))
+        return ObjectAppender(self, key)
+
+    def streams(self, prefix: str) -> list[StoredObject]:
+        groups = self._groups(prefix)
+        return [
+            StoredObject(stream, sum(each.bytes for each in found), max(each.modified for each in found))
+            for stream, found in sorted((name, _readable(found)) for name, found in groups.items())
+            if found
+        ]
+
+    def read_stream(self, key: str, start: int = 0, length: int | None = None) -> bytes:
+        groups = self._groups(check_key(key)).get(key)
+        if groups is None:
+            raise self._absent(key)
+        end = float("inf") if length is None else start + max(0, length)
+        ranges, place = [], 0
+        for group in _readable(groups)[1:]:
+            begin, stop = max(0, start - place), min(group.bytes, end - place)
+            if begin < stop:
+                ranges.append((group.key, begin, int(stop - begin), group.bytes))
+            place += group.bytes
+        return b"".join(self._at_once(self._part, ranges))
+
+    def _part(self, part: tuple[str, int, int, int]) -> bytes:
+        key, start, length, size = part
+        if length < size:
+            return self.get_range(key, start, length)
+        data = self.get(key)
+        if data is None or len(data) != size:
+            raise OSError(errno.EIO, "was removed or changed while it was read", self._place(key))
+        return data
+
+    def fetch(self, key: str, sha256: str) -> Path:
+        return Copies(cache_folder()).fetch(sha256, self._place(key), lambda: self._chunks(key))
+
+    def _chunks(self, key: str) -> Iterator[bytes]:
+        """The object's bytes, in pieces. Raises FileNotFoundError where there is no such key."""
+        start = 0
+        size = self._repeat(check_key(key), lambda client: _size(client, key))
+        if size is None:
+            raise self._absent(key)
+        while start < size:
+            data = self.get_range(key, start, _PART_BYTES)
+            if not data:
+                raise OSError(errno.EIO, "became shorter while it was read", self._place(key))
+            start += len(data)
+            yield data
+
+    def _groups(self, prefix: str) -> Mapping[str, Mapping[int, StoredObject]]:
+        groups: dict[str, dict[int, StoredObject]] = defaultdict(dict)
+        for found in self.list_objects(prefix):
+            if match := _GROUP.fullmatch(found.key):
+                groups[match["stream"]][int(match["number"])] = found
+        return groups
+
+    def _repeat(self, key: str, action: Callable[["Client"], T]) -> T:
+        """Repeats what may be repeated until it does not fail. Raises OSError that says what to do."""
+        import obstore
+
+        deadline, pause = time.monotonic() + self._patience_s, _PAUSES_S[0]
+        while True:
+            try:
+                return action(self._client())
+            except _refusals() as error:
+                raise self._failure(key, error) from error
+            except (obstore.exceptions.BaseError, OSError) as error:
+                if time.monotonic() + pause > deadline:
+                    raise self._failure(key, error) from error
+            time.sleep(pause * random.uniform(0.5, 1))
+            pause = min(2 * pause, _PAUSES_S[1])
+
+    def _client(self) -> "Client":
+        if self._connection is None or self._connection[0] != os.getpid():
+            self._connection = os.getpid(), _connect(self.url, self._patience_s)
+        return self._connection[1]
+
+    def _at_once(self, action: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
+        """The results in order, by a few threads; nothing is left running when one fails."""
+        waiting = list(items)
+        if len(waiting) < 2:
+            return list(map(action, waiting))
+        with ThreadPoolExecutor(min(_REQUESTS, len(waiting))) as threads:
+            return list(threads.map(action, waiting))
+
+    def _place(self, key: str) -> str:
+        return f"{self.url}/{key}"
+
+    def _absent(self, key: str) -> FileNotFoundError:
+        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._place(key))
+
+    def _failure(self, key: str, error: Exception) -> OSError:
+        import obstore
+
+        why = scrub(str(error).partition("\n\nDebug source")[0].strip().replace("\n", " "))[:500]
+        denied = (obstore.exceptions.PermissionDeniedError, obstore.exceptions.UnauthenticatedError)
+        code, advice = errno.EIO, f"the store did not do it within {self._patience_s:g} s; look at it, and run again"
+        if isinstance(error, denied):
+            code, advice = errno.EACCES, "let the key, profile or role of this process read, write and list there"
+        elif isinstance(error, FileNotFoundError):
+            advice = "make the bucket, or mend its name in the URL"
+        elif isinstance(error, _refusals()):
+            advice = "the store lacks what a run needs; `foil doctor --out URL` says what"
+        return OSError(code, f"{why}; {advice}", self._place(key) if key else self.url)
+
+
+class ObjectAppender:
+    """Implements engine.storage.store.Appender by one new object for each sync, or for each GROUP_BYTES of one."""
+
+    def __init__(self, store: ObjectStore, key: str) -> None:
+        self._store, self._key, self._number = store, key, 0
+        self._waiting: list[bytes] = []
+        self._adding, self._syncing = threading.Lock(), threading.Lock()
+        self._broken = ""  # why nothing more may be written
+
+    def write(self, data: bytes) -> None:
+        with self._adding:
+            self._check()
+            self._waiting.append(bytes(data))
+
+    def sync(self) -> None:
+        with self._syncing:
+            with self._adding:
+                self._check()
+                waiting, self._waiting = b"".join(self._waiting), []
+            for start in range(0, len(waiting), GROUP_BYTES):
+                try:
+                    self._put_group(waiting[start : start + GROUP_BYTES])
+                except OSError as error:
+                    self._broken = str(error)
+                    raise
+
+    def close(self) -> None:
+        if not self._broken:
+            with suppress(OSError):
+                self.sync()
+        self._broken = self._broken or "it is closed"
+
+    def _put_group(self, data: bytes) -> None:
+        key = f"{self._key}/{self._number + 1:08d}"
+        if self._store.put_if_absent(key, data) is not None:
+            raise OSError(errno.EEXIST, "another process wrote to this stream", f"{self._store.url}/{key}")
+        self._number += 1
+
+    def _check(self) -> None:
+        if self._broken:
+            place = f"{self._store.url}/{self._key}"
+            raise OSError(errno.EIO, f"nothing more is written to this stream: {self._broken}", place)
+
+
+def _reopen(url: str, patience_s: float) -> ObjectStore:
+    return ObjectStore(url, patience_s=patience_s)
+
+
+def _readable(groups: Mapping[int, StoredObject]) -> list[StoredObject]:
+    """The opener, with no bytes of the stream in it, and the groups up to the first that is missing."""
+    opener = groups.get(0)
+    found = [StoredObject(opener.key, 0, opener.modified)] if opener else []
+    while found and len(found) in groups:
+        found.append(groups[len(found)])
+    return found
+
+
+def _read(client: "Client", key: str) -> bytes | None:
+    import obstore
+
+    try:
+        return bytes(obstore.get(client, key).bytes())
+    except FileNotFoundError:
+        return None
+
+
+def _size(client: "Client", key: str) -> int | None:
+    import obstore
+
+    try:
+        return obstore.head(client, key)["size"]
+    except FileNotFoundError:
+        return None
+
+
+def _refusals() -> tuple[type[Exception], ...]:
+    """What the client raises where another attempt is of no use. FileNotFoundError of a put: there is no bucket."""
+    from obstore import exceptions as told
+
+    return (
+        FileNotFoundError, NotImplementedError, told.InvalidPathError, told.NotSupportedError,
+        told.PermissionDeniedError, told.UnauthenticatedError, told.UnknownConfigurationKeyError,
+    )  # fmt: skip
+
+
+def _connect(url: str, patience_s: float) -> "Client":
+    try:
+        from obstore.store import from_url
+    except ImportError as error:
+        raise UsageError(f"{url} needs obstore, which is not installed; pip install 'foil-ir[cloud]'") from error
+
+    retry: Any = {
+        "max_retries": 20,
+        "retry_timeout": timedelta(seconds=patience_s),
+        "backoff": {"init_backoff": timedelta(seconds=0.5), "max_backoff": timedelta(seconds=5), "base": 2},
+    }
+    options: Any = {  # the scheme of the endpoint decides on encryption
+        "allow_http": True, "timeout": timedelta(seconds=_REQUEST_S), "connect_timeout": timedelta(seconds=10),
+    }  # fmt: skip
+    more: Any = {**_profile(os.environ), "disable_bulk_delete": True} if url.startswith("s3:") else {}
+    return from_url(url, client_options=options, retry_config=retry, **more)
+
+
+def _profile(environment: Mapping[str, str]) -> dict[str, str]:
+    """What AWS's files say of the profile, where the variables hold no key. Those need another tool's program (SSO,
+    `credential_process`) are not read: such a tool can put the keys into variables.
+    """
+    if environment.get("AWS_ACCESS_KEY_ID"):
+        return {}
+    name = environment.get("AWS_PROFILE") or "default"
+    files = configparser.ConfigParser(interpolation=None)
+    home = Path("~/.aws").expanduser()
+    with suppress(configparser.Error):
+        files.read(
+            [
+                environment.get("AWS_CONFIG_FILE") or home / "config",
+                environment.get("AWS_SHARED_CREDENTIALS_FILE") or home / "credentials",
+            ],
+            encoding="utf-8",
+        )
+    settings = {**_section(files, f"profile {name}"), **_section(files, name)}
+    given = {"region": "AWS_REGION", "endpoint_url": "AWS_ENDPOINT_URL"}
+    names = {
+        "aws_access_key_id": "access_key_id", "aws_secret_access_key": "secret_access_key",
+        "aws_session_token": "session_token", "region": "region", "endpoint_url": "endpoint",
+    }  # fmt: skip
+    return {
+        ours: settings[theirs]
+        for theirs, ours in names.items()
+        if theirs in settings and not environment.get(given.get(theirs, ""))
+    }
+
+
+def _section(files: configparser.ConfigParser, name: str) -> dict[str, str]:
+    return dict(files[name]) if files.has_section(name) else {}

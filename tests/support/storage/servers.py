@@ -1,0 +1,108 @@
+"""S3 servers on loopback, each with the bucket `runs` and an own folder, and the variables that lead to them."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+BUCKET = "runs"
+KEYS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing-secret", "AWS_REGION": "us-east-1"}
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def program(name: str) -> str | None:
+    """A server's script: beside this Python, or on the path."""
+    beside = Path(sys.executable).with_name(name)
+    return str(beside) if beside.is_file() else shutil.which(name)
+
+
+@contextmanager
+def localbucket(folder: Path) -> Iterator[str]:
+    port = free_port()
+    command = [str(program("localbucket")), "--port", str(port), str(folder)]
+    (folder / BUCKET).mkdir(parents=True)
+    with serving(command, f"http://127.0.0.1:{port}", folder) as url:
+        yield url
+
+
+@contextmanager
+def moto(folder: Path) -> Iterator[str]:
+    folder.mkdir(parents=True)
+    port = free_port()
+    with serving([str(program("moto_server")), "-p", str(port)], f"http://127.0.0.1:{port}", folder) as url:
+        urllib.request.urlopen(urllib.request.Request(f"{url}/{BUCKET}", method="PUT"), timeout=10).close()
+        yield url
+
+
+@contextmanager
+def seaweedfs(folder: Path) -> Iterator[str]:
+    """Its port answers long before it can store: ready is when a put has gone through."""
+    import obstore
+    from obstore.store import S3Store
+
+    folder.mkdir(parents=True)
+    ports = [free_port() for _ in range(4)]
+    options = ["-ip=127.0.0.1", "-volume.max=20", "-master.volumeSizeLimitMB=64", f"-dir={folder}", "-s3", "-filer"]
+    names = ("-master.port", "-volume.port", "-filer.port", "-s3.port")
+    grpc = [f"{name}.grpc={free_port()}" for name in names]
+    command = [str(program("weed")), "server", *options, *grpc, *map("{}={}".format, names, ports)]
+    with serving(command, f"http://127.0.0.1:{ports[-1]}", folder) as url:
+        who = {name.lower(): value for name, value in environment(url).items()}
+        client = S3Store(BUCKET, config=who, retry_config={"max_retries": 0})
+        for key in ("", "ready"):
+            signed = obstore.sign(client, "PUT", key, expires_in=timedelta(minutes=10))
+            wait_for(partial(_opens, urllib.request.Request(signed, data=b"", method="PUT")), 90)
+        yield url
+
+
+@contextmanager
+def serving(command: Sequence[str], url: str, folder: Path) -> Iterator[str]:
+    """Runs a server until the block ends; yields once its port answers."""
+    with Path(folder, f"{Path(command[0]).name}.log").open("wb") as log:
+        server = subprocess.Popen(
+            command, stdout=log, stderr=log, cwd=folder, start_new_session=True, env={**os.environ, **KEYS}
+        )
+    try:
+        wait_for(lambda: _opens(url), 60)
+        yield url
+    finally:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+
+
+def wait_for(ready: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not ready():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"a server is not ready after {seconds:g} s; its log lies in its folder")
+        time.sleep(0.1)
+
+
+def _opens(request: str | urllib.request.Request) -> bool:
+    try:
+        urllib.request.urlopen(request, timeout=5).close()
+    except urllib.error.HTTPError as error:
+        return isinstance(request, str) or error.code == 409  # it answers, if only to say no, or has the bucket
+    except OSError:
+        return False
+    return True
+
+
+def environment(url: str) -> dict[str, str]:
+    """What a process needs to use the server at this URL."""
+    return {**KEYS, "AWS_ENDPOINT_URL": url, "AWS_ALLOW_HTTP": "true"}
