@@ -110,7 +110,7 @@ class ReplyService:
         if not free:
             await check_fence()
         if not (free or model.traits.remembers):
-            self._journal.asked(request.id)
+            await self._journal.asked(request.id)
         self._sent_at[request.id] = time.monotonic()
         try:
             with request_span(model.traits.provider, request) as span:
@@ -131,7 +131,7 @@ class ReplyService:
         reply = scrub_reply(reply)
         await self._journal.put(reply, durable=not free)
         if not free and await lost_folder():  # whoever has it now may have asked the same
-            self._journal.asked(request.id)
+            await self._journal.asked(request.id)
         return reply
 
 

@@ -1,20 +1,19 @@
 """The journal: every raw reply is durable before anyone reads it, so that no reply is ever paid for twice.
 
     journal/WRITER-0000.log     what one process asked and was answered, of all its partitions; then WRITER-0001.log
+    journal/closed/*.log        in a bucket: the same as one object, once it is closed
     journal/00000007/*.log      runs of earlier versions: of partition 7 alone, read for ever, not written any more
 
 Promise: `put` returns when the reply would survive kill -9 and a power cut. A reply of a free model can be made again,
-so it is written but not waited for. A stream is written by one process and never reopened for writing. Past 64 MB the
-next begins: with what is in flight, so that no reader needs the one before. A stream that is closed ends with an index
+so it is written but not waited for. `asked` and `begun` return when they would survive kill -9: on a disk at once, in a
+bucket with the next object. A stream is written by one process and never reopened for writing. Past 64 MB the next one
+begins, with what is in flight, so that no reader needs the one before. A stream that is closed ends with an index
 (engine.flow.journal_reading); one of a process that died is read whole.
 
-    where             a reply is durable by        `asked` and `begun` survive
-    a disk            one fsync for all who wait   kill -9 at once, a power cut with the next fsync
-    an object store   one object for all who wait  kill -9 with the next object, or at once for readers on this machine
-
-Price: one write a record. On an object store, replies wait for the next object: one each 0.1 s, or 0.05 s where 4 MB
-wait. A partition's replies are in memory while it is being made. What can be paid twice is only what was asked and
-not answered when a process died: `possibly_paid_twice` counts it.
+Price: one write a record; on a disk one fsync for all who wait. In a bucket one object for all who wait, every 0.1 s,
+or 0.05 s where 4 MB wait: so much longer takes each request, and each seed. A partition's replies are in memory while
+it is being made. What can be paid twice is only what was asked and not answered when a process died:
+`possibly_paid_twice` counts it.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ from typing import Any
 
 from engine.crash_points import crash_point
 from engine.errors import JournalError
-from engine.flow.journal_reading import JournalIndex, segment_key, steps_of
+from engine.flow.journal_reading import JournalIndex, gather, segment_key, steps_of
 from engine.flow.journal_records import WHOLE, InFlight, line_of, reply_fact
 from engine.requests import Reply
 from engine.storage.store import Appender, Store
@@ -38,6 +37,8 @@ SEGMENT_BYTES = 64 << 20
 STATE_BYTES = 4 << 20
 """After so many bytes a stream says again what is in flight, so that its end tells all of that."""
 _GROUP_BYTES = 4 << 20
+_MOST_SYNCS = 1_000
+"""In a bucket a stream has an object for each sync, and a listing them all: so many, and the next one begins."""
 _LOOK_S = 0.01
 
 
@@ -64,6 +65,7 @@ class Journal:
         self._due = False
         self._unsynced, self._synced_at = 0, float("-inf")
         self._syncing: asyncio.Task[None] | None = None
+        self._gathering: set[asyncio.Task[None]] = set()
 
     def open(self, partition: int, seeds: str = "", *, again: bool = True) -> "PartitionJournal":
         """The journal of a partition. `seeds`: the digests of its seeds, written before its first reply.
@@ -72,7 +74,8 @@ class Journal:
         CorruptDataError for damage where one of its replies may have been.
         """
         others = "" if again else self._session
-        return PartitionJournal(self, partition, seeds, self._index.replies(partition, but_of=others))
+        anew = again or not self.is_grouped  # a bucket is listed only where something may have come
+        return PartitionJournal(self, partition, seeds, self._index.replies(partition, but_of=others, anew=anew))
 
     def close(self) -> None:
         """Ends the stream with its index, and with the number of requests that were left open."""
@@ -87,6 +90,8 @@ class Journal:
             for each in full:
                 each.finish(0, durable=True)
             segment.finish(self._in_flight.asked.total(), durable=False)
+            if self.is_grouped:
+                gather(self._store, segment.key)
         except OSError as error:
             LOG.warning("the journal %s could not be closed (%s); its replies are kept", self._name(), error)
 
@@ -97,7 +102,7 @@ class Journal:
         self._broken = "its write did not end"
         try:
             segment = self._segment or self._begin()
-            if segment.bytes >= self._segment_bytes:
+            if segment.bytes >= self._segment_bytes or (self.is_grouped and segment.syncs >= _MOST_SYNCS):
                 segment = self._roll(segment)
             self._unsynced += segment.add(partition, fact, seeds)
             self._in_flight.apply(partition, fact)
@@ -131,7 +136,7 @@ class Journal:
 
     def _begin(self) -> "_Segment":
         key = segment_key(self.writer, self._segments)
-        self._segment = _Segment(self._store.append(key), self._in_flight if self._segments else None)
+        self._segment = _Segment(key, self._store.append(key), self._in_flight if self._segments else None)
         self._segments += 1
         return self._segment
 
@@ -154,8 +159,15 @@ class Journal:
                 for waiter in waiters:
                     if not waiter.done():
                         waiter.set_exception(failure) if failure else waiter.set_result(None)
+                self._gather_closed(full if self.is_grouped and not failure else [])
         finally:
             self._syncing = None
+
+    def _gather_closed(self, closed: "list[_Segment]") -> None:
+        for segment in closed:
+            task = asyncio.create_task(asyncio.to_thread(gather, self._store, segment.key))
+            self._gathering.add(task)
+            task.add_done_callback(self._gathering.discard)
 
     async def _group(self) -> None:
         """Waits for the time of the next sync."""
@@ -171,6 +183,7 @@ class Journal:
             return self._failure(self._broken)
         try:
             segment.appender.sync()
+            segment.syncs += 1
             for each in full:
                 each.finish(0, durable=True)
         except OSError as error:
@@ -199,20 +212,22 @@ class PartitionJournal:
         """The reply to this request, if one was ever journalled for this partition; the first, if several."""
         return self._replies.get(request_id)
 
-    def asked(self, request_id: str) -> None:
-        """Marks that this request is about to be sent to a model that costs something."""
+    async def asked(self, request_id: str) -> None:
+        """Marks that this request is about to be sent to a model that costs something; known after kill -9."""
         self._append({"asked": request_id})
         if self._journal.is_grouped:
-            self._journal.sync_soon()
+            await self._journal.wait_for_sync()
         crash_point("journal.asked")
 
     def refused(self, request_id: str) -> None:
         """Marks that no reply will come: the request is not in flight any more, and nothing was paid."""
         self._append({"refused": request_id})
 
-    def begun(self, seed_id: str) -> None:
-        """Marks that work on a seed begins, for whoever must find out what ended this process."""
+    async def begun(self, seed_id: str) -> None:
+        """Marks that work on a seed begins, for whoever must find out what ended this process; known after kill -9."""
         self._append({"begun": seed_id})
+        if self._journal.is_grouped:
+            await self._journal.wait_for_sync()
 
     def ended(self, seed_id: str) -> None:
         """Marks that work on a seed has ended."""
@@ -244,8 +259,8 @@ class PartitionJournal:
 class _Segment:
     """One stream while it is written, and what its index will say."""
 
-    def __init__(self, appender: Appender, in_flight: InFlight | None) -> None:
-        self.appender, self.bytes, self.next_state = appender, 0, STATE_BYTES
+    def __init__(self, key: str, appender: Appender, in_flight: InFlight | None) -> None:
+        self.key, self.appender, self.bytes, self.next_state, self.syncs = key, appender, 0, STATE_BYTES, 0
         self._ranges: dict[int, array[int]] = {}
         if in_flight:
             self.add_state(in_flight)

@@ -11,6 +11,7 @@ Price: two small reads a closed stream; in memory 8 bytes for each partition in 
 process, and then only what was added.
 """
 
+import logging
 import re
 from array import array
 from bisect import bisect_left
@@ -20,6 +21,7 @@ from itertools import accumulate, chain
 from threading import Lock
 from typing import Any
 
+from engine.crash_points import crash_point
 from engine.errors import CorruptDataError
 from engine.flow.journal_records import (
     WHOLE,
@@ -33,8 +35,10 @@ from engine.flow.journal_records import (
 from engine.requests import Reply, stored_reply
 from engine.storage.store import Store, StoredObject
 
+LOG = logging.getLogger(__name__)
 FOLDER = "journal"
-_SEGMENT = re.compile(rf"{FOLDER}/([^/]+)-([0-9]{{4,}})\.log")
+_CLOSED = f"{FOLDER}/closed"
+_SEGMENT = re.compile(rf"{FOLDER}/(?:closed/)?([^/]+)-([0-9]{{4,}})\.log")
 _EARLIER = re.compile(rf"{FOLDER}/([0-9]{{8}})/[^/]+\.log")
 _TAIL_BYTES = 96
 """More than the last record of a closed stream is long."""
@@ -48,6 +52,16 @@ _GAP_BYTES = 64 << 10
 def segment_key(writer: str, number: int) -> str:
     """The key of a writer's stream."""
     return f"{FOLDER}/{writer}-{number:04d}.log"
+
+
+def gather(store: Store, key: str) -> None:
+    """Makes one object of a closed stream. Where that fails, the stream stays as it is."""
+    try:
+        store.put(f"{_CLOSED}/{key.rpartition('/')[2]}", store.read_stream(key))
+        crash_point("journal.gathered")
+        store.delete([key])
+    except OSError as error:
+        LOG.warning("%s/%s stays in pieces: %s", store.url, key, error)
 
 
 def steps_of(ranges: Sequence[int]) -> list[int]:
@@ -89,15 +103,15 @@ class JournalIndex:
         self._store = store
         self._segments: dict[str, Segment] = {}
         self._earlier: dict[int, list[str]] = {}
-        self._looking = Lock()
+        self._looking, self._looked = Lock(), False
 
     def look(self, but_of: str = "") -> None:
         """Takes note of what is there now, but for streams of writers whose names begin with `but_of`."""
         self._earlier.clear()
-        for stream in self._store.streams(FOLDER):
+        for stream in _streams(self._store):
             if found := _EARLIER.fullmatch(stream.key):
                 self._earlier.setdefault(int(found[1]), []).append(stream.key)
-            elif _SEGMENT.fullmatch(stream.key) and not (but_of and stream.key.startswith(f"{FOLDER}/{but_of}")):
+            elif _SEGMENT.fullmatch(stream.key) and not (but_of and stream.key.rpartition("/")[2].startswith(but_of)):
                 segment = self._segments.setdefault(stream.key, Segment(stream.key))
                 if segment.bytes != stream.bytes:
                     _look_at(self._store, segment, stream)
@@ -110,10 +124,15 @@ class JournalIndex:
         """Those that have a record."""
         return sorted({*self._earlier, *chain.from_iterable(each.partitions for each in self._segments.values())})
 
-    def replies(self, partition: int, *, but_of: str = "") -> dict[str, Reply]:
-        """The first reply to each request of a partition, after another look. Raises CorruptDataError."""
+    def replies(self, partition: int, *, but_of: str = "", anew: bool = True) -> dict[str, Reply]:
+        """The first reply to each request of a partition, after another look, the first at least.
+
+        Raises CorruptDataError.
+        """
         with self._looking:
-            self.look(but_of)
+            if anew or not self._looked:
+                self.look(but_of)
+                self._looked = True
             return self.stored(partition)
 
     def stored(self, partition: int) -> dict[str, Reply]:
@@ -175,7 +194,7 @@ class ReplyArchive:
         if request_id not in self._places:
             return None
         store, key, start, length = self._places[request_id]
-        record = checked(store.read_stream(key, start, length))
+        record = checked(_read(store, key, start, length))
         return replace(stored_reply(parsed(record[1])["reply"]), reused=True) if record else None
 
 
@@ -184,7 +203,7 @@ def possibly_paid_twice(store: Store) -> int:
 
     Reads the last record of a stream that was closed; of another, the last few MB.
     """
-    earlier = (stream for stream in store.streams(FOLDER) if _EARLIER.fullmatch(stream.key))
+    earlier = (stream for stream in _streams(store) if _EARLIER.fullmatch(stream.key))
     writers = (_open_requests(store, streams) for streams in _by_writer(store).values())
     return sum(_unanswered_earlier(store, stream) for stream in earlier) + sum(writers)
 
@@ -230,14 +249,26 @@ def undamaged_segments(store: Store) -> Iterator[Segment]:
 
 
 def _all_keys(store: Store) -> Iterator[str]:
-    keys = (stream.key for stream in store.streams(FOLDER))
-    return (key for key in keys if _EARLIER.fullmatch(key) or _SEGMENT.fullmatch(key))
+    return (stream.key for stream in _streams(store))
+
+
+def _streams(store: Store) -> list[StoredObject]:
+    """All that is of a journal, in order of key. Of a stream that was being gathered, the one object."""
+    found = [each for each in store.streams(FOLDER) if _EARLIER.fullmatch(each.key) or _SEGMENT.fullmatch(each.key)]
+    closed = list(store.list_objects(_CLOSED))
+    names = {each.key.rpartition("/")[2] for each in closed}
+    return [each for each in found if each.key.rpartition("/")[2] not in names] + closed
+
+
+def _read(store: Store, key: str, start: int, length: int) -> bytes:
+    read = store.get_range if key.startswith(_CLOSED) else store.read_stream
+    return read(key, start, length)
 
 
 def _by_writer(store: Store) -> dict[str, list[StoredObject]]:
     """The streams of each writer, in the order in which it wrote them."""
     writers: dict[str, list[tuple[int, StoredObject]]] = {}
-    for stream in store.streams(FOLDER):
+    for stream in _streams(store):
         if found := _SEGMENT.fullmatch(stream.key):
             writers.setdefault(found[1], []).append((int(found[2]), stream))
     return {name: [stream for _, stream in sorted(found, key=lambda one: one[0])] for name, found in writers.items()}
@@ -246,7 +277,7 @@ def _by_writer(store: Store) -> dict[str, list[StoredObject]]:
 def _lines(store: Store, key: str, start: int = 0) -> Iterator[tuple[int, bytes]]:
     """Each line of a stream from a byte on, and where it begins; the last one as it is."""
     rest, at = b"", start
-    while data := store.read_stream(key, at + len(rest), _CHUNK_BYTES):
+    while data := _read(store, key, at + len(rest), _CHUNK_BYTES):
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
             yield at, line + b"\n"
@@ -284,7 +315,7 @@ def _look_at(store: Store, segment: Segment, stream: StoredObject) -> None:
 
 def _closing(store: Store, stream: StoredObject) -> tuple[int, dict[str, Any]] | None:
     """The last record of a closed stream with its length in bytes; None of one that is open or torn."""
-    tail = store.read_stream(stream.key, max(0, stream.bytes - _TAIL_BYTES), _TAIL_BYTES)
+    tail = _read(store, stream.key, max(0, stream.bytes - _TAIL_BYTES), _TAIL_BYTES)
     last = tail[tail.rfind(b"\n", 0, -1) + 1 :]
     record = checked(last)
     fact = parsed(record[1]) if record and record[1].startswith(b'{"end":') else {}
@@ -302,7 +333,7 @@ def _take_index(store: Store, segment: Segment, end: int, fact: Mapping[str, Any
 
 
 def _index_at(store: Store, key: str, start: int, length: int) -> dict[str, list[int]] | None:
-    record = checked(store.read_stream(key, start, length))
+    record = checked(_read(store, key, start, length))
     found: dict[str, list[int]] | None = parsed(record[1]).get("index") if record else None
     return found
 
@@ -360,7 +391,7 @@ def _fetch(store: Store, key: str, ranges: Sequence[int]) -> Iterator[tuple[int,
             and pairs[near][1] - first <= _CHUNK_BYTES
         ):
             near += 1
-        data = store.read_stream(key, first, pairs[near - 1][1] - first)
+        data = _read(store, key, first, pairs[near - 1][1] - first)
         for start, end in pairs[:near]:
             yield start, data[start - first : end - first]
         pairs = pairs[near:]

@@ -222,9 +222,9 @@ class Flow:
     async def _make_topics(self, seed: Seed, open_partition: _OpenPartition) -> list[Topic]:
         """The topics of a seed that has a place in the window, at least one; none if the run must stop instead."""
         self._in_flight += 1
-        if self._log_seeds:
-            open_partition.journal.begun(seed.id)
         try:
+            if self._log_seeds:
+                await open_partition.journal.begun(seed.id)
             topics = await self._traced_topics(seed, open_partition)
             if open_partition.replies.stop_error:
                 raise open_partition.replies.stop_error

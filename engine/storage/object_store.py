@@ -55,6 +55,9 @@ class ObjectStore:
     Raises UsageError where obstore is not installed, or the URL is none. `patience_s`: see PATIENCE_S.
     """
 
+    sync_interval_s = 0.1
+    """Ten puts a second for a stream that is written all the time."""
+
     def __init__(self, url: str, folder: Path | None = None, *, patience_s: float = PATIENCE_S) -> None:
         self.url = check_url(url)
         self.folder = folder or mirror_of(self.url)

@@ -205,13 +205,13 @@ def test_what_was_asked_and_not_answered_may_be_paid_twice(tmp_path):
     store = LocalStore(tmp_path)
     dead = opened(tmp_path)
     for request in ("answered", "refused", "in flight"):
-        dead.asked(request)
+        asyncio.run(dead.asked(request))
     put(dead, "answered")
     dead.refused("refused")
     assert possibly_paid_twice(store) == 1
     journal = Journal(store)
     heir = journal.open(0)
-    heir.asked("in flight")
+    asyncio.run(heir.asked("in flight"))
     put(heir, "in flight")
     heir.close()
     journal.close()
@@ -221,8 +221,8 @@ def test_what_was_asked_and_not_answered_may_be_paid_twice(tmp_path):
 def test_a_closed_stream_says_at_its_end_what_it_left_open(tmp_path):
     journal = Journal(LocalStore(tmp_path))
     part = journal.open(0)
-    part.asked("1")
-    part.asked("2")
+    asyncio.run(part.asked("1"))
+    asyncio.run(part.asked("2"))
     put(part, "2")
     journal.close()
     path = segment(tmp_path)
@@ -236,11 +236,11 @@ def test_suspects_are_the_seeds_that_ran_in_a_stream_that_nobody_closed(tmp_path
         journal = Journal(store, "00000003")
         part, other, finished = journal.open(3), journal.open(5), journal.open(6)
         for seed in ("done", f"running {close}"):
-            part.begun(seed)
+            asyncio.run(part.begun(seed))
         part.ended("done")
-        other.begun("of another partition")
+        asyncio.run(other.begun("of another partition"))
         put(other, "1", "2")
-        finished.begun("left by a drain")
+        asyncio.run(finished.begun("left by a drain"))
         finished.close()
         if close:
             journal.close()
@@ -257,11 +257,11 @@ def test_a_full_stream_makes_way_for_one_that_begins_with_what_is_in_flight(tmp_
     store = LocalStore(tmp_path)
     journal = Journal(store, segment_bytes=3000)
     part, other = journal.open(0, "seeds of 0"), journal.open(1, "seeds of 1")
-    part.asked("never answered")
-    part.begun("suspect")
+    asyncio.run(part.asked("never answered"))
+    asyncio.run(part.begun("suspect"))
     put(other, "early")
     for number in range(40):
-        part.asked(str(number))
+        asyncio.run(part.asked(str(number)))
         put(part, str(number))
         assert possibly_paid_twice(store) == 1
         left = left_open(store, journal.writer)
@@ -311,15 +311,15 @@ def test_a_journal_that_cannot_be_written_says_so_and_takes_nothing_more(tmp_pat
     with pytest.raises(JournalError, match=r"journal/.*-0000\.log could not be written .*exists"):
         asyncio.run(part.put(Reply("1", "one")))
     with pytest.raises(JournalError, match=r"an earlier record could not be written whole: .*exists"):
-        part.asked("2")
+        asyncio.run(part.asked("2"))
     with pytest.raises(JournalError, match="an earlier record"):
-        PartitionJournal(journal, 1, "", {}).asked("3")
+        asyncio.run(PartitionJournal(journal, 1, "", {}).asked("3"))
 
 
 def test_an_fsync_that_fails_reaches_everyone_who_waits(tmp_path, monkeypatch):
     journal = Journal(LocalStore(tmp_path))
     parts = [journal.open(0), journal.open(1)]
-    parts[0].begun("so that the stream is there")
+    asyncio.run(parts[0].begun("so that the stream is there"))
 
     def fail(_: int) -> None:
         raise OSError(5, "Input/output error")
@@ -416,7 +416,7 @@ def write_and_die(folder: Path, acks: Path, point: str) -> None:
         part = parts[number % 3]
         if part.get(str(number)):
             return
-        part.asked(str(number))
+        await part.asked(str(number))
         await part.put(Reply(str(number), "text " * 20))
         with acks.open("a") as file:
             file.write(f"{number}\n")

@@ -171,7 +171,7 @@ class FakeWorker:
 
     async def _run(self, name: str, journal: PartitionJournal, poison_seeds: Any) -> None:
         async with self._at_work():
-            journal.begun(name)
+            await journal.begun(name)
             if journal.get(name) is None:
                 await asyncio.sleep(self.world.draw_seconds())
                 await journal.put(Reply(name, ""), durable=False)
