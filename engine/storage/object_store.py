@@ -12,6 +12,7 @@ Who we are is found as the cloud's own tools find it: variables, profile, metada
 
 import configparser
 import errno
+import importlib.util
 import os
 import random
 import re
@@ -45,14 +46,19 @@ _REQUESTS = 16
 _PAUSES_S = (0.05, 5.0)
 _GROUP = re.compile(r"(?P<stream>.+)/(?P<number>[0-9]{8})")
 _OPENER = "00000000"
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "bucket does not exist")
+_MESSAGE = re.compile("<.*<Message>(.*)</Message>.*")
 
 T = TypeVar("T")
+_connected = 0
+"""The process that used the client first; a process forked from it has this too, and cannot use the client."""
 
 
 class ObjectStore:
-    """Implements engine.storage.store.Store over obstore. Connects at the first verb, anew in each process.
+    """Implements engine.storage.store.Store over obstore. Connects at the first verb.
 
-    Raises UsageError where obstore is not installed, or the URL is none. `patience_s`: see PATIENCE_S.
+    Raises UsageError where obstore is not installed, the URL is none, or this process was forked from one that had used
+    a bucket. `patience_s`: see PATIENCE_S.
     """
 
     sync_interval_s = 0.1
@@ -60,9 +66,11 @@ class ObjectStore:
 
     def __init__(self, url: str, folder: Path | None = None, *, patience_s: float = PATIENCE_S) -> None:
         self.url = check_url(url)
+        if importlib.util.find_spec("obstore") is None:
+            raise UsageError(f"{self.url} needs obstore, which is not installed; pip install 'foil-ir[cloud]'")
         self.folder = folder or mirror_of(self.url)
         self._patience_s = patience_s
-        self._connection: tuple[int, Client] | None = None
+        self._connection: Client | None = None
 
     def __reduce__(self) -> tuple[Callable[[str, float], "ObjectStore"], tuple[str, float]]:
         return _reopen, (self.url, self._patience_s)  # the folder is another one on another machine
@@ -95,7 +103,16 @@ class ObjectStore:
         size = path.stat().st_size
         parts = max(_PART_BYTES, -(-size // 9_000))  # a store takes 10,000 parts
         options: Any = {"chunk_size": parts, "max_concurrency": 4} if size > parts else {"use_multipart": False}
-        self._repeat(check_key(key), lambda client: obstore.put(client, key, path, **options))
+
+        def send(client: "Client") -> None:
+            try:
+                obstore.put(client, key, path, **options)
+            except FileNotFoundError as error:
+                if any(code in str(error) for code in _NO_BUCKET):
+                    raise
+                raise OSError(errno.EAGAIN, str(error)) from error  # an end of the upload whose answer was lost
+
+        self._repeat(check_key(key), send)
 
     def get(self, key: str) -> bytes | None:
         return self._repeat(check_key(key), lambda client: _read(client, key))
@@ -130,9 +147,10 @@ class ObjectStore:
         import obstore
 
         pages: Iterator[Any] | None = None
+        last = ""
 
         def open_pages(client: "Client") -> Iterator[Any]:
-            return iter(obstore.list(client, prefix or None, offset=after or None))
+            return iter(obstore.list(client, prefix or None, offset=last or after or None))
 
         def next_page(client: "Client") -> Sequence[Any] | None:
             nonlocal pages
@@ -144,9 +162,9 @@ class ObjectStore:
 
         while (page := self._repeat(prefix, next_page)) is not None:
             for found in page:
-                if found["path"] > after:
-                    yield StoredObject(found["path"], found["size"], found["last_modified"].timestamp())
-            after = max(after, page[-1]["path"]) if page else after
+                last = found["path"]
+                if last > after:
+                    yield StoredObject(last, found["size"], found["last_modified"].timestamp())
 
     def delete(self, keys: Iterable[str]) -> None:
         import obstore
@@ -160,7 +178,8 @@ class ObjectStore:
 
         def remove_all(key: str) -> None:
             """The object, or the groups of a stream, the opener last: while that stands, nobody takes the name."""
-            groups = [found.key for found in self._list(key, "") if _GROUP.fullmatch(found.key)]
+            below = () if _GROUP.fullmatch(key) else self._list(key, "")
+            groups = [found.key for found in below if _GROUP.fullmatch(found.key)]
             for name in (*reversed(groups), key):
                 remove(name)
 
@@ -243,9 +262,16 @@ class ObjectStore:
             pause = min(2 * pause, _PAUSES_S[1])
 
     def _client(self) -> "Client":
-        if self._connection is None or self._connection[0] != os.getpid():
-            self._connection = os.getpid(), _connect(self.url, self._patience_s)
-        return self._connection[1]
+        global _connected  # noqa: PLW0603 - the client has one set of threads a process
+        if _connected not in {0, os.getpid()}:
+            raise UsageError(
+                f"this process was forked from one that had used a bucket ({self.url}), without the client's threads; "
+                "start it by spawn or as a program of its own, or use the bucket only after the fork"
+            )
+        if self._connection is None:
+            self._connection = _connect(self.url, self._patience_s)
+            _connected = os.getpid()
+        return self._connection
 
     def _at_once(self, action: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
         """The results in order, by a few threads; nothing is left running when one fails."""
@@ -264,7 +290,7 @@ class ObjectStore:
     def _failure(self, key: str, error: Exception) -> OSError:
         import obstore
 
-        why = scrub(str(error).partition("\n\nDebug source")[0].strip().replace("\n", " "))[:500]
+        why = _MESSAGE.sub(r"\1", str(error).partition("\n\nDebug source")[0].strip().replace("\n", " "))
         denied = (obstore.exceptions.PermissionDeniedError, obstore.exceptions.UnauthenticatedError)
         code, advice = errno.EIO, f"the store did not do it within {self._patience_s:g} s; look at it, and run again"
         if isinstance(error, denied):
@@ -273,7 +299,7 @@ class ObjectStore:
             advice = "make the bucket, or mend its name in the URL"
         elif isinstance(error, _refusals()):
             advice = "the store lacks what a run needs; `foil doctor --out URL` says what"
-        return OSError(code, f"{why}; {advice}", self._place(key) if key else self.url)
+        return OSError(code, f"{scrub(why)[:400]}; {advice}", self._place(key) if key else self.url)
 
 
 class ObjectAppender:
@@ -362,10 +388,7 @@ def _refusals() -> tuple[type[Exception], ...]:
 
 
 def _connect(url: str, patience_s: float) -> "Client":
-    try:
-        from obstore.store import from_url
-    except ImportError as error:
-        raise UsageError(f"{url} needs obstore, which is not installed; pip install 'foil-ir[cloud]'") from error
+    from obstore.store import from_url
 
     retry: Any = {
         "max_retries": 20,

@@ -1,4 +1,4 @@
-"""`foil doctor`: the libraries, hardware and disk of this machine, and whether its file system can hold commits."""
+"""`foil doctor`: the libraries, hardware and disk of this machine, and whether a folder or bucket can hold commits."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ import typer
 from cluster.commands.arguments import JsonOption
 from cluster.terminal import print_json, show
 from engine.errors import NotReadyError, UsageError
+from engine.storage.mirrors import mirror_of, mirrored_url
 
 if TYPE_CHECKING:
     from engine.models.endpoints import EndpointSettings
 
 _ENDPOINT_S = 10.0
+_STORE_S = 20.0
 _SKEW_S = 2.0
 """Seconds that a clock may be off: logs are compared by eye, and nothing that is kept depends on it."""
 _RACERS, _RACES = 8, 10
@@ -29,7 +31,10 @@ _RACERS, _RACES = 8, 10
 
 def doctor(
     job_file: Annotated[Path | None, typer.Argument(metavar="[JOB]", help="Check its keys and endpoints too.")] = None,
-    out: Annotated[Path, typer.Option("--out", help="The folder in which a run will be kept.")] = Path(),
+    out: Annotated[
+        Path,
+        typer.Option("--out", parser=mirror_of, metavar="OUT", help="Where a run will be kept: a folder, or s3://..."),
+    ] = Path(),
     address: Annotated[str, typer.Option(help="Look from every node of the Ray cluster with this dashboard.")] = "",
     python: Annotated[str, typer.Option(help="With --address: the head's Python that has Ray.")] = "python",
     as_json: JsonOption = False,
@@ -41,6 +46,10 @@ def doctor(
     costs anything.
     """
     facts = _examine(next(folder for folder in (out.resolve(), *out.resolve().parents) if folder.is_dir()))
+    if url := mirrored_url(out):
+        facts |= _try_bucket(url)
+        if address:
+            raise UsageError("--address looks at a folder that all nodes share; look at a bucket without it")
     if job_file is not None:
         facts["models"] = check_models(job_file)
     if address:
@@ -67,6 +76,7 @@ def _examine(folder: Path) -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "out": str(folder),
+        "disk": str(folder),
         "disk_free_bytes": shutil.disk_usage(folder).free,
         "file_system": _try_commit_steps(folder),
         "ray_token": _token_problem(os.environ),
@@ -77,8 +87,17 @@ def _examine(folder: Path) -> dict[str, Any]:
 def _problems_here(facts: dict[str, Any]) -> list[str]:
     base = facts["libraries"].get("base", {})
     missing = [name for name, version in base.items() if version is None] if base else ["foil-ir itself"]
-    failed = [f"{facts['out']} cannot {step}: {why}" for step, why in facts["file_system"].items() if why]
+    tried = {**facts["file_system"], **facts.get("store", {})}
+    failed = [f"{facts['out']} cannot {step}: {why}" for step, why in tried.items() if why]
     return [f"not installed: {name}" for name in missing] + failed + [why for why in [facts["ray_token"]] if why]
+
+
+def _try_bucket(url: str) -> dict[str, Any]:
+    """Each law of a store, tried on the bucket -> why it does not hold; what a folder would be asked is not."""
+    from engine.storage.laws import try_laws
+    from engine.storage.object_store import ObjectStore
+
+    return {"out": url, "file_system": {}, "store": try_laws(ObjectStore(url, patience_s=_STORE_S))}
 
 
 def _token_problem(environment: Mapping[str, str]) -> str:
@@ -264,13 +283,13 @@ def _print_facts(facts: dict[str, Any]) -> None:
         for name, version in versions.items()
     ]
     show(["extra", "library", "version"], rows, f"foil-ir {facts['foil']}, Python {facts['python']}")
-    gib = 1 << 30
+    gib, tried = 1 << 30, {**facts["file_system"], **facts.get("store", {})}
     rows = [
         ("GPUs", ", ".join(facts["gpus"]) or "none", ""),
         ("CPUs", facts["cpus"], ""),
         ("memory", f"{facts['memory_bytes'] / gib:,.1f} GiB", ""),
-        ("free disk", f"{facts['disk_free_bytes'] / gib:,.1f} GiB", facts["out"]),
-        *((step, "fails" if problem else "works", problem) for step, problem in facts["file_system"].items()),
+        ("free disk", f"{facts['disk_free_bytes'] / gib:,.1f} GiB", facts["disk"]),
+        *((step, "fails" if problem else "works", problem) for step, problem in tried.items()),
     ]
     rows += [("problem", "", problem) for problem in facts["problems"]]
     rows += [("note", "", note) for note in facts["notes"]]
