@@ -94,23 +94,24 @@ class InFlight:
 
     def apply(self, partition: int, fact: Mapping[str, Any]) -> None:
         """Goes on by one record."""
-        match fact:
-            case {"asked": request_id}:
-                self.asked[request_id] += 1
-            case {"reply": reply}:
-                self._settle(reply["request_id"])
-                self.replies[partition] += 1
-            case {"refused": request_id}:
-                self._settle(request_id)
-            case {"begun": seed_id}:
-                self.seeds.setdefault(partition, {})[seed_id] = None
-            case {"ended": seed_id}:
-                self.seeds.get(partition, {}).pop(seed_id, None)
-            case {"closed": _}:
-                self.seeds.pop(partition, None)
-                self.replies.pop(partition, None)
-            case {"state": state}:
-                self._restore(state)
+        for kind, value in fact.items():
+            match kind:
+                case "asked":
+                    self.asked[value] += 1
+                case "reply":
+                    self._settle(value["request_id"])
+                    self.replies[partition] += 1
+                case "refused":
+                    self._settle(value)
+                case "begun":
+                    self.seeds.setdefault(partition, {})[value] = None
+                case "ended":
+                    self.seeds.get(partition, {}).pop(value, None)
+                case "closed":
+                    self.seeds.pop(partition, None)
+                    self.replies.pop(partition, None)
+                case "state":
+                    self._restore(value)
 
     def fact(self) -> dict[str, Any]:
         """All of it as one record, from which `apply` makes it again."""
