@@ -46,6 +46,8 @@ from engine.runtime import partition_queue
 from engine.runtime.partition_queue import PartitionQueue
 from engine.runtime.seed_process import StoredPartition
 from engine.runtime.supervisor import Cause, Supervisor, Worker, WorkerDiedError
+from engine.storage.local_store import LocalStore
+from engine.storage.store import Store
 from tests.support.memory import peak_memory
 from tests.support.models.simulated_sender import COST, Sender, SharedServices
 from tests.support.virtual_time import run_virtually
@@ -156,7 +158,7 @@ class SimulatedWorker:
             self.sender.die()
         self._dead.set()
 
-    async def start(self, partition: PendingPartition, poison_seeds: Mapping[str, Any]) -> None:  # noqa: ARG002
+    async def start(self, partition: PendingPartition, poison_seeds: Mapping[str, Any], *, again: bool) -> None:  # noqa: ARG002
         self._note("start")
         index, world = partition.index, self.world
         if index == world.told.topics // world.told.partition_seeds - 1 and not world.handed_out:
@@ -265,7 +267,7 @@ class Inline(ThreadPoolExecutor):
         return future
 
 
-async def simulate(told: argparse.Namespace, journal: Path) -> dict[str, float]:
+async def simulate(told: argparse.Namespace, journal: Store) -> dict[str, float]:
     asyncio.get_running_loop().set_default_executor(Inline())
     world = World(told)
     limits = Limits(partition_seeds=told.partition_seeds)
@@ -354,7 +356,7 @@ def main() -> None:
     logging.disable(logging.WARNING)
     partition_queue.in_thread = read_virtually(told)
     with tempfile.TemporaryDirectory(prefix="foil-bench-") as journal:
-        found = run_virtually(simulate(told, Path(journal)))
+        found = run_virtually(simulate(told, LocalStore(Path(journal))))
     for name, value in found.items():
         print(f"{name:28} {value:14,.3f}")
     if told.json:

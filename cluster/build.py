@@ -8,7 +8,7 @@ from pathlib import Path
 from cluster.catalog import MODELS, RunContext, engines_of, factory_for, open_seeds
 from cluster.job import Job
 from datasets_out.commits.log import CommitLog
-from engine.flow.journal import ReplyArchive
+from engine.flow.journal_reading import ReplyArchive
 from engine.ids import canonical_json
 from engine.protocols import Model, Parts, Recipe, Screen, SeedReader, Validator
 from engine.runtime.session import RunSpec, WorkerSpec
@@ -50,7 +50,7 @@ def build_parts(job: Job, reuse: Sequence[str] = (), run: str = "") -> Parts:
         parse=parse_reply,
         store=CommitLog(job.out, run=run),
         out=str(job.out),
-        paid=ReplyArchive([mirror_of(out) / "journal" for out in reuse]) if reuse else None,
+        paid=ReplyArchive([open_store(mirror_of(out)) for out in reuse]) if reuse else None,
     )
 
 

@@ -17,7 +17,8 @@ from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import load_snapshot, snapshot_names
 from datasets_out.commits.versions import FOLDER, StoredFile, Version, version_name
 from engine.errors import CommitError, CorruptDataError, NoRunError
-from engine.flow.journal import damage
+from engine.flow.journal_reading import damage
+from engine.storage.opening import open_store
 from engine.storage.store import DRAFTS
 
 
@@ -183,5 +184,5 @@ def _list_orphans(log: CommitLog, entries: list[CommitEntry], tail: list[int]) -
 
 
 def _check_journal(log: CommitLog) -> Iterator[Damage]:
-    for path, problem, harmless in damage(log.out / "journal"):
-        yield Damage(path.relative_to(log.out).as_posix(), "torn" if harmless else "changed", problem, harmless)
+    for key, problem, harmless in damage(open_store(log.out)):
+        yield Damage(key, "torn" if harmless else "changed", problem, harmless)

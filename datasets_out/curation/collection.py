@@ -16,7 +16,9 @@ from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import load_snapshot, snapshot_names
 from datasets_out.commits.versions import FOLDER, PACK_NAME, VERSION_NAME
+from engine.flow.journal_reading import undamaged_segments
 from engine.storage.lease import hold
+from engine.storage.opening import open_store
 from engine.storage.store import DRAFTS
 
 _DAY_S = 86_400.0
@@ -24,7 +26,7 @@ _DAY_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """What may go: a file, or the folder of a journal.
+    """What may go: a file, or the folder of a journal of an earlier version.
 
     `kind`: `staging`, `orphan`, `journal`; `packed` (its rows lie in a pack), `version` (a manifest or a pack that
     neither the newest version nor a snapshot needs): those two go a day after they were written.
@@ -93,6 +95,9 @@ def _old_journals(out: Path, days: float) -> Iterator[Garbage]:
             stats = [path.stat() for path in folder.rglob("*") if path.is_file()]
             if time.time() - max((each.st_mtime for each in stats), default=0.0) >= days * _DAY_S:
                 yield Garbage("journal", folder, sum(each.st_size for each in stats))
+    for segment in undamaged_segments(open_store(out)):
+        if committed.issuperset(segment.partitions) and time.time() - segment.modified >= days * _DAY_S:
+            yield Garbage("journal", out / segment.key, segment.bytes)
 
 
 def _remove(log: CommitLog, path: Path) -> None:

@@ -35,7 +35,7 @@ from engine.errors import (
     WithheldReplyError,
 )
 from engine.flow.budget import BudgetClient, Spend
-from engine.flow.journal import Journal
+from engine.flow.journal import PartitionJournal
 from engine.flow.seed_outcome import SeedClock
 from engine.keys import scrub_reply
 from engine.models import retry
@@ -58,7 +58,9 @@ class ReplyService:
     for which the journal did not have every reply.
     """
 
-    def __init__(self, journal: Journal, budget: BudgetClient, owner: str, paid: PaidReplies | None = None) -> None:
+    def __init__(
+        self, journal: PartitionJournal, budget: BudgetClient, owner: str, paid: PaidReplies | None = None
+    ) -> None:
         self._journal, self._budget, self._owner, self._paid_elsewhere = journal, budget, owner, paid
         self.stop_error: FoilError | None = None
         self.answers = 0
@@ -108,7 +110,7 @@ class ReplyService:
         if not free:
             await check_fence()
         if not (free or model.traits.remembers):
-            self._journal.asked(request.id)
+            await self._journal.asked(request.id)
         self._sent_at[request.id] = time.monotonic()
         try:
             with request_span(model.traits.provider, request) as span:
@@ -129,7 +131,7 @@ class ReplyService:
         reply = scrub_reply(reply)
         await self._journal.put(reply, durable=not free)
         if not free and await lost_folder():  # whoever has it now may have asked the same
-            self._journal.asked(request.id)
+            await self._journal.asked(request.id)
         return reply
 
 

@@ -11,11 +11,10 @@ partition's topics are in memory until it is committed.
 
 import asyncio
 import logging
-import os
-import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -31,13 +30,14 @@ from engine.errors import (
 )
 from engine.flow.ask import ReplyService, SeedAsk
 from engine.flow.budget import BudgetClient
-from engine.flow.journal import Journal
+from engine.flow.journal import Journal, PartitionJournal
 from engine.flow.limits import RuntimeSettings
 from engine.flow.progress import Counts, count_topics, counts_of, total
 from engine.flow.seed_outcome import SeedClock, SeedOutcome, empty_topic, run_guarded, unstorable_row, with_outcome
 from engine.flow.worker_report import SeedEndings, WorkerReport
 from engine.protocols import Ask, Cost, Partition, Parts, PendingPartition, Recipe, Validator, recipe_for
 from engine.storage.lease import FENCE, Fence, check_fence
+from engine.storage.opening import open_store
 from engine.telemetry.json_logs import add_log_facts
 from engine.telemetry.metrics import COMMIT_SECONDS
 from engine.telemetry.spans import PartitionSpan, begin_partition, flush_spans, seed_span
@@ -56,7 +56,7 @@ class _OpenPartition:
 
     partition: Partition
     poison_seeds: Mapping[str, SeedOutcome]
-    journal: Journal
+    journal: PartitionJournal
     replies: ReplyService
     span: PartitionSpan
     seeds: list[asyncio.Task[list[Topic]]] = field(default_factory=list)
@@ -98,15 +98,20 @@ class Flow:
         self._endings = SeedEndings()
         self._stop: FoilError | None = None
         self._fence = fence
+        session = f"{fence.epoch:08d}" if fence else ""
+        self._journal = Journal(open_store(Path(parts.out)), session)
 
-    async def start(self, pending: PendingPartition, poison_seeds: Mapping[str, SeedOutcome]) -> None:
+    async def start(
+        self, pending: PendingPartition, poison_seeds: Mapping[str, SeedOutcome], again: bool = False
+    ) -> None:
         """Loads the seeds. Returns once every seed of a partition has its place in the window, or no more may start.
 
-        `poison_seeds` fail without being tried. `make` waits for the topics.
+        `poison_seeds` fail without being tried. `again`: another worker of this session had the partition before.
+        `make` waits for the topics.
         """
         FENCE.set(self._fence)
         partition = await _load(pending)
-        open_partition = self._begin(partition, poison_seeds)
+        open_partition = await self._begin(partition, poison_seeds, again=again)
         seeds = open_partition.seeds
         try:
             async with self._starting:
@@ -152,7 +157,7 @@ class Flow:
         FENCE.set(self._fence)
         partition, wanted = await _load(pending), set(seed_ids)
         seeds = tuple(seed for seed in partition.seeds if seed.id in wanted)
-        open_partition = self._begin(Partition(partition.index, seeds), {})
+        open_partition = await self._begin(Partition(partition.index, seeds, digests=partition.digests), {}, again=True)
         await asyncio.gather(*(self._traced_topics(seed, open_partition) for seed in seeds))
         self._close(open_partition)
 
@@ -165,6 +170,7 @@ class Flow:
             self._answers + sum(open_partition.replies.answers for open_partition in open_partitions),
             max((open_partition.replies.oldest_request_s() for open_partition in open_partitions), default=0.0),
             self._endings,
+            self._journal.writer,
         )
 
     async def drain(self) -> None:
@@ -172,21 +178,25 @@ class Flow:
         self._stop = self._stop or DrainedError("the run is stopping; run it again to go on")
 
     async def flush(self) -> None:
-        """Ends the spans of what is still open, and sends them: this process will be ended."""
+        """Ends the journal, and the spans of what is still open: this process will be ended."""
+        self._journal.close()
         for open_partition in self._open_partitions.values():
             open_partition.span.end()
         await asyncio.to_thread(flush_spans)
 
     async def close(self) -> None:
-        """Ends what the models hold: connections, an engine, a server."""
+        """Ends the journal, and what the models hold: connections, an engine, a server."""
+        self._journal.close()
         for open_partition in self._open_partitions.values():
             open_partition.span.end()
         for model in self._parts.models.values():
             await model.close()
 
-    def _begin(self, partition: Partition, poison_seeds: Mapping[str, SeedOutcome]) -> _OpenPartition:
-        writer = f"{os.getpid()}-{secrets.token_hex(6)}"
-        journal = Journal(Path(self._parts.out) / "journal", partition.index, writer, partition.digests)
+    async def _begin(
+        self, partition: Partition, poison_seeds: Mapping[str, SeedOutcome], *, again: bool
+    ) -> _OpenPartition:
+        reading = partial(self._journal.open, partition.index, partition.digests, again=again)
+        journal = await asyncio.to_thread(reading)
         open_partition = _OpenPartition(
             partition,
             poison_seeds,
@@ -212,9 +222,9 @@ class Flow:
     async def _make_topics(self, seed: Seed, open_partition: _OpenPartition) -> list[Topic]:
         """The topics of a seed that has a place in the window, at least one; none if the run must stop instead."""
         self._in_flight += 1
-        if self._log_seeds:
-            open_partition.journal.begun(seed.id)
         try:
+            if self._log_seeds:
+                await open_partition.journal.begun(seed.id)
             topics = await self._traced_topics(seed, open_partition)
             if open_partition.replies.stop_error:
                 raise open_partition.replies.stop_error

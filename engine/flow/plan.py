@@ -11,8 +11,6 @@ Promise: nothing is sent unless a sample is wanted. Price: the seed stream is re
 
 import heapq
 import math
-import os
-import secrets
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,11 +22,12 @@ from typing import Any
 from engine.errors import STOPPING, FoilError, RefusedRequestError, Rejected
 from engine.flow.ask import ReplyService, SeedAsk, make_request, model_for
 from engine.flow.budget import BudgetClient
-from engine.flow.journal import Journal
+from engine.flow.journal import Journal, PartitionJournal
 from engine.flow.limits import Limits
 from engine.ids import fraction_of
 from engine.protocols import Answer, Ask, Cost, Model, Parts, Prompt
 from engine.requests import CHARACTERS_PER_TOKEN, Reply, Request, estimate_tokens
+from engine.storage.opening import open_store
 from engine.topic import Call, Seed
 
 _THOUGHT = 0.2
@@ -115,9 +114,9 @@ async def trace_calls(
 ) -> PlanSample:
     """Runs the recipe and the judges on the seeds; the first `sample` of them really ask, and pay."""
     plan_sample, short = PlanSample(len(seeds)), parts.store.short_partitions() or {}
+    writing = Journal(open_store(Path(parts.out)), "plan")
     for number, (position, seed) in enumerate(seeds):
-        index = _partition_of(position, limits.partition_seeds, short)
-        journal = Journal(Path(parts.out) / "journal", index, f"plan-{os.getpid()}-{secrets.token_hex(6)}")
+        journal = writing.open(_partition_of(position, limits.partition_seeds, short))
         ask = (
             _PayingAsk(parts, journal, budget, seed)
             if number < sample
@@ -160,7 +159,7 @@ async def _run_seed(parts: Parts, seed: Seed, ask: Ask) -> None:
 class _PayingAsk(SeedAsk):
     """An `ask` that really asks; what it journals, the run will find."""
 
-    def __init__(self, parts: Parts, journal: Journal, budget: BudgetClient, seed: Seed) -> None:
+    def __init__(self, parts: Parts, journal: PartitionJournal, budget: BudgetClient, seed: Seed) -> None:
         replies = ReplyService(journal, budget, "plan", parts.paid)
         super().__init__(replies, parts.models, parts.parse, repair_attempts=parts.repair_attempts, seed_id=seed.id)
         self._parts, self._journal, self._seed = parts, journal, seed
@@ -186,7 +185,7 @@ class _RehearsalAsk:
 
     calls: Sequence[Call] = ()
 
-    def __init__(self, parts: Parts, journal: Journal, stand_in: Model, seed: Seed) -> None:
+    def __init__(self, parts: Parts, journal: PartitionJournal, stand_in: Model, seed: Seed) -> None:
         self._parts, self._journal, self._stand_in, self._seed = parts, journal, stand_in, seed
         self._planned: list[PlannedCall] = []
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import CorruptDataError
-from engine.flow.journal import possibly_paid_twice
+from engine.flow.journal_reading import possibly_paid_twice
 from engine.protocols import CommitStore
 from engine.storage.lease import holder_of
 from engine.storage.opening import open_store
@@ -245,6 +245,6 @@ def status(store: CommitStore, out: Path) -> dict[str, Any]:
         "sessions": len(sessions),
         "waiting_for": last.get("waiting_for", ""),
         "held_by": holder_of(place),
-        "possibly_paid_twice": possibly_paid_twice(out / "journal"),
+        "possibly_paid_twice": possibly_paid_twice(place),
         "last_session": last,
     }

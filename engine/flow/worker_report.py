@@ -38,6 +38,7 @@ class SeedEndings:
 class WorkerReport:
     """Seeds in flight, counts of each partition not yet committed, requests answered since the worker started, the age
     of its oldest open request in seconds, and how its seeds ended, but for those of which the journal had every reply.
+    `writer` names its stream of the journal.
     """
 
     in_flight: int = 0
@@ -45,3 +46,4 @@ class WorkerReport:
     answers: int = 0
     oldest_request_s: float = 0.0
     endings: SeedEndings = SeedEndings()
+    writer: str = ""

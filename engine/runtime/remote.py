@@ -11,11 +11,10 @@ from engine.flow.seed_outcome import SeedOutcome
 from engine.flow.worker_report import WorkerReport
 from engine.protocols import Parts, PendingPartition
 from engine.rates.client import AskForRates
-from engine.telemetry.spans import is_tracing
 
 Call = Callable[..., Awaitable[Any]]
 _FLUSH_S = 4.0
-"""The longest wait for a worker to send its last spans."""
+"""The longest wait for a worker to end its journal and send its last spans."""
 
 
 class RemoteWorker:
@@ -24,8 +23,10 @@ class RemoteWorker:
     def __init__(self, call: Call, end: Callable[[], Awaitable[None]]) -> None:
         self._call, self._end = call, end
 
-    async def start(self, partition: PendingPartition, poison_seeds: Mapping[str, SeedOutcome]) -> None:
-        await self._call("start", partition, poison_seeds)
+    async def start(
+        self, partition: PendingPartition, poison_seeds: Mapping[str, SeedOutcome], *, again: bool = False
+    ) -> None:
+        await self._call("start", partition, poison_seeds, again)
 
     async def make(self, index: int) -> None:
         await self._call("make", index)
@@ -45,9 +46,8 @@ class RemoteWorker:
         await self._call("drain")
 
     async def close(self) -> None:
-        if is_tracing():
-            with suppress(FoilError, TimeoutError):
-                await asyncio.wait_for(self._call("flush"), _FLUSH_S)
+        with suppress(FoilError, TimeoutError):
+            await asyncio.wait_for(self._call("flush"), _FLUSH_S)
         await self._end()
 
 

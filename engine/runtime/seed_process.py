@@ -26,11 +26,10 @@ from dataclasses import dataclass
 from logging import getLogger
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Any
 
 from engine.errors import CorruptDataError, FoilError, SeedsChangedError, SpoolError, portable
-from engine.flow.journal import paid_seeds
+from engine.flow.journal_reading import paid_seeds
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.protocols import (
     CommitStore,
@@ -64,7 +63,7 @@ class SeedSource:
     open: Callable[[], tuple[SeedReader, Sequence[Screen]]]
     limits: Limits
     store: CommitStore
-    journal: Path
+    journal: Store
     readers: int = 1
 
     def partitions(

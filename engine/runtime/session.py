@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from engine.crash_points import crash_point
 from engine.errors import FoilError, RunFailedError
 from engine.flow.budget import Budget, Spend
-from engine.flow.journal import paid_replies, possibly_paid_twice
+from engine.flow.journal_reading import paid_replies, possibly_paid_twice
 from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
 from engine.flow.progress import Counts, Progress, SessionFile, Summary, check_conservation, counts_of, total
 from engine.flow.run_metrics import CountRecorder
@@ -139,7 +139,7 @@ class _Session:
         self._spec, self._parts, self._on_progress = spec, parts, on_progress
         self._limits = spec.worker.limits
         self._began = time.monotonic()
-        self._journal = Path(parts.out) / "journal"
+        self._journal = open_store(Path(parts.out))
         entries, self._plan = parts.store.committed(), parts.store.plan()
         counts = {index: counts_of(entry) for index, entry in entries.items()}
         self._earlier = total(counts.values())
@@ -277,7 +277,7 @@ def spent_before(parts: Parts) -> Spend:
     committed = parts.store.committed()
     counts = counts_of(parts.store.totals())
     spent = Spend(counts.calls, counts.prompt_tokens + counts.completion_tokens, counts.cost_usd)
-    for reply in paid_replies(Path(parts.out) / "journal", committed.keys()):
+    for reply in paid_replies(open_store(Path(parts.out)), committed.keys()):
         spent += Spend(1, reply.prompt_tokens + reply.completion_tokens, reply.cost_usd)
     return spent
 

@@ -31,11 +31,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import reduce
 from operator import add
-from pathlib import Path
 from typing import Any, Protocol
 
 from engine.errors import FoilError
-from engine.flow.journal import unclosed_segments
+from engine.flow.journal_reading import LeftOpen, left_open
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.flow.partition_flow import DrainedError
 from engine.flow.progress import Counts, total
@@ -43,6 +42,7 @@ from engine.flow.seed_outcome import SeedOutcome
 from engine.flow.worker_report import SeedEndings, WorkerReport
 from engine.protocols import PendingPartition
 from engine.runtime.partition_queue import PartitionQueue
+from engine.storage.store import Store
 
 LOG = logging.getLogger(__name__)
 _GROUPS = 8
@@ -85,7 +85,9 @@ class WorkerDiedError(FoilError):
 class Worker(Protocol):
     """An engine.flow.partition_flow.Flow somewhere. Every call raises WorkerDiedError once it is gone."""
 
-    async def start(self, partition: PendingPartition, poison_seeds: Mapping[str, SeedOutcome]) -> None: ...
+    async def start(
+        self, partition: PendingPartition, poison_seeds: Mapping[str, SeedOutcome], *, again: bool
+    ) -> None: ...
     async def make(self, index: int) -> None: ...
     async def commit(self, index: int) -> Counts: ...
     async def try_seeds(self, partition: PendingPartition, seed_ids: Sequence[str]) -> None: ...
@@ -147,9 +149,8 @@ class WorkerSlot:
 
 @dataclass(slots=True)
 class _PartitionPast:
-    """What is known of a partition that lost a worker: segments looked at, deaths seen by each seed, and when."""
+    """What is known of a partition that lost a worker: deaths seen by each seed, and when."""
 
-    segments: set[str] = field(default_factory=set)
     kills: Counter[str] = field(default_factory=Counter)
     poison_seeds: dict[str, SeedOutcome] = field(default_factory=dict)
     deaths: deque[float] = field(default_factory=lambda: deque(maxlen=_DEATHS))
@@ -162,7 +163,7 @@ class Supervisor:
         self,
         queue: PartitionQueue,
         start: StartWorker,
-        journal: Path,
+        journal: Store,
         limits: Limits,
         runtime: RuntimeSettings,
     ) -> None:
@@ -339,7 +340,8 @@ class Supervisor:
         """One partition to its commit. One that waits for its turn leaves its room to another (see `most_open`)."""
         try:
             try:
-                await worker.start(partition, self._poison_seeds(partition.index))
+                again = partition.index in self._pasts
+                await worker.start(partition, self._poison_seeds(partition.index), again=again)
             finally:
                 started.set()
             await worker.make(partition.index)
@@ -377,16 +379,17 @@ class Supervisor:
     async def _bury(self, slot: WorkerSlot, death: WorkerDiedError) -> None:
         """Empties the place of a dead worker; what it had goes back, in the background where seeds are to be tried."""
         self._lost += 1
-        partitions, slot.open = list(slot.open.values()), {}
+        partitions, slot.open, writer = list(slot.open.values()), {}, slot.report.writer
         await slot.clear()
         if not self._draining:
+            left = await asyncio.to_thread(left_open, self._journal, writer)
             for partition in partitions:
-                self._spawn(self._recover(partition, death))
+                self._spawn(self._recover(partition, death, left.get(partition.index, LeftOpen((), 0))))
 
-    async def _recover(self, partition: PendingPartition, death: WorkerDiedError) -> None:
+    async def _recover(self, partition: PendingPartition, death: WorkerDiedError, left: LeftOpen) -> None:
         """Gives a dead worker's partition back, its poison seeds told from the others before."""
         past = self._pasts[partition.index]
-        suspects = await asyncio.to_thread(self._suspects, partition.index, past, death.cause, _now())
+        suspects = _suspects(past, left, death.cause, _now())
         if suspects:
             found = await self._find_poison(partition, suspects)
             past.poison_seeds |= found
@@ -398,20 +401,6 @@ class Supervisor:
                 "blame; lower `runtime.window`, raise `runtime.worker_memory_mb`, or look into the worker's messages"
             )
         self._queue.give_back(partition)
-
-    def _suspects(self, index: int, past: _PartitionPast, cause: Cause, now: float) -> list[str]:
-        """The ids of the seeds that were in flight and may have ended the worker. Reads what it left in the journal."""
-        segments = [segment for segment in unclosed_segments(self._journal, index) if segment.name not in past.segments]
-        past.segments.update(segment.name for segment in segments)
-        if cause is Cause.OUTSIDE:
-            return []
-        if any(segment.replies for segment in segments):
-            past.deaths.clear()
-        past.deaths.append(now)
-        in_flight = {seed for segment in segments for seed in segment.suspects} - set(past.poison_seeds)
-        past.kills.update(in_flight)
-        needed = 1 if cause is Cause.OWN else 2
-        return [seed for seed in sorted(in_flight) if past.kills[seed] >= needed]
 
     # Suspects
 
@@ -487,6 +476,19 @@ class _Stall:
         if state != self._state:
             self._state, self._since = state, now
         return now - self._since if now - self._since >= self._after_s else 0.0
+
+
+def _suspects(past: _PartitionPast, left: LeftOpen, cause: Cause, now: float) -> list[str]:
+    """The ids of the seeds that were in flight and may have ended the worker, by what it left in the journal."""
+    if cause is Cause.OUTSIDE:
+        return []
+    if left.replies:
+        past.deaths.clear()
+    past.deaths.append(now)
+    in_flight = set(left.suspects) - set(past.poison_seeds)
+    past.kills.update(in_flight)
+    needed = 1 if cause is Cause.OWN else 2
+    return [seed for seed in sorted(in_flight) if past.kills[seed] >= needed]
 
 
 def _now() -> float:

@@ -85,7 +85,7 @@ class Fence:
     """Whether this process may still send and commit for the run of this epoch; `check` before each."""
 
     def __init__(self, store: Store, epoch: int) -> None:
-        self._store, self._epoch = store, epoch
+        self._store, self.epoch = store, epoch
         self._looked, self._looking = now() - VALID_S, asyncio.Lock()
         self._fenced: RunHeldError | None = None
 
@@ -102,7 +102,7 @@ class Fence:
         began = now()
         try:
             newest = await asyncio.to_thread(_newest, self._store)
-            holder = await asyncio.to_thread(_describe, self._store, newest) if newest > self._epoch else ""
+            holder = await asyncio.to_thread(_describe, self._store, newest) if newest > self.epoch else ""
         except OSError as error:
             place = f"{self._store.url}/{_FOLDER}"
             raise JournalError(f"{place} cannot be read ({error}); see to the storage and run again") from error
@@ -118,7 +118,7 @@ class RunLease(Fence):
 
     def __init__(self, store: Store, holder: Holder) -> None:
         super().__init__(store, holder.epoch)
-        self.epoch, self._number, self._released = holder.epoch, 0, False
+        self._number, self._released = 0, False
         self._writing = threading.Lock()
 
     async def keep(self, stop: Callable[[BaseException], None]) -> None:

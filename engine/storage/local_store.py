@@ -24,6 +24,8 @@ class LocalStore:
     Price: two fsyncs a put, and two more for each folder that this object writes into for the first time.
     """
 
+    sync_interval_s = 0.0
+
     def __init__(self, root: Path, file_system: FileSystem | None = None) -> None:
         self.folder, self.url = Path(root), str(root)
         self._file_system = file_system or FileSystem()
@@ -170,12 +172,10 @@ class LocalAppender:
 
     def write(self, data: bytes) -> None:
         self._check()
-        self._broken = "a write did not end"
         with self._breaking():
             left = memoryview(data)
             while left:
                 left = left[self._file_system.write(self._fd, left) :]
-        self._broken = ""
 
     def sync(self) -> None:
         self._check()
@@ -200,8 +200,8 @@ class LocalAppender:
         try:
             with _named(self._path):
                 yield
-        except OSError as error:
-            self._broken = str(error)
+        except BaseException as error:
+            self._broken = str(error) or type(error).__name__
             raise
 
 

@@ -63,6 +63,9 @@ class ObjectStore:
     a bucket. `patience_s`: see PATIENCE_S.
     """
 
+    sync_interval_s = 0.1
+    """Ten puts a second for a stream that is written all the time."""
+
     def __init__(self, url: str, folder: Path | None = None, *, patience_s: float = PATIENCE_S) -> None:
         self.url = check_url(url)
         if importlib.util.find_spec("obstore") is None:

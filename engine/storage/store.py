@@ -53,10 +53,12 @@ class Store(Protocol):
 
     `url` is where it lies, as a person writes it. `folder` is where it lies on this machine: the folder itself, or for
     a bucket a folder whose files are copies, which may be removed at any time while nobody uses them.
+    `sync_interval_s` is the least time between two syncs of a stream that pays; 0 on a disk.
     """
 
     url: str
     folder: Path
+    sync_interval_s: float
 
     def put_if_absent(self, key: str, data: bytes) -> bytes | None:
         """None where `data` stands under the key afterwards: put by this call, or equal bytes by whomever.

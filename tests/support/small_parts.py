@@ -21,6 +21,7 @@ from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES, from_tables
 from datasets_out.commits.snapshot import load_snapshot
 from engine.errors import Rejected, UnreadableReplyError
+from engine.flow.journal_records import checked, parsed
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.flow.progress import Summary
 from engine.protocols import Cost, Model, Parts, Prompt
@@ -192,8 +193,9 @@ def sound(out: Path, seeds: int, *, finished: bool = True) -> None:
 
 def read_replies(journal: Path) -> list[dict[str, Any]]:
     """Each journalled reply but its text: what shards leave out (latency_s, attempts)."""
-    records = [json.loads(line[9:]) for path in sorted(journal.glob("*/*.log")) for line in path.open("rb")]
-    return [{k: v for k, v in record["reply"].items() if k != "text"} for record in records if "reply" in record]
+    records = [checked(line) for path in sorted(journal.rglob("*.log")) for line in path.open("rb")]
+    facts = [parsed(record[1]) for record in records if record]
+    return [{k: v for k, v in fact["reply"].items() if k != "text"} for fact in facts if "reply" in fact]
 
 
 def quiet(_: Any) -> None:

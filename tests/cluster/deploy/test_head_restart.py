@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from cluster.deploy.ray_environment import HEAD, NETWORK, WORKER
-from engine.flow.journal import possibly_paid_twice
+from engine.flow.journal_reading import possibly_paid_twice
+from engine.storage.opening import open_store
 from tests.support.commands import foil
 from tests.support.drills.ray_head import Head
 from tests.support.drills.run_drill import job
@@ -91,7 +92,7 @@ def test_a_restarted_head_finds_the_actors_of_a_run_again(head, tmp_path):
     assert (summary["complete"], summary["exit_code"]) == (True, 0)
     assert before[1] in actors(out)
     assert set(actors(out)) - set(before), "the new head starts actors for the run"
-    assert paid_twice(out / "bill") <= possibly_paid_twice(out / "journal") <= 2 * WINDOW
+    assert paid_twice(out / "bill") <= possibly_paid_twice(open_store(out)) <= 2 * WINDOW
     as_a_local_run(out, tmp_path / "local")
 
 
@@ -106,5 +107,5 @@ def test_a_run_whose_own_node_died_with_the_head_says_so_and_is_resumed(head, tm
     with start_run(head, out) as again:
         summary = json.loads(again.communicate(timeout=200)[0].splitlines()[-1])
     assert (summary["complete"], summary["exit_code"]) == (True, 0)
-    assert paid_twice(out / "bill") <= possibly_paid_twice(out / "journal") <= 2 * 2 * WINDOW
+    assert paid_twice(out / "bill") <= possibly_paid_twice(open_store(out)) <= 2 * 2 * WINDOW
     as_a_local_run(out, tmp_path / "local")

@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -23,11 +22,13 @@ from engine.errors import (
 )
 from engine.flow.ask import ReplyService, SeedAsk
 from engine.flow.budget import Budget, Spend
-from engine.flow.journal import Journal, ReplyArchive, possibly_paid_twice
+from engine.flow.journal import Journal
+from engine.flow.journal_reading import ReplyArchive, possibly_paid_twice
 from engine.flow.limits import BudgetSettings
 from engine.model_traits import ModelTraits
 from engine.protocols import Model, Prompt
 from engine.requests import Message, Reply, Request
+from engine.storage.opening import open_store
 from prompts.parse import parse_reply
 from tests.support.small_parts import Line, parse, prompt_for, seed
 
@@ -54,8 +55,8 @@ class Script(Model):
         return Reply(request.id, answer, completion_tokens=self.tokens, cost_usd=self.cost_usd)
 
 
-def asker(folder, model, *, repairs=1, budget=None, reader=parse, writer="a"):
-    replies = ReplyService(Journal(folder, 0, writer), budget or Budget(BudgetSettings()), "me")
+def asker(folder, model, *, repairs=1, budget=None, reader=parse):
+    replies = ReplyService(Journal(open_store(folder)).open(0), budget or Budget(BudgetSettings()), "me")
     return SeedAsk(replies, {"writer": model}, reader, repair_attempts=repairs)
 
 
@@ -72,7 +73,7 @@ def test_an_answer_is_typed_and_its_call_is_kept(tmp_path):
 def test_a_journalled_reply_is_never_asked_for_again(tmp_path):
     first, second = Script(), Script()
     asyncio.run(asker(tmp_path, first)(PROMPT, Line))
-    ask = asker(tmp_path, second, writer="b")
+    ask = asker(tmp_path, second)
     assert asyncio.run(ask(PROMPT, Line)) == Line(text="good")
     assert (len(first.sent), len(second.sent), len(ask.calls)) == (1, 0, 1)
 
@@ -95,7 +96,7 @@ def test_an_unreadable_reply_is_corrected_in_a_turn_that_shows_it_and_what_was_w
     assert faulty == Message("assistant", "no JSON at all")
     assert "not a Line" in correction.content
     assert '"text"' in correction.content
-    again = asker(tmp_path, Script("never asked"), writer="b")
+    again = asker(tmp_path, Script("never asked"))
     assert asyncio.run(again(PROMPT, Line)) == Line(text="good")
     assert again.calls == ask.calls
 
@@ -128,7 +129,7 @@ def test_votes_are_all_readable_choices_and_prompt_params_go_over_the_models(tmp
     votes = asyncio.run(asker(tmp_path, model).votes(prompt, Line))
     assert [vote.text for vote in votes] == ["good", "b"]
     assert model.sent[0].params == {"temperature": 0, "max_tokens": 1024, "n": 4}
-    again = asyncio.run(asker(tmp_path, Script(), writer="b").votes(prompt, Line))
+    again = asyncio.run(asker(tmp_path, Script()).votes(prompt, Line))
     assert again == votes
 
 
@@ -179,7 +180,7 @@ def test_a_refused_request_costs_nothing_and_is_not_counted_as_in_flight(tmp_pat
     ask = asker(tmp_path, Script(RefusedRequestError("never")), budget=budget)
     with pytest.raises(RefusedRequestError, match="never"):
         asyncio.run(ask(PROMPT, Line))
-    assert possibly_paid_twice(tmp_path) == 0
+    assert possibly_paid_twice(open_store(tmp_path)) == 0
     assert budget.spent == Spend()
 
 
@@ -214,7 +215,7 @@ def test_a_request_that_ends_in_an_error_may_have_been_paid(tmp_path):
     budget = Budget(BudgetSettings(calls=5))
     with pytest.raises(ZeroDivisionError, match="broken"):
         asyncio.run(asker(tmp_path, Script(ZeroDivisionError("broken")), budget=budget)(PROMPT, Line))
-    assert (budget.spent.calls, possibly_paid_twice(Path(tmp_path))) == (1, 1)
+    assert (budget.spent.calls, possibly_paid_twice(open_store(tmp_path))) == (1, 1)
 
 
 def test_calls_stand_in_the_order_asked_however_the_replies_come_in(tmp_path):
@@ -257,7 +258,10 @@ def test_a_free_models_reply_is_never_taken_from_another_run(tmp_path):
         model = Script()
         model.traits = replace(model.traits, free=free)
         replies = ReplyService(
-            Journal(tmp_path / f"b{free}", 0, "w"), Budget(BudgetSettings()), "me", ReplyArchive([tmp_path / "a"])
+            Journal(open_store(tmp_path / f"b{free}")).open(0),
+            Budget(BudgetSettings()),
+            "me",
+            ReplyArchive([open_store(tmp_path / "a")]),
         )
         asyncio.run(SeedAsk(replies, {"writer": model}, parse, repair_attempts=1)(PROMPT, Line))
         assert len(model.sent) == sent

@@ -10,10 +10,11 @@ from typer.testing import CliRunner
 
 from cluster.commands.app import app
 from engine.flow.budget import Budget
-from engine.flow.journal import ReplyArchive
+from engine.flow.journal_reading import ReplyArchive
 from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
 from engine.flow.plan import sample_seeds, stages, trace_calls
 from engine.model_traits import ModelTraits
+from engine.storage.opening import open_store
 from prompts.parse import parse_reply
 from prompts.rule_writer.model import RuleWriter
 from tests.support.small_parts import Echo, Numbers, billed, build, opened, run_parts, seed, topics
@@ -109,7 +110,7 @@ def test_all_that_a_judge_asks_of_a_hosted_writers_topic_is_planned(tmp_path, ki
 def test_the_replies_of_another_run_are_taken_over_and_not_paid(tmp_path):
     bill, first, second = tmp_path / "bill", opened(tmp_path / "first"), opened(tmp_path / "second")
     run_parts(Numbers(30), lambda: build(first, model=Echo(bill)), LIMITS, RuntimeSettings())
-    paid = ReplyArchive([first / "journal"])
+    paid = ReplyArchive([open_store(first)])
 
     def parts():
         return replace(build(second, model=Echo(bill)), paid=paid)

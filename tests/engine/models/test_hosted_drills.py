@@ -14,11 +14,12 @@ from statistics import median
 import pytest
 
 from datasets_out.commits.schema import to_tables
-from engine.flow.journal import possibly_paid_twice
+from engine.flow.journal_reading import possibly_paid_twice
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.ids import canonical_json
 from engine.models.batch import Batched
 from engine.models.endpoints import HostedSettings
+from engine.storage.opening import open_store
 from tests.support.drills.run_drill import Builder
 from tests.support.memory import forget_peak, peak_memory
 from tests.support.models.fault_server import Behaviour, mix, serving
@@ -157,7 +158,7 @@ def test_a_kill_costs_at_most_what_was_in_flight(tmp_path, seeds, kills):
         report = server.report()
     sound(tmp_path / "out", seeds)
     assert killed > 0
-    assert report["delivered_twice"] <= possibly_paid_twice(tmp_path / "out" / "journal") <= killed * 64
+    assert report["delivered_twice"] <= possibly_paid_twice(open_store(tmp_path / "out")) <= killed * 64
 
 
 def test_batches_are_sent_answered_imported_and_resent_where_they_failed(tmp_path):

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import ModelError, OversizeReplyError, RateLimitedError, RefusedRequestError, TransientModelError
+from engine.flow.journal_records import WHOLE, checked, line_of, parsed
 from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
 from engine.models import retry
 from engine.models.endpoints import HostedSettings
@@ -159,15 +160,15 @@ def test_a_run_whose_journal_holds_absurd_numbers_resumes(tmp_path, broken):
 def spoil(journal, numbers):
     """Puts the numbers into every reply, as a version that did not check them may have; how many."""
     spoilt = 0
-    for path in journal.glob("*/*.log"):
-        bodies = [json.loads(line[9:]) for line in path.read_bytes().splitlines()]
-        for body in bodies:
-            if "reply" in body:
-                body["reply"].update(numbers)
-                body["reply"].pop("guessed", None)
+    for path in journal.glob("*.log"):
+        records = [checked(line) for line in path.open("rb")]
+        facts = [(partition, parsed(body)) for partition, body in records if partition != WHOLE]
+        for _, fact in facts:
+            if "reply" in fact:
+                fact["reply"].update(numbers)
+                fact["reply"].pop("guessed", None)
                 spoilt += 1
-        lines = [json.dumps(body).encode() for body in bodies]
-        path.write_bytes(b"".join(b"%08x %b\n" % (zlib.crc32(line), line) for line in lines))
+        path.write_bytes(b"".join(line_of(partition, fact) for partition, fact in facts))
     return spoilt
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from functools import partial
 from pathlib import Path
 
@@ -18,10 +19,12 @@ from hypothesis import strategies as st
 from datasets_out.commits.log import CommitLog
 from engine import crash_points as crash
 from engine.errors import UsageError
-from engine.flow.journal import possibly_paid_twice
+from engine.flow.journal_reading import possibly_paid_twice
+from engine.flow.journal_records import WHOLE, checked
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.flow.progress import status
 from engine.runtime import supervisor
+from engine.storage.opening import open_store
 from engine.topic import Verdict
 from tests.support.drills.run_drill import POISON, Builder, job, poisoned_rows, survive
 from tests.support.memory import forget_peak, peak_memory
@@ -185,12 +188,28 @@ def test_workers_share_one_budget(tmp_path, plain):
 
 def test_the_journals_of_committed_partitions_are_not_read_on_resume(tmp_path, plain):
     assert job(tmp_path, limits={"budget": {"calls": 20}}).exit_code == 4
-    for partition in CommitLog(tmp_path).partitions():
-        for path in (tmp_path / "journal" / f"{partition:08d}").glob("*.log"):
-            path.chmod(0)
-            path.write_bytes(path.read_bytes()[-40:]) if os.geteuid() == 0 else None
+    [path] = (tmp_path / "journal").glob("*.log")
+    lines, committed = path.read_bytes().splitlines(keepends=True), CommitLog(tmp_path).partitions()
+    assert 0 < sum(checked(line)[0] in committed for line in lines) < len(lines) - 2
+    path.write_bytes(b"".join(b"x" * len(line) if checked(line)[0] in committed else line for line in lines))
     assert job(tmp_path, limits={"budget": {"calls": 40}}).complete
     assert digest(tmp_path) == plain
+
+
+def test_a_run_with_journals_of_an_earlier_version_goes_on_and_pays_for_none_of_them_again(tmp_path, plain):
+    bill = tmp_path / "bill"
+    assert job(tmp_path, model=Echo(bill), limits={"budget": {"calls": 21}}).exit_code == 4
+    [path] = (tmp_path / "journal").glob("*.log")
+    for partition, body in map(checked, path.read_bytes().splitlines(keepends=True)):
+        if partition != WHOLE:
+            folder = tmp_path / "journal" / f"{partition:08d}"
+            folder.mkdir(exist_ok=True)
+            with (folder / "1-ab.log").open("ab") as file:
+                file.write(b"%08x %b\n" % (zlib.crc32(body), body))
+    path.unlink()
+    assert job(tmp_path, model=Echo(bill), limits={"budget": {"calls": 40}}).complete
+    assert (len(billed(bill)), digest(tmp_path)) == (40, plain)
+    assert possibly_paid_twice(open_store(tmp_path)) == 0
 
 
 def test_a_reader_that_fails_stops_the_run_after_what_it_read(tmp_path):
@@ -285,7 +304,7 @@ def drill(point: str, passage: int, folder: Path, expected: str) -> bool:
     assert job(out, 24, model=Echo(bill)).complete
     sound(out, 24)
     assert digest(out) == expected
-    assert paid_twice(bill) <= possibly_paid_twice(out / "journal") <= 2 * 4
+    assert paid_twice(bill) <= possibly_paid_twice(open_store(out)) <= 2 * 4
     return died
 
 
@@ -339,7 +358,7 @@ def test_a_signal_drains_the_run_and_the_next_one_goes_on(tmp_path, signum, work
     process.send_signal(signum)
     assert process.wait(60) == code
     sound(tmp_path, 4000, finished=False)
-    assert possibly_paid_twice(tmp_path / "journal") == 0
+    assert possibly_paid_twice(open_store(tmp_path)) == 0
     before = len(billed(tmp_path / "bill"))
     assert before < 4000
     told = status(CommitLog(tmp_path), tmp_path)
@@ -455,7 +474,7 @@ def test_a_killed_child_under_a_slow_hosted_model_resumes_within_seconds(tmp_pat
     assert (summary.complete, summary.exit_code, summary.counts.seeds["accepted"]) == (True, 0, 384)
     assert summary.workers_lost == 1
     assert summary.seconds < 60
-    assert requests <= 384 + possibly_paid_twice(tmp_path / "out" / "journal")
+    assert requests <= 384 + possibly_paid_twice(open_store(tmp_path / "out"))
 
 
 def test_a_frozen_child_is_given_up_and_its_seeds_complete(tmp_path, monkeypatch):
@@ -477,7 +496,7 @@ def test_a_frozen_child_is_given_up_and_its_seeds_complete(tmp_path, monkeypatch
     assert summary.workers_lost == 1
     with pytest.raises(ProcessLookupError):
         os.kill(frozen[0], 0)
-    assert requests <= 384 + possibly_paid_twice(tmp_path / "out" / "journal")
+    assert requests <= 384 + possibly_paid_twice(open_store(tmp_path / "out"))
 
 
 def test_a_poison_seed_among_128_in_flight_is_found_and_its_neighbours_complete(tmp_path):

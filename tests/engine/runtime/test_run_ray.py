@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.flow.journal import possibly_paid_twice
+from engine.flow.journal_reading import possibly_paid_twice
 from engine.flow.limits import Limits, RuntimeSettings
+from engine.storage.opening import open_store
 from tests.support.drills.run_drill import POISON, Builder, job, poisoned_rows, survive
 from tests.support.models.fault_server import Behaviour, serving
 from tests.support.small_parts import Echo, Numbers, billed, builder, digest, quiet, run_parts, sound
@@ -100,7 +101,7 @@ def test_a_killed_budget_stops_the_run_and_fails_no_seed(tmp_path, monkeypatch):
     assert 0 < len(billed(bill)) < 400
     summary = job_on_ray(tmp_path / "out", 400, model=Echo(bill), limits=budget)
     assert (summary.complete, summary.exit_code, summary.counts.seeds["accepted"]) == (True, 0, 400)
-    assert len(billed(bill)) <= 400 + possibly_paid_twice(tmp_path / "out" / "journal")
+    assert len(billed(bill)) <= 400 + possibly_paid_twice(open_store(tmp_path / "out"))
 
 
 @pytest.mark.long

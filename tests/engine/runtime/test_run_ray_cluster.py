@@ -15,8 +15,9 @@ from random import Random
 import pytest
 
 from engine.errors import FoilError
-from engine.flow.journal import possibly_paid_twice
+from engine.flow.journal_reading import possibly_paid_twice
 from engine.flow.limits import Limits, RuntimeSettings
+from engine.storage.opening import open_store
 from tests.support.commands import foil
 from tests.support.drills.kill_history import IN_FLIGHT, KillHistory
 from tests.support.drills.run_drill import job
@@ -64,7 +65,7 @@ class Watched:
         self.acted.join()
         assert (summary.complete, summary.exit_code) == (True, 0)
         sound(out, seeds)
-        assert paid_twice(out / "bill") <= possibly_paid_twice(out / "journal")
+        assert paid_twice(out / "bill") <= possibly_paid_twice(open_store(out))
         return summary
 
 
@@ -157,7 +158,7 @@ def test_a_hundred_kills_of_actors_nodes_and_drivers_lose_double_and_stall_nothi
         history = KillHistory(cluster, out, seeds, 100, Random(16))
         summary = history.play()
     quiet_s, between_commits_s = history.longest_quiet_s()
-    twice, counted = paid_twice(out / "bill"), possibly_paid_twice(out / "journal")
+    twice, counted = paid_twice(out / "bill"), possibly_paid_twice(open_store(out))
     print(
         f"{dict(history.killed)} in {time.monotonic() - began:.0f} s, {len(billed(out / 'bill'))} requests, "
         f"{twice} paid twice, {counted} counted, {quiet_s:.1f} s without commit or kill, "

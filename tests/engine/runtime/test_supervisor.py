@@ -231,10 +231,10 @@ def test_workers_that_die_while_they_start_do_not_end_a_run_that_had_one(tmp_pat
 
 def test_a_partition_that_ends_every_worker_though_no_seed_is_to_blame_ends_the_run(tmp_path):
     class Together(FakeWorker):
-        async def start(self, partition, poison_seeds):
+        async def start(self, partition, poison_seeds, *, again):
             if partition.index == 2:
                 self.die(Cause.OWN)
-            await super().start(partition, poison_seeds)
+            await super().start(partition, poison_seeds, again=again)
 
     world = FakeWorld(tmp_path, seeds=80)
     world.supervisor._start = lambda **options: _start(Together, world, **options)
@@ -301,11 +301,11 @@ def test_a_dead_workers_partitions_are_taken_though_all_others_wait_for_their_tu
     """One partition is slow; its worker dies when all the others have made theirs and wait for it."""
 
     class Slow(FakeWorker):
-        async def start(self, partition, poison_seeds):
+        async def start(self, partition, poison_seeds, *, again):
             if partition.index == 0 and self.world.started == 0:
                 self.world.slow = self
                 await self.unless_dead(asyncio.sleep(1e9))
-            await super().start(partition, poison_seeds)
+            await super().start(partition, poison_seeds, again=again)
 
     world = FakeWorld(tmp_path, seeds=400, size=1, accept=10**6, runtime=RuntimeSettings(workers=3, window=4))
     world.supervisor._start = lambda **options: _start(Slow, world, **options)

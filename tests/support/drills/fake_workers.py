@@ -10,14 +10,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partialmethod
-from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
-from engine.flow.journal import Journal
+from engine.flow.journal import Journal, PartitionJournal
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.flow.progress import Counts
 from engine.flow.worker_report import WorkerReport
@@ -25,6 +24,7 @@ from engine.protocols import Partition
 from engine.requests import Reply
 from engine.runtime.partition_queue import PartitionQueue
 from engine.runtime.supervisor import Cause, Supervisor, WorkerDiedError
+from engine.storage.local_store import LocalStore
 from tests.support.small_parts import seed
 from tests.support.virtual_time import VirtualLoop
 
@@ -76,7 +76,6 @@ class FakeWorld:
     alive: list["FakeWorker"] = field(default_factory=list)
     deaths: Counter[str] = field(default_factory=Counter)
     started: int = 0
-    names: Any = field(default_factory=count)
 
     def __post_init__(self) -> None:
         self.limits = Limits(partition_seeds=self.size, accept=self.accept)
@@ -84,7 +83,7 @@ class FakeWorld:
         cuts = range(0, self.seeds, self.size)
         self.partitions = [Partition(i, tuple(seeds[cut : cut + self.size])) for i, cut in enumerate(cuts)]
         self.queue = PartitionQueue(iter(self.partitions), {}, self.limits)
-        self.supervisor = Supervisor(self.queue, self.start, self.folder, self.limits, self.runtime)
+        self.supervisor = Supervisor(self.queue, self.start, LocalStore(self.folder), self.limits, self.runtime)
         self.changed = asyncio.Event()
 
     async def start(self, *, apart: bool, on_placed: Callable[[], None]) -> "FakeWorker":
@@ -115,7 +114,7 @@ class FakeWorld:
 class _Running:
     """A partition that a worker has started."""
 
-    journal: Journal
+    journal: PartitionJournal
     poison_seeds: frozenset[str]
     seeds: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -129,6 +128,7 @@ class FakeWorker:
         self.running: dict[int, _Running] = {}
         self.made: dict[int, frozenset[str]] = {}
         self.busy = self.answers = 0
+        self.journal = Journal(LocalStore(world.folder), "session")
 
     def die(self, cause: Cause) -> None:
         if not self.death.done():
@@ -153,11 +153,11 @@ class FakeWorker:
         finally:
             task.cancel()
 
-    async def start(self, partition: Partition, poison_seeds: Any) -> None:
-        await self.unless_dead(self._start(partition, poison_seeds))
+    async def start(self, partition: Partition, poison_seeds: Any, *, again: bool) -> None:
+        await self.unless_dead(self._start(partition, poison_seeds, again))
 
-    async def _start(self, partition: Partition, poison_seeds: Any) -> None:
-        journal = Journal(self.world.folder, partition.index, f"w{next(self.world.names)}")
+    async def _start(self, partition: Partition, poison_seeds: Any, again: bool) -> None:
+        journal = self.journal.open(partition.index, again=again)
         running = self.running[partition.index] = _Running(journal, frozenset(poison_seeds))
         for one in partition.seeds:
             await self.window.acquire()
@@ -169,9 +169,9 @@ class FakeWorker:
         running.journal.close()
         self.made[index] = self.running.pop(index).poison_seeds
 
-    async def _run(self, name: str, journal: Journal, poison_seeds: Any) -> None:
+    async def _run(self, name: str, journal: PartitionJournal, poison_seeds: Any) -> None:
         async with self._at_work():
-            journal.begun(name)
+            await journal.begun(name)
             if journal.get(name) is None:
                 await asyncio.sleep(self.world.draw_seconds())
                 await journal.put(Reply(name, ""), durable=False)
@@ -208,7 +208,7 @@ class FakeWorker:
 
     async def live(self) -> WorkerReport:
         await self.unless_dead(asyncio.sleep(0))
-        return WorkerReport(self.busy, {}, self.answers)
+        return WorkerReport(self.busy, {}, self.answers, writer=self.journal.writer)
 
     async def drain(self) -> None:
         """Nothing is kept from starting here."""

@@ -7,11 +7,12 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from engine.flow.journal import possibly_paid_twice
+from engine.flow.journal_reading import possibly_paid_twice
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.models.batch import Batched
 from engine.models.endpoints import HostedSettings
 from engine.models.hosted import Hosted
+from engine.storage.opening import open_store
 from tests.support.small_parts import (
     Echo,
     Numbers,
@@ -69,7 +70,7 @@ def survive(out: Path, seeds: int, kills: int, run_job, *, every: int = 40) -> i
     killer.join()
     assert (summary.complete, summary.exit_code) == (True, 0)
     sound(out, seeds)
-    assert paid_twice(bill) <= possibly_paid_twice(out / "journal") <= killer.killed * 4
+    assert paid_twice(bill) <= possibly_paid_twice(open_store(out)) <= killer.killed * 4
     assert summary.workers_lost > 0
     assert killer.killed > 0
     return killer.killed

@@ -20,6 +20,7 @@ from engine.ids import fraction_of
 from engine.model_traits import ModelTraits
 from engine.protocols import JudgeCheck, Model
 from engine.requests import Reply, Request
+from engine.storage.opening import open_store
 from engine.topic import Topic
 from prompts.judge_answers import LABELS
 from prompts.parse import parse_reply
@@ -220,7 +221,7 @@ async def measure_acceptance(validator: JudgeCheck, topics: Sequence[Topic], jud
 
 
 def replies_in(folder: Path) -> ReplyService:
-    return ReplyService(Journal(folder, 0, "judge"), Budget(BudgetSettings()), "judge")
+    return ReplyService(Journal(open_store(folder)).open(0), Budget(BudgetSettings()), "judge")
 
 
 def asker(folder: Path, **models: Any) -> SeedAsk:

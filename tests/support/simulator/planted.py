@@ -25,6 +25,8 @@ LOG = "datasets_out/commits/log.py"
 VERIFY = "datasets_out/commits/verify.py"
 ATOMIC = "engine/atomic_files.py"
 JOURNAL = "engine/flow/journal.py"
+RECORDS = "engine/flow/journal_records.py"
+LOCAL = "engine/storage/local_store.py"
 ASK = "engine/flow/ask.py"
 FLOW = "engine/flow/partition_flow.py"
 PROGRESS = "engine/flow/progress.py"
@@ -98,10 +100,10 @@ PLANTED = (
     Planted("verify", "an unfinished run is complete", VERIFY, "set(range(plan[\"partitions\"]))", "set(range(0))"),
     Planted(
         "journal", "no fsync of replies", JOURNAL,
-        "            os.fsync(self._fd)\n", "            pass\n",
+        "            segment.appender.sync()\n            segment.syncs += 1\n", "            segment.syncs += 1\n",
     ),
     Planted(
-        "journal", "no fsync of the folder", JOURNAL,
+        "journal", "no fsync of the folder", LOCAL,
         "            if not self._folder_synced:\n", "            if False:\n",
     ),
     Planted(
@@ -116,15 +118,19 @@ PLANTED = (
     ),
     Planted(
         "journal", "replies of earlier attempts are not read", JOURNAL,
-        "        self._replies = _replies(self._folder)\n", "        self._replies = {}\n",
+        "self._index.replies(partition, but_of=others, anew=anew))\n", "{})\n",
     ),
     Planted(
-        "journal", "a torn or damaged record is read", JOURNAL,
-        '    if crc != b"%08x" % zlib.crc32(data):\n        return None\n', "",
+        "journal", "a torn or damaged record is read", RECORDS,
+        '    if not data.endswith(b"\\n") or crc != b"%08x" % zlib.crc32(data[:-1]):\n', '    if not data.endswith(b"\\n"):\n',
     ),
     Planted(
-        "journal", "a short write is forgotten", JOURNAL,
-        "        if written != len(line):\n", "        if False:\n",
+        "journal", "a short write is forgotten", LOCAL,
+        "            while left:\n", "            if left:\n",
+    ),
+    Planted(
+        "journal", "the index of a stream leaves out a partition", JOURNAL,
+        "for name, ranges in self._ranges.items()", "for name, ranges in list(self._ranges.items())[1:]",
     ),
     Planted(
         "requests", "the id leaves out the last message", "engine/requests.py",

@@ -296,7 +296,7 @@ class Scenario(Life):
 
     def _flip_bits(self) -> None:
         """One flipped bit in any file that is part of the run is found, and named."""
-        patterns = ("run.json", "plan.json", "commits/*", "data/*/*", "snapshots/*", "journal/*/*")
+        patterns = ("run.json", "plan.json", "commits/*", "data/*/*", "snapshots/*", "journal/*")
         files = sorted(path for pattern in patterns for path in self.out.glob(pattern) if _flippable(path))
         for path in self.dice.sample(files, min(2, len(files))):
             raw = path.read_bytes()

@@ -1,0 +1,131 @@
+"""What stands in the journal: one record a line, and what a writer's records say of its work in flight.
+
+    5c0e6a3f 7 {"reply": {...}}     CRC32 of the rest, the partition, one fact
+    91d2f07b - {"state": {...}}     of the whole stream: what was in flight here, so that a reader can begin here
+
+A record that does not check is as if it were never written, where a kill or a power cut explains it. Records of runs
+of earlier versions name no partition: their folder does.
+"""
+
+import json
+import re
+import zlib
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from engine.ids import canonical_json
+from engine.requests import Reply
+
+WHOLE = -1
+"""In place of a partition: the record is of the whole stream."""
+_HOLE = b"\0" * 4
+_KEPT = (b'{"reply":', b'{"seeds":')
+
+
+def line_of(partition: int, body: Mapping[str, Any]) -> bytes:
+    """The line of one record."""
+    name = "-" if partition == WHOLE else str(partition)
+    data = f"{name} {canonical_json(body)}".encode("utf-8", "surrogatepass")
+    return b"%08x %b\n" % (zlib.crc32(data), data)
+
+
+def checked(line: bytes) -> tuple[int | None, bytes] | None:
+    """The partition of a line that checks (None in records of earlier versions), and its body as JSON; else None."""
+    crc, _, data = line.partition(b" ")
+    if not data.endswith(b"\n") or crc != b"%08x" % zlib.crc32(data[:-1]):
+        return None
+    if data.startswith(b"{"):
+        return None, data[:-1]
+    name, _, body = data[:-1].partition(b" ")
+    return (WHOLE if name == b"-" else int(name)), body
+
+
+def parsed(body: bytes) -> dict[str, Any]:
+    """The fact of a record that checked."""
+    fact: dict[str, Any] = json.loads(body.decode("utf-8", "surrogatepass"))
+    return fact
+
+
+def is_kept(body: bytes) -> bool:
+    """Whether a body is a reply or the digests of seeds: what an index must find again."""
+    return body.startswith(_KEPT)
+
+
+def reply_fact(reply: Reply) -> dict[str, Any]:
+    """The fact that a reply came."""
+    return {"reply": {name: getattr(reply, name) for name in Reply.__slots__}}
+
+
+def claimed_partition(line: bytes) -> int | None:
+    """The partition that a line names, whether it checks or not."""
+    found = re.match(rb"[^ ]* ([0-9]{1,8}) ", line)
+    return int(found[1]) if found else None
+
+
+def is_unfinished(line: bytes) -> bool:
+    """What was never synced: a line without its end, or with a hole of zeros, which no record holds.
+
+    Not so a line that goes on after a whole record: there the end of a line was damaged.
+    """
+    return (not line.endswith(b"\n") or _HOLE in line) and not _goes_on_after_a_record(line)
+
+
+def _goes_on_after_a_record(line: bytes) -> bool:
+    crc, _, data = line.partition(b" ")
+    running, start = 0, 0
+    for brace in re.finditer(b"}", data):
+        running, start = zlib.crc32(data[start : brace.end()], running), brace.end()
+        if crc == b"%08x" % running:
+            return start < len(data) and data[start] != 0  # zeros were never written
+    return False
+
+
+class InFlight:
+    """What one writer has begun and not ended. The writer keeps it as it writes, and a reader as it reads.
+
+    `asked` counts requests, `seeds` are those at work by partition, `replies` those written since it was opened.
+    """
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+        self.seeds: dict[int, dict[str, None]] = {}
+        self.replies: Counter[int] = Counter()
+
+    def apply(self, partition: int, fact: Mapping[str, Any]) -> None:
+        """Goes on by one record."""
+        for kind, value in fact.items():
+            match kind:
+                case "asked":
+                    self.asked[value] += 1
+                case "reply":
+                    self._settle(value["request_id"])
+                    self.replies[partition] += 1
+                case "refused":
+                    self._settle(value)
+                case "begun":
+                    self.seeds.setdefault(partition, {})[value] = None
+                case "ended":
+                    self.seeds.get(partition, {}).pop(value, None)
+                case "closed":
+                    self.seeds.pop(partition, None)
+                    self.replies.pop(partition, None)
+                case "state":
+                    self._restore(value)
+
+    def fact(self) -> dict[str, Any]:
+        """All of it as one record, from which `apply` makes it again."""
+        seeds = {str(partition): list(ids) for partition, ids in self.seeds.items()}
+        replies = {str(partition): count for partition, count in self.replies.items()}
+        return {"state": {"asked": dict(self.asked), "seeds": seeds, "replies": replies}}
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self.asked = Counter(state["asked"])
+        self.seeds = {int(partition): dict.fromkeys(ids) for partition, ids in state["seeds"].items()}
+        self.replies = Counter({int(partition): count for partition, count in state["replies"].items()})
+
+    def _settle(self, request_id: str) -> None:
+        if self.asked[request_id] > 1:
+            self.asked[request_id] -= 1
+        else:
+            del self.asked[request_id]
