@@ -38,8 +38,7 @@ class Snapshot:
 
     def files(self, table: str) -> list[Path]:
         """Where the table's files lie, in order of partition."""
-        log = CommitLog(self.out)
-        return [log.locate(file) for file in self.contents[table]]
+        return CommitLog(self.out).locate_all(self.contents[table])
 
     def rows(self, table: str) -> int:
         """The number of rows of a table; no file is opened."""
