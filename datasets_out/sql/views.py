@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -123,8 +122,8 @@ def _runs(snapshot: Snapshot) -> pa.Table:
     return pa.table({name: pa.array([value], _RUN_TYPES.get(name, pa.int64())) for name, value in row.items()})
 
 
-def create_views(connection: duckdb.DuckDBPyConnection, runs: Sequence[RunSources]) -> None:
-    """Makes VIEWS in DuckDB.
+def create_views(connection: Any, runs: Sequence[RunSources]) -> None:
+    """Makes VIEWS in a DuckDB connection.
 
     Of several runs each has VIEWS in a schema of its own, and the main schema has their rows together, with `run`.
     """
@@ -144,13 +143,12 @@ def create_views(connection: duckdb.DuckDBPyConnection, runs: Sequence[RunSource
         connection.execute(f"USE main; {_united([run.name for run in runs])}")
 
 
-def _join_range(
-    connection: duckdb.DuckDBPyConnection, schema: str, columns: Sequence[str], bounds: Range
-) -> pa.RecordBatchReader:
+def _join_range(connection: Any, schema: str, columns: Sequence[str], bounds: Range) -> pa.RecordBatchReader:
     """Columns of the triplets in a range of partitions, joined as they are read."""
     selected = f"SELECT {', '.join(columns)} FROM {schema}.triplets"  # noqa: S608 - our own names
     joined = connection.cursor().sql(f"{selected} WHERE partition BETWEEN {bounds[0]} AND {bounds[1]}")
-    return joined.to_arrow_reader(_ROWS_PER_BATCH)
+    batches: pa.RecordBatchReader = joined.to_arrow_reader(_ROWS_PER_BATCH)
+    return batches
 
 
 def views_script(runs: Mapping[str, Path], snapshot: str | None = None) -> str:
