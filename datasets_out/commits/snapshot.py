@@ -113,7 +113,7 @@ class Snapshot:
 
     def files(self, table: str) -> list[Path]:
         """Where the table's files lie, in order of partition; a pack holds several. Of all tables in equal number."""
-        return [self._log.locate(span.file) for span in self.spans(table)]
+        return self._log.locate_all(span.file for span in self.spans(table))
 
     def parts(self, table: str) -> list[TablePart]:
         """Where the rows of each partition lie, in order."""
