@@ -53,8 +53,9 @@ def make_store(server_of, tmp_path, monkeypatch):
     return make
 
 
-@pytest.fixture(
-    params=["local", "localbucket", "moto", "google", "azurite", pytest.param("seaweedfs", marks=pytest.mark.long)]
-)
+LONG = [pytest.param(kind, marks=pytest.mark.long) for kind in ("google", "seaweedfs")]
+
+
+@pytest.fixture(params=["local", "localbucket", "moto", "azurite", *LONG])
 def store(request, make_store):
     return make_store(request.param)
