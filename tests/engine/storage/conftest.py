@@ -10,7 +10,6 @@ from tests.support.storage import servers
 
 SERVERS = {
     "localbucket": (servers.localbucket, "localbucket"),
-    "moto": (servers.moto, "moto_server"),
     "google": (servers.google, "localbucket"),
     "azurite": (servers.azurite, "azurite-blob"),
     "seaweedfs": (servers.seaweedfs, "weed"),
@@ -56,6 +55,6 @@ def make_store(server_of, tmp_path, monkeypatch):
 LONG = [pytest.param(kind, marks=pytest.mark.long) for kind in ("google", "seaweedfs")]
 
 
-@pytest.fixture(params=["local", "localbucket", "moto", "azurite", *LONG])
+@pytest.fixture(params=["local", "localbucket", "azurite", *LONG])
 def store(request, make_store):
     return make_store(request.param)
