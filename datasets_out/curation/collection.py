@@ -46,7 +46,7 @@ async def _collect(out: Path, journal_days: float, *, dry_run: bool) -> list[Gar
         found = [*_loose_files(out), *_old_journals(out, journal_days)]
         for garbage in () if dry_run else found:
             await lease.check()
-            _remove(garbage.path)
+            _remove(out, garbage)
         return found
 
 
@@ -74,8 +74,11 @@ def _old_journals(out: Path, days: float) -> Iterator[Garbage]:
             yield Garbage("journal", out / segment.key, segment.bytes)
 
 
-def _remove(path: Path) -> None:
+def _remove(out: Path, garbage: Garbage) -> None:
+    path = garbage.path
     if path.is_dir():
         shutil.rmtree(path)
+    elif garbage.kind == "journal":
+        open_store(out).delete([path.relative_to(out).as_posix()])
     else:
         path.unlink(missing_ok=True)
