@@ -41,6 +41,8 @@ PATIENCE_S = 180.0
 GROUP_BYTES = 4 << 20
 _PART_BYTES = 8 << 20
 _REQUEST_S = 120
+_CLIENT_S = 5.0
+"""Seconds for which the client itself tries a request again."""
 _REQUESTS = 16
 """Requests at once of one call that needs many."""
 _PAUSES_S = (0.05, 5.0)
@@ -390,10 +392,10 @@ def _refusals() -> tuple[type[Exception], ...]:
 def _connect(url: str, patience_s: float) -> "Client":
     from obstore.store import from_url
 
-    retry: Any = {
-        "max_retries": 20,
-        "retry_timeout": timedelta(seconds=patience_s),
-        "backoff": {"init_backoff": timedelta(seconds=0.5), "max_backoff": timedelta(seconds=5), "base": 2},
+    retry: Any = {  # short, since a signal waits for it to end; `_repeat` has the patience
+        "max_retries": 10,
+        "retry_timeout": timedelta(seconds=min(patience_s, _CLIENT_S)),
+        "backoff": {"init_backoff": timedelta(seconds=0.1), "max_backoff": timedelta(seconds=5), "base": 2},
     }
     options: Any = {  # the scheme of the endpoint decides on encryption
         "allow_http": True, "timeout": timedelta(seconds=_REQUEST_S), "connect_timeout": timedelta(seconds=10),

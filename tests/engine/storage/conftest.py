@@ -10,7 +10,6 @@ from tests.support.storage import servers
 
 SERVERS = {
     "localbucket": (servers.localbucket, "localbucket"),
-    "moto": (servers.moto, "moto_server"),
     "google": (servers.google, "localbucket"),
     "azurite": (servers.azurite, "azurite-blob"),
     "seaweedfs": (servers.seaweedfs, "weed"),
@@ -53,8 +52,9 @@ def make_store(server_of, tmp_path, monkeypatch):
     return make
 
 
-@pytest.fixture(
-    params=["local", "localbucket", "moto", "google", "azurite", pytest.param("seaweedfs", marks=pytest.mark.long)]
-)
+LONG = [pytest.param(kind, marks=pytest.mark.long) for kind in ("google", "seaweedfs")]
+
+
+@pytest.fixture(params=["local", "localbucket", "azurite", *LONG])
 def store(request, make_store):
     return make_store(request.param)

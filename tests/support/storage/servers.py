@@ -53,15 +53,6 @@ def localbucket(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def moto(folder: Path) -> Iterator[str]:
-    folder.mkdir(parents=True)
-    port = free_port()
-    with serving([str(program("moto_server")), "-p", str(port)], f"http://127.0.0.1:{port}", folder) as url:
-        urllib.request.urlopen(urllib.request.Request(f"{url}/{BUCKET}", method="PUT"), timeout=10).close()
-        yield url
-
-
-@contextmanager
 def seaweedfs(folder: Path) -> Iterator[str]:
     """Its port answers long before it can store: ready is when a put has gone through."""
     import obstore
