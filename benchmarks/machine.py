@@ -21,6 +21,7 @@ from pydantic import BaseModel
 
 from datasets_out.commits.log import CommitLog
 from engine.flow.limits import Limits, RuntimeSettings
+from engine.flow.progress import Counts
 from engine.model_traits import ModelTraits
 from engine.protocols import Ask, Model, Parts, Prompt
 from engine.requests import Message, Reply, Request
@@ -83,6 +84,9 @@ class Nowhere:
 
     def committed(self) -> Mapping[int, Mapping[str, Any]]:
         return {}
+
+    def totals(self) -> Mapping[str, Any]:
+        return {"partitions": 0, "counts": Counts().plain()}
 
     def commit(self, partition: int, topics: Sequence[Topic], facts: Mapping[str, Any]) -> bool:  # noqa: ARG002
         return True

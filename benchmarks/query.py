@@ -15,6 +15,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -111,7 +112,7 @@ def renamed(rows: pa.Table, partition: int) -> pa.Table:
     """The rows with ids of their own: topics and intents are of one partition, passages may recur."""
     for name in {"topic_id", "intent_id"} & set(rows.column_names):
         column = rows.schema.get_field_index(name)
-        fresh = pc.utf8_replace_slice(rows.column(name), 0, 6, f"{partition:06x}")
+        fresh = pc.utf8_replace_slice(rows.column(name), 6, 12, f"{partition:06x}")
         rows = rows.set_column(column, rows.schema.field(name), fresh)
     number = pa.repeat(pa.scalar(partition, pa.int32()), rows.num_rows)
     return rows.set_column(rows.schema.get_field_index("partition"), rows.schema.field("partition"), number)
@@ -159,15 +160,28 @@ def measure(out: Path, repeats: int) -> dict[str, dict[str, float]]:
     return result
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def asked(doc: str) -> argparse.Namespace:
+    """The command line of a benchmark over these topics; its help begins as the module's own words do."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="100,000 topics instead of 1,000,000; under 60 s")
     parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
     parser.add_argument("--data", type=Path, help="folder that keeps the data between runs (default: a temporary one)")
     options = parser.parse_args()
-    partitions = 50 if options.quick else 500
+    options.partitions = 50 if options.quick else 500
+    return options
+
+
+@contextmanager
+def data_folder(options: argparse.Namespace) -> Iterator[Path]:
+    """The folder `--data`, which stays, or one that does not."""
     with tempfile.TemporaryDirectory() as temporary:
-        out = options.data or Path(temporary)
+        yield options.data or Path(temporary)
+
+
+def main() -> None:
+    options = asked(__doc__)
+    partitions = options.partitions
+    with data_folder(options) as out:
         build(out, partitions)
         rows = measure(out, 3)
     for name, row in rows.items():

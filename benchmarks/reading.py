@@ -82,7 +82,7 @@ def seconds(
     opening = partial(opened, reader, path, screened)
     source = SeedSource(opening, Limits(partition_seeds=1_000), log, LocalStore(out), readers)
     seeds = SeedProcess(source, RuntimeSettings(workers=1, readers=readers), "reading", lambda _: None)
-    seeds.open(out, 1)
+    seeds.open(LocalStore(out), 1)
     start, stream = time.perf_counter(), ""
     for partition in seeds:
         seeds.committed(partition)

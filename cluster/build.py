@@ -13,7 +13,7 @@ from engine.ids import canonical_json
 from engine.protocols import Model, Parts, Recipe, Screen, SeedReader, Validator
 from engine.runtime.session import RunSpec, WorkerSpec
 from engine.settings import Settings
-from engine.storage.opening import open_store
+from engine.storage.opening import mirror_of, open_store
 from prompts.parse import parse_reply
 from prompts.recipes.catalog import RECIPES
 from prompts.recipes.mixed import MixedRecipe, MixedRecipeSettings
@@ -21,14 +21,15 @@ from validators.catalog import screens_of, validators_of
 
 
 def build_run(job: Job, reuse: Sequence[Path] = ()) -> RunSpec:
-    """Builds the reader and the screens, and takes every part's fingerprint. `reuse`: `out` folders of runs."""
-    parts, screens = build_parts(job, reuse), screens_of(job.validators)
+    """Builds the reader and the screens, and takes every part's fingerprint. `reuse`: where other runs lie."""
+    places = [open_store(out.resolve()).url for out in reuse]
+    parts, screens = build_parts(job, places), screens_of(job.validators)
     hashed: list[Recipe | Screen | Validator] = [parts.recipe, *screens, *parts.validators]
     identity = job.identity() | {"fingerprints": {part.name: part.fingerprint for part in hashed}}
     engines = engines_of(job.models.values())
-    worker = WorkerSpec(partial(build_parts, job, reuse), job.limits, job.runtime, engines=engines)
+    worker = WorkerSpec(partial(build_parts, job, places), job.limits, job.runtime, engines=engines)
     spec = RunSpec(open_seeds(job.seeds), screens, worker, identity, open_seeds=partial(_open_stream, job))
-    build = partial(build_parts, job, reuse, run=spec.fingerprint)
+    build = partial(build_parts, job, places, run=spec.fingerprint)
     return replace(spec, worker=replace(worker, build_parts=build, run=spec.fingerprint[:12]))
 
 
@@ -37,7 +38,7 @@ def _open_stream(job: Job) -> tuple[SeedReader, Sequence[Screen]]:
     return open_seeds(job.seeds), screens_of(job.validators)
 
 
-def build_parts(job: Job, reuse: Sequence[Path] = (), run: str = "") -> Parts:
+def build_parts(job: Job, reuse: Sequence[str] = (), run: str = "") -> Parts:
     """The parts of one worker process; the same job gives the same parts on every machine.
 
     `run`: the fingerprint of the run that they work for; "" where nothing is committed.
@@ -49,7 +50,7 @@ def build_parts(job: Job, reuse: Sequence[Path] = (), run: str = "") -> Parts:
         parse=parse_reply,
         store=CommitLog(job.out, run=run),
         out=str(job.out),
-        paid=ReplyArchive(list(map(open_store, reuse))) if reuse else None,
+        paid=ReplyArchive([open_store(mirror_of(out)) for out in reuse]) if reuse else None,
     )
 
 

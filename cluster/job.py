@@ -25,6 +25,7 @@ from engine.models.endpoints import HostedSettings
 from engine.models.params import Price
 from engine.protocols import for_role
 from engine.settings import Settings
+from engine.storage.opening import mirror_of, open_store
 from prompts.recipes.catalog import RECIPES
 from prompts.recipes.mixed import MixedRecipeSettings, RecipePart
 from trainer.settings import EvaluateSettings, TrainSettings
@@ -49,11 +50,16 @@ class Job:
     recipe: Settings
     models: Mapping[str, Settings]
     validators: tuple[Settings, ...]
-    out: Path
+    place: str
     limits: Limits
     runtime: RuntimeSettings
     train: TrainSettings | None
     evaluate: EvaluateSettings | None
+
+    @property
+    def out(self) -> Path:
+        """The folder of the run on this machine; where `place` is a bucket's URL, the mirror of it."""
+        return mirror_of(self.place)
 
     def identity(self) -> dict[str, Any]:
         """What decides the rows, kept in run.json. `cluster.build` adds the parts' fingerprints and takes the hash."""
@@ -66,7 +72,7 @@ class Job:
         }
 
 
-def load_job(path: Path, overrides: Sequence[str] = (), out: Path | None = None) -> Job:
+def load_job(path: Path, overrides: Sequence[str] = (), out: str | Path | None = None) -> Job:
     """Reads and checks a job file. Raises UsageError that lists every mistake with its place."""
     text = _read(path)
     document, lines = _parse(path, text)
@@ -268,16 +274,19 @@ class _Checker:
                 if for_role(models, role) is None:
                     self._add_mistake(key_path, f"asks a model of the role {role!r}; name one under `models`")
 
-    def _read_out(self, value: Any) -> Path | None:
+    def _read_out(self, value: Any) -> str | None:
+        """Where the run lies: a folder, or the URL of a bucket, which the folder may be a mirror of."""
         if not isinstance(value, str) or not value:
             if value is not None:
                 self._add_mistake(("out",), f"expected a folder's path, found {shown(value)}")
             return None
-        if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", value):  # a Path has one slash left of two
-            self._add_mistake(
-                ("out",), f"{shown(value)} is no folder; object stores come later: give a path that all workers see"
-            )
-            return None
+        if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", value):
+            try:
+                mirror_of(value)
+            except UsageError as error:
+                self._add_mistake(("out",), str(error))
+                return None
+            return value
         try:
             out = Path(value).expanduser()
             parent = next((folder for folder in (out, *out.parents) if folder.exists()), Path())
@@ -287,7 +296,7 @@ class _Checker:
             return None
         if not parent.is_dir():
             self._add_mistake(("out",), f"{parent} is not a folder; give another path or remove it")
-        return out
+        return open_store(out).url
 
     def _read_choice(self, key_path: KeyPath, value: Any, catalog: Catalog) -> Settings | None:
         """The settings of the kind that the section names."""

@@ -15,13 +15,17 @@ from cluster.extras import need
 from cluster.job import Job
 from cluster.seeds.mixed import MixedSettings
 from datasets_out.commits.log import CommitLog
-from engine.errors import UsageError
+from engine.errors import NotReadyError, UsageError
 from engine.flow.progress import Progress, Summary
 from engine.keys import read_key
 from engine.models.endpoints import HostedSettings
 from engine.runtime import run_local
 from engine.runtime.session import OnProgress, RunSpec
 from engine.settings import Settings
+from engine.storage.laws import check_store
+from engine.storage.local_store import LocalStore
+from engine.storage.opening import open_store
+from engine.storage.store import Store
 from engine.telemetry.json_logs import begin_logs
 from engine.telemetry.otlp_spans import traced
 from engine.telemetry.prometheus import serve_metrics
@@ -49,7 +53,8 @@ def run_job(
     run that holds it.
     """
     _check_needs(job, reuse)
-    spec = build_run(_drained_in_time(job), [out.resolve() for out in reuse])
+    _check_place(open_store(job.out))
+    spec = build_run(_drained_in_time(job), reuse)
     log = CommitLog(job.out)
     spec = replace(
         spec,
@@ -67,6 +72,15 @@ def run_job(
         runner = run_ray.run
     with _metrics(job), traced(spec.worker.run):
         return runner(spec, on_progress)
+
+
+def _check_place(store: Store) -> None:
+    """Tries a bucket before a run is first opened there, and before anything is paid. Raises NotReadyError."""
+    try:
+        if not isinstance(store, LocalStore) and store.get("run.json") is None:
+            check_store(store)
+    except OSError as error:
+        raise NotReadyError(f"{store.url} is no place for a run: {error}") from error
 
 
 def _open(log: CommitLog, spec: RunSpec) -> None:

@@ -11,6 +11,7 @@ from cluster.terminal import say
 from datasets_out.training.sources import SourceSettings, TopicSource, digest_of, pin_source
 from datasets_out.training.training_view import TrainingView
 from engine.errors import UsageError
+from engine.storage.trees import download
 from trainer.model.published_model import PublishedModel, fingerprint_of, read_published_model
 from trainer.settings import TrainSettings
 
@@ -50,6 +51,8 @@ def pin_topics(job: Job, settings: TrainSettings) -> TrainingView:
 
 def train_job(job: Job, settings: TrainSettings, command: str) -> PublishedModel:
     """The job's model, found finished or trained, from its newest checkpoint on; tells its progress."""
+    for name in ("model", "checkpoints", "logs"):
+        download(job.out / name)
     return _find_trained(job, settings) or _train(job, settings, command)
 
 

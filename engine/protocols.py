@@ -230,7 +230,8 @@ class PendingPartition(Protocol):
 class CommitStore(Protocol):
     """Where partitions are committed; each exactly once (design, guarantees 1 and 2).
 
-    `committed` gives each entry, with its `counts` under the names of engine.flow.progress.Counts.
+    `committed` gives each entry, with its `counts` under the names of engine.flow.progress.Counts; an entry may be read
+    only as it is asked for. `totals` gives `partitions`, how many there are, and the sums of all `counts`.
     `commit` returns True if this call's entry stands, False if an equal entry of another writer already stood.
     It raises CommitLostError if a *different* entry stood. `facts` (digests of indexes, counts) go into the entry.
     `plan` is what is known once the seed stream has ended: {"seeds": N, "partitions": K, "stream": digest}; None until
@@ -240,6 +241,7 @@ class CommitStore(Protocol):
     """
 
     def committed(self) -> Mapping[int, Mapping[str, Any]]: ...
+    def totals(self) -> Mapping[str, Any]: ...
     def commit(self, partition: int, topics: Sequence[Topic], facts: Mapping[str, Any]) -> bool: ...
     def plan(self) -> Mapping[str, Any] | None: ...
     def put_plan(self, plan: Mapping[str, Any]) -> None: ...

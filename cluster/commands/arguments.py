@@ -5,12 +5,18 @@ from typing import Annotated
 
 import typer
 
+from engine.storage.opening import mirror_of
+
 JobArgument = Annotated[Path, typer.Argument(metavar="JOB", help="The job file (YAML).")]
-OutArgument = Annotated[Path, typer.Argument(help="The folder of a run.")]
+OutArgument = Annotated[
+    Path, typer.Argument(parser=mirror_of, metavar="OUT", help="The folder of a run, or s3://BUCKET/RUN, gs://, az://.")
+]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="Override one key: a.b=value. Repeatable.")]
-OutOption = Annotated[Path | None, typer.Option("--out", help="Override the job's `out` folder.")]
+OutOption = Annotated[str | None, typer.Option("--out", help="Override the job's `out`: a folder, or s3://BUCKET/RUN.")]
+FolderOption = Annotated[Path | None, typer.Option("--out", help="Override the `out` folder.")]
 ReuseOption = Annotated[
-    list[Path] | None, typer.Option("--reuse", help="The folder of a run whose replies are reused. Repeatable.")
+    list[Path] | None,
+    typer.Option("--reuse", parser=mirror_of, help="The run whose replies are reused. Repeatable."),
 ]
 SnapshotOption = Annotated[str | None, typer.Option(help="A snapshot of the run. Default: all that is committed now.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on the last line.")]

@@ -113,7 +113,7 @@ def passage_block(passage: PassageView, console: Console, digits: int | None) ->
 
 def intent_block(intent: IntentView, query: str, console: Console, digits: int | None) -> Iterator[RenderableType]:
     """One intent: its name, its instruction, and its query where it is not the topic's."""
-    beside = f", compared with {intent.compared_with}" if intent.compared_with else ""
+    beside = f", {intent.comparison}" if intent.comparison else ""
     yield Text.assemble((intent.name, "bold"), f" {intent.role}{beside}", (f"  {_short(intent.id, digits)}", "dim"))
     if intent.instruction:
         yield spans_text(intent.instruction, console)

@@ -28,16 +28,37 @@ _DICTIONARY = [
 def encode(table: pa.Table) -> bytes:
     """The table as Parquet, zstd, a CRC in every page; equal tables give equal bytes under one pyarrow version."""
     sink = pa.BufferOutputStream()
-    row_bytes = max(1, table.nbytes // max(1, table.num_rows))
-    pq.write_table(
-        table,
-        sink,
-        row_group_size=max(1, ROW_GROUP_BYTES // row_bytes),
-        compression="zstd",
-        use_dictionary=[name for name in _DICTIONARY if name in table.column_names],
-        write_page_checksum=True,
-    )
+    pq.write_table(table, sink, row_group_size=_group_rows(table), **_options(table.schema))
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+class RowWriter:
+    """Writes a Parquet file of many tables as `encode` writes one; no row group holds rows of two of them."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._writer, self.rows = pq.ParquetWriter(path, schema, **_options(schema)), 0
+
+    def write(self, table: pa.Table) -> None:
+        """Adds the rows of a table."""
+        if table.num_rows:
+            self._writer.write_table(table, row_group_size=_group_rows(table))
+            self.rows += table.num_rows
+
+    def __enter__(self) -> "RowWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+
+
+def _group_rows(table: pa.Table) -> int:
+    row_bytes: int = max(1, table.nbytes // max(1, table.num_rows))
+    return max(1, ROW_GROUP_BYTES // row_bytes)
+
+
+def _options(schema: pa.Schema) -> dict[str, Any]:
+    dictionary = [name for name in _DICTIONARY if name in schema.names]
+    return {"compression": "zstd", "use_dictionary": dictionary, "write_page_checksum": True}
 
 
 def seal(body: Mapping[str, Any]) -> bytes:

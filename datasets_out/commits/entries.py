@@ -61,6 +61,13 @@ def entry_name(partition: int) -> str:
     return f"commits/{partition:08d}.json"
 
 
+def partition_of(file: CommittedFile) -> int:
+    """The partition whose rows a file holds."""
+    if not (match := FILE_NAME.fullmatch(file.path)):
+        raise CorruptDataError(f"{file.path!r} is the name of no committed file")
+    return int(match["partition"])
+
+
 def parse_entry(path: Path, partition: int, body: Mapping[str, Any]) -> CommitEntry:
     """The entry, every path in it checked against the one shape that a commit writes."""
     try:

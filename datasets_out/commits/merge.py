@@ -72,8 +72,8 @@ def merge(sources: Sequence[Snapshot], into: Path, repeats: RepeatFinder | None 
             index += 1
         if repeats:
             repeats.end_run()
-    seeds = sum(entry.counts.seeds.total() for entry in log.entries())
-    log.put_plan({"seeds": seeds, "partitions": len(log.entries())})
+    sums = log.sums()
+    log.put_plan({"seeds": sums.counts.seeds.total(), "partitions": sums.partitions})
     return MergedRun(take_snapshot(into, SNAPSHOT), repeated, left_out)
 
 

@@ -4,52 +4,158 @@ Promise: a snapshot never changes. Its digest follows from the content alone: th
 every machine.
 """
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
-import pyarrow.parquet as pq
-
-from datasets_out.commits.entries import CommittedFile, check_path
+from datasets_out.commits.entries import CommitEntry, CommittedFile, check_path, partition_of
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES, from_tables
-from engine.atomic_files import sync
+from datasets_out.commits.stored_rows import StoredSpan, TablePart
+from datasets_out.commits.versions import LogTotals, ManifestRows, PartitionRanges, StoredFile, Version, totals
 from engine.errors import CorruptDataError, UsageError
-from engine.ids import canonical_json, sha256_hex
+from engine.ids import canonical_json
 from engine.topic import Topic
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Snapshot:
-    """Committed files by table, in order of partition. `name` is "" for what is committed now."""
+    """Committed files by table, in order of partition. `name` is "" for what is committed now.
+
+    Of a run with versions it is a version of its log, and the files `listed` beyond it. `stated`: the digest, where it
+    is known to be that of the version.
+    """
 
     out: Path
     name: str
-    contents: Mapping[str, tuple[CommittedFile, ...]]
+    listed: Mapping[str, tuple[CommittedFile, ...]]
+    version: Version | None = None
+    stated: str = field(default="", compare=False)
+
+    def __reduce__(self) -> tuple[type["Snapshot"], tuple[Any, ...]]:
+        return type(self), (self.out, self.name, self.listed, self.version, self.stated)
+
+    @cached_property
+    def _log(self) -> CommitLog:
+        return CommitLog(self.out)
+
+    @cached_property
+    def contents(self) -> Mapping[str, tuple[CommittedFile, ...]]:
+        """The files of all partitions by table, in order: 1 kB a partition, so not for large runs."""
+        if self.version is None:
+            return self.listed
+        return {table: tuple(self.committed_files(table)) for table in TABLES}
+
+    def committed_files(self, table: str) -> Iterator[CommittedFile]:
+        """The file of each partition as its entry names it, in order; some of them may lie in packs."""
+        if self.version is None:
+            yield from self.listed[table]
+            return
+        listed = dict(zip(self._listed_partitions, self.listed[table], strict=True))
+        for partition in self.partitions:
+            yield listed[partition] if partition in listed else self._rows_of(partition).file(table, partition)
+
+    @cached_property
+    def partitions(self) -> PartitionRanges:
+        """The partitions that it holds."""
+        listed = PartitionRanges.of(self._listed_partitions)
+        return PartitionRanges.union([self.version.partitions, listed]) if self.version else listed
+
+    @cached_property
+    def _listed_partitions(self) -> list[int]:
+        return [partition_of(file) for file in self.listed["topics"]]
+
+    @cached_property
+    def _listed_topics(self) -> Mapping[int, CommittedFile]:
+        return dict(zip(self._listed_partitions, self.listed["topics"], strict=True))
+
+    def _rows_of(self, partition: int) -> ManifestRows:
+        assert self.version is not None
+        return self._log.versions.rows(self.version, self.version.manifest_of(partition))
 
     @property
     def digest(self) -> str:
-        """sha256 over the sorted list of (table, path, sha256, rows)."""
-        rows = [[table, f.path, f.sha256, f.rows] for table, files in self.contents.items() for f in files]
-        return sha256_hex(canonical_json(sorted(rows)))
+        """sha256 over the sorted list of (table, path, sha256, rows), whatever version or pack they lie in."""
+        return self.stated or self._digest
+
+    @cached_property
+    def _digest(self) -> str:
+        hashed, comma = hashlib.sha256(b"["), b""
+        for table in sorted(TABLES):
+            for file in sorted(self.committed_files(table), key=attrgetter("path")):
+                hashed.update(comma + canonical_json([table, file.path, file.sha256, file.rows]).encode())
+                comma = b","
+        hashed.update(b"]")
+        return hashed.hexdigest()
+
+    def spans(self, table: str) -> Iterator[StoredSpan]:
+        """The files in which the table's rows lie, in order of partition; those of all tables are aligned."""
+        packs = iter(self.version.packs if self.version else ())
+        pack = next(packs, None)
+        listed = dict(zip(self._listed_partitions, self.listed[table], strict=True))
+        for partition in self.partitions:
+            if pack and partition > pack.last:
+                pack = next(packs, None)
+            if pack and partition >= pack.first:
+                if partition == pack.first:
+                    yield StoredSpan(pack.first, pack.last, pack.files[table])
+            elif partition in listed:
+                yield StoredSpan(partition, partition, listed[partition])
+            else:
+                yield StoredSpan(partition, partition, self._rows_of(partition).file(table, partition))
 
     def files(self, table: str) -> list[Path]:
-        """Where the table's files lie, in order of partition."""
-        log = CommitLog(self.out)
-        return [log.locate(file) for file in self.contents[table]]
+        """Where the table's files lie, in order of partition; a pack holds several. Of all tables in equal number."""
+        return self._log.locate_all(span.file for span in self.spans(table))
+
+    def parts(self, table: str) -> list[TablePart]:
+        """Where the rows of each partition lie, in order."""
+        return [part for span in self.spans(table) for part in self.parts_of(table, span)]
+
+    def parts_of(self, table: str, span: StoredSpan) -> Iterator[TablePart]:
+        """Where the rows of each partition of a span lie, in order."""
+        path = self._log.locate(span.file)
+        if span.first == span.last and not isinstance(span.file, StoredFile):
+            yield TablePart(path)
+            return
+        start = 0
+        for partition in range(span.first, span.last + 1):
+            rows = self._rows_of(partition).file(table, partition).rows
+            yield TablePart(path, start, rows)
+            start += rows
 
     def rows(self, table: str) -> int:
         """The number of rows of a table; no file is opened."""
-        return sum(file.rows for file in self.contents[table])
+        return sum(file.rows for file in self.listed[table]) + (self.version.rows[table] if self.version else 0)
+
+    def sums(self) -> LogTotals:
+        """The sums of the entries of its partitions; of those in a version none is opened."""
+        return totals(self.version, [self._entry(partition) for partition in self._listed_partitions])
+
+    def entries(self) -> Iterator[CommitEntry]:
+        """The entries of its partitions, in order. Raises CorruptDataError where the log holds another by now."""
+        return map(self._entry, self.partitions)
+
+    def _entry(self, partition: int) -> CommitEntry:
+        entry = self._log.entry(partition)
+        if (file := self._listed_topics.get(partition)) and entry.files["topics"] != file:
+            raise CorruptDataError(
+                f"the snapshot {self.name!r} of {self.out} names {file.path}, and the entry of partition {partition} "
+                "another file; take a new snapshot"
+            )
+        return entry
 
     def check(self) -> None:
         """Reads every file once. Raises CorruptDataError naming each that is not as it was committed."""
-        log = CommitLog(self.out)
-        faults = [(file.path, log.find_fault(file)) for files in self.contents.values() for file in files]
-        damaged = [f"{path} is {fault}" for path, fault in faults if fault]
+        stored = (span.file for table in TABLES for span in self.spans(table))
+        damaged = [f"{file.path} is {fault}" for file in stored if (fault := self._log.find_fault(file))]
         if damaged:
             more = f" and {len(damaged) - 5} more" if len(damaged) > 5 else ""
             raise CorruptDataError(
@@ -62,9 +168,11 @@ def take_snapshot(out: Path, name: str) -> Snapshot:
     document = _document_name(name)
     log = CommitLog(out)
     now = load_snapshot(out, None)
-    sync(log.out / "commits")
-    contents = {table: [asdict(file) for file in files] for table, files in now.contents.items()}
-    facts = {"contents": contents, "digest": now.digest, "fingerprint": log.fingerprint(), "name": name}
+    log.sync()
+    contents = {table: [asdict(file) for file in files] for table, files in now.listed.items()}
+    facts: dict[str, Any] = {"contents": contents, "digest": now.digest, "fingerprint": log.fingerprint(), "name": name}
+    if now.version:
+        facts["version"] = [now.version.number, now.version.sha256]
     log.put_sealed(document, facts)
     standing = load_snapshot(out, name)
     if standing.digest != now.digest:
@@ -84,8 +192,11 @@ def load_snapshot(out: Path, name: str | None, *, verify: bool = False) -> Snaps
     log = CommitLog(out)
     if name is None:
         log.run()  # or there is none
-        entries = log.entries()
-        snapshot = Snapshot(log.out, "", {table: tuple(entry.files[table] for entry in entries) for table in TABLES})
+        version, entries = log.tail_entries()
+        if version and version.fingerprint != log.fingerprint():
+            log.entry(next(iter(version.partitions)))  # says of which run it is
+        listed = {table: tuple(entry.files[table] for entry in entries) for table in TABLES}
+        snapshot = Snapshot(log.out, "", listed, version)
     else:
         snapshot = _load_named(log, name)
     if verify:
@@ -95,13 +206,14 @@ def load_snapshot(out: Path, name: str | None, *, verify: bool = False) -> Snaps
 
 def snapshot_names(out: Path) -> list[str]:
     """The names of the snapshots taken of this run."""
-    return sorted(path.stem for path in (Path(out) / "snapshots").glob("*.json") if _NAME.fullmatch(path.stem))
+    names = (name.removeprefix("snapshots/") for name in CommitLog(out).names("snapshots"))
+    return sorted(name[:-5] for name in names if name.endswith(".json") and _NAME.fullmatch(name[:-5]))
 
 
 def read_partitions(snapshot: Snapshot) -> Iterator[list[Topic]]:
     """All topics of a snapshot, whatever their status, one partition at a time."""
-    for paths in zip(*map(snapshot.files, TABLES), strict=True):
-        yield from_tables({table: pq.read_table(path) for table, path in zip(TABLES, paths, strict=True)})
+    for parts in zip(*map(snapshot.parts, TABLES), strict=True):
+        yield from_tables({table: part.read() for table, part in zip(TABLES, parts, strict=True)})
 
 
 def read_accepted(snapshot: Snapshot) -> Iterator[Topic]:
@@ -116,14 +228,27 @@ def _load_named(log: CommitLog, name: str) -> Snapshot:
         raise UsageError(f"{log.out} has no snapshot {name!r}; it has {snapshot_names(log.out) or 'none'}")
     if body.get("fingerprint", log.fingerprint()) != log.fingerprint():  # snapshots of Foil 0.1 have none
         raise CorruptDataError(f"{log.out / document} is of another run, {body['fingerprint']}; remove it")
-    contents = {table: tuple(CommittedFile(**file) for file in body["contents"][table]) for table in TABLES}
-    for table, files in contents.items():
+    listed = {table: tuple(CommittedFile(**file) for file in body["contents"][table]) for table in TABLES}
+    for table, files in listed.items():
         for file in files:
             check_path(log.out / document, table, file)
-    snapshot = Snapshot(log.out, name, contents)
+    if "version" in body:
+        return Snapshot(log.out, name, listed, _version_of(log, document, *body["version"]), body["digest"])
+    snapshot = Snapshot(log.out, name, listed)
     if snapshot.digest != body["digest"]:
         raise CorruptDataError(f"{log.out / document} does not have the digest that it states; take a new snapshot")
     return snapshot
+
+
+def _version_of(log: CommitLog, document: str, number: int, sha256: str) -> Version:
+    """The version that a snapshot names."""
+    version = log.read_version(number)
+    if version.sha256 != sha256:
+        raise CorruptDataError(
+            f"{log.out / document} names another version {number} of the log than stands there; restore the one or the "
+            "other from a copy"
+        )
+    return version
 
 
 def _document_name(name: str) -> str:

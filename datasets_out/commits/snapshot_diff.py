@@ -3,12 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-import pyarrow.parquet as pq
-
-from datasets_out.commits.entries import CommittedFile
-from datasets_out.commits.log import CommitLog
+from datasets_out.commits.entries import CommittedFile, partition_of
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import Snapshot
 
@@ -27,7 +23,7 @@ def diff(first: Snapshot, second: Snapshot) -> SnapshotDiff:
     """Compares two snapshots; only the topic files that they do not share are opened."""
     files = [set(each.contents["topics"]) for each in (first, second)]
     only = [sorted(own - other, key=lambda file: file.path) for own, other in (files, files[::-1])]
-    outcomes = [_outcomes(each.out, own) for each, own in zip((first, second), only, strict=True)]
+    outcomes = [_outcomes(each, own) for each, own in zip((first, second), only, strict=True)]
     names = sorted(outcomes[0].keys() | outcomes[1].keys())
     paths = [tuple(file.path for file in own) for own in only]
     return SnapshotDiff(
@@ -38,9 +34,9 @@ def diff(first: Snapshot, second: Snapshot) -> SnapshotDiff:
     )
 
 
-def _outcomes(out: Path, files: Iterable[CommittedFile]) -> Counter[str]:
-    log, counts = CommitLog(out), Counter[str]()
+def _outcomes(snapshot: Snapshot, files: Iterable[CommittedFile]) -> Counter[str]:
+    parts, counts = dict(zip(snapshot.partitions, snapshot.parts("topics"), strict=True)), Counter[str]()
     for file in files:
-        rows = pq.read_table(log.locate(file), columns=["status", "reason"]).to_pylist()
+        rows = parts[partition_of(file)].read(["status", "reason"]).to_pylist()
         counts.update(" ".join(filter(None, (row["status"], row["reason"]))) for row in rows)
     return counts

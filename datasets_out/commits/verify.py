@@ -1,4 +1,4 @@
-"""Finds every changed bit of a run: run.json, plan.json, entries, data files, snapshots, journal.
+"""Finds every changed bit of a run: run.json, plan.json, entries, versions, data files, packs, snapshots, journal.
 
 Promise: what is committed is either as it was written or listed here, and so is every journalled reply. Price: each
 file is read once (sha256, about 1 GB/s a core). What a crash left behind is listed apart, as harmless: no entry names
@@ -6,16 +6,20 @@ it, so no reader sees it.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from datasets_out.commits.entries import CommitEntry, entry_name
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import load_snapshot, snapshot_names
+from datasets_out.commits.versions import FOLDER, StoredFile, Version, version_name
 from engine.errors import CommitError, CorruptDataError, NoRunError
 from engine.flow.journal_reading import damage
 from engine.storage.opening import open_store
+from engine.storage.store import DRAFTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +40,62 @@ class Damage:
 def verify(out: Path) -> list[Damage]:
     """Everything that is not as it was committed, damage first; an empty list is a clean and complete run."""
     log = CommitLog(out)
-    findings = [*_check_documents(log)]
+    findings = [*_check_versions(log)]
+    try:
+        version, tail = log.extent()
+    except (CommitError, CorruptDataError):  # reported: without its newest version a log cannot be read
+        return findings
+    findings += _check_documents(log)
     entries: list[CommitEntry] = []
+    broken = {finding.path for finding in findings}
     for partition in log.partitions():
+        if version and partition in version.partitions and not broken.isdisjoint(_files_of(version, partition)):
+            continue
         try:
             entries.append(log.read_entry(partition))
         except (CommitError, CorruptDataError) as error:
             findings.append(Damage(entry_name(partition), "changed", str(error)))
-    for check in (_check_fingerprints, _check_files, _check_snapshots, _check_plan, _list_orphans):
+    unpacked = [entry for entry in entries if version is None or entry.partition not in version.packed]
+    findings += _check_files(log, unpacked)
+    for check in (_check_fingerprints, _check_snapshots, _check_plan):
         findings += check(log, entries)
+    findings += _list_orphans(log, entries, tail)
     findings += _check_journal(log)
     return sorted(findings, key=lambda finding: finding.harmless)
+
+
+def named_versions(log: CommitLog) -> set[int]:
+    """The versions that snapshots name. A snapshot that does not read names none here."""
+    numbers = set()
+    for name in snapshot_names(log.out):
+        with suppress(CommitError, CorruptDataError):
+            numbers.update((log.read_sealed(f"snapshots/{name}.json") or {}).get("version", ())[:1])
+    return numbers
+
+
+def _check_versions(log: CommitLog) -> Iterator[Damage]:
+    """Every document from the first to the newest, and the files of the newest and of those that snapshots name."""
+    named = named_versions(log)
+    newest = max(log.version_numbers() + sorted(named), default=0)
+    files: dict[str, StoredFile] = {}
+    for number in range(1, newest + 1):
+        try:
+            version = log.read_version(number)
+        except (CommitError, CorruptDataError) as error:
+            there = number in log.version_numbers()
+            yield Damage(version_name(number), "changed" if there else "missing", str(error))
+            continue
+        if number == newest or number in named:
+            files |= {file.path: file for file in version.files()}
+    for path, file in files.items():
+        if fault := log.find_fault(file):
+            yield Damage(path, fault, f"a version names it with {file.bytes} bytes and sha256 {file.sha256}")
+
+
+def _files_of(version: Version, partition: int) -> set[str]:
+    """The files of the manifest with the entry of a partition."""
+    manifest = version.manifest_of(partition)
+    return {manifest.entries.path, manifest.facts.path}
 
 
 def _check_documents(log: CommitLog) -> Iterator[Damage]:
@@ -59,7 +108,7 @@ def _check_documents(log: CommitLog) -> Iterator[Damage]:
 
 
 def _document_names(log: CommitLog) -> list[str]:
-    names = {path.name for pattern in ("growth-*.json", "plan-*.json") for path in log.out.glob(pattern)}
+    names = (path.name for path in log.out.glob("*-*.json"))
     return ["run.json", "plan.json", "sources.json", *sorted(names)]
 
 
@@ -90,14 +139,17 @@ def _check_snapshots(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Dam
     for name in snapshot_names(log.out):
         try:
             snapshot = load_snapshot(log.out, name)
+            files = [file for table in TABLES for file in snapshot.committed_files(table)]
         except CorruptDataError as error:
             yield Damage(f"snapshots/{name}.json", "changed", str(error))
             continue
         except (NoRunError, CommitError):
             return  # run.json is reported as missing
-        lost = [file.path for files in snapshot.contents.values() for file in files if file not in committed]
+        lost = [file.path for file in files if file not in committed]
         if lost:
             yield Damage(f"snapshots/{name}.json", "unbacked", f"no entry names {lost[0]} and {len(lost) - 1} more")
+        elif snapshot.stated and snapshot.stated != replace(snapshot, stated="").digest:
+            yield Damage(f"snapshots/{name}.json", "changed", "what it names does not have the digest that it states")
 
 
 def _check_plan(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
@@ -117,14 +169,18 @@ def _check_plan(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
         yield Damage("commits", "incomplete", detail, True)
 
 
-def _list_orphans(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
+def _list_orphans(log: CommitLog, entries: list[CommitEntry], tail: list[int]) -> Iterator[Damage]:
     named = {file.path for entry in entries for file in entry.files.values()}
-    named |= {entry_name(partition) for partition in log.partitions()}
-    for folder in ("commits", "staging", "orphans", *(f"data/{table}" for table in TABLES)):
-        for path in sorted((log.out / folder).glob("*")):
-            name = path.relative_to(log.out).as_posix()
-            if name not in named:
-                yield Damage(name, "orphan", "no entry names it; no reader sees it", True)
+    named |= {entry_name(partition) for partition in tail}
+    for number in {*log.version_numbers()[-1:], *named_versions(log)}:
+        with suppress(CommitError, CorruptDataError):
+            named |= {file.path for file in log.read_version(number).files()}
+    named |= {version_name(number) for number in log.version_numbers()}
+    staged = sorted(path.relative_to(log.out).as_posix() for path in (log.out / DRAFTS).glob("*"))
+    folders = ("commits", "orphans", FOLDER, *(f"data/{table}" for table in TABLES))
+    for name in chain(staged, chain.from_iterable(map(log.names, folders))):
+        if name not in named:
+            yield Damage(name, "orphan", "no entry names it; no reader sees it", True)
 
 
 def _check_journal(log: CommitLog) -> Iterator[Damage]:

@@ -8,23 +8,29 @@ and nothing while a run holds the folder: the lease is taken first. Price: the r
 import asyncio
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import load_snapshot, snapshot_names
+from datasets_out.commits.versions import FOLDER, PACK_NAME, VERSION_NAME
 from engine.flow.journal_reading import undamaged_segments
-from engine.lease import hold
+from engine.storage.lease import hold
 from engine.storage.opening import open_store
+from engine.storage.store import DRAFTS
 
 _DAY_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """What may go: a file, or the folder of a journal of an earlier version. `kind`: `staging`, `orphan`, `journal`."""
+    """What may go: a file, or the folder of a journal of an earlier version.
+
+    `kind`: `staging`, `orphan`, `journal`; `packed` (its rows lie in a pack), `version` (a manifest or a pack that
+    neither the newest version nor a snapshot needs): those two go a day after they were written.
+    """
 
     kind: str
     path: Path
@@ -42,24 +48,44 @@ def collect(out: Path, journal_days: float, *, dry_run: bool) -> list[Garbage]:
 
 
 async def _collect(out: Path, journal_days: float, *, dry_run: bool) -> list[Garbage]:
-    async with hold(out, takeover=False) as lease:
+    log = CommitLog(out)
+    async with hold(log.store, takeover=False) as lease:
         found = [*_loose_files(out), *_old_journals(out, journal_days)]
         for garbage in () if dry_run else found:
             await lease.check()
-            _remove(out, garbage)
+            _remove(log, garbage.path)
         return found
 
 
 def _loose_files(out: Path) -> Iterator[Garbage]:
-    log = CommitLog(out)
-    named = {file.path for entry in log.entries() for file in entry.files.values()}
-    for name in snapshot_names(out):
-        contents = load_snapshot(out, name).contents
-        named |= {file.path for files in contents.values() for file in files}
-    for folder in ("staging", "orphans", *(f"data/{table}" for table in TABLES)):
-        for path in sorted((out / folder).glob("*")):
-            if path.relative_to(out).as_posix() not in named and path.is_file():
-                yield Garbage("staging" if folder == "staging" else "orphan", path, path.stat().st_size)
+    log, now = CommitLog(out), time.time()
+    entries, needed = log.entries(), _needed(log)
+    packed = {file.path for entry in entries for file in entry.files.values()} - needed
+    for path in sorted((out / DRAFTS).glob("*")):
+        if path.is_file():
+            yield Garbage("staging", path, path.stat().st_size)
+    for folder in ("orphans", FOLDER, *(f"data/{table}" for table in TABLES)):
+        for found in log.objects(folder):
+            kind = _kind(found.key, packed)
+            settled = kind == "orphan" or now - found.modified >= _DAY_S
+            if found.key not in needed and settled and not VERSION_NAME.fullmatch(found.key):
+                yield Garbage(kind, out / found.key, found.bytes)
+
+
+def _kind(name: str, packed: Collection[str]) -> str:
+    if name in packed:
+        return "packed"
+    return "version" if name.startswith(f"{FOLDER}/") or PACK_NAME.fullmatch(name) else "orphan"
+
+
+def _needed(log: CommitLog) -> set[str]:
+    """The files that hold what is committed now, or what a snapshot names."""
+    needed: set[str] = set()
+    for name in (None, *snapshot_names(log.out)):
+        snapshot = load_snapshot(log.out, name)
+        needed |= {span.file.path for table in TABLES for span in snapshot.spans(table)}
+        needed |= {file.path for file in snapshot.version.files()} if snapshot.version else set()
+    return needed
 
 
 def _old_journals(out: Path, days: float) -> Iterator[Garbage]:
@@ -74,11 +100,10 @@ def _old_journals(out: Path, days: float) -> Iterator[Garbage]:
             yield Garbage("journal", out / segment.key, segment.bytes)
 
 
-def _remove(out: Path, garbage: Garbage) -> None:
-    path = garbage.path
+def _remove(log: CommitLog, path: Path) -> None:
     if path.is_dir():
         shutil.rmtree(path)
-    elif garbage.kind == "journal":
-        open_store(out).delete([path.relative_to(out).as_posix()])
-    else:
+    elif path.parent == log.out / DRAFTS:
         path.unlink(missing_ok=True)
+    else:
+        log.delete([path.relative_to(log.out).as_posix()])

@@ -46,10 +46,8 @@ def write_derived(source: Snapshot, into: Path, name: str, identity: Mapping[str
     log = CommitLog(into)
     log.open(sha256_hex(canonical_json(job))[:32], job)
     put_sources(log, [source])
-    by_file = {entry.files["topics"]: entry for entry in CommitLog(source.out).entries()}
-    entries = [by_file[file] for file in source.contents["topics"]]
     committed, total = set(log.partitions()), Counter[str]()
-    for index, (topics, entry) in enumerate(zip(read_partitions(source), entries, strict=True)):
+    for index, (topics, entry) in enumerate(zip(read_partitions(source), source.entries(), strict=True)):
         if index not in committed:
             new = [change(topic) for topic in topics]
             counts = Counter(map(_became, topics, new))
@@ -57,7 +55,8 @@ def write_derived(source: Snapshot, into: Path, name: str, identity: Mapping[str
             facts = {**entry.facts, name: dict(sorted(counts.items())), "of_partition": entry.partition}
             log.commit(index, [as_paid(topic) for topic in new], facts)
         total.update(log.entry(index).facts[name])
-    log.put_plan({"seeds": sum(entry.counts.seeds.total() for entry in log.entries()), "partitions": len(entries)})
+    sums = log.sums()
+    log.put_plan({"seeds": sums.counts.seeds.total(), "partitions": sums.partitions})
     return DerivedRun(take_snapshot(into, name), total)
 
 

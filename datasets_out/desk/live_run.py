@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any
 
 import pyarrow as pa
@@ -16,13 +16,14 @@ from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import Snapshot, load_snapshot
 from datasets_out.desk.search import FACET_SQL, TopicSearch, facets, read_search
 from datasets_out.desk.sections import FUNNEL, REASONS, RUN
+from datasets_out.desk.text_index import TextIndex
 from datasets_out.desk.text_map import WORDS_ONLY, MapMethod, load_map
 from datasets_out.lineage.lineage import LineageNode, tree_of
 from datasets_out.lineage.records import RecordMatch, TopicPlace, read_topics
 from datasets_out.notes.notes import put_note, read_notes
 from datasets_out.sql.query import run_sql, start_child
 from datasets_out.sql.views import dataset
-from engine.errors import UsageError
+from engine.errors import CorruptDataError, UsageError
 from engine.flow import progress
 from engine.topic import Topic
 
@@ -41,6 +42,8 @@ class LiveRun:
         self._answers: OrderedDict[tuple[str, str], list[dict[str, Any]]] = OrderedDict()
         self._lock = Lock()
         self._spare: subprocess.Popen[bytes] | None = None
+        self._texts = TextIndex()
+        self._indexing = Lock()
         CommitLog(out).run()  # or there is none
 
     @property
@@ -79,8 +82,27 @@ class LiveRun:
         return facets(self.ask(FACET_SQL))
 
     def search(self, search: TopicSearch) -> list[dict[str, Any]]:
-        """The topics of one page of a search."""
-        return self.ask(search.sql)
+        """The topics of one page of a search. Words come from the index as soon as it holds what is committed now."""
+        snapshot = self.snapshot()
+        if search.each_word and self._texts.holds(snapshot):
+            return self.ask(search.sql(self._texts.find(snapshot, search.each_word)))
+        self.index()
+        return self.ask(search.sql())
+
+    def index(self) -> Thread:
+        """Reads the texts that are new, in a thread that nobody has to wait for."""
+        thread = Thread(target=self._update_index, daemon=True)
+        thread.start()
+        return thread
+
+    def _update_index(self) -> None:
+        if self._indexing.acquire(blocking=False):
+            try:
+                self._texts.update(self.snapshot())
+            except CorruptDataError:
+                self._texts.close()  # a search reads the file, and says so
+            finally:
+                self._indexing.release()
 
     def topic(self, topic_id: str) -> tuple[Topic, LineageNode]:
         """The whole topic, and where it comes from. Raises UsageError where there is none of that id."""
@@ -112,12 +134,14 @@ class LiveRun:
 
     def warm(self) -> None:
         """Asks what the first pages show, so that they open at once."""
-        first = (RUN, FUNNEL, REASONS, FACET_SQL, read_search({}).sql)
+        first = (RUN, FUNNEL, REASONS, FACET_SQL, read_search({}).sql())
         with ThreadPoolExecutor(_QUERIES_AT_A_TIME) as pool:
             list(pool.map(self.ask, first))
+        self.index()
 
     def close(self) -> None:
-        """Ends the process that waits for a query."""
+        """Ends the process that waits for a query, and lets go of the texts."""
+        self._texts.close()
         with self._lock:
             spare, self._spare = self._spare, None
         if spare:

@@ -6,7 +6,7 @@ A word is found anywhere in a topic: in its query, an instruction, a passage or 
 be found. Values stand in the SQL as quoted text; it is asked behind the same protections as `foil sql`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,10 +54,20 @@ class TopicSearch:
     page: int
 
     @property
-    def sql(self) -> str:
-        """The query that answers it: PAGE_ROWS rows at most, each with `found`, how many there are."""
+    def each_word(self) -> list[str]:
+        """The words that are looked for."""
+        return self.words.split()[:MOST_WORDS]
+
+    def sql(self, having_words: Iterable[str] | None = None) -> str:
+        """The query that answers it: PAGE_ROWS rows at most, each with `found`, how many there are.
+
+        `having_words`: the ids of the topics that have all words, if they are known; else the query reads all texts.
+        """
         conditions = [f"t.{name} = {quoted(value)}" for name, value in self.chosen.items() if value]
-        conditions += [_WORD.replace("WORD", quoted(word.lower())) for word in self.words.split()[:MOST_WORDS]]
+        if having_words is None:
+            conditions += [_WORD.replace("WORD", quoted(word.lower())) for word in self.each_word]
+        else:
+            conditions.append(f"t.topic_id IN (SELECT unnest(string_split({quoted(' '.join(having_words))}, ' ')))")
         marks = {"judge": "j.objected", "note": "n.note IS NOT NULL", "flag": "n.flag <> ''"}
         conditions += [marks[self.mark]] if self.mark in marks else []
         where = " AND ".join(conditions) or "true"

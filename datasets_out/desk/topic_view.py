@@ -40,7 +40,10 @@ ROLES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class IntentView:
-    """An instruction and its query. Words that the instruction `compared_with` (a name, or "") lacks are `unshared`."""
+    """An instruction and its query. Words that the instruction `compared_with` (a name, or "") lacks are `unshared`.
+
+    `comparison` says so in words; an instruction that occurs twice is compared with itself there, so has no marks.
+    """
 
     name: str
     id: str
@@ -48,6 +51,7 @@ class IntentView:
     instruction: tuple[Span, ...]
     query: tuple[Span, ...]
     compared_with: str
+    comparison: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +130,22 @@ def _intent(intent: Intent, topic: Topic, names: Mapping[str, str], excerpt: int
         instruction=_cut(instruction, excerpt),
         query=_cut(query, excerpt),
         compared_with=names[partner.id] if partner else "",
+        comparison=_comparison(intent, partner, names),
     )
 
 
+def _comparison(intent: Intent, partner: Intent | None, names: Mapping[str, str]) -> str:
+    if not partner:
+        return ""
+    how = "same instruction as" if partner.instruction == intent.instruction else "compared with"
+    return f"{how} {names[partner.id]}"
+
+
 def _most_alike(intent: Intent, intents: Sequence[Intent]) -> Intent | None:
-    """The other instruction that shares most words with this one and is not the same; the first of several."""
-    others = [other for other in intents if other.instruction not in ("", intent.instruction) and intent.instruction]
+    """The other instruction that shares most words with this one, or is the same; the first of several."""
+    others = [other for other in intents if other.id != intent.id and other.instruction and intent.instruction]
+    if same := next((other for other in others if other.instruction == intent.instruction), None):
+        return same
     return max(others, key=lambda other: likeness(other.instruction, intent.instruction), default=None)
 
 

@@ -1,6 +1,6 @@
 """What two runs do not share: seeds, topics, outcomes, instructions and judgments.
 
-    digests of all topics -> those that differ -> their rows of both runs -> a row for each difference
+    rows of the topics that differ -> joins by id -> a row for each difference -> texts of those that are looked at
 
 Topics are the same where their ids are, so where recipe, corpus and seed are. Instructions and judgments are compared
 in topics that both runs have. Price: the differences are in memory, some 500 bytes each.
@@ -8,23 +8,19 @@ in topics that both runs have. Price: the differences are in memory, some 500 by
 
 from __future__ import annotations
 
-import os
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import Snapshot, load_snapshot
-from datasets_out.diff.topic_digests import KnownPartitions, TopicDigests, digest_topics, hash_column, read_columns
+from datasets_out.diff.differing_topics import DifferingTopics, find_differing
+from datasets_out.diff.topic_digests import read_columns
 
 Kind = Literal["seed", "topic", "outcome", "instruction", "judgment"]
 Change = Literal["only_in_a", "only_in_b", "changed"]
@@ -43,108 +39,78 @@ DIFFERENCES = pa.schema(
 
 Rows = list[dict[str, Any]]
 
-_DIGESTS = ("outcomes", "intents", "judgments")
-_PLAIN = ("relevance", "instruction", "query", "seed_id")
 _SIDES: tuple[Change, Change] = ("only_in_a", "only_in_b")
-_TOPIC = ("topic_id", "corpus", "seed_id", "status", "reason")
-_JUDGMENT = ("topic_id", "intent_id", "passage_id", "relevance", "judge")
-_INTENT = ("topic_id", "intent_id", "role", "instruction", "query")
+_PLACES = ("place_a", "place_b")
+_FOUND = pa.schema([*DIFFERENCES, *(pa.field(name, pa.int32()) for name in _PLACES)])
+"""DIFFERENCES before their texts are read: of an instruction `before` and `after` are ids, in these partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunDiff:
-    """All differences as rows of DIFFERENCES; `topics` counts those of A, of B, of both, and those of both alike."""
+    """All differences; `topics` counts those of A, of B, of both, and those of both alike."""
 
-    rows: pa.Table
-    topics: Mapping[str, int]
+    found: pa.Table
+    topics: dict[str, int]
+    snapshots: tuple[Snapshot, Snapshot]
+
+    @property
+    def rows(self) -> pa.Table:
+        """Every difference as a row of DIFFERENCES. Reads the texts of all instructions that differ."""
+        return self._with_texts(self.found)
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
         """Differences by kind and change, zeros too."""
-        pairs = Counter(zip(self.rows["kind"].to_pylist(), self.rows["change"].to_pylist(), strict=True))
+        pairs = Counter(zip(self.found["kind"].to_pylist(), self.found["change"].to_pylist(), strict=True))
         return {kind: {change: pairs[kind, change] for change in CHANGES} for kind in KINDS}
 
     def reasons(self) -> list[tuple[str, str, int]]:
         """How outcomes of topics changed: before, after, topics; most frequent first."""
-        outcomes = self.rows.filter(pc.equal(self.rows["kind"], "outcome"))
+        outcomes = self.found.filter(pc.equal(self.found["kind"], "outcome"))
         changed = outcomes.filter(pc.equal(outcomes["change"], "changed"))
         pairs = Counter(zip(changed["before"].to_pylist(), changed["after"].to_pylist(), strict=True))
         return [(before, after, count) for (before, after), count in pairs.most_common()]
 
     def examples(self, kind: Kind, change: Change, most: int) -> Rows:
         """The first of one kind."""
-        mask = pc.and_(pc.equal(self.rows["kind"], kind), pc.equal(self.rows["change"], change))
-        rows: Rows = self.rows.filter(mask).slice(0, most).to_pylist()
+        mask = pc.and_(pc.equal(self.found["kind"], kind), pc.equal(self.found["change"], change))
+        rows: Rows = self._with_texts(self.found.filter(mask).slice(0, most)).to_pylist()
         return rows
 
-
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """One run: its digests, and its topics that differ in some way, as marks on them."""
-
-    snapshot: Snapshot
-    digests: TopicDigests
-    marks: Mapping[str, NDArray[np.bool_]]
-
-    def read(self, table: str, mark: str, columns: Sequence[str]) -> pa.Table:
-        """The rows of a table that belong to the topics with this mark; no other file is opened."""
-        wanted = np.sort(self.digests.topics[self.marks[mark]])
-        numbers = np.unique(self.digests.place[self.marks[mark]]).tolist()
-        files = self.snapshot.files(table)
-        encoded = [name for name in columns if name not in _PLAIN]
-
-        def rows(number: int) -> pa.Table:
-            found = read_columns(files[number], columns, encoded)
-            owners = hash_column(found["topic_id"])
-            places = np.minimum(np.searchsorted(wanted, owners), len(wanted) - 1)
-            return found.filter(pa.array(wanted[places] == owners)).cast(schema)
-
-        schema = pa.schema([TABLES[table].field(name).with_nullable(True) for name in columns])
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            return pa.concat_tables([schema.empty_table(), *pool.map(rows, numbers)])
+    def _with_texts(self, found: pa.Table) -> pa.Table:
+        """The rows as DIFFERENCES, instructions in words."""
+        is_instruction = pc.equal(found["kind"], "instruction")
+        for column, place, snapshot in zip(("before", "after"), _PLACES, self.snapshots, strict=True):
+            texts = _words(found.filter(is_instruction), column, place, snapshot)
+            whole = pc.replace_with_mask(found[column].combine_chunks(), is_instruction.combine_chunks(), texts)
+            found = found.set_column(found.schema.get_field_index(column), column, whole)
+        return found.select(DIFFERENCES.names)
 
 
-def diff_runs(a: Path, b: Path) -> RunDiff:
-    """Compares what is committed in two runs. Raises CorruptDataError for a damaged file."""
-    snapshots = [load_snapshot(out, None) for out in (a, b)]
-    known: KnownPartitions = {}
-    first, second = (digest_topics(snapshot, known) for snapshot in snapshots)
-    _, in_first, in_second = np.intersect1d(first.topics, second.topics, return_indices=True)
-    sides = (
-        _Side(snapshots[0], first, _marks(first, in_first, second, in_second)),
-        _Side(snapshots[1], second, _marks(second, in_second, first, in_first)),
-    )
-    unlike = np.logical_or.reduce([sides[0].marks[name] for name in _DIGESTS])
-    counts = {"a": len(first.topics), "b": len(second.topics), "both": len(in_first)}
-    return RunDiff(_differences(*sides), counts | {"alike": len(in_first) - int(unlike.sum())})
+def diff_runs(a: Path, b: Path, snapshot_a: str | None = None, snapshot_b: str | None = None) -> RunDiff:
+    """Compares two runs: a snapshot of each, or what is committed now. Raises CorruptDataError for a damaged file.
+
+    A file that both committed alike is not opened, so its damage is not found.
+    """
+    snapshots = (load_snapshot(a, snapshot_a), load_snapshot(b, snapshot_b))
+    *sides, topics = find_differing(*snapshots)
+    return RunDiff(_differences(*sides), topics, snapshots)
 
 
-def _marks(
-    own: TopicDigests, here: NDArray[np.int64], other: TopicDigests, there: NDArray[np.int64]
-) -> dict[str, NDArray[np.bool_]]:
-    """Which topics the other run has with another digest; `topics`: or with another outcome, or not at all."""
-    alone = np.ones(len(own.topics), bool)
-    alone[here] = False
-    marks = {name: np.zeros(len(own.topics), bool) for name in _DIGESTS}
-    for name in _DIGESTS:
-        marks[name][here] = getattr(own, name)[here] != getattr(other, name)[there]
-    return marks | {"topics": alone | marks["outcomes"]}
-
-
-def _differences(a: _Side, b: _Side) -> pa.Table:
-    topics = [_outcomes(side.read("topics", "topics", _TOPIC)) for side in (a, b)]
+def _differences(a: DifferingTopics, b: DifferingTopics) -> pa.Table:
+    topics = [_outcomes(side.rows["topics"]) for side in (a, b)]
     both = (topics, topics[::-1])
     alone = [own.join(other.select(["topic_id"]), "topic_id", join_type="left anti") for own, other in both]
     shared = [own.join(other.select(["topic_id"]), "topic_id", join_type="left semi") for own, other in both]
-    intents = [side.read("intents", "intents", _INTENT) for side in (a, b)]
-    judgments = [_labelled(side.read("judgments", "judgments", _JUDGMENT)) for side in (a, b)]
-    seeds = [_seeds(own, other) for own, other in zip(alone, (b, a), strict=True)]
+    intents = [side.rows["intents"] for side in (a, b)]
+    judgments = [_labelled(side.rows["judgments"]) for side in (a, b)]
+    seeds = [_seeds(own, other.snapshot) for own, other in zip(alone, (b, a), strict=True)]
     return pa.concat_tables(
         [
             *(_one_sided("seed", side, found) for side, found in zip(_SIDES, seeds, strict=True)),
             *(_one_sided("topic", side, found) for side, found in zip(_SIDES, alone, strict=True)),
             _joined("outcome", shared[0], shared[1], ["topic_id", "corpus", "seed_id"]),
-            pa.Table.from_pylist(list(_instructions(intents[0], intents[1])), DIFFERENCES),
+            _instructions(*intents),
             _joined("judgment", judgments[0], judgments[1], ["topic_id", "intent_id", "passage_id"]),
         ]
     )
@@ -164,36 +130,47 @@ def _labelled(judgments: pa.Table) -> pa.Table:
     return judgments.select(["topic_id", "intent_id", "passage_id"]).append_column("what", what)
 
 
-def _seeds(alone: pa.Table, other: _Side) -> pa.Table:
+def _seeds(alone: pa.Table, other: Snapshot) -> pa.Table:
     """The seeds of topics that one run alone has, which the other run has no topic of."""
     keys = ["corpus", "seed_id"]
     seeds = alone.group_by(keys).aggregate([])
-    if not len(seeds):
-        return seeds.append_column("what", seeds["seed_id"])
-    has = pa.concat_tables([read_columns(path, keys) for path in other.snapshot.files("topics")] or [seeds.slice(0, 0)])
-    missing = seeds.join(has, keys, join_type="left anti").sort_by([(key, "ascending") for key in keys])
-    return missing.append_column("what", missing["seed_id"])
+    parts = other.parts("topics") if len(seeds) else []
+    if parts:
+        has = pa.concat_tables(read_columns(part, keys) for part in parts)
+        seeds = seeds.join(has, keys, join_type="left anti")
+    return seeds.append_column("what", seeds["seed_id"]).sort_by([(key, "ascending") for key in keys])
 
 
-def _instructions(a: pa.Table, b: pa.Table) -> Iterator[dict[str, Any]]:
+def _instructions(a: pa.Table, b: pa.Table) -> pa.Table:
     """A row an instruction that one run has; one of A and one of B with the same topic and role have changed."""
     keys = ["topic_id", "intent_id", "role"]
     gone, new = a.join(b.select(keys), keys, join_type="left anti"), b.join(a.select(keys), keys, join_type="left anti")
-    pairs: dict[tuple[str, str], tuple[Rows, Rows]] = defaultdict(lambda: ([], []))
-    for place, table in enumerate((gone, new)):
-        for row in table.sort_by([(key, "ascending") for key in keys]).to_pylist():
-            pairs[row["topic_id"], row["role"]][place].append(row)
-    for (topic, role), sides in pairs.items():
-        for old, fresh in zip_longest(*sides):
-            change = CHANGES[2] if old and fresh else CHANGES[0] if old else CHANGES[1]
-            yield {
-                "kind": "instruction", "change": change, "topic_id": topic, "role": role,
-                "intent_id": (fresh or old)["intent_id"], "before": _words(old), "after": _words(fresh),
-            }  # fmt: skip
+    return _joined("instruction", _ranked(gone), _ranked(new), ["topic_id", "role", "rank"])
 
 
-def _words(intent: Mapping[str, str] | None) -> str | None:
-    return f"{intent['instruction']} [{intent['query']}]".lstrip() if intent else None
+def _ranked(intents: pa.Table) -> pa.Table:
+    """The intents with `what`, their id, and `rank`, which counts those of one topic and role from 0."""
+    intents = intents.sort_by([(key, "ascending") for key in ("topic_id", "role", "intent_id")])
+    rows = np.arange(len(intents))
+    same = (
+        [np.asarray(pc.equal(intents[key][1:], intents[key][:-1]), bool) for key in ("topic_id", "role")]
+        if len(intents)
+        else [rows.astype(bool)]
+    )
+    first = np.concatenate([[True], ~np.logical_and.reduce(same)])[: len(intents)]
+    rank = rows - np.maximum.accumulate(np.where(first, rows, 0))
+    return intents.rename_columns({"intent_id": "what"}).append_column("rank", pa.array(rank))
+
+
+def _words(instructions: pa.Table, column: str, place: str, snapshot: Snapshot) -> pa.Array:
+    """The instructions whose ids are in `column`, in words with their queries; null where there is no id."""
+    parts, texts = snapshot.parts("intents"), {}
+    for number in pc.unique(instructions[place].drop_null()).to_pylist():
+        ids = instructions.filter(pc.equal(instructions[place], number))[column]
+        rows = read_columns(parts[number], ("intent_id", "instruction", "query"))
+        for row in rows.filter(pc.is_in(rows["intent_id"], ids.combine_chunks())).to_pylist():
+            texts[row["intent_id"]] = f"{row['instruction']} [{row['query']}]".lstrip()
+    return pa.array([text_id and texts[text_id] for text_id in instructions[column].to_pylist()], pa.string())
 
 
 def _joined(kind: Kind, a: pa.Table, b: pa.Table, keys: Sequence[str]) -> pa.Table:
@@ -202,7 +179,10 @@ def _joined(kind: Kind, a: pa.Table, b: pa.Table, keys: Sequence[str]) -> pa.Tab
     before, after = both["what_a"], both["what_b"]
     differ = pc.fill_null(pc.not_equal(before, after), True)
     change = pc.if_else(pc.is_null(before), CHANGES[1], pc.if_else(pc.is_null(after), CHANGES[0], CHANGES[2]))
-    columns = {name: both[name] for name in keys} | {"before": before, "after": after, "change": change}
+    rest = [name for name in (*keys, *_PLACES) if name in both.column_names]
+    columns = {name: both[name] for name in rest} | {"before": before, "after": after, "change": change}
+    if kind == "instruction":
+        columns["intent_id"] = pc.coalesce(after, before)
     return _as_rows(kind, pa.table(columns).filter(differ).sort_by([(key, "ascending") for key in keys]))
 
 
@@ -213,10 +193,10 @@ def _one_sided(kind: Kind, side: Change, found: pa.Table) -> pa.Table:
 
 
 def _as_rows(kind: Kind, table: pa.Table) -> pa.Table:
-    """The table with the columns of DIFFERENCES, null where it has none."""
+    """The table with the columns of _FOUND, null where it has none."""
     table = table.append_column("kind", pa.repeat(pa.scalar(kind), len(table)))
     columns = [
-        table[name].cast(pa.string()) if name in table.column_names else pa.nulls(len(table), pa.string())
-        for name in DIFFERENCES.names
+        table[field.name].cast(field.type) if field.name in table.column_names else pa.nulls(len(table), field.type)
+        for field in _FOUND
     ]
-    return pa.Table.from_arrays(columns, schema=DIFFERENCES)
+    return pa.Table.from_arrays(columns, schema=_FOUND)

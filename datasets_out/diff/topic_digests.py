@@ -1,35 +1,28 @@
-"""A digest of every topic of a snapshot: its id, its outcome, its instructions and its judgments as 64 bits each.
+"""A digest of every topic of a partition: its id, its outcome, its instructions and its judgments as 64 bits each.
 
-    files of a partition -> columns of ids and labels -> hashes of rows -> their sum by topic
+    tables of a partition -> columns of ids and labels -> hashes of rows -> their sum by topic
 
 Two topics are taken for equal where their digests are. Intents and passages have ids that follow from their texts, so
-no text is read. Price: some four seconds of CPU and 40 MB for a million topics; by chance, one pair of different topics
-in 10^13 is taken for equal.
+no text is read. By chance, one pair of different topics in 10^13 is taken for equal.
 """
 
 import hashlib
-import os
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from datasets_out.commits.snapshot import Snapshot
+from datasets_out.commits.stored_rows import TablePart
 from engine.errors import CorruptDataError
 
 Hashes = NDArray[np.uint64]
-PartitionDigests = tuple[Hashes, Hashes, Hashes, Hashes]
-KnownPartitions = dict[tuple[str, ...], PartitionDigests]
 
-_COLUMNS = {
-    "topics": ("topic_id", "status", "reason"),
-    "intents": ("topic_id", "intent_id", "role"),
-    "judgments": ("topic_id", "intent_id", "passage_id", "relevance", "judge"),
+_DIGESTED = {
+    "topics": ("status", "reason"),
+    "intents": ("intent_id", "role"),
+    "judgments": ("intent_id", "passage_id", "relevance", "judge"),
 }
 _WORD = 8
 _SHIFTS_AND_FACTORS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
@@ -39,53 +32,45 @@ _START = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True, slots=True)
 class TopicDigests:
-    """Arrays of one row a topic, in the order of partitions. `place` is the number of the topic's file."""
+    """Arrays of one row a topic."""
 
     topics: Hashes
     outcomes: Hashes
     intents: Hashes
     judgments: Hashes
-    place: NDArray[np.int32]
+
+    def take(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> "TopicDigests":
+        """Some of them."""
+        return TopicDigests(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
-def digest_topics(snapshot: Snapshot, known: KnownPartitions) -> TopicDigests:
-    """The digests of all topics. Raises CorruptDataError for a file that is missing or damaged.
-
-    `known` takes the digests of each partition by its files' sha256: files that an earlier run has are not read again.
-    """
-    files = list(zip(*(snapshot.files(table) for table in _COLUMNS), strict=True))
-    contents = zip(*([file.sha256 for file in snapshot.contents[table]] for table in _COLUMNS), strict=True)
-    keys = list(contents)
-    new = {key: paths for key, paths in zip(keys, files, strict=True) if key not in known}
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        known.update(zip(new, pool.map(_digest_partition, new.values()), strict=True))
-    parts = [known[key] for key in keys]
-    topics, outcomes, intents, judgments = (
-        np.concatenate([np.empty(0, np.uint64), *(part[column] for part in parts)]) for column in range(4)
-    )
-    place = np.repeat(np.arange(len(parts), dtype=np.int32), [len(topics) for topics, *_ in parts])
-    return TopicDigests(topics, outcomes, intents, judgments, place)
-
-
-def read_columns(path: Path, columns: Sequence[str], dictionaries: Sequence[str] = ()) -> pa.Table:
-    """Columns of a committed file, each page checked; those in `dictionaries` encoded. Raises CorruptDataError."""
-    try:
-        file = pq.ParquetFile(path, read_dictionary=list(dictionaries), page_checksum_verification=True)
-        with file:
-            return file.read(columns=list(columns), use_threads=False)
-    except (pa.ArrowException, OSError) as error:
-        raise CorruptDataError(f"{path}: {error}; `foil verify` names the damaged files") from error
-
-
-def _digest_partition(files: Sequence[Path]) -> PartitionDigests:
-    tables = [
-        read_columns(path, columns, [name for name in columns if name != "relevance"])
-        for path, columns in zip(files, _COLUMNS.values(), strict=True)
-    ]
-    hashes = [[hash_column(table[name]) for name in table.column_names] for table in tables]
-    (topics, *outcome), *children = hashes
+def digest_topics(tables: Mapping[str, pa.Table]) -> TopicDigests:
+    """The digests of a partition's topics, in their order. Of a table without rows every digest is 0."""
+    hashes = {
+        table: [hash_column(tables[table][name]) for name in ("topic_id", *columns)]
+        for table, columns in _DIGESTED.items()
+    }
+    topics, *outcomes = hashes["topics"]
     order = np.argsort(topics)
-    return (topics, _combined(outcome), *(_sums(topics, order, owners, rest) for owners, *rest in children))  # type: ignore[return-value]
+    intents, judgments = (
+        _sums(topics, order, owners, rest) for owners, *rest in (hashes["intents"], hashes["judgments"])
+    )
+    return TopicDigests(topics, _combined(outcomes), intents, judgments)
+
+
+def join_digests(parts: Sequence[TopicDigests]) -> TopicDigests:
+    """The digests of several partitions in a row."""
+    names = [field.name for field in fields(TopicDigests)]
+    none = np.empty(0, np.uint64)
+    return TopicDigests(*(np.concatenate([none, *(getattr(part, name) for part in parts)]) for name in names))
+
+
+def read_columns(part: TablePart, columns: Sequence[str], dictionaries: Sequence[str] = ()) -> pa.Table:
+    """Columns of a partition, each page checked; those in `dictionaries` encoded. Raises CorruptDataError."""
+    try:
+        return part.read(columns, checked=True, dictionaries=dictionaries)
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptDataError(f"{part.path}: {error}; `foil verify` names the damaged files") from error
 
 
 def _sums(topics: Hashes, order: NDArray[np.int64], owners: Hashes, columns: Sequence[Hashes]) -> Hashes:
@@ -110,6 +95,16 @@ def hash_column(column: pa.ChunkedArray) -> Hashes:
     """A hash of each value, the same for equal values in every file."""
     chunks = [_hash_chunk(chunk) for chunk in column.chunks]
     return np.concatenate([np.empty(0, np.uint64), *chunks])
+
+
+def holds(column: pa.ChunkedArray, hashes: Hashes) -> NDArray[np.bool_]:
+    """Of each value of an encoded column whether its hash is among these, which are sorted and some."""
+    chunks = [np.empty(0, bool)]
+    for chunk in column.chunks:
+        known = _hash_texts(chunk.dictionary)
+        places = np.minimum(np.searchsorted(hashes, known), len(hashes) - 1)
+        chunks.append((hashes[places] == known)[chunk.indices.to_numpy(zero_copy_only=False)])
+    return np.concatenate(chunks)
 
 
 def _hash_chunk(chunk: pa.Array) -> Hashes:

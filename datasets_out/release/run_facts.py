@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import Snapshot
 from datasets_out.sql.views import dataset
-from engine.flow.progress import Counts, total
+from engine.flow.progress import Counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,7 @@ class RunFacts:
 def run_facts(snapshot: Snapshot) -> RunFacts:
     """Reads them from the commit entries and two tables of the snapshot."""
     log = CommitLog(snapshot.out)
-    files = set(snapshot.contents["topics"])
-    run = log.run()
-    counts = total(entry.counts for entry in log.entries() if entry.files["topics"] in files)
+    run, counts = log.run(), snapshot.sums().counts
     calls = dataset("calls", snapshot).to_table(
         columns=["template", "model", "prompt_tokens", "completion_tokens", "cost_usd"]
     )

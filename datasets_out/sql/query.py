@@ -99,12 +99,13 @@ def run_sql(
     Raises UsageError (syntax, unknown table or column), SqlRefusedError
     (anything but reading the views), QueryStoppedError (a limit), CorruptDataError (a file is damaged or missing).
     """
+    from datasets_out.sql.local_runs import local_runs  # it loads pyarrow
+
     _check_request(sql, timeout_s, memory_bytes)
     runs = out if isinstance(out, Mapping) else {str(out): out}
-    folders = {name: str(Path(folder).resolve()) for name, folder in runs.items()}
-    request = {"runs": folders, "sql": sql, "snapshot": snapshot, "form": form}
     limits = {"timeout_s": timeout_s, "memory_bytes": memory_bytes}
-    with child or start_child() as process:
+    with local_runs(runs, snapshot, sql) as folders, child or start_child() as process:
+        request = {"runs": folders, "sql": sql, "snapshot": snapshot, "form": form}
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None

@@ -88,7 +88,7 @@ def connect(request: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:")
     connection.execute("SET enable_progress_bar = false")
     runs = [sources(name, Path(out), request["snapshot"], request["sql"]) for name, out in request["runs"].items()]
-    create_views(connection.execute, lambda name, source: connection.from_arrow(source).create_view(name), runs)
+    create_views(connection, runs)
     connection.execute(f"SET memory_limit = '{request['memory_bytes']} bytes'")
     connection.execute(f"SET max_execution_time = {int(request['timeout_s'] * 1000)}")
     for lock in _LOCKS:

@@ -2,12 +2,13 @@
 
     commit entries or a snapshot -> exactly these files -> pyarrow datasets (for `query`) or a script (for `duckdb`)
 
-Promise: only files that a commit entry names are read, and each page is checked against its checksum. Price: each query
-reads all entries, some 0.1 ms each.
+Promise: only files that a commit entry or a version names are read, and each page is checked against its checksum.
+Price: each query reads the entries that no version holds, some 0.1 ms each.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,14 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow import fs
 
-from datasets_out.commits.entries import FILE_NAME
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import Snapshot, load_snapshot
 from datasets_out.notes.notes import NOTES, read_notes
 from datasets_out.sql.audits import SHOWN, audit_files, read_audits
 from datasets_out.sql.evaluations import EVALUATIONS, read_evaluations
+from datasets_out.sql.triplet_batches import Range, TripletBatches
 from engine.errors import CorruptDataError, UsageError
-from engine.flow.progress import total
 from engine.ids import DEV_SHARE, HELDOUT_SHARE, canonical_json
 
 VIEWS = (*TABLES, "rejects", "triplets", "runs", "audits", "evaluations", "notes")
@@ -47,15 +47,17 @@ _DUCKDB_TYPES = {
     pa.string(): "VARCHAR", pa.bool_(): "BOOLEAN", pa.int8(): "TINYINT", pa.int32(): "INTEGER", pa.int64(): "BIGINT",
     pa.float64(): "DOUBLE",
 }  # fmt: skip
+_ROWS_PER_BATCH = 8192
 _RUN_TYPES = {"fingerprint": pa.string(), "cost_usd": pa.float64(), "job": pa.string()}
 
 
 @dataclass(frozen=True, slots=True)
 class RunSources:
-    """A run's name, and what it has stored: the six tables, and `runs`, `audits`, `evaluations`."""
+    """A run's name, what it has stored (the six tables, and `runs`, `audits`, `evaluations`), and where."""
 
     name: str
     tables: Mapping[str, ds.Dataset | pa.Table]
+    snapshot: Snapshot
 
 
 def sources(name: str, out: Path, snapshot: str | None = None, sql: str = "") -> RunSources:
@@ -66,7 +68,7 @@ def sources(name: str, out: Path, snapshot: str | None = None, sql: str = "") ->
     source = load_snapshot(out, snapshot)
     tables = {table: dataset(table, source) for table in TABLES}
     beside = {view: _beside(view, source.out, sql) for view in BESIDE}
-    return RunSources(name, tables | {"runs": _runs(source)} | beside)
+    return RunSources(name, tables | {"runs": _runs(source)} | beside, source)
 
 
 def _beside(name: str, out: Path, sql: str) -> pa.Table:
@@ -84,52 +86,71 @@ def dataset(table: str, snapshot: Snapshot) -> ds.Dataset:
 
     Each file's partition is known from its name, so a filter on `partition` opens the files that it means alone.
     """
-    names = (FILE_NAME.fullmatch(file.path) for file in snapshot.contents[table])
+    spans = list(snapshot.spans(table))
+    partition, number = pc.field("partition"), partial(pa.scalar, type=pa.int32())
     checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     return ds.FileSystemDataset.from_paths(
-        [str(path) for path in snapshot.files(table)],
+        list(map(str, snapshot.files(table))),
         schema=TABLES[table],
         format=ds.ParquetFileFormat(default_fragment_scan_options=checked),
         filesystem=fs.LocalFileSystem(),
-        partitions=[pc.field("partition") == pa.scalar(int(name["partition"]), pa.int32()) for name in names if name],
+        partitions=[
+            partition == number(span.first)
+            if span.first == span.last
+            else (partition >= number(span.first)) & (partition <= number(span.last))
+            for span in spans
+        ],
     )
 
 
 def _runs(snapshot: Snapshot) -> pa.Table:
     """One row: the run, what it planned (null until the seed stream has ended), and the sums of its commit entries."""
     log = CommitLog(snapshot.out)
-    files = set(snapshot.contents["topics"])
-    entries = [entry for entry in log.entries() if entry.files["topics"] in files]
-    run, plan, sums = log.run(), log.plan() or {}, total(entry.counts for entry in entries).plain()
+    run, plan, whole = log.run(), log.plan() or {}, snapshot.sums()
+    sums = whole.counts.plain()
     row = {
         "fingerprint": run["fingerprint"],
         "schema_version": run["schema_version"],
         "planned_seeds": plan.get("seeds"),
         "planned_partitions": plan.get("partitions"),
-        "partitions": len(entries),
+        "partitions": whole.partitions,
         **{f"seeds_{status}": number for status, number in sums["seeds"].items()},
         **{f"topics_{status}": number for status, number in sums["topics"].items()},
-        **{f"{table}_rows": sum(entry.files[table].rows for entry in entries) for table in TABLES},
-        "bytes": sum(file.bytes for entry in entries for file in entry.files.values()),
+        **{f"{table}_rows": whole.rows[table] for table in TABLES},
+        "bytes": sum(whole.nbytes.values()),
         **{name: sums[name] for name in ("calls", "prompt_tokens", "completion_tokens", "cost_usd")},
         "job": canonical_json(run["job"]),
     }
     return pa.table({name: pa.array([value], _RUN_TYPES.get(name, pa.int64())) for name, value in row.items()})
 
 
-def create_views(execute: Callable[[str], Any], store: Callable[[str, Any], Any], runs: Sequence[RunSources]) -> None:
-    """Makes VIEWS in DuckDB. `execute` runs a statement; `store` makes a view of a stored table in the schema in use.
+def create_views(connection: Any, runs: Sequence[RunSources]) -> None:
+    """Makes VIEWS in a DuckDB connection.
 
     Of several runs each has VIEWS in a schema of its own, and the main schema has their rows together, with `run`.
     """
     for number, run in enumerate(runs, 1):
-        execute(f"CREATE SCHEMA stored_{number}; USE stored_{number}")
-        for name, source in run.tables.items():
-            store(name, source)
-        execute("USE main" if len(runs) == 1 else f"CREATE SCHEMA run_{number}; USE run_{number}")
-        execute("".join(_view(name, f"stored_{number}.{name}") for name in run.tables) + DERIVED_SQL)
+        stored, joined, own = f"stored_{number}", f"joined_{number}", "main" if len(runs) == 1 else f"run_{number}"
+        schemas = "".join(f"CREATE SCHEMA IF NOT EXISTS {name};" for name in (stored, joined, own))
+        connection.execute(f"{schemas} USE {stored}")
+        batches = TripletBatches(run.tables["topics"], run.snapshot, partial(_join_range, connection, joined))
+        for name, source in {**run.tables, "triplets": batches}.items():
+            connection.from_arrow(source).create_view(name)
+        views = "".join(_view(name, f"{stored}.{name}") for name in run.tables)
+        connection.execute(f"USE {joined}; {views} {DERIVED_SQL}")
+        sources_of = dict.fromkeys(VIEWS, joined) | {"triplets": stored}
+        shown = (f"CREATE VIEW {name} AS FROM {schema}.{name};" for name, schema in sources_of.items())
+        connection.execute(f"USE {own}; {''.join(shown)}")
     if len(runs) > 1:
-        execute(f"USE main; {_united([run.name for run in runs])}")
+        connection.execute(f"USE main; {_united([run.name for run in runs])}")
+
+
+def _join_range(connection: Any, schema: str, columns: Sequence[str], bounds: Range) -> pa.RecordBatchReader:
+    """Columns of the triplets in a range of partitions, joined as they are read."""
+    selected = f"SELECT {', '.join(columns)} FROM {schema}.triplets"  # noqa: S608 - our own names
+    joined = connection.cursor().sql(f"{selected} WHERE partition BETWEEN {bounds[0]} AND {bounds[1]}")
+    batches: pa.RecordBatchReader = joined.to_arrow_reader(_ROWS_PER_BATCH)
+    return batches
 
 
 def views_script(runs: Mapping[str, Path], snapshot: str | None = None) -> str:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from datasets_out.commits.entries import CommitEntry
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.origins import put_sources
 from datasets_out.commits.snapshot import Snapshot, read_partitions, take_snapshot
@@ -68,7 +67,7 @@ def write_mined(source: Snapshot, out: Path, miner: str, identity: Mapping[str, 
     log = CommitLog(out)
     log.open(sha256_hex(canonical_json(job))[:32], job)
     put_sources(log, [source])
-    committed, entries = set(log.partitions()), _entries(source)
+    committed, entries = set(log.partitions()), list(source.entries())
     for index, (topics, entry) in enumerate(zip(read_partitions(source), entries, strict=True)):
         if index not in committed:
             result = mine(topics)
@@ -122,9 +121,3 @@ def _facts(negative: MinedNegative) -> dict[str, float]:
 
 def _round(score: float) -> float:
     return float(f"{score:.{DIGITS}g}")
-
-
-def _entries(source: Snapshot) -> list[CommitEntry]:
-    """The commit entries behind a snapshot, in its order."""
-    by_file = {entry.files["topics"]: entry for entry in CommitLog(source.out).entries()}
-    return [by_file[file] for file in source.contents["topics"]]

@@ -22,14 +22,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import Field
 
+from datasets_out.commits.stored_rows import TablePart
 from datasets_out.training.sources import TopicSource, digest_of
 from engine.ids import DEV_SHARE, HELDOUT_SHARE, fraction_of, split_of
 from engine.settings import Settings
@@ -117,12 +116,12 @@ class TrainingView:
         self, sources: Sequence[TopicSource], split: SplitSettings, protected: Sequence[TopicSource] = ()
     ) -> None:
         self.sources, self.split, self.digest = tuple(sources), split, digest_of(sources, protected)
-        self._files: list[tuple[Path, ...]] = []
+        self._parts: list[tuple[TablePart, ...]] = []
         self._source_of: list[int] = []
         for number, source in enumerate(sources):
-            files = _files_of(source)
-            self._files += files
-            self._source_of += [number] * len(files)
+            parts = _parts_of(source)
+            self._parts += parts
+            self._source_of += [number] * len(parts)
         self._protected: dict[Split, frozenset[int]] = self._protect(
             group for source in protected for group in _groups_of(source)
         )
@@ -146,7 +145,7 @@ class TrainingView:
     def read(self, split: Split, indices: Iterable[int]) -> list[TopicGroup]:
         """The groups at these positions of a split, in the order asked."""
         rows = (self._rows[split][index] for index in indices)
-        groups = (self._separate(_read(self._files[part])[row], split, Counter()) for part, row in rows)
+        groups = (self._separate(_read(self._parts[part])[row], split, Counter()) for part, row in rows)
         return [group for group in groups if group is not None]
 
     def read_all(self, split: Split) -> list[TopicGroup]:
@@ -156,7 +155,7 @@ class TrainingView:
     def kept(self, partition: int) -> Iterator[KeptTopic]:
         """What the splits have of the topics of one partition, in its order; of those that are dropped, nothing."""
         source = self.sources[self._source_of[partition]]
-        for group in _read(self._files[partition]):
+        for group in _read(self._parts[partition]):
             split = self._split_of(group)
             intents, passages = self._kept(group, split)
             if intents[0] and source.has(group.topic_id):
@@ -169,16 +168,17 @@ class TrainingView:
     def licences(self) -> dict[str, int]:
         """Accepted topics by what their seeds say of rights, most frequent first."""
         licences: Counter[str] = Counter()
-        columns = ["topic_id", "licence", "redistributable"]
-        for (topics, *_), number in zip(self._files, self._source_of, strict=True):
-            rows = pq.read_table(topics, columns=columns, filters=[("status", "=", "accepted")]).to_pylist()
-            wanted = (row for row in rows if self.sources[number].has(row["topic_id"]))
+        columns = ["topic_id", "licence", "redistributable", "status"]
+        for (topics, *_), number in zip(self._parts, self._source_of, strict=True):
+            rows = topics.read(columns).to_pylist()
+            accepted = (row for row in rows if row["status"] == "accepted")
+            wanted = (row for row in accepted if self.sources[number].has(row["topic_id"]))
             licences.update(_rights(row["licence"], row["redistributable"]) for row in wanted)
         return dict(licences.most_common())
 
     def _all(self) -> Iterator[tuple[tuple[int, int], TopicGroup]]:
-        for part, (files, number) in enumerate(zip(self._files, self._source_of, strict=True)):
-            for row, group in enumerate(_read(files)):
+        for part, (tables, number) in enumerate(zip(self._parts, self._source_of, strict=True)):
+            for row, group in enumerate(_read(tables)):
                 if self.sources[number].has(group.topic_id):
                     yield (part, row), group
 
@@ -212,14 +212,14 @@ class TrainingView:
         return queries & ~(group.relevance[:, ~passages] > 0).any(1), passages
 
 
-def _files_of(source: TopicSource) -> list[tuple[Path, ...]]:
-    """The files of each partition, in the order of _COLUMNS; raises CorruptDataError for any changed bit."""
+def _parts_of(source: TopicSource) -> list[tuple[TablePart, ...]]:
+    """Where the rows of each partition lie, in the order of _COLUMNS; raises CorruptDataError for any changed bit."""
     source.snapshot.check()
-    return list(zip(*(source.snapshot.files(table) for table in _COLUMNS), strict=True))
+    return list(zip(*(source.snapshot.parts(table) for table in _COLUMNS), strict=True))
 
 
 def _groups_of(source: TopicSource) -> Iterator[TopicGroup]:
-    return (group for files in _files_of(source) for group in _read(files) if source.has(group.topic_id))
+    return (group for parts in _parts_of(source) for group in _read(parts) if source.has(group.topic_id))
 
 
 def _rights(licence: str, redistributable: bool) -> str:
@@ -238,9 +238,9 @@ def text_key(kind: str, text: str) -> int:
 
 
 @lru_cache(maxsize=CACHED_PARTITIONS)
-def _read(files: tuple[Path, ...]) -> tuple[TopicGroup, ...]:
-    """The groups of one partition, in the order of its topics; `files` as in _COLUMNS."""
-    tables = [pq.read_table(file, columns=columns) for file, columns in zip(files, _COLUMNS.values(), strict=True)]
+def _read(parts: tuple[TablePart, ...]) -> tuple[TopicGroup, ...]:
+    """The groups of one partition, in the order of its topics; `parts` as in _COLUMNS."""
+    tables = [part.read(columns) for part, columns in zip(parts, _COLUMNS.values(), strict=True)]
     topics, *children = [table.to_pylist() for table in tables]
     intents, passages, judgments = map(_by_topic, children)
     return tuple(

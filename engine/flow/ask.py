@@ -38,10 +38,10 @@ from engine.flow.budget import BudgetClient, Spend
 from engine.flow.journal import PartitionJournal
 from engine.flow.seed_outcome import SeedClock
 from engine.keys import scrub_reply
-from engine.lease import check_fence, lost_folder
 from engine.models import retry
 from engine.protocols import Answer, Model, PaidReplies, Prompt, for_role
 from engine.requests import Message, Reply, Request, estimate_tokens
+from engine.storage.lease import check_fence, lost_folder
 from engine.telemetry.spans import request_span
 from engine.topic import Call
 

@@ -35,8 +35,8 @@ from engine.flow.limits import RuntimeSettings
 from engine.flow.progress import Counts, count_topics, counts_of, total
 from engine.flow.seed_outcome import SeedClock, SeedOutcome, empty_topic, run_guarded, unstorable_row, with_outcome
 from engine.flow.worker_report import SeedEndings, WorkerReport
-from engine.lease import FENCE, Fence, check_fence
 from engine.protocols import Ask, Cost, Partition, Parts, PendingPartition, Recipe, Validator, recipe_for
+from engine.storage.lease import FENCE, Fence, check_fence
 from engine.storage.opening import open_store
 from engine.telemetry.json_logs import add_log_facts
 from engine.telemetry.metrics import COMMIT_SECONDS

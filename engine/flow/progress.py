@@ -1,7 +1,8 @@
 """What became of the seeds so far: counts, the progress event, the summary, and the status of a run on disk.
 
 Promise: planned = accepted + rejected + failed, in seeds and in topics, is checked when a run has ended. Price: a few
-additions a seed; `status` opens commit entries, session files and the last record of each journal segment, never data.
+additions a seed; `status` opens the newest version of the log, the entries beyond it, session files and the last record
+of each journal segment, never data.
 
     out/sessions/STARTED-TOKEN.json     one call of `foil run`: seconds, exit code, and its last progress, each second
 """
@@ -20,12 +21,12 @@ from operator import add
 from pathlib import Path
 from typing import Any
 
-from engine.atomic_files import put_text, read_regular
 from engine.errors import CorruptDataError
 from engine.flow.journal_reading import possibly_paid_twice
-from engine.lease import holder_of
 from engine.protocols import CommitStore
+from engine.storage.lease import holder_of
 from engine.storage.opening import open_store
+from engine.storage.store import Store
 from engine.topic import Call, Topic
 
 LOG = logging.getLogger(__name__)
@@ -190,31 +191,31 @@ class SessionFile:
     It only informs, so it never ends a run: where it cannot be written, one warning says so.
     """
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, store: Store) -> None:
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-        self._path = out / "sessions" / f"{stamp}-{secrets.token_hex(4)}.json"
+        self._store, self._key = store, f"sessions/{stamp}-{secrets.token_hex(4)}.json"
         self._warned = False
 
     def note(self, state: Progress | Summary) -> None:
-        """Writes the state; not synced."""
+        """Puts the state; not synced."""
         facts = {name: value.plain() if isinstance(value, Counts) else value for name, value in _fields(state)}
         try:
-            put_text(self._path, json.dumps({"pid": os.getpid(), **facts}), durable=False)
+            self._store.put(self._key, json.dumps({"pid": os.getpid(), **facts}).encode(), durable=False)
         except OSError as error:
             if not self._warned:
-                LOG.warning("%s cannot be written (%s); the run goes on, and `foil status` lags", self._path, error)
+                LOG.warning("%s cannot be written (%s); the run goes on, and `foil status` lags", self._key, error)
             self._warned = True
 
 
-def _sessions(out: Path) -> list[dict[str, Any]]:
+def read_sessions(store: Store) -> list[dict[str, Any]]:
     """What the sessions of a run noted, in order; a file that does not read is left out, with a warning."""
     sessions = []
-    for path in sorted((out / "sessions").glob("*.json")):
+    for each in store.list_objects("sessions"):
         try:
-            session = json.loads(read_regular(path))
+            session = json.loads(store.get(each.key) or b"")
             sessions.append({**session, "seconds": float(session["seconds"])})
         except (OSError, ValueError, TypeError, KeyError) as error:
-            LOG.warning("%s does not read (%s) and is left out; it only informs and may be deleted", path, error)
+            LOG.warning("%s does not read (%s) and is left out; it only informs and may be deleted", each.key, error)
     return sessions
 
 
@@ -224,27 +225,26 @@ def _fields(state: Any) -> list[tuple[str, Any]]:
 
 def status(store: CommitStore, out: Path) -> dict[str, Any]:
     """The state of a run on disk, as plain JSON: planned, accepted, rejected, failed, topics, calls, cost, seconds."""
-    entries = store.committed()
-    counts = total(map(counts_of, entries.values()))
-    plan = store.plan()
-    sessions = _sessions(out)
+    totals, plan, place = store.totals(), store.plan(), open_store(out)
+    counts, partitions = counts_of(totals), totals["partitions"]
+    sessions = read_sessions(place)
     last = sessions[-1] if sessions else {}
     return {
         "planned": plan["seeds"] if plan else last.get("planned"),
-        "complete": plan is not None and len(entries) == plan["partitions"],
+        "complete": plan is not None and partitions == plan["partitions"],
         **{status: counts.seeds[status] for status in _STATUSES},
         "topics": {status: counts.topics[status] for status in _STATUSES},
         "reasons": dict(counts.reasons.most_common()),
         "validators": dict(counts.validators.most_common()),
         "validators_usd": dict(counts.validators_usd.most_common()),
-        "partitions": len(entries),
+        "partitions": partitions,
         "calls": counts.calls,
         "tokens": counts.prompt_tokens + counts.completion_tokens,
         "cost_usd": counts.cost_usd,
         "seconds": round(sum(session["seconds"] for session in sessions), 3),
         "sessions": len(sessions),
         "waiting_for": last.get("waiting_for", ""),
-        "held_by": holder_of(out),
-        "possibly_paid_twice": possibly_paid_twice(open_store(out)),
+        "held_by": holder_of(place),
+        "possibly_paid_twice": possibly_paid_twice(place),
         "last_session": last,
     }

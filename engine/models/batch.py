@@ -34,12 +34,13 @@ from engine.atomic_files import put_bytes, replace_file, sync
 from engine.errors import RETRYABLE, JournalError, ModelOutageError, OversizeReplyError, TransientModelError
 from engine.ids import canonical_json
 from engine.keys import scrub
-from engine.lease import check_fence
 from engine.models.batch_results import OVERSIZE, custom_id, keep_results, mapping
 from engine.models.endpoints import HostedSettings
 from engine.models.hosted import EndpointClient, traits_of
 from engine.protocols import Model
 from engine.requests import Reply, Request
+from engine.storage.lease import check_fence
+from engine.storage.trees import download, upload
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -94,6 +95,7 @@ class Batched(Model):
             return
         self._opened = True
         with _storing(self._folder):
+            download(self._folder)
             self._folder.mkdir(parents=True, exist_ok=True)
         for path in sorted(self._folder.glob("*.jsonl")):
             name = path.name.removesuffix(".jsonl")
@@ -128,6 +130,7 @@ class Batched(Model):
                 count = len(list(self._folder.glob("*.json")))
                 name = f"{count:06d}-{secrets.token_hex(4)}"
                 put_bytes(self._folder / f"{name}.jsonl", b"".join(requests.values()))
+                upload(self._folder)
         except JournalError as error:
             self._settle_all(requests, error)
             return
@@ -201,6 +204,7 @@ class Batched(Model):
     def _note(self, name: str, state: Mapping[str, Any]) -> dict[str, Any]:
         with _storing(self._folder):
             put_bytes(self._folder / f"{name}.json", canonical_json(state).encode())
+            upload(self._folder)
         return dict(state)
 
     async def _upload(self, name: str, state: dict[str, Any]) -> dict[str, Any]:
@@ -239,6 +243,7 @@ class Batched(Model):
             sync(draft)
             self._note(name, {**state, "status": batch.status})
             replace_file(draft, self._folder / f"{name}.results.jsonl")
+            upload(self._folder)
 
     async def _download(self, file_id: str, waiting: set[str], file: BinaryIO, client: Any) -> None:
         """Adds a file of results to those kept; after a failure, whatever is missing is added by the next call."""

@@ -43,7 +43,6 @@ from engine.errors import (
 )
 from engine.ids import sha256_hex
 from engine.keys import know_key, read_key, scrub
-from engine.lease import check_fence
 from engine.model_traits import ModelTraits
 from engine.models.endpoints import EndpointSettings, HostedSettings, Structured
 from engine.models.pacing import Endpoint, EndpointPool, FewAreStuckError, RequestSlot
@@ -53,6 +52,7 @@ from engine.protocols import Model
 from engine.rates.book import RateAsk, rate_key
 from engine.rates.client import AskForRates, RateClient
 from engine.requests import Reply, Request, estimate_tokens
+from engine.storage.lease import check_fence
 from engine.telemetry.spans import note_server
 
 LOG = logging.getLogger(__name__)

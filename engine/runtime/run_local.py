@@ -21,13 +21,14 @@ from engine.flow.budget import Budget, BudgetClient, LeasedBudget
 from engine.flow.limits import BudgetSettings
 from engine.flow.partition_flow import Flow
 from engine.flow.progress import Summary
-from engine.lease import Fence
 from engine.rates.book import RateAsk, RateBook, RateLease
 from engine.runtime.pipe_rpc import PipeRpc
 from engine.runtime.remote import RemoteWorker, lease_rates
 from engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
 from engine.runtime.supervisor import Cause, WorkerDiedError
 from engine.runtime.watchdog import exit_on_hang, limit_memory, relax_gc
+from engine.storage.lease import Fence
+from engine.storage.opening import open_store
 from engine.telemetry.json_logs import begin_logs
 from engine.telemetry.otlp_spans import trace_here
 from engine.telemetry.prometheus import forget_process, record_here
@@ -47,7 +48,7 @@ def run(spec: RunSpec, on_progress: OnProgress) -> Summary:
         on_placed()
         if worker.runtime.most_workers or apart:
             return await _start_child(worker, _ForChildren(budget, rates), epoch)
-        fence = Fence(Path(parts.out), epoch)
+        fence = Fence(open_store(Path(parts.out)), epoch)
         return Flow(parts, worker.runtime, budget, "this process", log_seeds=False, fence=fence)
 
     return run_session(spec, parts, on_progress, start_worker)
@@ -123,7 +124,7 @@ async def _serve(pipe: Connection, spec: WorkerSpec, owner: str, epoch: int) -> 
         budget: BudgetClient = Budget(BudgetSettings()) if unlimited else LeasedBudget(rpc.call)
         parts = spec.build_parts()
         lease_rates(parts, partial(rpc.call, "lease"))
-        fence = Fence(Path(parts.out), epoch)
+        fence = Fence(open_store(Path(parts.out)), epoch)
         flow = Flow(parts, spec.runtime, budget, owner, log_seeds=True, fence=fence)
         limit_memory(spec.runtime.worker_memory_mb)
         return flow

@@ -37,7 +37,6 @@ from engine.flow.partition_flow import Flow
 from engine.flow.progress import Summary
 from engine.inference.engine_actors import EngineCalls, EngineCrew
 from engine.inference.pooled_vllm import use_engines
-from engine.lease import Fence
 from engine.rates.on_ray import ask_cluster
 from engine.runtime.cluster_address import check_reachable, unreachable
 from engine.runtime.partition_queue import in_thread
@@ -45,6 +44,8 @@ from engine.runtime.remote import RemoteWorker, lease_rates
 from engine.runtime.session import OnProgress, RunSpec, WorkerSpec, run_session
 from engine.runtime.supervisor import Cause, WorkerDiedError
 from engine.runtime.watchdog import exit_on_hang, limit_memory, relax_gc
+from engine.storage.lease import Fence
+from engine.storage.opening import open_store
 from engine.telemetry.json_logs import begin_logs
 from engine.telemetry.metrics import use_meter
 from engine.telemetry.otlp_spans import trace_here
@@ -85,7 +86,7 @@ class _FlowActor:
         use_engines(EngineCalls(engines) if spec.engines else None)
         parts = spec.build_parts()
         lease_rates(parts, ask_cluster)
-        fence = Fence(Path(parts.out), epoch)
+        fence = Fence(open_store(Path(parts.out)), epoch)
         self._flow = Flow(parts, spec.runtime, budget, owner, log_seeds=True, fence=fence)
         limit_memory(spec.runtime.worker_memory_mb)
         relax_gc()

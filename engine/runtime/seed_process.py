@@ -1,8 +1,8 @@
 """The seed stream, read in a process of its own where a run has workers: its driver never holds a seed.
 
     this process: split, screen, check against the past -> out/spool/EPOCH/PARTITION, as far ahead as bytes allow
-    driver:       StoredPartition (index, size, digest, file), which it hands to a worker that is up
-    worker:       load: the file's digest is checked, then its seeds are unpickled
+    driver:       StoredPartition (index, size, digest, key), which it hands to a worker that is up
+    worker:       load: the digest of the bytes is checked, then the seeds are unpickled
 
 Promise: the partitions are those of engine.runtime.seed_stream, in its order. A reading process that dies is started
 again; it reads the corpus from its start, screens included, writes only what the driver does not have yet, and refuses
@@ -17,7 +17,6 @@ import hashlib
 import multiprocessing
 import os
 import pickle
-import shutil
 import signal
 import threading
 import time
@@ -27,10 +26,8 @@ from dataclasses import dataclass
 from logging import getLogger
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Any
 
-from engine.atomic_files import put_bytes, read_regular
 from engine.errors import CorruptDataError, FoilError, SeedsChangedError, SpoolError, portable
 from engine.flow.journal_reading import paid_seeds
 from engine.flow.limits import Limits, RuntimeSettings
@@ -90,36 +87,46 @@ class SeedSource:
 
 @dataclass(frozen=True, slots=True)
 class StoredPartition:
-    """A partition whose seeds lie in `file`, of `nbytes` bytes with this sha256. One that is committed has no file."""
+    """A partition whose seeds lie under `key`, in `nbytes` bytes with this sha256. One that is committed has no key."""
 
     index: int
     size: int
     stream: str
-    file: str = ""
+    key: str = ""
     nbytes: int = 0
     sha256: str = ""
+    store: Store | None = None
 
     async def load(self) -> Partition:
         """The partition with its seeds. Raises SpoolError, or CorruptDataError for other bytes than were written."""
         return await asyncio.to_thread(self._read)
 
     def _read(self) -> Partition:
+        if self.store is None:
+            raise FoilError(f"partition {self.index} is committed, and its seeds were asked for")
+        place = f"{self.store.url}/{self.key}"
         try:
-            data = read_regular(Path(self.file))
+            data = self.store.get(self.key)
+            problem = "" if data is not None else "it is not there"
         except OSError as error:
+            data, problem = None, str(error)
+        if data is None:
             raise SpoolError(
-                f"the seeds of partition {self.index} cannot be read from {self.file} ({error}); every worker must see "
+                f"the seeds of partition {self.index} cannot be read from {place} ({problem}); every worker must see "
                 "`out`: see to the storage and run again"
-            ) from None
+            )
         if hashlib.sha256(data).hexdigest() != self.sha256:
-            raise CorruptDataError(f"{self.file} is not what was written there; see to the storage and run again")
+            raise CorruptDataError(f"{place} is not what was written there; see to the storage and run again")
         partition: Partition = pickle.loads(data)  # noqa: S301 - the bytes that our own process wrote
         return partition
 
 
-def sweep_spool(out: Path) -> None:
+def sweep_spool(store: Store, folder: str = _FOLDER) -> None:
     """Removes what dead sessions left there. Whoever does so must hold the folder."""
-    shutil.rmtree(out / _FOLDER, ignore_errors=True)
+    with suppress(OSError):
+        store.delete([each.key for each in store.list_objects(folder)])
+        for empty in (store.folder / folder, store.folder / _FOLDER):
+            empty.rmdir()
 
 
 class SeedProcess:
@@ -130,7 +137,8 @@ class SeedProcess:
 
     def __init__(self, source: SeedSource, runtime: RuntimeSettings, run: str, on_seeds: Callable[[int], None]) -> None:
         self._source, self._runtime, self._run, self._on_seeds = source, runtime, run, on_seeds
-        self._folder = Path()
+        self._store: Store
+        self._folder = ""
         self._process: BaseProcess | None = None
         self._pipe: Connection
         self._given: set[int] = set()
@@ -138,9 +146,9 @@ class SeedProcess:
         self._deaths, self._closed = 0, False
         self._sending, self._starting = threading.Lock(), threading.Lock()
 
-    def open(self, out: Path, epoch: int) -> None:
+    def open(self, store: Store, epoch: int) -> None:
         """Takes its folder for the session of this epoch."""
-        self._folder = out / _FOLDER / f"{epoch:08d}"
+        self._store, self._folder = store, f"{_FOLDER}/{epoch:08d}"
 
     def __iter__(self) -> Iterator[PendingPartition]:
         return self
@@ -160,9 +168,9 @@ class SeedProcess:
                     raise error
 
     def committed(self, partition: PendingPartition) -> None:
-        """Lets go of the file of a partition that is committed."""
+        """Lets go of the seeds of a partition that is committed."""
         if isinstance(partition, StoredPartition):
-            self._send(partition.file)
+            self._send(partition.key)
 
     def close(self) -> None:
         """Ends the process and removes the folder; whoever waits for a partition gets the end."""
@@ -172,9 +180,7 @@ class SeedProcess:
                 self._process.kill()
                 self._process.join()
                 atexit.unregister(self._process.kill)
-        shutil.rmtree(self._folder, ignore_errors=True)
-        with suppress(OSError):
-            self._folder.parent.rmdir()
+        sweep_spool(self._store, self._folder)
 
     def _receive(self) -> Any:
         while True:
@@ -200,7 +206,7 @@ class SeedProcess:
 
     def _start(self) -> None:
         self._pipe, child_end = _SPAWN.Pipe()
-        task = _Task(self._folder, frozenset(self._given), self._reached, self._runtime, self._run)
+        task = _Task(self._store, self._folder, frozenset(self._given), self._reached, self._runtime, self._run)
         self._process = _SPAWN.Process(target=_run_process, args=(child_end, self._source, task), name="seeds")
         self._process.start()  # no daemon, which could have no processes of its own
         atexit.register(self._process.kill)
@@ -243,7 +249,8 @@ class _Reached:
 class _Task:
     """What one process is to do besides: put what was not `given` yet into `folder`."""
 
-    folder: Path
+    store: Store
+    folder: str
     given: frozenset[int]
     reached: _Reached
     runtime: RuntimeSettings
@@ -277,7 +284,7 @@ def _run_process(pipe: Connection, source: SeedSource, task: _Task) -> None:
     begin_logs(task.runtime.log_format, task.run)
     relax_gc()
     room = _Room(task.runtime.seeds_ahead_mb << 20)
-    listening = threading.Thread(target=_listen, args=(pipe, room), daemon=True)
+    listening = threading.Thread(target=_listen, args=(pipe, room, task.store), daemon=True)
     listening.start()
     with suppress(BrokenPipeError):
         try:
@@ -289,7 +296,7 @@ def _run_process(pipe: Connection, source: SeedSource, task: _Task) -> None:
                 if partition.index in entries:
                     pipe.send(StoredPartition(partition.index, partition.size, partition.stream))
                 else:
-                    pipe.send(_put_aside(partition, task.folder, room))
+                    pipe.send(_put_aside(partition, task, room))
             pipe.send(None)
         except BrokenPipeError:
             raise
@@ -298,16 +305,16 @@ def _run_process(pipe: Connection, source: SeedSource, task: _Task) -> None:
     listening.join()
 
 
-def _listen(pipe: Connection, room: _Room) -> None:
-    """Hears which partitions are taken (their bytes) and committed (their file), until the parent is gone."""
+def _listen(pipe: Connection, room: _Room, store: Store) -> None:
+    """Hears which partitions are taken (their bytes) and committed (their key), until the parent is gone."""
     try:
         while True:
             match pipe.recv():
                 case int() as nbytes:
                     room.leave(nbytes)
-                case str() as file if file:
+                case str() as key if key:
                     with suppress(OSError):
-                        Path(file).unlink()
+                        store.delete([key])
     except (EOFError, OSError):
         os._exit(0)
 
@@ -324,16 +331,16 @@ class _Teller:
             self._pipe.send(seeds)
 
 
-def _put_aside(partition: Partition, folder: Path, room: _Room) -> StoredPartition:
-    """Writes the seeds of a partition, once there is room for them. Raises SpoolError."""
-    data, file = pickle.dumps(partition, pickle.HIGHEST_PROTOCOL), folder / f"{partition.index:08d}"
+def _put_aside(partition: Partition, task: _Task, room: _Room) -> StoredPartition:
+    """Puts the seeds of a partition, once there is room for them. Raises SpoolError."""
+    data, key = pickle.dumps(partition, pickle.HIGHEST_PROTOCOL), f"{task.folder}/{partition.index:08d}"
     room.take(len(data))
     try:
-        put_bytes(file, data, durable=False)
+        task.store.put(key, data, durable=False)
     except OSError as error:
         raise SpoolError(
-            f"the seeds of partition {partition.index} cannot be written to {file} ({error}); nothing is lost: see to "
-            "the storage, or lower `runtime.seeds_ahead_mb`, and run again"
+            f"the seeds of partition {partition.index} cannot be put into {task.store.url} ({error}); nothing is lost: "
+            "see to the storage, or lower `runtime.seeds_ahead_mb`, and run again"
         ) from None
     sha256 = hashlib.sha256(data).hexdigest()
-    return StoredPartition(partition.index, partition.size, partition.stream, str(file), len(data), sha256)
+    return StoredPartition(partition.index, partition.size, partition.stream, key, len(data), sha256, task.store)

@@ -28,7 +28,6 @@ from engine.flow.progress import Counts, Progress, SessionFile, Summary, check_c
 from engine.flow.run_metrics import CountRecorder
 from engine.ids import canonical_json, sha256_hex
 from engine.inference.pooled_vllm import EngineSpec
-from engine.lease import RunLease, hold
 from engine.protocols import Parts, Screen, SeedReader
 from engine.runtime.breaker import RunBreaker
 from engine.runtime.partition_queue import CommittedPartition, PartitionQueue
@@ -36,6 +35,7 @@ from engine.runtime.seed_process import SeedProcess, SeedSource, sweep_spool
 from engine.runtime.seed_stream import SeedRecord, unpacked
 from engine.runtime.supervisor import Supervisor, Worker
 from engine.runtime.watchdog import relaxed_gc
+from engine.storage.lease import RunLease, hold
 from engine.storage.opening import open_store
 from engine.telemetry.metrics import (
     PAID_TWICE,
@@ -129,7 +129,7 @@ async def _run_alone(spec: RunSpec, parts: Parts, on_progress: OnProgress, start
     """A session that holds the folder, and reads what is there once it does. A finished run needs no lease."""
     if spec.stands and parts.store.plan() is not None and (finished := _Session(spec, parts, on_progress)).complete():
         return finished.summary()
-    async with hold(Path(parts.out), takeover=spec.takeover) as lease:
+    async with hold(open_store(Path(parts.out)), takeover=spec.takeover) as lease:
         spec.prepare()
         return await _Session(spec, parts, on_progress).run(start_worker, lease)
 
@@ -167,10 +167,11 @@ class _Session:
         budget = Budget(self._limits.budget, self._spent())
         start = partial(start_worker, budget, lease.epoch)
         supervisor = Supervisor(self._queue, start, self._journal, self._limits, self._spec.worker.runtime)
-        file = SessionFile(Path(self._parts.out))
-        sweep_spool(Path(self._parts.out))
+        store = open_store(Path(self._parts.out))
+        file = SessionFile(store)
+        sweep_spool(store)
         if self._seeds:
-            self._seeds.open(Path(self._parts.out), lease.epoch)
+            self._seeds.open(store, lease.epoch)
         LOG.info("the session began: %d partitions are committed", len(self._queue.committed()))
         background = [
             asyncio.create_task(self._tick(supervisor, file)),
@@ -230,7 +231,7 @@ class _Session:
             eta_s = seeds_left / rate if seeds_left is not None and rate and not crew.stalled else None
             workers = (crew.lost, crew.placed, crew.wanted, crew.waiting_for)
             progress = Progress(planned, counts, crew.in_flight, seconds, rate, eta_s, *workers)
-            file.note(progress)
+            await asyncio.to_thread(file.note, progress)
             self._on_progress(progress)
             self._recorder.record(counts)
             SEEDS_IN_FLIGHT.record(crew.in_flight)
@@ -274,7 +275,7 @@ def _stream(entry: Mapping[str, Any]) -> str:
 def spent_before(parts: Parts) -> Spend:
     """What earlier sessions paid: for committed rows, and for replies whose partition is not committed yet."""
     committed = parts.store.committed()
-    counts = total(map(counts_of, committed.values()))
+    counts = counts_of(parts.store.totals())
     spent = Spend(counts.calls, counts.prompt_tokens + counts.completion_tokens, counts.cost_usd)
     for reply in paid_replies(open_store(Path(parts.out)), committed.keys()):
         spent += Spend(1, reply.prompt_tokens + reply.completion_tokens, reply.cost_usd)

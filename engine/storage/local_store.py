@@ -3,6 +3,7 @@
 import errno
 import mmap
 import os
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -45,10 +46,15 @@ class LocalStore:
                     return None if standing == data else standing
         raise OSError(errno.EAGAIN, "is created and deleted by others all the time; end them", str(path))
 
-    def put(self, key: str, data: bytes) -> None:
+    def put(self, key: str, data: bytes, *, durable: bool = True) -> None:
         path = self._path(key)
         with _named(path):
-            replace_file(self._draft(path, data), path, self._file_system)
+            if durable:
+                replace_file(self._draft(path, data), path, self._file_system)
+            else:
+                self._file_system.mkdir(path.parent)
+                draft = write_new(path.parent, f".{path.name}", data, self._file_system, durable=False)
+                self._file_system.replace(draft, path)
 
     def put_file(self, key: str, path: Path) -> None:
         target = self._path(key)
@@ -72,6 +78,10 @@ class LocalStore:
             file.seek(start)
             return file.read(length)
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+
+    def get_file(self, key: str, path: Path) -> None:
+        with _named(path):
+            shutil.copyfile(self.fetch(key, ""), path)
 
     def list_objects(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
         folder = self._path(prefix) if prefix else self.folder

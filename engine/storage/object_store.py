@@ -94,7 +94,7 @@ class ObjectStore:
 
         return self._repeat(check_key(key), create)
 
-    def put(self, key: str, data: bytes) -> None:
+    def put(self, key: str, data: bytes, *, durable: bool = True) -> None:  # noqa: ARG002 - a bucket knows no other
         import obstore
 
         self._repeat(check_key(key), lambda client: obstore.put(client, key, data, use_multipart=False))
@@ -138,6 +138,15 @@ class ObjectStore:
         if data is None:
             raise self._absent(key)
         return data
+
+    def get_file(self, key: str, path: Path) -> None:
+        draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+        try:
+            with draft.open("wb") as file:
+                file.writelines(self._chunks(key))
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
 
     def list_objects(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
         if prefix:

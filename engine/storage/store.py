@@ -68,8 +68,11 @@ class Store(Protocol):
         """
         ...
 
-    def put(self, key: str, data: bytes) -> None:
-        """Creates or replaces. A reader sees all of the old bytes or all of the new ones."""
+    def put(self, key: str, data: bytes, *, durable: bool = True) -> None:
+        """Creates or replaces. A reader sees all of the old bytes or all of the new ones.
+
+        What is only told, such as a heartbeat, need not be `durable`: then a power cut may take it.
+        """
         ...
 
     def put_file(self, key: str, path: Path) -> None:
@@ -82,6 +85,10 @@ class Store(Protocol):
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """At most `length` bytes from `start`. Raises FileNotFoundError where there is no such key."""
+        ...
+
+    def get_file(self, key: str, path: Path) -> None:
+        """`get` into a file, put over what is there. Raises FileNotFoundError where there is no such key."""
         ...
 
     def list_objects(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:

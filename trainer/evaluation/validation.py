@@ -22,6 +22,7 @@ from torch import nn
 from datasets_out.training.training_view import TopicGroup, TrainingView
 from engine.atomic_files import put_json, read_json
 from engine.errors import CorruptDataError, UsageError
+from engine.storage.trees import upload
 from trainer.evaluation.blend import best_allowed
 from trainer.evaluation.evaluate import evaluate, means
 from trainer.evaluation.outside import Outside
@@ -101,6 +102,7 @@ class Validation:
                 self.store(step, model)
             put_json(self._results_path(step), asdict(measurement))
         self._remove_worse_weights()
+        upload(self._folder)
         return self._read(step)
 
     def means_of(self, model: Any) -> dict[str, float]:

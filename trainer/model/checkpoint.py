@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from engine.atomic_files import publish_folder
 from engine.errors import CommitError, CorruptDataError, TrainingDivergedError, UsageError
+from engine.storage.trees import remove, upload
 from trainer.model.checksums import check_folder, write_checksums
 
 LOG = logging.getLogger(__name__)
@@ -61,6 +62,7 @@ def publish(folder: Path, write: Callable[[Path], None]) -> None:
             else:
                 draft.unlink()
         publish_folder(folder, write)
+        upload(folder)
     except (OSError, SafetensorError) as error:
         raise CommitError(
             f"{folder} could not be written ({error}); see to the storage (space, quota, mount) and run again: "
@@ -86,10 +88,10 @@ def save_state(folder: Path, state: TrainingState, model: nn.Module, optimiser: 
 
     place = folder / f"step-{state.step:08d}"
     for damaged in (path for path in folder.glob("step-*") if path >= place):
-        shutil.rmtree(damaged)
+        remove(damaged)
     publish(place, write)
     for old in sorted(folder.glob("step-*"))[:-KEPT_CHECKPOINTS]:
-        shutil.rmtree(old)
+        remove(old)
 
 
 def load_state(folder: Path, fingerprint: str, model: nn.Module, optimiser: torch.optim.AdamW) -> TrainingState:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import re
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from torch import nn
 
 from datasets_out.training.training_view import TopicGroup, TrainingView
 from engine.errors import TrainingDivergedError
+from engine.storage.trees import remove
 from trainer.data.collate import Batch, collate, make_contrast_pairs, reduce_to_plain, trim_group
 from trainer.data.sampler import Sampler, mixture, share_of
 from trainer.evaluation.validation import Validation
@@ -56,7 +56,7 @@ def train(
             publish_result(result, settings, view, out, command)
     barrier()
     if rank_and_workers()[0] == 0:
-        shutil.rmtree(out / "checkpoints", ignore_errors=True)
+        remove(out / "checkpoints")
     return read_published_model(out, fingerprint)
 
 

@@ -5,7 +5,6 @@
 Promise: on CPU a resumed run ends with exactly the weights of an uninterrupted one. It trains in one process.
 """
 
-import shutil
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from datasets_out.training.training_view import TrainingView
+from engine.storage.trees import remove
 from trainer.evaluation.validation import Validation
 from trainer.loss.batch_loss import BatchLoss
 from trainer.model.checkpoint import require_finite
@@ -65,7 +65,7 @@ def train_reranker(
         monitor = Monitor(validation, out / "logs", callbacks, settings.checkpoint_steps)
         losses = fit_reranker(scorer, settings, view, out / "checkpoints", monitor)
         _publish(_FittedReranker(scorer, losses, validation, monitor), settings, view, out, command)
-    shutil.rmtree(out / "checkpoints", ignore_errors=True)
+    remove(out / "checkpoints")
     return read_published_model(out, fingerprint)
 
 

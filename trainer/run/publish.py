@@ -17,6 +17,7 @@ from typing import Any
 from datasets_out.training.training_view import TrainingView
 from engine.atomic_files import write_json
 from engine.errors import UsageError
+from engine.storage.trees import upload
 from trainer.evaluation.blend import BlendPoint, base_weights, choose_share, draw_curve, measure_blends
 from trainer.evaluation.validation import Measurement, Validation
 from trainer.model.checkpoint import blend_weights, publish, put_weights, require_finite, weights
@@ -166,3 +167,4 @@ def publish_model(
         (draft / "README.md").write_text(model_card(facts, drawings), encoding="utf-8")
 
     publish(out / "model", write)
+    upload(out / "logs")

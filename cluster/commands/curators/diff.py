@@ -7,19 +7,22 @@ import typer
 
 from cluster.commands.arguments import JsonOption
 from cluster.terminal import print_json, print_pages, say
+from engine.storage.opening import mirror_of
 
 
 def diff(
-    a: Annotated[Path, typer.Argument(metavar="A", help="The folder of a run.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="The folder of another run.")],
+    a: Annotated[Path, typer.Argument(parser=mirror_of, metavar="A", help="The folder of a run.")],
+    b: Annotated[Path, typer.Argument(parser=mirror_of, metavar="B", help="The folder of another run.")],
     examples: Annotated[int, typer.Option(min=0, max=1000, help="Examples of each kind of difference.")] = 3,
     parquet: Annotated[Path | None, typer.Option(help="Write every difference as a row to this Parquet file.")] = None,
+    snapshot_a: Annotated[str | None, typer.Option(help="A snapshot of A. Default: all that is committed now.")] = None,
+    snapshot_b: Annotated[str | None, typer.Option(help="A snapshot of B. Default: all that is committed now.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare two runs: seeds, topics, outcomes, instructions and judgments that are in one alone or changed."""
     from datasets_out.diff.run_diff import CHANGES, KINDS, diff_runs
 
-    found = diff_runs(a, b)
+    found = diff_runs(a, b, snapshot_a, snapshot_b)
     if parquet:
         from datasets_out.sql.output_formats import write_parquet
 
@@ -31,6 +34,11 @@ def diff(
     else:
         from cluster.pages.diff_page import diff_page
 
-        print_pages(lambda console: diff_page(found, (str(a), str(b)), examples, console))
+        names = (_name(a, snapshot_a), _name(b, snapshot_b))
+        print_pages(lambda console: diff_page(found, names, examples, console))
     if parquet:
         say(f"{found.rows.num_rows:,} differences are in {parquet}")
+
+
+def _name(run: Path, snapshot: str | None) -> str:
+    return f"{run}#{snapshot}" if snapshot else str(run)

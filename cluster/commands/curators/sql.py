@@ -12,6 +12,7 @@ import typer
 from cluster.commands.arguments import SnapshotOption
 from cluster.terminal import is_interactive, lines_of_user, print_data, print_line, print_pages, say
 from engine.errors import FoilError, UsageError
+from engine.storage.opening import mirror_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -129,11 +130,11 @@ def _answer(asking: _Asking, query: str, *, as_json: bool, as_csv: bool, parquet
 def _runs_and_query(arguments: Sequence[str]) -> tuple[dict[str, Path], str]:
     """The runs by the names that they were given, and the query: the last argument, unless it is a folder."""
     folders, query = list(arguments), ""
-    if len(folders) > 1 and not Path(folders[-1]).is_dir():
+    if len(folders) > 1 and not mirror_of(folders[-1]).is_dir():
         query = folders.pop()
     if len(set(folders)) < len(folders):
         raise UsageError(f"a run is named twice among {', '.join(folders)}; name each once")
-    return {folder: Path(folder) for folder in folders}, query
+    return {folder: mirror_of(folder) for folder in folders}, query
 
 
 def _prompt(asking: _Asking) -> None:

@@ -9,10 +9,11 @@ import typer
 from cluster.commands.arguments import JsonOption
 from cluster.terminal import print_json, say
 from engine.errors import CorruptDataError, IncompleteRunError, UsageError
+from engine.storage.opening import mirror_of
 
 
 def verify(
-    out: Annotated[Path, typer.Argument(help="The folder of a run, or of a release.")],
+    out: Annotated[Path, typer.Argument(parser=mirror_of, metavar="OUT", help="A run, or the folder of a release.")],
     key: Annotated[Path | None, typer.Option(help="Of a release: the public key that must have signed it.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -62,8 +63,10 @@ def _verify_run(out: Path, *, as_json: bool) -> None:
     for finding in findings:
         say(f"{'harmless' if finding.harmless else 'DAMAGED'}  {finding.kind}  {finding.path}: {finding.detail}")
     if damaged:
-        raise CorruptDataError(f"{out} has {damaged} damaged files; restore them, or run the job into a new folder")
+        raise CorruptDataError(
+            f"{log.store.url} has {damaged} damaged files; restore them, or run the job into a new folder"
+        )
     for finding in findings:
         if finding.kind == "incomplete":
-            raise IncompleteRunError(f"{out} is incomplete: {finding.detail}")
-    say(f"{out} holds what was committed, to the bit")
+            raise IncompleteRunError(f"{log.store.url} is incomplete: {finding.detail}")
+    say(f"{log.store.url} holds what was committed, to the bit")

@@ -39,7 +39,7 @@ def plan(
     from engine.flow.plan import sample_seeds, stages
 
     job = load_job(job_file, overrides or [], out)
-    spec = build_run(job, [run_folder.resolve() for run_folder in reuse or []])
+    spec = build_run(job, reuse or [])
     parts = spec.worker.build_parts()
     seeds, chosen = sample_seeds(spec.reader, job.limits, max(look_at, sample))
     if sample:
@@ -59,9 +59,10 @@ async def _trace_alone(
     """What is really asked is paid, and kept for the run: so nobody else may work on the folder meanwhile."""
     import asyncio
 
-    from engine.lease import FENCE, hold
+    from engine.storage.lease import FENCE, hold
+    from engine.storage.opening import open_store
 
-    async with hold(job.out, takeover=False) as lease:
+    async with hold(open_store(job.out), takeover=False) as lease:
         opening()
         FENCE.set(lease)
         keeping = asyncio.create_task(lease.keep(lambda _error: None))

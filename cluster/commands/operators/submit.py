@@ -20,6 +20,7 @@ from cluster.commands.arguments import AddressOption, JobArgument, OutOption, Re
 from cluster.deploy.ray_environment import NETWORK, STOP_WAIT, stop_wait_s
 from cluster.terminal import print_line, say
 from engine.errors import ClusterUnreachableError, UsageError
+from engine.storage.opening import open_store
 
 if TYPE_CHECKING:
     from cluster.commands.operators.ray_jobs import RayJobs
@@ -49,8 +50,9 @@ def submit(
     """Send a job to a running Ray head through Ray Jobs; the same job again resumes.
 
     Uploads this checkout and the job file (once: Ray keeps what it has), and starts `foil run` on the cluster. The
-    job's `out` must be a folder that every node sees. No key is sent: neither files whose names speak of keys (.env,
-    *.pem, ...) nor your environment, but for Ray's own network settings; what git ignores stays too. Says what is sent.
+    job's `out` must be a bucket, or a folder that every node sees. No key is sent: neither files whose names speak of
+    keys (.env, *.pem, ...) nor your environment, but for Ray's own network settings; what git ignores stays too. Says
+    what is sent.
     """
     from cluster.extras import need
     from cluster.job import load_job
@@ -61,7 +63,7 @@ def submit(
         raise UsageError(f"{job_file}: runtime.kind is {job.runtime.kind!r}; to submit it set kind: ray and workers: N")
     from cluster.commands.operators import ray_jobs
 
-    command = _command(python, job_file, overrides or [], job.out.resolve(), reuse or [])
+    command = _command(python, job_file, overrides or [], open_store(job.out.resolve()).url, reuse or [])
     client = ray_jobs.connect(address)
     name = f"{ray_jobs.name_prefix(job.out)}{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
     _send(client, name, command, _variables(job.runtime.drain_s))
@@ -80,15 +82,15 @@ def _wait(client: RayJobs, name: str) -> None:
         raise
 
 
-def _command(python: str, job_file: Path, overrides: Sequence[str], out: Path, reuse: Sequence[Path]) -> list[str]:
+def _command(python: str, job_file: Path, overrides: Sequence[str], out: str, reuse: Sequence[Path]) -> list[str]:
     home, inside = Path.cwd(), job_file.resolve()
     if not inside.is_relative_to(home):
         raise UsageError(
             f"job file {job_file} lies outside of {home}, which is uploaded; move it there or change folder"
         )
     settings = [part for override in overrides for part in ("--set", override)]
-    reused = [part for folder in reuse for part in ("--reuse", str(folder.resolve()))]
-    return [python, "-m", "cluster", "run", str(inside.relative_to(home)), *settings, *reused, "--out", str(out)]
+    reused = [part for folder in reuse for part in ("--reuse", open_store(folder.resolve()).url)]
+    return [python, "-m", "cluster", "run", str(inside.relative_to(home)), *settings, *reused, "--out", out]
 
 
 def _variables(drain_s: float) -> dict[str, str]:

@@ -133,11 +133,12 @@ def _ended(session: dict[str, Any]) -> int:
 
 def _newest_session(out: Path) -> dict[str, Any]:
     """The newest session file that reads; {} if there is none."""
-    from engine.atomic_files import read_regular
+    from engine.storage.opening import open_store
 
-    for path in sorted((out / "sessions").glob("*.json"), reverse=True):
+    store = open_store(out)
+    for key in sorted((each.key for each in store.list_objects("sessions")), reverse=True):
         try:
-            session: dict[str, Any] = json.loads(read_regular(path))
+            session: dict[str, Any] = json.loads(store.get(key) or b"")
             _ended(session)
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             continue

@@ -15,6 +15,7 @@ from cluster.commands.arguments import JsonOption, SetOption, SnapshotOption
 from cluster.onnx_files import LEAST_COSINE, need_onnx, show_export
 from cluster.terminal import print_json, say, show
 from engine.errors import UsageError
+from engine.storage.opening import mirror_of
 
 if TYPE_CHECKING:
     from datasets_out.release.release import WrittenRelease
@@ -46,7 +47,7 @@ class SplitName(StrEnum):
 
 
 def export(
-    source: Annotated[Path, typer.Argument(metavar="FROM", help="The folder of a run or of a model.")],
+    source: Annotated[Path, typer.Argument(parser=mirror_of, metavar="FROM", help="A run, or the folder of a model.")],
     form: Annotated[Format | None, typer.Option("--format", help="As what. Default for a model: onnx.")] = None,
     split: Annotated[
         SplitName, typer.Option(help="The topics that a training run trains on, or those it does not.")

@@ -10,11 +10,12 @@ import typer
 from cluster.commands.arguments import JsonOption, OutArgument, SnapshotOption
 from cluster.terminal import print_json, say, show
 from engine.errors import UsageError
+from engine.storage.opening import mirror_of
 
 if TYPE_CHECKING:
     from datasets_out.curation.derived_run import DerivedRun
 
-IntoArgument = Annotated[Path, typer.Argument(metavar="INTO", help="A folder for the new run.")]
+IntoArgument = Annotated[Path, typer.Argument(parser=mirror_of, metavar="INTO", help="A folder for the new run.")]
 
 
 def filter_(
@@ -69,9 +70,8 @@ def _lines(path: Path) -> list[str]:
 
 def _show(run: DerivedRun, *, as_json: bool) -> None:
     from datasets_out.commits.log import CommitLog
-    from engine.flow.progress import total
 
-    counts = total(entry.counts for entry in CommitLog(run.snapshot.out).entries()).topics
+    counts = CommitLog(run.snapshot.out).sums().counts.topics
     if as_json:
         print_json({"out": str(run.snapshot.out), "digest": run.snapshot.digest, "changed": dict(run.changed),
                     "topics": dict(counts)})  # fmt: skip

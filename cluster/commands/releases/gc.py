@@ -10,6 +10,8 @@ from cluster.terminal import print_json, say, show
 _WORDS = {
     "staging": "unfinished files",
     "orphan": "files that no entry and no snapshot names",
+    "packed": "files whose rows lie in packs by now",
+    "version": "manifests and packs of older versions",
     "journal": "journals of committed partitions",
 }
 

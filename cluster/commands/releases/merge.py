@@ -7,11 +7,12 @@ import typer
 
 from cluster.commands.arguments import JsonOption
 from cluster.terminal import print_json, show
+from engine.storage.opening import mirror_of
 
 
 def merge(
-    outs: Annotated[list[Path], typer.Argument(metavar="OUT...", help="The runs to merge.")],
-    into: Annotated[Path, typer.Argument(metavar="INTO", help="A folder for the new run.")],
+    outs: Annotated[list[Path], typer.Argument(parser=mirror_of, metavar="OUT...", help="The runs to merge.")],
+    into: Annotated[Path, typer.Argument(parser=mirror_of, metavar="INTO", help="A folder for the new run.")],
     near_duplicates: Annotated[
         float | None,
         typer.Option(

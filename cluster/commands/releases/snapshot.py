@@ -9,6 +9,7 @@ import typer
 from cluster.commands.arguments import JsonOption
 from cluster.terminal import print_json, say, show
 from engine.errors import UsageError
+from engine.storage.opening import mirror_of
 
 _USAGE = "foil snapshot create OUT NAME | list OUT | diff OUT NAME [NAME]"
 _ACTIONS = {"create": (2, 2), "list": (1, 1), "diff": (2, 3)}
@@ -29,7 +30,7 @@ def snapshot(
     least, most = _ACTIONS[action]
     if not least <= len(rest) <= most:
         raise UsageError(f"{' '.join(words)} has too few or too many words; {_USAGE}")
-    out, names = Path(rest[0]), rest[1:]
+    out, names = mirror_of(rest[0]), rest[1:]
     if action == "create":
         _create(out, names[0])
     elif action == "list":

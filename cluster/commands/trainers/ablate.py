@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.arguments import JsonOption, OutOption, SetOption
+from cluster.commands.arguments import FolderOption, JsonOption, SetOption
 
 
 def ablate(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A YAML file: job, out, factors, dev, report.")],
     overrides: SetOption = None,
-    out: OutOption = None,
+    out: FolderOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Train the cells of an ablation, choose one on dev and report it; goes on where it stopped.

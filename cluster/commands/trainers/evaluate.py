@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.arguments import JsonOption, OutOption, SetOption
+from cluster.commands.arguments import FolderOption, JsonOption, SetOption
 from engine.errors import UsageError
 
 
@@ -14,7 +14,7 @@ def evaluate(
         list[str] | None, typer.Argument(metavar="JOB | SYSTEM...", help="A job file; with --on, the systems.")
     ] = None,
     overrides: SetOption = None,
-    out: OutOption = None,
+    out: FolderOption = None,
     as_json: JsonOption = False,
     on: Annotated[
         list[str] | None,

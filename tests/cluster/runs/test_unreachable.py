@@ -2,8 +2,6 @@
 
 import socket
 
-import pytest
-
 from tests.support.commands import foil, write_job
 
 UNREACHABLE = 14
@@ -12,15 +10,6 @@ UNREACHABLE = 14
 def closed_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
-
-
-@pytest.mark.parametrize("scheme", ["s3", "gs", "az"])
-def test_an_object_store_is_refused_and_no_folder_of_its_name_is_made(tmp_path, scheme):
-    job = write_job(tmp_path, 4)
-    refused = foil("run", job, "--out", f"{scheme}://bucket/x", folder=tmp_path)
-    assert refused.returncode == 2, refused.stderr
-    assert "object stores come later" in refused.stderr
-    assert not (tmp_path / f"{scheme}:").exists()
 
 
 def test_a_ray_address_at_which_nothing_listens_is_named(tmp_path):

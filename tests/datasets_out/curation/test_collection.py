@@ -16,9 +16,10 @@ from datasets_out.commits.snapshot import load_snapshot, take_snapshot
 from datasets_out.curation.collection import collect
 from engine.errors import CorruptDataError, RunHeldError
 from engine.flow.journal import Journal
-from engine.lease import hold
 from engine.requests import Reply
+from engine.storage.lease import hold
 from engine.storage.local_store import LocalStore
+from engine.storage.opening import open_store
 from tests.support.commands import write_job
 
 
@@ -79,7 +80,7 @@ def test_a_dry_run_says_what_goes_and_the_next_removes_it(out, capsys):
 
 def test_a_run_that_lives_is_left_alone(out):
     async def held() -> None:
-        async with hold(out, takeover=False):
+        async with hold(open_store(out), takeover=False):
             await asyncio.to_thread(collect, out, 0, dry_run=False)
 
     with pytest.raises(RunHeldError):

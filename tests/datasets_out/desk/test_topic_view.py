@@ -44,6 +44,24 @@ def test_each_instruction_is_marked_against_the_one_most_like_it():
     assert view.intents[2].instruction[0] == Span("unshared", "Do not give ")
 
 
+def test_an_instruction_that_occurs_twice_is_compared_with_itself_and_has_no_marks():
+    topic = accepted("list")
+    asked = topic.intents[1].instruction
+    more = [
+        Intent(intent_id(topic.id, text, query), role, text, query)
+        for role, text, query in (
+            ("reversed", f"Never {asked}", topic.query),
+            ("poisoned_query", asked, "how does dict sort?"),
+        )
+    ]
+    _, first, reverse, twin = view_topic(replace(topic, intents=(*topic.intents, *more))).intents
+    assert (first.compared_with, twin.compared_with, reverse.compared_with) == ("I4", "I2", "I2")
+    assert first.instruction == twin.instruction == (Span("same", asked),)
+    assert (twin.comparison, reverse.comparison) == ("same instruction as I2", "compared with I2")
+    assert Span("unshared", "dict ") in twin.query
+    assert reverse.instruction[0] == Span("unshared", "Never ")
+
+
 def test_another_query_is_marked():
     topic = accepted("list")
     query = "how does dict sort?"

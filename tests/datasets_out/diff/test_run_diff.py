@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -13,9 +14,9 @@ from hypothesis import strategies as st
 from cluster.commands.app import app
 from cluster.endings import run_command
 from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import load_snapshot
+from datasets_out.commits.snapshot import load_snapshot, read_accepted, take_snapshot
 from datasets_out.diff.run_diff import CHANGES, DIFFERENCES, KINDS, RunDiff, diff_runs
-from datasets_out.diff.topic_digests import digest_topics
+from datasets_out.diff.topic_digests import read_columns
 from engine.errors import CorruptDataError
 from engine.topic import Intent, Judgment, Topic, intent_id
 from tests.support.fuzzing import fuzzed
@@ -123,22 +124,58 @@ def test_as_many_differences_are_found_as_were_made(tmp_path_factory, edits, siz
     assert diff.counts["judgment"]["changed"] == edits.count("label") + edits.count("judge")
 
 
-def test_files_that_both_runs_have_are_read_once(tmp_path, monkeypatch):
-    a, b = make(tmp_path / "a"), make(tmp_path / "b")
-    known: dict = {}
-    digest_topics(load_snapshot(a, None), known)
-    monkeypatch.setattr("datasets_out.diff.topic_digests.read_columns", None)
-    assert len(digest_topics(load_snapshot(b, None), known).topics) == 5
+def test_equal_files_are_not_opened_and_other_partitions_are(tmp_path, monkeypatch):
+    topics = [accepted(name) for name in ("list", "dict", "set")]
+    a = run_of(tmp_path / "a", topics[:2], topics[2:])
+    b = run_of(tmp_path / "b", topics[:2], [replace(topics[2], status="rejected", reason="leak")])
+    opened = []
+
+    def read(path: Path, *columns: Sequence[str]) -> pa.Table:
+        opened.append(f"{path.parts[-2]}/{path.stem}")
+        return read_columns(path, *columns)
+
+    monkeypatch.setattr("datasets_out.diff.differing_topics.read_columns", read)
+    diff = diff_runs(a, b)
+    assert set(opened) == {"topics/part-00000001"}
+    assert found(diff) == {("outcome", "changed"): 1}
+    assert diff.topics == {"a": 3, "b": 3, "both": 3, "alike": 2}
+
+
+def test_texts_are_read_of_examples_alone(tmp_path, monkeypatch):
+    topics = [accepted(name) for name in ("list", "dict", "set")]
+    a = run_of(tmp_path / "a", *([topic] for topic in topics))
+    b = run_of(tmp_path / "b", *([with_instruction(topic, "Give a month.")] for topic in topics))
+    diff = diff_runs(a, b)
+    opened = []
+
+    def read(path: Path, *columns: Sequence[str]) -> pa.Table:
+        opened.append(path.stem)
+        return read_columns(path, *columns)
+
+    monkeypatch.setattr("datasets_out.diff.run_diff.read_columns", read)
+    (example,) = diff.examples("instruction", "changed", 1)
+    assert example["before"].startswith("Give a year. [how does ")
+    assert len(opened) == 2
+    changed = [row for row in diff.rows.to_pylist() if row["kind"] == "instruction"]
+    assert [row["after"].partition(" [")[0] for row in changed] == ["Give a month."] * 3
+    assert {row["intent_id"] for row in changed} <= {intent for topic in read_topic_ids(b) for intent in topic}
+
+
+def read_topic_ids(out: Path) -> list[list[str]]:
+    """The intents' ids of each topic."""
+    return [[intent.id for intent in topic.intents] for topic in read_accepted(load_snapshot(out, None))]
 
 
 def test_a_damaged_file_is_named(tmp_path):
-    make(tmp_path)
-    shard = tmp_path / "data/judgments/part-00000001.parquet"
+    a, b = make(tmp_path / "a"), make(tmp_path / "b")
+    log = CommitLog(a)
+    log.commit(len(log.partitions()), [accepted("another")], {})
+    shard = a / f"data/judgments/part-{len(log.partitions()) - 1:08d}.parquet"
     raw = bytearray(shard.read_bytes())
     raw[40] ^= 1
     shard.write_bytes(raw)
-    with pytest.raises(CorruptDataError, match="part-00000001"):
-        diff_runs(tmp_path, tmp_path)
+    with pytest.raises(CorruptDataError, match=shard.stem):
+        diff_runs(a, b)
 
 
 @pytest.fixture(scope="module")
@@ -167,3 +204,17 @@ def test_rows_leave_as_json_and_as_parquet(two, capsys, tmp_path):
     assert document["counts"]["topic"] == dict(zip(CHANGES, (1, 0, 0), strict=True))
     assert pq.read_table(file).num_rows == sum(n for changes in document["counts"].values() for n in changes.values())
     assert run_command(app, ["diff", *map(str, two), "--parquet", str(file)]) == 2
+
+
+def test_snapshots_are_compared(tmp_path, capsys):
+    out = run_of(tmp_path / "a", [accepted("list")])
+    take_snapshot(out, "early")
+    CommitLog(out).commit(1, [accepted("dict")], {})
+    take_snapshot(out, "late")
+    both = ["diff", str(out), str(out)]
+    assert run_command(app, [*both, "--snapshot-a", "early", "--snapshot-b", "late", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["topics"] == {"a": 1, "b": 2, "both": 1, "alike": 1}
+    assert run_command(app, [*both, "--snapshot-b", "early"]) == 0
+    assert f"B is {out}#early" in capsys.readouterr().out.replace("\n", "")
+    assert run_command(app, [*both, "--snapshot-a", "none"]) == 2

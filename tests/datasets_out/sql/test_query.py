@@ -5,20 +5,26 @@ import io
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from datasets_out.commits.log import CommitLog
-from datasets_out.commits.snapshot import take_snapshot
+from datasets_out.commits.snapshot import load_snapshot, take_snapshot
 from datasets_out.notes.notes import put_note
+from datasets_out.sql import triplet_batches
 from datasets_out.sql.audits import AUDITS, put_rows
 from datasets_out.sql.output_formats import to_csv, to_json, write_parquet
 from datasets_out.sql.query import run_sql
-from datasets_out.sql.views import VIEWS, views_script
+from datasets_out.sql.query_process import connect
+from datasets_out.sql.triplet_batches import TRIPLETS, TripletBatches
+from datasets_out.sql.views import VIEWS, dataset, views_script
 from engine.errors import CorruptDataError, NoRunError, UsageError
 from engine.topic import Verdict
 from tests.support.sample_run import PLOT, SHORT, SORT, make, rejected, topics
@@ -71,6 +77,51 @@ def test_a_topic_with_two_rejecting_verdicts_of_one_reason_is_one_reject(tmp_pat
     log.open("f", {})
     log.commit(0, [rejected("tuple", "leak", twice)], {})
     assert rows(tmp_path, "SELECT scope, evidence FROM rejects") == [("a", "a")]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "true",
+        "partition = 1",
+        "partition > 9",
+        "partition < 1 AND intent_role = 'original'",
+        "topic_id = (SELECT min(topic_id) FROM topics WHERE status = 'accepted')",
+        "seed_id = 'list'",
+        "seed_id = 'list' AND split <> ''",
+        "seed_id IN ('list', 'none') OR split = 'dev'",
+        "negative LIKE '%list%'",
+    ],
+)
+def test_triplets_a_range_at_a_time_are_those_of_the_whole_join(out, monkeypatch, condition):
+    monkeypatch.setattr(triplet_batches, "RANGE_BYTES", 1)
+    request = {"runs": {"run": str(out)}, "snapshot": None, "sql": "", "memory_bytes": 1 << 30, "timeout_s": 60}
+    connection = connect(request)
+    sql = f"FROM {{}}triplets WHERE {condition} ORDER BY ALL"
+    ranges, whole = (connection.execute(sql.format(schema)).fetchall() for schema in ("", "joined_1."))
+    assert ranges == whole
+    assert bool(whole) == (condition != "partition > 9")
+
+
+def test_a_filter_on_partition_or_topic_leaves_out_ranges(out):
+    snapshot = load_snapshot(out, None)
+    read: list[tuple[int, int]] = []
+
+    def join(columns: Sequence[str], bounds: tuple[int, int]) -> pa.RecordBatchReader:
+        read.append(bounds)
+        return pa.RecordBatchReader.from_batches(pa.schema([TRIPLETS.field(name) for name in columns]), [])
+
+    batches = TripletBatches(dataset("topics", snapshot), [(0, 0), (1, 1)], join)
+    topic = run_sql(out, "SELECT topic_id FROM topics WHERE partition = 1 LIMIT 1")["topic_id"][0].as_py()
+    role = pc.field("intent_role") == "original"
+    for condition, ranges in (
+        ((pc.field("partition") == 0) & role, [(0, 0)]),
+        (pc.field("topic_id") == topic, [(1, 1)]),
+        (role, [(0, 0), (1, 1)]),
+    ):
+        read.clear()
+        batches.scanner(columns=["query"], filter=condition).to_table()
+        assert read == ranges
 
 
 def test_triplets_are_all_pairs_of_one_intent_with_their_texts(out):

@@ -14,6 +14,7 @@ import pytest
 from engine.errors import CorruptDataError, SpoolError
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.runtime.seed_process import StoredPartition
+from engine.storage.local_store import LocalStore
 from engine.topic import Seed
 from tests.support.small_parts import Echo, Numbers, builder, digest, run_parts, seed, sound
 
@@ -135,7 +136,7 @@ def test_an_error_that_cannot_be_sent_is_told_as_text(tmp_path):
 
 def test_other_bytes_than_were_written_are_refused_before_they_are_read_as_seeds(tmp_path):
     file = tmp_path / "00000000"
-    stored = StoredPartition(0, 1, "", str(file), 3, "0" * 64)
+    stored = StoredPartition(0, 1, "", file.name, 3, "0" * 64, LocalStore(tmp_path))
     with pytest.raises(SpoolError, match="every worker must see `out`"):
         asyncio.run(stored.load())
     file.write_bytes(b"cos\nsystem\n(S'false'\ntR.")

@@ -24,6 +24,7 @@ from engine import atomic_files
 from engine.atomic_files import FileSystem
 from engine.crash_points import arm
 from engine.errors import CommitError, CommitLostError, DifferentJobError
+from engine.storage import local_store
 from engine.topic import Intent, Judgment, Passage, Topic, Verdict
 
 JOB = {"seeds": {"kind": "drill"}}
@@ -109,7 +110,7 @@ def die_at(point: str, out: Path, partitions: int, seed: int, acks: Path) -> Non
 
 def crash_points() -> list[str]:
     """Every point that the code of a commit names."""
-    source = Path(atomic_files.__file__).read_text() + Path(commit_log.__file__).read_text()
+    source = "".join(Path(module.__file__).read_text() for module in (atomic_files, local_store, commit_log))
     return sorted(set(re.findall(r'crash_point\("([a-z.]+)"\)', source)))
 
 

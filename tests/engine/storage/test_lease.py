@@ -8,9 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine import lease
 from engine.errors import RunHeldError
-from engine.lease import BEAT_S, VALID_S, Fence, RunLease, hold, holder_of
+from engine.storage import lease
+from engine.storage.lease import BEAT_S, VALID_S, Fence, RunLease, hold, holder_of
+from engine.storage.local_store import LocalStore
 from tests.support.virtual_time import VirtualLoop
 
 
@@ -42,9 +43,9 @@ class Run:
 
     async def live(self, *, takeover: bool, sends: int) -> None:
         try:
-            async with hold(self.folder, takeover=takeover) as held:
+            async with hold(LocalStore(self.folder), takeover=takeover) as held:
                 keeping = asyncio.create_task(self._keep(held))
-                fence = Fence(self.folder, held.epoch)
+                fence = Fence(LocalStore(self.folder), held.epoch)
                 try:
                     for _ in range(sends):
                         await self.stopped.wait()
@@ -113,7 +114,7 @@ def test_a_holder_of_another_machine_is_waited_for_by_our_own_clock(tmp_path, mo
         beat.write_text(json.dumps({"number": 7, "at": 10**9, "released": False}))  # its clock is far ahead
         monkeypatch.setattr(lease, "_place", lambda: "another machine")
         began = asyncio.get_running_loop().time()
-        async with hold(tmp_path, takeover=False):
+        async with hold(LocalStore(tmp_path), takeover=False):
             return asyncio.get_running_loop().time() - began
 
     assert VALID_S <= virtually(play()) < VALID_S + 1
@@ -124,12 +125,12 @@ def test_a_holder_that_has_not_beaten_yet_holds_the_folder(tmp_path, monkeypatch
         await asyncio.sleep(10 * VALID_S)
         with monkeypatch.context() as patch:
             patch.setattr(RunLease, "beat", lambda *_args, **_kwargs: None)
-            async with hold(tmp_path, takeover=False):
+            async with hold(LocalStore(tmp_path), takeover=False):
                 with pytest.raises(RunHeldError, match="is held by another run"):
-                    async with hold(tmp_path, takeover=False):
+                    async with hold(LocalStore(tmp_path), takeover=False):
                         pass
                 await asyncio.sleep(VALID_S)
-                async with hold(tmp_path, takeover=False) as second:
+                async with hold(LocalStore(tmp_path), takeover=False) as second:
                     return second.epoch
 
     assert virtually(play()) == 2
@@ -138,14 +139,14 @@ def test_a_holder_that_has_not_beaten_yet_holds_the_folder(tmp_path, monkeypatch
 def test_a_run_that_was_taken_over_before_it_began_does_not_begin(tmp_path, monkeypatch):
     real = lease._sweep
 
-    def taken_over_meanwhile(folder, epoch):
-        lease._put_holder(folder, lease.Holder.here(epoch + 1))
-        real(folder, epoch)
+    def taken_over_meanwhile(store, epoch):
+        store.put_if_absent(f"lease/{epoch + 1:08d}.json", lease._line(lease.Holder.here(epoch + 1)))
+        real(store, epoch)
 
     async def play():
         monkeypatch.setattr(lease, "_sweep", taken_over_meanwhile)
         with pytest.raises(RunHeldError, match="another run has taken"):
-            async with hold(tmp_path, takeover=False):
+            async with hold(LocalStore(tmp_path), takeover=False):
                 pytest.fail("it began")
 
     virtually(play())
@@ -157,10 +158,10 @@ def test_what_lies_in_the_folder_and_does_not_read_holds_nobody_up(tmp_path):
         (tmp_path / "lease" / name).write_text("{")
 
     async def play():
-        async with hold(tmp_path, takeover=False) as held:
-            return held.epoch, holder_of(tmp_path)
+        async with hold(LocalStore(tmp_path), takeover=False) as held:
+            return held.epoch, holder_of(LocalStore(tmp_path))
 
     epoch, holder = virtually(play())
     assert epoch == 4
     assert "process" in holder
-    assert holder_of(tmp_path) == ""
+    assert holder_of(LocalStore(tmp_path)) == ""

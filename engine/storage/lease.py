@@ -1,7 +1,7 @@
 """One run at a time on a folder: a lease with an epoch, which its holder renews and every worker looks at.
 
     out/lease/00000007.json   who took epoch 7: put if absent, never changed; the highest epoch holds the folder
-    out/lease/00000007.beat   the holder's heartbeat: rewritten each BEAT_S, `released` at its end
+    out/lease/00000007.beat   the holder's heartbeat: put over itself each BEAT_S, `released` at its end
 
 A run takes the next epoch at once where the last one is released, or its holder was a process of this machine that is
 gone; where a heartbeat of this machine is older than VALID_S; elsewhere after it has seen the heartbeat stand still for
@@ -11,7 +11,7 @@ lives, and then waits until that one has released it, or VALID_S are over.
 Promise: nobody sends to a model or commits more than BEAT_S after a higher epoch was put, also a process that was
 stopped and goes on (SIGSTOP, a suspended machine): each send and commit looks first if the last look is older. So the
 new holder, who waits longer, sends nothing that the old one may be sending.
-Price: one folder listed every 2 s in each process that sends, one small file written every 2 s by the driver.
+Price: one listing every 2 s in each process that sends, one small put every 2 s by the driver.
 """
 
 import asyncio
@@ -30,9 +30,9 @@ from typing import Any
 
 import psutil
 
-from engine.atomic_files import link_if_absent, put_bytes, read_regular, write_new
 from engine.errors import CommitError, JournalError, RunHeldError
 from engine.ids import canonical_json
+from engine.storage.store import Store
 
 LOG = logging.getLogger(__name__)
 VALID_S = 10.0
@@ -84,8 +84,8 @@ class _Beat:
 class Fence:
     """Whether this process may still send and commit for the run of this epoch; `check` before each."""
 
-    def __init__(self, out: Path, epoch: int) -> None:
-        self._folder, self.epoch = out / _FOLDER, epoch
+    def __init__(self, store: Store, epoch: int) -> None:
+        self._store, self.epoch = store, epoch
         self._looked, self._looking = now() - VALID_S, asyncio.Lock()
         self._fenced: RunHeldError | None = None
 
@@ -101,14 +101,14 @@ class Fence:
     async def _look(self) -> None:
         began = now()
         try:
-            newest = await asyncio.to_thread(_newest, self._folder)
+            newest = await asyncio.to_thread(_newest, self._store)
+            holder = await asyncio.to_thread(_describe, self._store, newest) if newest > self.epoch else ""
         except OSError as error:
-            raise JournalError(f"{self._folder} cannot be read ({error}); see to the storage and run again") from error
-        if newest > self.epoch:
-            holder = await asyncio.to_thread(_describe, self._folder, newest)
+            place = f"{self._store.url}/{_FOLDER}"
+            raise JournalError(f"{place} cannot be read ({error}); see to the storage and run again") from error
+        if holder:
             self._fenced = RunHeldError(
-                f"another run has taken {self._folder.parent}: {holder}; this one has stopped, and what it "
-                "paid for is kept"
+                f"another run has taken {self._store.url}: {holder}; this one has stopped, and what it paid for is kept"
             )
         self._looked = began
 
@@ -116,9 +116,9 @@ class Fence:
 class RunLease(Fence):
     """The driver's end of a lease: `beat` renews it, `release` gives it up."""
 
-    def __init__(self, out: Path, holder: Holder) -> None:
-        super().__init__(out, holder.epoch)
-        self.epoch, self._number, self._released = holder.epoch, 0, False
+    def __init__(self, store: Store, holder: Holder) -> None:
+        super().__init__(store, holder.epoch)
+        self._number, self._released = 0, False
         self._writing = threading.Lock()
 
     async def keep(self, stop: Callable[[BaseException], None]) -> None:
@@ -128,7 +128,7 @@ class RunLease(Fence):
                 await asyncio.to_thread(self.beat)
                 await self.check()
             except OSError as error:
-                LOG.warning("the lease on %s could not be renewed: %s", self._folder.parent, error)
+                LOG.warning("the lease on %s could not be renewed: %s", self._store.url, error)
             except (RunHeldError, CommitError) as error:
                 stop(error)
                 return
@@ -140,8 +140,8 @@ class RunLease(Fence):
             if self._released:
                 return
             self._number, self._released = self._number + 1, released
-            beat = canonical_json(asdict(_Beat(self._number, now(), released)))
-            put_bytes(_beat_path(self._folder, self.epoch), beat.encode(), durable=False)
+            beat = _Beat(self._number, now(), released)
+            self._store.put(_beat_key(self.epoch), _line(beat), durable=False)
 
 
 FENCE: ContextVar[Fence | None] = ContextVar("FENCE", default=None)
@@ -164,12 +164,13 @@ async def check_fence() -> None:
 
 
 @asynccontextmanager
-async def hold(out: Path, *, takeover: bool) -> AsyncIterator[RunLease]:
+async def hold(store: Store, *, takeover: bool) -> AsyncIterator[RunLease]:
     """The lease on a run's folder, released at the end. Raises RunHeldError, or CommitError if the storage fails."""
     try:
-        lease = await _take(out, takeover=takeover)
+        lease = await _take(store, takeover=takeover)
     except OSError as error:
-        raise CommitError(f"{out / _FOLDER} cannot be used ({error}); see to the storage and run again") from error
+        place = f"{store.url}/{_FOLDER}"
+        raise CommitError(f"{place} cannot be used ({error}); see to the storage and run again") from error
     try:
         yield lease
     finally:
@@ -177,129 +178,130 @@ async def hold(out: Path, *, takeover: bool) -> AsyncIterator[RunLease]:
             lease.beat(released=True)
 
 
-async def _take(out: Path, *, takeover: bool) -> RunLease:
-    folder = out / _FOLDER
-    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+async def _take(store: Store, *, takeover: bool) -> RunLease:
     for _ in range(_TRIES):
-        newest = await asyncio.to_thread(_newest, folder)
-        free = await _is_free(folder, newest)
+        newest = await asyncio.to_thread(_newest, store)
+        free = await _is_free(store, newest)
         if not free and not takeover:
+            holder_words = await asyncio.to_thread(_describe, store, newest)
             raise RunHeldError(
-                f"{out} is held by another run: {_describe(folder, newest)}; wait for its end, or take the folder from "
+                f"{store.url} is held by another run: {holder_words}; wait for its end, or take the folder from "
                 "it with --takeover"
             )
         holder = Holder.here(newest + 1)
-        if not await asyncio.to_thread(_put_holder, folder, holder):
+        standing = await asyncio.to_thread(store.put_if_absent, _holder_key(holder.epoch), _line(holder))
+        if standing is not None:
             continue  # another run was first; it is looked at like any other
-        lease = RunLease(out, holder)
+        lease = RunLease(store, holder)
         await asyncio.to_thread(lease.beat)
         if not free:
-            await _wait_for_end(folder, newest)
-        await asyncio.to_thread(_sweep, folder, holder.epoch)
+            await _wait_for_end(store, newest)
+        await asyncio.to_thread(_sweep, store, holder.epoch)
         await lease.check()  # another run may have taken it over meanwhile
         return lease
-    raise RunHeldError(f"{out} is taken by one run after another; look who starts them, and try again")
+    raise RunHeldError(f"{store.url} is taken by one run after another; look who starts them, and try again")
 
 
-async def _is_free(folder: Path, epoch: int) -> bool:
+async def _is_free(store: Store, epoch: int) -> bool:
     """Whether nobody sends for this epoch any more; watches a heartbeat of another machine for VALID_S at most."""
     if epoch == 0:
         return True
-    holder, beat = _read_holder(folder, epoch), _read_beat(folder, epoch)
+    holder, beat = await asyncio.to_thread(lambda: (_read_holder(store, epoch), _read_beat(store, epoch)))
     if beat.released or (holder and holder.is_gone()):
         return True
     if holder and holder.place == _place():
         return now() - max(beat.at, holder.at) >= VALID_S
-    return not await _changes(folder, epoch, beat)
+    return not await _changes(store, epoch, beat)
 
 
-async def _changes(folder: Path, epoch: int, beat: _Beat) -> bool:
+async def _changes(store: Store, epoch: int, beat: _Beat) -> bool:
     """Whether a heartbeat moves within VALID_S. A released one has not."""
     until = now() + VALID_S
     while now() < until:
         await asyncio.sleep(_LOOK_S)
-        latest = await asyncio.to_thread(_read_beat, folder, epoch)
+        latest = await asyncio.to_thread(_read_beat, store, epoch)
         if latest != beat:
             return not latest.released
     return False
 
 
-async def _wait_for_end(folder: Path, epoch: int) -> None:
+async def _wait_for_end(store: Store, epoch: int) -> None:
     """Waits until a holder that was fenced off has released its epoch, or surely sends no more."""
     until = now() + VALID_S
     for _ in iter(lambda: now() < until, False):
-        if (await asyncio.to_thread(_read_beat, folder, epoch)).released:
+        if (await asyncio.to_thread(_read_beat, store, epoch)).released:
             return
         await asyncio.sleep(_LOOK_S)
 
 
-def holder_of(out: Path) -> str:
+def holder_of(store: Store) -> str:
     """Who holds a run's folder now, in words; "" where nobody does."""
-    folder = out / _FOLDER
     try:
-        newest = _newest(folder)
+        newest = _newest(store)
+        holder = _read_holder(store, newest) if newest else None
+        free = holder is None or holder.is_gone() or _read_beat(store, newest).released
+        return "" if free else _describe(store, newest)
     except OSError:
         return ""
-    holder = _read_holder(folder, newest) if newest else None
-    free = holder is None or holder.is_gone() or _read_beat(folder, newest).released
-    return "" if free else _describe(folder, newest)
 
 
-def _describe(folder: Path, epoch: int) -> str:
-    holder, beat = _read_holder(folder, epoch), _read_beat(folder, epoch)
+def _describe(store: Store, epoch: int) -> str:
+    holder, beat = _read_holder(store, epoch), _read_beat(store, epoch)
     if holder is None:
         return f"epoch {epoch}"
     seen = f", last seen {max(0.0, now() - max(beat.at, holder.at)):.0f} s ago" if holder.place == _place() else ""
     return f"process {holder.pid} on {holder.host}, since {holder.since}{seen}"
 
 
-def _newest(folder: Path) -> int:
+def _newest(store: Store) -> int:
     """The highest epoch, 0 without any. Raises OSError."""
+    return max((_epoch_of(each.key) for each in store.list_objects(_FOLDER) if each.key.endswith(".json")), default=0)
+
+
+def _epoch_of(key: str) -> int:
+    """The epoch that a key is of; 0 for a key of none."""
+    digits = key.removeprefix(f"{_FOLDER}/")[:8]
+    return int(digits) if digits.isdecimal() else 0
+
+
+def _read_holder(store: Store, epoch: int) -> Holder | None:
     try:
-        names = [path.name for path in folder.iterdir()]
-    except FileNotFoundError:
-        return 0
-    return max((int(name[:8]) for name in names if name[:8].isdecimal() and name.endswith(".json")), default=0)
-
-
-def _put_holder(folder: Path, holder: Holder) -> bool:
-    path = folder / f"{holder.epoch:08d}.json"
-    return link_if_absent(write_new(folder, ".holder", canonical_json(asdict(holder)).encode()), path)
-
-
-def _read_holder(folder: Path, epoch: int) -> Holder | None:
-    facts = _read(folder / f"{epoch:08d}.json")
-    try:
-        return Holder(**facts)
+        return Holder(**_read(store, _holder_key(epoch)))
     except TypeError:
         return None
 
 
-def _read_beat(folder: Path, epoch: int) -> _Beat:
+def _read_beat(store: Store, epoch: int) -> _Beat:
     try:
-        return _Beat(**_read(_beat_path(folder, epoch)))
+        return _Beat(**_read(store, _beat_key(epoch)))
     except TypeError:
         return _Beat()
 
 
-def _beat_path(folder: Path, epoch: int) -> Path:
-    return folder / f"{epoch:08d}.beat"
+def _holder_key(epoch: int) -> str:
+    return f"{_FOLDER}/{epoch:08d}.json"
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _beat_key(epoch: int) -> str:
+    return f"{_FOLDER}/{epoch:08d}.beat"
+
+
+def _line(facts: Holder | _Beat) -> bytes:
+    return canonical_json(asdict(facts)).encode()
+
+
+def _read(store: Store, key: str) -> dict[str, Any]:
     """A small document; empty where it does not read, which is the same as one that says nothing."""
     try:
-        facts = json.loads(read_regular(path))
+        facts = json.loads(store.get(key) or b"")
     except (OSError, ValueError):
         return {}
     return facts if isinstance(facts, dict) else {}
 
 
-def _sweep(folder: Path, epoch: int) -> None:
+def _sweep(store: Store, epoch: int) -> None:
     """Removes what earlier epochs left, but for the last one."""
-    for path in folder.iterdir():
-        if path.name[:8].isdecimal() and int(path.name[:8]) < epoch - 1:
-            path.unlink(missing_ok=True)
+    store.delete(each.key for each in list(store.list_objects(_FOLDER)) if 0 < _epoch_of(each.key) < epoch - 1)
 
 
 def _started(pid: int) -> float:

@@ -1,0 +1,130 @@
+"""Takes the rows of many small partitions together in files that an object store and a scan like: `foil compact`.
+
+    part-00000000 ... part-00000511 of a table -> data/TABLE/pack-SHA -> versions/N+1 names it
+
+Promise: the entries, the digest of a snapshot and the rows that a reader sees stay what they are. Each file is held
+against its sha256 before it is read, and each partition of a pack is read back and compared before a version names it.
+The small files stay until `foil gc`. Price: every row is read twice and written once; a pack is built in a file of this
+machine, one partition of a table in memory.
+"""
+
+import hashlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+
+from datasets_out.commits.encoding import RowWriter
+from datasets_out.commits.log import CommitLog
+from datasets_out.commits.schema import TABLES, with_all_columns
+from datasets_out.commits.snapshot import Snapshot
+from datasets_out.commits.stored_rows import StoredSpan, TablePart
+from datasets_out.commits.versions import Pack, StoredFile, Version, pack_name
+from datasets_out.compaction.folding import fold
+from engine.crash_points import crash_point
+from engine.errors import CorruptDataError
+
+TARGET_MB = 128
+_PACKS_A_VERSION = 8
+
+Unit = tuple[StoredSpan, ...]
+"""Where some partitions that follow each other lie, a file a table: one partition, or a pack."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """What came of it: the version that stands, the packs that this call made, and the partitions in all packs."""
+
+    version: int
+    packs: int
+    packed: int
+
+
+def compact(log: CommitLog, target_bytes: int = TARGET_MB << 20) -> Compaction:
+    """Folds the log, and packs partitions that follow each other until the largest table has `target_bytes`.
+
+    Packs of less than half of that are packed anew with their neighbours. Raises CommitError where the storage fails,
+    CorruptDataError for a file that is not as it was committed.
+    """
+    version, made = fold(log), 0
+    while version and (groups := list(islice(_groups(log, version, target_bytes), _PACKS_A_VERSION))):
+        packs = [_pack(log, version, group) for group in groups]
+        crash_point("compact.placed")
+        kept = [old for old in version.packs if not any(new.first <= old.first <= new.last for new in packs)]
+        ordered = sorted([*kept, *packs], key=lambda pack: pack.first)
+        made += len(packs) * log.put_version(replace(version, number=version.number + 1, packs=tuple(ordered)))
+        crash_point("compact.entered")
+        version = log.version()
+    return Compaction(version.number, made, len(version.packed)) if version else Compaction(0, 0, 0)
+
+
+def _groups(log: CommitLog, version: Version, target_bytes: int) -> Iterator[list[Unit]]:
+    """The units of each pack that is to be made."""
+    group: list[Unit] = []
+    size = 0
+    for unit in zip(*map(_snapshot(log, version).spans, TABLES), strict=True):
+        largest = max(span.file.bytes for span in unit)
+        full = unit[0].first != unit[0].last and largest >= target_bytes // 2
+        if group and (full or size + largest > target_bytes or group[-1][0].last + 1 != unit[0].first):
+            if len(group) > 1:
+                yield group
+            group, size = [], 0
+        if not full:
+            group.append(unit)
+            size += largest
+    if len(group) > 1:
+        yield group
+
+
+def _snapshot(log: CommitLog, version: Version) -> Snapshot:
+    return Snapshot(log.out, "", dict.fromkeys(TABLES, ()), version)
+
+
+def _pack(log: CommitLog, version: Version, units: Sequence[Unit]) -> Pack:
+    """Writes and puts a file a table."""
+    snapshot = _snapshot(log, version)
+    files = {
+        table: _pack_table(log, snapshot, table, spans)
+        for table, spans in zip(TABLES, zip(*units, strict=True), strict=True)
+    }
+    return Pack(units[0][0].first, units[-1][0].last, files)
+
+
+def _pack_table(log: CommitLog, snapshot: Snapshot, table: str, spans: Sequence[StoredSpan]) -> StoredFile:
+    for span in spans:
+        if fault := log.find_fault(span.file):
+            raise CorruptDataError(f"{log.out / span.file.path} is {fault}; `foil verify` names all that is damaged")
+    with tempfile.TemporaryDirectory(prefix="pack-", dir=log.scratch()) as folder:
+        path = Path(folder) / f"{table}.parquet"
+        with RowWriter(path, TABLES[table]) as writer:
+            for part in _parts(snapshot, table, spans):
+                writer.write(_rows(table, part))
+        _compare(log, table, _parts(snapshot, table, spans), path)
+        with path.open("rb") as stream:
+            sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+        file = StoredFile(pack_name(table, sha256), writer.rows, path.stat().st_size, sha256)
+        log.put_file(file.path, path)
+    return file
+
+
+def _parts(snapshot: Snapshot, table: str, spans: Sequence[StoredSpan]) -> Iterator[TablePart]:
+    return (part for span in spans for part in snapshot.parts_of(table, span))
+
+
+def _rows(table: str, part: TablePart) -> pa.Table:
+    return with_all_columns(table, part.read(checked=True))
+
+
+def _compare(log: CommitLog, table: str, parts: Iterator[TablePart], pack: Path) -> None:
+    """Reads each partition from the pack, and from where it lay."""
+    start = 0
+    for part in parts:
+        rows = _rows(table, part)
+        if not TablePart(pack, start, rows.num_rows).read(checked=True).equals(rows):
+            raise CorruptDataError(
+                f"{part.path} does not read from its pack as it was written; no row of {log.out} changed"
+            )
+        start += rows.num_rows

@@ -1,0 +1,96 @@
+"""The view `triplets` a few partitions at a time: as much memory as a few partitions need, however large the run is.
+
+    a query's columns and filter -> ranges of partitions -> the join of views.sql over each range -> Arrow batches
+
+A topic lies in one partition with all that is its own, so the rows of all ranges are those of the whole join. Price:
+some 20 ms a range; a filter reaches the files where it is on `partition`, or on columns of the topic alone.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from datasets_out.commits.entries import partition_of
+from datasets_out.commits.snapshot import Snapshot
+
+TRIPLETS = pa.schema(
+    [
+        pa.field(name, pa.int32() if name == "partition" else pa.string())
+        for name in (
+            "topic_id", "partition", "seed_id", "corpus", "split", "intent_id", "intent_role", "instruction", "query",
+            "positive_id", "positive_role", "positive_title", "positive",
+            "negative_id", "negative_role", "negative_title", "negative",
+        )
+    ]
+)  # fmt: skip
+RANGE_BYTES = 24 << 20
+"""Bytes of the files of intents and passages in one range; a join takes some twenty times as much."""
+_OF_TOPICS = ("topic_id", "partition", "seed_id", "corpus")
+
+Range = tuple[int, int]
+
+
+class TripletBatches(ds.Dataset):  # type: ignore[misc]
+    """What DuckDB scans as a dataset of TRIPLETS. `join` reads columns of a range, both its ends included."""
+
+    def __init__(
+        self, topics: ds.Dataset, snapshot: Snapshot, join: Callable[[Sequence[str], Range], pa.RecordBatchReader]
+    ) -> None:
+        self._topics, self._snapshot, self._join = topics, snapshot, join
+
+    @property
+    def schema(self) -> pa.Schema:
+        """TRIPLETS."""
+        return TRIPLETS
+
+    def scanner(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002 - pyarrow's name
+        **_: Any,
+    ) -> ds.Scanner:
+        """The rows that pass the filter, made as they are asked for."""
+        names = [name for name in TRIPLETS.names if columns is None or name in columns or name in str(filter)]
+        schema = pa.schema([TRIPLETS.field(name) for name in names or ["partition"]])
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for each in self._ranges_of(filter):
+                for batch in self._join(schema.names, each):
+                    yield batch.cast(schema)
+
+        return ds.Scanner.from_batches(batches(), schema=schema, columns=columns, filter=filter)
+
+    def _ranges_of(self, wanted: pc.Expression | None) -> Sequence[Range]:
+        """The ranges in which rows may pass the filter, made narrower where it says so."""
+        ranges = partition_ranges(self._snapshot)
+        if wanted is None:
+            return ranges
+        files = map(str, self._snapshot.files("topics"))
+        spans = {
+            path: range(span.first, span.last + 1)
+            for path, span in zip(files, self._snapshot.spans("topics"), strict=True)
+        }
+        fragments = self._topics.replace_schema(TRIPLETS).get_fragments(filter=wanted)
+        numbers = {number for each in fragments for number in spans[each.path]}
+        if not any(name in str(wanted) for name in TRIPLETS.names if name not in _OF_TOPICS):
+            numbers &= set(pc.unique(self._topics.to_table(["partition"], filter=wanted)["partition"]).to_pylist())
+        held = ([n for n in sorted(numbers) if first <= n <= last] for first, last in ranges)
+        return [(each[0], each[-1]) for each in held if each]
+
+
+def partition_ranges(snapshot: Snapshot) -> list[Range]:
+    """All partitions as ranges of RANGE_BYTES at most, or of one partition."""
+    ranges: list[Range] = []
+    size = 0
+    for facts in zip(*(snapshot.committed_files(table) for table in ("topics", "intents", "passages")), strict=True):
+        number, more = partition_of(facts[0]), sum(file.bytes for file in facts)
+        if ranges and size + more <= RANGE_BYTES:
+            ranges[-1] = (ranges[-1][0], number)
+            size += more
+        else:
+            ranges.append((number, number))
+            size = more
+    return ranges
