@@ -115,25 +115,28 @@ async def trace_calls(
     """Runs the recipe and the judges on the seeds; the first `sample` of them really ask, and pay."""
     plan_sample, short = PlanSample(len(seeds)), parts.store.short_partitions() or {}
     writing = Journal(open_store(Path(parts.out)), "plan")
-    for number, (position, seed) in enumerate(seeds):
-        journal = writing.open(_partition_of(position, limits.partition_seeds, short))
-        ask = (
-            _PayingAsk(parts, journal, budget, seed)
-            if number < sample
-            else _RehearsalAsk(parts, journal, stand_in, seed)
-        )
-        try:
-            await _run_seed(parts, seed, ask)
-        except STOPPING:
-            raise
-        except Rejected:
-            pass
-        except Exception as error:  # noqa: BLE001 - one seed must not end the plan
-            if isinstance(error, RefusedRequestError) or not isinstance(error, FoilError):
-                plan_sample.unanswered.add(str(error))
-        finally:
-            journal.close()
-        plan_sample.calls += ask.planned()
+    try:
+        for number, (position, seed) in enumerate(seeds):
+            journal = writing.open(_partition_of(position, limits.partition_seeds, short))
+            ask = (
+                _PayingAsk(parts, journal, budget, seed)
+                if number < sample
+                else _RehearsalAsk(parts, journal, stand_in, seed)
+            )
+            try:
+                await _run_seed(parts, seed, ask)
+            except STOPPING:
+                raise
+            except Rejected:
+                pass
+            except Exception as error:  # noqa: BLE001 - one seed must not end the plan
+                if isinstance(error, RefusedRequestError) or not isinstance(error, FoilError):
+                    plan_sample.unanswered.add(str(error))
+            finally:
+                journal.close()
+            plan_sample.calls += ask.planned()
+    finally:
+        writing.close()
     return plan_sample
 
 

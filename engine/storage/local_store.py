@@ -206,8 +206,8 @@ class LocalAppender:
         try:
             with _named(self._path):
                 yield
-        except BaseException as error:
-            self._broken = str(error) or type(error).__name__
+        except OSError as error:
+            self._broken = str(error)
             raise
 
 

@@ -4,6 +4,7 @@ import asyncio
 import multiprocessing
 import signal
 import time
+from functools import partial
 
 import pytest
 
@@ -12,6 +13,9 @@ from engine.flow import journal as writing
 from engine.flow.journal import Journal
 from engine.flow.journal_reading import damage, left_open, paid_replies, possibly_paid_twice
 from engine.requests import Reply
+from engine.storage.opening import mirror_of
+from tests.support.drills.run_drill import job, survive
+from tests.support.small_parts import Numbers, topics
 
 
 @pytest.fixture
@@ -129,3 +133,19 @@ def test_a_kill_at_any_point_pays_for_no_durable_reply_twice(bucket, tmp_path, p
         assert len(billed) - len(set(billed)) <= possibly_paid_twice(bucket) <= 2 * 6
     assert {reply.request_id for reply in paid_replies(bucket, ())} == {str(number) for number in range(30)}
     assert list(damage(bucket)) == []
+
+
+@pytest.mark.long
+def test_children_of_a_run_are_killed_and_what_was_paid_twice_was_counted(bucket):
+    out = mirror_of(bucket.url)
+    workers = {"runtime": {"workers": 2}, "limits": {"partition_seeds": 4}}
+    survive(out, 60, 2, partial(job, out, 60, **workers), every=15)
+
+
+def test_a_seed_that_ends_each_worker_becomes_a_failed_row_of_its_own(bucket):
+    out = mirror_of(bucket.url)
+    summary = job(out, 12, reader=Numbers(12, {5: "exit"}), runtime={"workers": 1})
+    assert (summary.complete, summary.counts.seeds) == (True, {"accepted": 11, "failed": 1})
+    [failed] = [topic for topic in topics(out) if topic.status == "failed"]
+    assert (failed.seed_id, failed.reason) == ("s000005", "crashed_worker")
+    assert possibly_paid_twice(bucket) == 0
