@@ -16,8 +16,6 @@ from datasets_out.commits.versions import FOLDER, Manifest, Version, added, enco
 from engine.crash_points import crash_point
 from engine.errors import CorruptDataError
 
-FEWEST = 64
-"""Fewer partitions than these stay as they are when a session ends."""
 MANIFEST_PARTITIONS = 4096
 _STEP = 2 * MANIFEST_PARTITIONS
 """Entries that one version takes in, so that they fit in memory."""
