@@ -157,15 +157,19 @@ class LocalAppender:
         self._path, self._fd, self._file_system = path, fd, file_system
         self._folder_synced = False
         self._broken = ""  # why nothing more may be written
+        self._writing = False  # a write that is interrupted leaves this, and perhaps half of its bytes
 
     def write(self, data: bytes) -> None:
         self._check()
-        self._broken = "a write did not end"
+        if self._writing:
+            self._broken = "a write did not end"
+            self._check()
+        self._writing = True
         with self._breaking():
             left = memoryview(data)
             while left:
                 left = left[self._file_system.write(self._fd, left) :]
-        self._broken = ""
+        self._writing = False
 
     def sync(self) -> None:
         self._check()

@@ -12,6 +12,7 @@ Who we are is found as the cloud's own tools find it: variables, profile, metada
 
 import configparser
 import errno
+import importlib.util
 import os
 import random
 import re
@@ -40,6 +41,8 @@ PATIENCE_S = 180.0
 GROUP_BYTES = 4 << 20
 _PART_BYTES = 8 << 20
 _REQUEST_S = 120
+_CLIENT_S = 5.0
+"""Seconds for which the client itself tries a request again."""
 _REQUESTS = 16
 """Requests at once of one call that needs many."""
 _PAUSES_S = (0.05, 5.0)
@@ -62,6 +65,8 @@ class ObjectStore:
 
     def __init__(self, url: str, folder: Path | None = None, *, patience_s: float = PATIENCE_S) -> None:
         self.url = check_url(url)
+        if importlib.util.find_spec("obstore") is None:
+            raise UsageError(f"{self.url} needs obstore, which is not installed; pip install 'foil-ir[cloud]'")
         self.folder = folder or mirror_of(self.url)
         self._patience_s = patience_s
         self._connection: Client | None = None
@@ -172,7 +177,8 @@ class ObjectStore:
 
         def remove_all(key: str) -> None:
             """The object, or the groups of a stream, the opener last: while that stands, nobody takes the name."""
-            groups = [found.key for found in self._list(key, "") if _GROUP.fullmatch(found.key)]
+            below = () if _GROUP.fullmatch(key) else self._list(key, "")
+            groups = [found.key for found in below if _GROUP.fullmatch(found.key)]
             for name in (*reversed(groups), key):
                 remove(name)
 
@@ -381,15 +387,12 @@ def _refusals() -> tuple[type[Exception], ...]:
 
 
 def _connect(url: str, patience_s: float) -> "Client":
-    try:
-        from obstore.store import from_url
-    except ImportError as error:
-        raise UsageError(f"{url} needs obstore, which is not installed; pip install 'foil-ir[cloud]'") from error
+    from obstore.store import from_url
 
-    retry: Any = {
-        "max_retries": 20,
-        "retry_timeout": timedelta(seconds=patience_s),
-        "backoff": {"init_backoff": timedelta(seconds=0.5), "max_backoff": timedelta(seconds=5), "base": 2},
+    retry: Any = {  # short, since a signal waits for it to end; `_repeat` has the patience
+        "max_retries": 10,
+        "retry_timeout": timedelta(seconds=min(patience_s, _CLIENT_S)),
+        "backoff": {"init_backoff": timedelta(seconds=0.1), "max_backoff": timedelta(seconds=5), "base": 2},
     }
     options: Any = {  # the scheme of the endpoint decides on encryption
         "allow_http": True, "timeout": timedelta(seconds=_REQUEST_S), "connect_timeout": timedelta(seconds=10),

@@ -10,9 +10,11 @@ from tests.support.storage import servers
 
 SERVERS = {
     "localbucket": (servers.localbucket, "localbucket"),
-    "moto": (servers.moto, "moto_server"),
+    "google": (servers.google, "localbucket"),
+    "azurite": (servers.azurite, "azurite-blob"),
     "seaweedfs": (servers.seaweedfs, "weed"),
 }
+SCHEMES = {"google": "gs", "azurite": "az"}
 
 
 @pytest.fixture(scope="session")
@@ -45,11 +47,14 @@ def make_store(server_of, tmp_path, monkeypatch):
             return LocalStore(tmp_path / "run")
         for name, value in servers.environment(server_of(kind)).items():
             monkeypatch.setenv(name, value)
-        return ObjectStore(f"s3://{servers.BUCKET}/{tmp_path.name}-{os.getpid()}", patience_s=30)
+        return ObjectStore(f"{SCHEMES.get(kind, 's3')}://{servers.BUCKET}/{tmp_path.name}-{os.getpid()}", patience_s=30)
 
     return make
 
 
-@pytest.fixture(params=["local", "localbucket", "moto", pytest.param("seaweedfs", marks=pytest.mark.long)])
+LONG = [pytest.param(kind, marks=pytest.mark.long) for kind in ("google", "seaweedfs")]
+
+
+@pytest.fixture(params=["local", "localbucket", "azurite", *LONG])
 def store(request, make_store):
     return make_store(request.param)

@@ -83,6 +83,32 @@ def test_a_stream_that_failed_takes_nothing_more_and_keeps_what_was_synced(tmp_p
     assert store.read_stream("journal/one") == b"written in parts"
 
 
+def test_a_stream_is_synced_while_it_is_written_and_takes_nothing_after_an_interrupted_write(tmp_path):
+    class Interrupted(FileSystem):
+        during = None
+
+        def write(self, fd: int, data: memoryview) -> int:
+            if self.during:
+                self.during()
+            return super().write(fd, data)
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    store = LocalStore(tmp_path, disk := Interrupted())
+    stream = store.append("journal/one")
+    disk.during = stream.sync
+    stream.write(b"one")
+    disk.during = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        stream.write(b"half")
+    disk.during = None
+    stream.sync()
+    with pytest.raises(OSError, match="a write did not end"):
+        stream.write(b"more")
+    assert store.read_stream("journal/one") == b"one"
+
+
 def test_a_key_that_meets_a_folder_is_an_error_with_its_name(tmp_path):
     store = LocalStore(tmp_path)
     store.put("a/b", b"1")

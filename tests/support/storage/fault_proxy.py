@@ -32,14 +32,24 @@ _LATE_S = 0.3
 class FaultProxy:
     """Serves on `url` and sends on to a server. `faults`: the share of requests that each one meets.
 
-    `strip` takes a header from every request, as a server does that does not know it. `met` counts the faults, and what
+    `strip` takes a header from every request, as a server does that does not know it; `rename` puts another header
+    line in the place of one. `met` counts the faults, and what
     failed of itself.
     """
 
-    def __init__(self, server: str, seed: int, faults: Mapping[str, float] = FAULTS, *, strip: str = "") -> None:
+    def __init__(
+        self,
+        server: str,
+        seed: int,
+        faults: Mapping[str, float] = FAULTS,
+        *,
+        strip: str = "",
+        rename: tuple[bytes, bytes] = (b"", b""),
+    ) -> None:
         host, _, port = server.removeprefix("http://").partition(":")
         self.url, self.met = "", Counter[str]()
         self._server, self._seed, self._faults, self._strip = (host, int(port)), seed, faults, strip.lower()
+        self._rename = rename
         self._asked: Counter[str] = Counter()
         self._later: set[asyncio.Task[bytes]] = set()
 
@@ -97,7 +107,7 @@ class FaultProxy:
     async def _send(self, request: bytes) -> bytes:
         head, _, body = request.partition(b"\r\n\r\n")
         lines = [
-            line
+            self._rename[1] if line.lower() == self._rename[0] else line
             for line in head.split(b"\r\n")
             if line.partition(b":")[0].lower().decode() not in {"connection", self._strip}
         ]
