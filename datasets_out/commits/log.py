@@ -4,6 +4,7 @@
     out/plan.json                           seeds and partitions, once the seed stream has ended; put once
     out/growth-00000001.json                larger limits of the same job; from then on plan-00000001.json is the plan
     out/commits/00000007.json               the entry of partition 7: its files (rows, bytes, sha256), counts and facts
+    out/versions/00000003.json              entries of many partitions (datasets_out.commits.versions)
     out/data/TABLE/part-00000007.parquet    its rows
     out/snapshots/NAME.json                 a named list of committed files
     out/staging/  out/orphans/              unfinished files; files that no entry will ever name
