@@ -4,6 +4,7 @@
     out/plan.json                           seeds and partitions, once the seed stream has ended; put once
     out/growth-00000001.json                larger limits of the same job; from then on plan-00000001.json is the plan
     out/commits/00000007.json               the entry of partition 7: its files (rows, bytes, sha256), counts and facts
+    out/versions/00000003.json              entries of many partitions (datasets_out.commits.versions)
     out/data/TABLE/part-00000007.parquet    its rows
     out/snapshots/NAME.json                 a named list of committed files
     out/staging/  out/orphans/              unfinished files; files that no entry will ever name
@@ -258,6 +259,14 @@ class CommitLog:
                 if self.version() is version:
                     return version, entries
 
+    def read_files(self, partitions: Iterable[int]) -> list[CommitEntry]:
+        """The entries that `commits/` has of partitions, without those that others have folded meanwhile."""
+        entries = []
+        for partition in partitions:
+            with suppress(_FoldedMeanwhileError):
+                entries.append(self._checked(self._read_file(partition)))
+        return entries
+
     def committed(self) -> Mapping[int, Mapping[str, Any]]:
         """Partition -> its entry as plain JSON with the keys of `CommitEntry`, read as it is asked for."""
         return _CommittedEntries(self)
@@ -463,7 +472,12 @@ class CommitLog:
 
     def _publish(self, attempt: CommitEntry, blobs: Mapping[str, bytes]) -> CommitEntry | None:
         """Puts the files, then the entry that names them; None if another entry was first."""
-        files = {table: self._put_file(file, blobs[table]) for table, file in attempt.files.items()}
+        if self._disk:
+            files = {table: self._put_file(file, blobs[table]) for table, file in attempt.files.items()}
+        else:  # a round trip each, so at once
+            with ThreadPoolExecutor(len(blobs)) as pool:
+                placed = pool.map(lambda table: self._put_file(attempt.files[table], blobs[table]), attempt.files)
+                files = dict(zip(attempt.files, placed, strict=True))
         crash_point("commit.placed")
         entry = replace(attempt, files=files)
         first = self._put(entry_name(entry.partition), seal(entry.plain()), CommitUnknownError)
