@@ -22,6 +22,7 @@ import errno
 import hashlib
 import json
 import math
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -234,15 +235,13 @@ class CommitLog:
 
     def locate_all(self, files: Iterable[CommittedFile]) -> list[Path]:
         """`locate` for many files: a folder is followed once, and each file is only looked at for being a link."""
-        paths, followed = [], set()
+        out, paths, followed = str(self.out), [], set()
         for file in files:
-            path = self.out / file.path
-            is_link = path.is_symlink()
-            if is_link or path.parent not in followed:
-                path = self.locate(file)
+            name, (folder, _, _) = f"{out}/{file.path}", file.path.rpartition("/")
+            is_link = os.path.islink(name)  # noqa: PTH114 - a third of the time, of 30,000 files
+            paths.append(self.locate(file) if is_link or folder not in followed else Path(name))
             if not is_link:
-                followed.add(path.parent)
-            paths.append(path)
+                followed.add(folder)
         return paths
 
     def find_fault(self, file: CommittedFile) -> str:
