@@ -23,6 +23,7 @@ import errno
 import hashlib
 import json
 import math
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -349,15 +350,13 @@ class CommitLog:
         if self._disk is None:
             with ThreadPoolExecutor(_FETCHES) as threads:
                 return list(threads.map(self.locate, files))
-        paths, followed = [], set()
+        out, paths, followed = str(self.out), [], set()
         for file in files:
-            path = self.out / file.path
-            is_link = path.is_symlink()
-            if is_link or path.parent not in followed:
-                path = self.locate(file)
+            name, (folder, _, _) = f"{out}/{file.path}", file.path.rpartition("/")
+            is_link = os.path.islink(name)  # noqa: PTH114 - a third of the time, of 30,000 files
+            paths.append(self.locate(file) if is_link or folder not in followed else Path(name))
             if not is_link:
-                followed.add(path.parent)
-            paths.append(path)
+                followed.add(folder)
         return paths
 
     def find_fault(self, file: CommittedFile | StoredFile) -> str:

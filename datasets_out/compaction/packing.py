@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
+from engine.lease import hold
 
 from datasets_out.commits.encoding import RowWriter
 from datasets_out.commits.log import CommitLog
@@ -27,7 +28,6 @@ from datasets_out.commits.versions import Pack, StoredFile, Version, pack_name
 from datasets_out.compaction.folding import fold
 from engine.crash_points import crash_point
 from engine.errors import CorruptDataError
-from engine.lease import hold
 
 TARGET_MB = 128
 _PACKS_A_VERSION = 8
