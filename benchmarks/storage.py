@@ -202,9 +202,9 @@ class CountingStore(LocalStore):
         self._count("put", len(data))
         return super().put_if_absent(key, data)
 
-    def put(self, key: str, data: bytes) -> None:
+    def put(self, key: str, data: bytes, *, durable: bool = True) -> None:
         self._count("put", len(data))
-        super().put(key, data)
+        super().put(key, data, durable=durable)
 
     def put_file(self, key: str, path: Path) -> None:
         parts = max(1, -(-path.stat().st_size // (8 << 20)))  # multipart: begin, parts, end

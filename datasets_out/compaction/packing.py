@@ -17,7 +17,6 @@ from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
-from engine.lease import hold
 
 from datasets_out.commits.encoding import RowWriter
 from datasets_out.commits.log import CommitLog
@@ -28,6 +27,7 @@ from datasets_out.commits.versions import Pack, StoredFile, Version, pack_name
 from datasets_out.compaction.folding import fold
 from engine.crash_points import crash_point
 from engine.errors import CorruptDataError
+from engine.storage.lease import hold
 
 TARGET_MB = 128
 _PACKS_A_VERSION = 8
@@ -71,7 +71,7 @@ def compact_run(out: Path, target_bytes: int) -> Compaction:
 
 
 async def _compact_held(log: CommitLog, target_bytes: int) -> Compaction:
-    async with hold(log.out, takeover=False) as lease:
+    async with hold(log.store, takeover=False) as lease:
         keeping = asyncio.create_task(lease.keep(_ignore))
         try:
             return await asyncio.to_thread(compact, log, target_bytes)
