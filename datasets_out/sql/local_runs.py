@@ -67,7 +67,7 @@ def _copy_run(out: Path, folder: Path, snapshot: str | None, tables: set[str]) -
     store, copy = open_store(out), LocalStore(folder)
     documents = [each.key for name in _FOLDERS for each in store.list_objects(name)]
     chosen = load_snapshot(out, snapshot)
-    keys = {file.path: file.sha256 for table in tables for file in chosen.contents[table]}
+    keys = {span.file.path: span.file.sha256 for table in tables for span in chosen.spans(table)}
 
     def take(key: str) -> None:
         if key in keys:
