@@ -15,6 +15,7 @@ from cluster.extras import need
 from cluster.job import Job
 from cluster.seeds.mixed import MixedSettings
 from datasets_out.commits.log import CommitLog
+from datasets_out.compaction.folding import fold
 from engine.errors import NotReadyError, UsageError
 from engine.flow.progress import Progress, Summary
 from engine.keys import read_key
@@ -62,6 +63,7 @@ def run_job(
         takeover=takeover,
         stands=log.stands_for(spec.fingerprint, spec.identity),
         prepare=partial(_open, log, spec),
+        fold=partial(fold, log),
     )
     begin_logs(job.runtime.log_format, spec.worker.run)
     runner = run_local.run

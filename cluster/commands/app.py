@@ -29,6 +29,7 @@ from cluster.commands.operators.seeds import fetch, preview
 from cluster.commands.operators.status import status
 from cluster.commands.operators.submit import submit
 from cluster.commands.operators.watch import watch
+from cluster.commands.releases.compact import compact
 from cluster.commands.releases.export import export
 from cluster.commands.releases.filter import drop, filter_
 from cluster.commands.releases.gc import gc
@@ -48,7 +49,8 @@ from cluster.terminal import print_line
 
 _COMMANDS: tuple[Callable[..., None], ...] = (
     run, plan, submit, cancel, logs, watch, status, show, sql, why, diff, report, view, label, audit, agreement,
-    verify, snapshot, filter_, drop, merge, mix, mine, gc, export, restore, push, train, evaluate, ablate, doctor,
+    verify, snapshot, filter_, drop, merge, mix, mine, compact, gc, export, restore, push, train, evaluate, ablate,
+    doctor,
 )  # fmt: skip
 COMMANDS = {command.__name__.rstrip("_"): command for command in _COMMANDS}
 SEEDS_COMMANDS = {command.__name__: command for command in (preview, fetch)}

@@ -4,6 +4,7 @@
     out/plan.json                           seeds and partitions, once the seed stream has ended; put once
     out/growth-00000001.json                larger limits of the same job; from then on plan-00000001.json is the plan
     out/commits/00000007.json               the entry of partition 7: its files (rows, bytes, sha256), counts and facts
+    out/versions/00000003.json              entries of many partitions (datasets_out.commits.versions)
     out/data/TABLE/part-00000007.parquet    its rows
     out/snapshots/NAME.json                 a named list of committed files
     out/staging/  out/orphans/              unfinished files; files that no entry will ever name
@@ -22,6 +23,7 @@ import errno
 import hashlib
 import json
 import math
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -258,6 +260,14 @@ class CommitLog:
                 if self.version() is version:
                     return version, entries
 
+    def read_files(self, partitions: Iterable[int]) -> list[CommitEntry]:
+        """The entries that `commits/` has of partitions, without those that others have folded meanwhile."""
+        entries = []
+        for partition in partitions:
+            with suppress(_FoldedMeanwhileError):
+                entries.append(self._checked(self._read_file(partition)))
+        return entries
+
     def committed(self) -> Mapping[int, Mapping[str, Any]]:
         """Partition -> its entry as plain JSON with the keys of `CommitEntry`, read as it is asked for."""
         return _CommittedEntries(self)
@@ -340,15 +350,13 @@ class CommitLog:
         if self._disk is None:
             with ThreadPoolExecutor(_FETCHES) as threads:
                 return list(threads.map(self.locate, files))
-        paths, followed = [], set()
+        out, paths, followed = str(self.out), [], set()
         for file in files:
-            path = self.out / file.path
-            is_link = path.is_symlink()
-            if is_link or path.parent not in followed:
-                path = self.locate(file)
+            name, (folder, _, _) = f"{out}/{file.path}", file.path.rpartition("/")
+            is_link = os.path.islink(name)  # noqa: PTH114 - a third of the time, of 30,000 files
+            paths.append(self.locate(file) if is_link or folder not in followed else Path(name))
             if not is_link:
-                followed.add(path.parent)
-            paths.append(path)
+                followed.add(folder)
         return paths
 
     def find_fault(self, file: CommittedFile | StoredFile) -> str:
@@ -463,7 +471,12 @@ class CommitLog:
 
     def _publish(self, attempt: CommitEntry, blobs: Mapping[str, bytes]) -> CommitEntry | None:
         """Puts the files, then the entry that names them; None if another entry was first."""
-        files = {table: self._put_file(file, blobs[table]) for table, file in attempt.files.items()}
+        if self._disk:
+            files = {table: self._put_file(file, blobs[table]) for table, file in attempt.files.items()}
+        else:  # a round trip each, so at once
+            with ThreadPoolExecutor(len(blobs)) as pool:
+                placed = pool.map(lambda table: self._put_file(attempt.files[table], blobs[table]), attempt.files)
+                files = dict(zip(attempt.files, placed, strict=True))
         crash_point("commit.placed")
         entry = replace(attempt, files=files)
         first = self._put(entry_name(entry.partition), seal(entry.plain()), CommitUnknownError)

@@ -34,19 +34,20 @@ class VersionReader:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._number: int | None = None  # of the newest, 0 for none, once it was looked for
         self._newest: Version | None = None
         self._rows: OrderedDict[str, ManifestRows] = OrderedDict()
         self._facts: OrderedDict[str, FactsRows] = OrderedDict()
 
     def newest(self) -> Version | None:
         """The newest version that stands now; None where there is none. One call to the store, mostly."""
-        if self._newest is None:
-            if not (numbers := self.numbers()):
-                return None
-            self._newest = self.read(numbers[-1])
-        while (raw := self._store.get(version_name(self._newest.number + 1))) is not None:
-            number = self._newest.number + 1
-            self._newest = read_version(self._store.folder / version_name(number), number, raw)
+        if self._number is None:
+            self._number = max(self.numbers(), default=0)
+            self._newest = self.read(self._number) if self._number else None
+        while (raw := self._store.get(version_name(self._number + 1))) is not None:
+            path = self._store.folder / version_name(self._number + 1)
+            self._newest = read_version(path, self._number + 1, raw)
+            self._number += 1
         return self._newest
 
     def numbers(self) -> list[int]:

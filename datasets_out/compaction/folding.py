@@ -16,8 +16,6 @@ from datasets_out.commits.versions import FOLDER, Manifest, Version, added, enco
 from engine.crash_points import crash_point
 from engine.errors import CorruptDataError
 
-FEWEST = 64
-"""Fewer partitions than these stay as they are when a session ends."""
 MANIFEST_PARTITIONS = 4096
 _STEP = 2 * MANIFEST_PARTITIONS
 """Entries that one version takes in, so that they fit in memory."""
@@ -40,7 +38,7 @@ def fold(log: CommitLog, at_least: int = 1) -> Version | None:
 
 def _fold_some(log: CommitLog, base: Version, tail: Sequence[int]) -> None:
     """Puts a version with the entries of `tail`, unless another took its number."""
-    entries = [log.entry(partition) for partition in tail]
+    entries = log.read_files(tail)  # should others fold them meanwhile, they take this version's number
     manifests, blobs = _manifests(log, base, entries)
     crash_point("fold.read")
     for name, blob in blobs.items():

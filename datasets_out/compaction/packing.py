@@ -8,6 +8,7 @@ The small files stay until `foil gc`. Price: every row is read twice and written
 machine, one partition of a table in memory.
 """
 
+import asyncio
 import hashlib
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,7 @@ from datasets_out.commits.versions import Pack, StoredFile, Version, pack_name
 from datasets_out.compaction.folding import fold
 from engine.crash_points import crash_point
 from engine.errors import CorruptDataError
+from engine.storage.lease import hold
 
 TARGET_MB = 128
 _PACKS_A_VERSION = 8
@@ -59,6 +61,26 @@ def compact(log: CommitLog, target_bytes: int = TARGET_MB << 20) -> Compaction:
         crash_point("compact.entered")
         version = log.version()
     return Compaction(version.number, made, len(version.packed)) if version else Compaction(0, 0, 0)
+
+
+def compact_run(out: Path, target_bytes: int) -> Compaction:
+    """`compact` of a run that nobody writes. Raises NoRunError, RunHeldError while a run holds the folder."""
+    log = CommitLog(out)
+    log.run()  # or there is none
+    return asyncio.run(_compact_held(log, target_bytes))
+
+
+async def _compact_held(log: CommitLog, target_bytes: int) -> Compaction:
+    async with hold(log.store, takeover=False) as lease:
+        keeping = asyncio.create_task(lease.keep(_ignore))
+        try:
+            return await asyncio.to_thread(compact, log, target_bytes)
+        finally:
+            keeping.cancel()
+
+
+def _ignore(_error: BaseException) -> None:
+    """Another took the folder: no harm, since whoever puts a version second goes on from the first one's."""
 
 
 def _groups(log: CommitLog, version: Version, target_bytes: int) -> Iterator[list[Unit]]:

@@ -6,13 +6,13 @@ Promise: what `find` finds is what `contains(lower(text), word)` finds in SQL. P
 `most_bytes` at most, and some 2 seconds of CPU to read 100,000 topics; larger runs are not held, and SQL searches them.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from datasets_out.commits.snapshot import Snapshot
 from datasets_out.commits.stored_rows import TablePart
@@ -28,39 +28,28 @@ _TEXTS = {"topics": ("query",), "intents": ("instruction",), "passages": ("text"
 
 
 @dataclass(frozen=True, slots=True)
-class _ColumnTexts:
-    """The texts of one column of a partition, end to end; `ends` are their ends in bytes, `topics` whose they are."""
-
-    texts: bytes
-    ends: NDArray[np.int64]
-    topics: NDArray[np.int64]
-
-    def find(self, word: bytes) -> Iterator[int]:
-        """The topics, as numbers in the partition, of the texts that hold the word."""
-        place = self.texts.find(word)
-        while place >= 0:
-            row = int(np.searchsorted(self.ends, place, side="right"))
-            if place + len(word) <= self.ends[row]:
-                yield int(self.topics[row])
-                place = int(self.ends[row]) - 1
-            place = self.texts.find(word, place + 1)
-
-
-@dataclass(frozen=True, slots=True)
 class _PartitionTexts:
-    topic_ids: pa.Array
-    columns: Sequence[_ColumnTexts]
+    """The texts of one topic after the other, each closed by a newline; `ends` are the topics' ends in bytes."""
 
-    @property
-    def size(self) -> int:
-        """Bytes of its texts."""
-        return sum(len(column.texts) for column in self.columns)
+    topic_ids: Sequence[str]
+    texts: bytes
+    ends: Sequence[int]
 
     def find(self, words: Sequence[bytes]) -> list[str]:
         """The ids of the topics that have all words."""
-        found = set.intersection(*({topic for column in self.columns for topic in column.find(w)} for w in words))
-        ids: list[str] = self.topic_ids.take(pa.array(sorted(found), pa.int64())).to_pylist()
-        return ids
+        first, *others = sorted(words, key=len, reverse=True)
+        return [self.topic_ids[n] for n in self._having(first) if all(self._has(n, word) for word in others)]
+
+    def _having(self, word: bytes) -> Iterator[int]:
+        place = self.texts.find(word)
+        while place >= 0:
+            number = bisect_right(self.ends, place)
+            yield number
+            place = self.texts.find(word, self.ends[number])
+
+    def _has(self, number: int, word: bytes) -> bool:
+        start = self.ends[number - 1] if number else 0
+        return self.texts.find(word, start, self.ends[number]) >= 0
 
 
 class TextIndex:
@@ -73,13 +62,13 @@ class TextIndex:
 
     def update(self, snapshot: Snapshot) -> None:
         """Reads the partitions that are new; holds none where all are too large. Raises CorruptDataError."""
-        size = sum(part.size for part in self._partitions.values())
+        size = sum(len(part.texts) for part in self._partitions.values())
         parts = zip(*(snapshot.parts(table) for table in _TEXTS), strict=True)
         for key, stored in zip(_keys(snapshot), parts, strict=True):
             if key in self._partitions:
                 continue
             part = _read(dict(zip(_TEXTS, stored, strict=True)))
-            size += part.size
+            size += len(part.texts)
             if self._closed or size > self._most_bytes:
                 self.close()
                 return
@@ -108,17 +97,27 @@ def _keys(snapshot: Snapshot) -> list[Key]:
 def _read(parts: Mapping[str, TablePart]) -> _PartitionTexts:
     tables = {table: read_columns(parts[table], ("topic_id", *names)) for table, names in _TEXTS.items()}
     topic_ids = tables["topics"]["topic_id"].combine_chunks()
-    columns = [
-        _column(tables[table][name], pc.index_in(tables[table]["topic_id"], topic_ids))
-        for table, names in _TEXTS.items()
-        for name in names
-    ]
-    return _PartitionTexts(topic_ids, columns)
+    pairs = [(table, name) for table, names in _TEXTS.items() for name in names]
+    topics = np.concatenate([pc.index_in(tables[table]["topic_id"], topic_ids).to_numpy() for table, _ in pairs])
+    texts = pa.chunked_array([chunk for table, name in pairs for chunk in tables[table][name].chunks], pa.string())
+    order = np.argsort(topics, kind="stable")
+    lines = _closed(pc.utf8_lower(texts.cast(pa.large_string()))).take(order)
+    ends = np.cumsum(pc.binary_length(lines).to_numpy())
+    last = np.searchsorted(topics[order], np.arange(len(topic_ids)), side="right") - 1
+    return _PartitionTexts(topic_ids.to_pylist(), _bytes_of(lines), ends[last].tolist())
 
 
-def _column(texts: pa.ChunkedArray, topics: pa.ChunkedArray) -> _ColumnTexts:
-    lowered = pc.utf8_lower(texts).cast(pa.large_binary()).combine_chunks()
-    _, offsets, values = lowered.buffers()
-    ends = np.frombuffer(offsets, np.int64)[lowered.offset + 1 : lowered.offset + len(lowered) + 1]
-    whole = values.to_pybytes() if values else b""
-    return _ColumnTexts(whole[: int(ends[-1]) if len(ends) else 0], ends, topics.to_numpy())
+def _closed(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The texts, each with a newline behind."""
+    kind = pa.large_string()
+    return pc.binary_join_element_wise(texts, pa.scalar("", kind), pa.scalar("\n", kind))
+
+
+def _bytes_of(texts: pa.ChunkedArray) -> bytes:
+    """All of them end to end."""
+    if not len(texts):
+        return b""
+    array = texts.combine_chunks()
+    _, offsets, values = array.buffers()
+    first, *_, last = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1].tolist()
+    return bytes(memoryview(values)[first:last])

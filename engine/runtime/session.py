@@ -30,7 +30,7 @@ from engine.ids import canonical_json, sha256_hex
 from engine.inference.pooled_vllm import EngineSpec
 from engine.protocols import Parts, Screen, SeedReader
 from engine.runtime.breaker import RunBreaker
-from engine.runtime.partition_queue import CommittedPartition, PartitionQueue
+from engine.runtime.partition_queue import CommittedPartition, PartitionQueue, in_thread
 from engine.runtime.seed_process import SeedProcess, SeedSource, sweep_spool
 from engine.runtime.seed_stream import SeedRecord, unpacked
 from engine.runtime.supervisor import Supervisor, Worker
@@ -49,6 +49,9 @@ from engine.telemetry.metrics import (
 LOG = logging.getLogger(__name__)
 OnProgress = Callable[[Progress], None]
 _TICK_S = 0.5
+_FOLD_EVERY = 1024
+_FOLD_AT_END = 64
+"""Fewer committed partitions stay as they are: a small run is plain files."""
 
 
 class StartWorkerWithin(Protocol):
@@ -86,6 +89,10 @@ def _nothing() -> None:
     """Prepares nothing."""
 
 
+def _fold_nothing(_at_least: int) -> None:
+    """The entries stay as they are."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunSpec:
     """One run: what is read and screened in one process, what each worker gets, and what decides the rows.
@@ -93,7 +100,7 @@ class RunSpec:
     With workers, `open_seeds` makes the reader and the screens anew in a process of their own; without it those two go
     there by pickle. `on_seeds` is told how many seeds were read.
     `takeover`: takes the folder from a run that holds it. `stands`: the folder is this run's already; else `prepare`
-    makes it so, once it is held.
+    makes it so, once it is held. `fold` takes committed entries together, where there are so many that are not yet.
     """
 
     reader: SeedReader
@@ -105,6 +112,7 @@ class RunSpec:
     open_seeds: Callable[[], tuple[SeedReader, Sequence[Screen]]] | None = None
     on_seeds: Callable[[int], None] = _ignore_count
     prepare: Callable[[], None] = _nothing
+    fold: Callable[[int], object] = _fold_nothing
 
     @property
     def fingerprint(self) -> str:
@@ -159,6 +167,8 @@ class _Session:
                 map(unpacked, source.partitions(entries, spec.on_seeds)), committed, self._limits
             )
         self._recorder = CountRecorder()
+        self._folding: asyncio.Future[None] | None = None
+        self._folded_at = 0
 
     async def run(self, start_worker: StartWorkerWithin, lease: RunLease) -> Summary:
         """Runs until the queue is over."""
@@ -185,6 +195,7 @@ class _Session:
                 task.cancel()
             if self._seeds:
                 self._seeds.close()
+        await self._fold(_FOLD_AT_END)
         self._put_plan()
         summary = self.summary(supervisor.lost())
         file.note(summary)
@@ -194,6 +205,19 @@ class _Session:
         if self._queue.error and not isinstance(self._queue.error, FoilError):
             raise self._queue.error
         return summary
+
+    async def _fold(self, at_least: int) -> None:
+        """Takes entries together in a thread, one call at a time; what fails is left to the next call."""
+        if self._folding:
+            await self._folding
+        self._folding = in_thread(partial(self._fold_now, at_least), name="fold")
+        await self._folding
+
+    def _fold_now(self, at_least: int) -> None:
+        try:
+            self._spec.fold(at_least)
+        except (FoilError, OSError) as error:
+            LOG.warning("the entries of the run could not be taken together (%s); nothing is lost", error)
 
     def _put_plan(self) -> None:
         """The plan is the last thing put: with it, the next session knows that there is nothing to do."""
@@ -238,10 +262,16 @@ class _Session:
             WORKERS.record(crew.placed, "placed")
             WORKERS_LOST.record(crew.lost - lost)
             lost = crew.lost
+            if len(self._queue.committed()) - self._folded_at >= _FOLD_EVERY and not self._is_folding():
+                self._folded_at = len(self._queue.committed())
+                self._folding = in_thread(partial(self._fold_now, _FOLD_EVERY), name="fold")
             if tripped := breaker.check(crew.endings, time.monotonic()):
                 RUN_BREAKER_OPEN.record(1, tripped.breaker)
                 self._queue.stop(tripped)
             await asyncio.sleep(_TICK_S)
+
+    def _is_folding(self) -> bool:
+        return self._folding is not None and not self._folding.done()
 
     def summary(self, workers_lost: int = 0) -> Summary:
         """What the run came to."""

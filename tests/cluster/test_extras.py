@@ -77,6 +77,7 @@ def test_operators_and_curators_need_no_extra(tmp_path):
         ["snapshot", "list", out],
         ["filter", out, tmp_path / "filtered", "--where", "true"],
         ["merge", out, tmp_path / "mined", tmp_path / "merged", "--near-duplicates", "0.8"],
+        ["compact", out],
         ["gc", out, "--dry-run"],
         ["export", out, "--format", "hf", "--split", "all", "--into", tmp_path / "release"],
         ["verify", tmp_path / "release"],

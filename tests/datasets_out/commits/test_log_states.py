@@ -12,10 +12,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
+from datasets_out.commits.encoding import seal
 from datasets_out.commits.entries import CommitEntry
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import load_snapshot, take_snapshot
+from datasets_out.compaction.folding import fold
+from datasets_out.compaction.packing import compact
 from engine.atomic_files import FileSystem
 from engine.errors import CommitError, CommitLostError, DifferentJobError
 from tests.support.drills.commit_drill import JOB, HookedFileSystem, planned, topics_of
@@ -90,11 +93,11 @@ class Writers(RuleBasedStateMachine):
 
     def look(self) -> None:
         for partition in CommitLog(self.out).partitions():
-            self.entries.setdefault(partition, self.entry_path(partition).read_bytes())
+            self.entries.setdefault(partition, self.entry_bytes(partition))
             self.variants.setdefault(partition, self.standing(partition))
 
-    def entry_path(self, partition: int) -> Path:
-        return self.out / f"commits/{partition:08d}.json"
+    def entry_bytes(self, partition: int) -> bytes:
+        return seal(CommitLog(self.out).entry(partition).plain())
 
     @rule(partition=partitions, variant=variants)
     def commits(self, partition: int, variant: int) -> None:
@@ -122,6 +125,43 @@ class Writers(RuleBasedStateMachine):
         except Killed:
             return
 
+    @rule(packs=st.booleans())
+    def entries_are_folded(self, packs: bool) -> None:
+        self.take_together(CommitLog(self.out), packs)
+
+    @rule(packs=st.booleans(), k=calls)
+    def a_fold_is_killed(self, packs: bool, k: int) -> None:
+        try:
+            self.take_together(CommitLog(self.out, MeddlingFileSystem(k, lambda: None, dies=True)), packs)
+        except Killed:
+            return
+
+    @rule(packs=st.booleans(), partition=partitions, variant=variants, k=calls)
+    def a_fold_is_overtaken(self, packs: bool, partition: int, variant: int, k: int) -> None:
+        """Another one folds all, and a writer commits, between two calls of a fold."""
+
+        def overtake() -> None:
+            self.commit(partition, variant)
+            self.take_together(CommitLog(self.out), True)
+
+        self.take_together(CommitLog(self.out, MeddlingFileSystem(k, overtake)), packs)
+
+    @rule(partition=partitions, mine=variants, theirs=variants, k=calls)
+    def is_overtaken_and_folded(self, partition: int, mine: int, theirs: int, k: int) -> None:
+        """Another writer's whole commit is folded between two calls of this one."""
+
+        def overtake() -> None:
+            self.commit(partition, theirs)
+            self.take_together(CommitLog(self.out), True)
+
+        self.commit(partition, mine, MeddlingFileSystem(k, overtake))
+
+    def take_together(self, log: CommitLog, packs: bool) -> None:
+        if packs:
+            compact(log, 1 << 20)
+        else:
+            fold(log)
+
     @rule()
     def open_again(self) -> None:
         CommitLog(self.out).open("drill", JOB)
@@ -147,7 +187,7 @@ class Writers(RuleBasedStateMachine):
     def what_stood_stands(self) -> None:
         self.look()
         for partition, raw in self.entries.items():
-            assert self.entry_path(partition).read_bytes() == raw
+            assert self.entry_bytes(partition) == raw
         assert self.acked <= set(self.entries)
 
     def teardown(self) -> None:

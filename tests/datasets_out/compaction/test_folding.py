@@ -1,8 +1,10 @@
 """Folding and compaction: the committed set, the entries and the rows stay, whoever dies and whatever fails."""
 
 import errno
+import os
 import random
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -21,10 +23,21 @@ from datasets_out.curation.collection import collect
 from engine.crash_points import arm
 from engine.errors import CommitError, CommitLostError, CorruptDataError
 from engine.flow.progress import status
-from tests.datasets_out.commits.test_log import FailingFileSystem
 from tests.support.drills.commit_drill import JOB, EntryHook, HookedFileSystem, end, fork, topics_of
 
 SMALL = 1 << 20
+
+
+class FailingFileSystem(HookedFileSystem):
+    """The k-th call fails with an error."""
+
+    def __init__(self, k: int, error: int) -> None:
+        self.calls, self.k, self.error = 0, k, error
+
+    def before(self) -> None:
+        self.calls += 1
+        if self.calls == self.k:
+            raise OSError(self.error, os.strerror(self.error))
 
 
 def commit(log: CommitLog, *partitions: int, variant: int = 0) -> None:
@@ -272,9 +285,6 @@ def test_no_entry_goes_before_the_files_of_its_version_are_there(log, monkeypatc
 def test_small_files_go_once_packed_and_old_unless_a_snapshot_names_them(log):
     compact(log, SMALL)
     assert collect(log.out, 30, dry_run=True) == []
-    import os
-    import time
-
     for path in (log.out / "data").glob("*/part-*"):
         os.utime(path, (time.time() - 2 * 86_400,) * 2)
     found = collect(log.out, 30, dry_run=True)

@@ -5,11 +5,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from datasets_out.commits.entries import CommitEntry
 from datasets_out.commits.log import CommitLog
-from datasets_out.commits.schema import TABLES, from_tables
+from datasets_out.commits.schema import TABLES
+from datasets_out.commits.snapshot import load_snapshot, read_partitions
 from datasets_out.commits.verify import verify
 from engine.topic import Topic
 
@@ -45,7 +44,8 @@ def check(history: History, dataset: Path) -> Violations:
     """Reads the whole dataset as a reader would, through its entries, and holds it against the history."""
     entries = CommitLog(dataset).entries()
     committed = {entry.partition for entry in entries}
-    topics = {entry.partition: _topics(dataset, entry) for entry in entries}
+    snapshot = load_snapshot(dataset, None) if entries else None
+    topics = dict(zip(sorted(committed), read_partitions(snapshot), strict=True)) if snapshot else {}
     seeds = Counter(seed for group in topics.values() for seed in {topic.seed_id for topic in group})
     ids = Counter(topic.id for group in topics.values() for topic in group)
     violations = Violations()
@@ -62,12 +62,6 @@ def check(history: History, dataset: Path) -> Violations:
     return violations
 
 
-def _topics(dataset: Path, entry: CommitEntry) -> list[Topic]:
-    log = CommitLog(dataset)
-    files = {table: pq.ParquetFile(log.locate(file)) for table, file in entry.files.items()}
-    return from_tables({table: file.read(use_threads=False) for table, file in files.items()})
-
-
 def _wrong_content(entry: CommitEntry, topics: list[Topic], history: History) -> list[str]:
     violations = []
     if len(topics) != entry.files["topics"].rows or len(topics) != sum(entry.counts.topics.values()):
@@ -81,7 +75,9 @@ def _wrong_content(entry: CommitEntry, topics: list[Topic], history: History) ->
 
 def _visible_to_a_glob(dataset: Path, entries: Sequence[CommitEntry]) -> list[str]:
     """A curator's plain glob over a finished run sees the committed files and no other."""
+    version = CommitLog(dataset).version()
     named = {file.path for entry in entries for file in entry.files.values()}
+    named |= {file.path for file in version.files()} if version else set()
     return [
         f"{name} is there and not committed"
         for table in TABLES

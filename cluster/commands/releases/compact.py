@@ -1,0 +1,31 @@
+"""`foil compact`: takes the entries and the files of many partitions together."""
+
+from typing import Annotated
+
+import typer
+
+from cluster.commands.arguments import JsonOption, OutArgument
+from cluster.terminal import print_json, say
+
+
+def compact(
+    out: OutArgument,
+    target_mb: Annotated[
+        int, typer.Option("--target-mb", min=1, max=4096, help="MB of the largest file of a pack, of six.")
+    ] = 128,
+    as_json: JsonOption = False,
+) -> None:
+    """Pack the small files of a run together, for a bucket, for scans, or for very many partitions.
+
+    What readers see stays the same, and so does every digest. The small files stay until `foil gc`, a day later. Exit
+    code 12 while a run holds OUT.
+    """
+    from datasets_out.compaction.packing import compact_run
+
+    done = compact_run(out, target_mb << 20)
+    if as_json:
+        print_json({"version": done.version, "packs": done.packs, "packed_partitions": done.packed})
+        return
+    say(f"{out}: {done.packs:,} new packs, {done.packed:,} partitions in packs, version {done.version} of the log")
+    if done.packs:
+        say("the small files stay for whoever reads them; `foil gc` frees them after a day")
