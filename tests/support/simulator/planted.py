@@ -129,10 +129,6 @@ PLANTED = (
         "            while left:\n", "            if left:\n",
     ),
     Planted(
-        "journal", "the index of a stream leaves out a partition", JOURNAL,
-        "for name, ranges in self._ranges.items()", "for name, ranges in list(self._ranges.items())[1:]",
-    ),
-    Planted(
         "requests", "the id leaves out the last message", "engine/requests.py",
         "for m in request.messages]", "for m in request.messages[:1]]",
     ),

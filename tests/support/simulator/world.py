@@ -32,7 +32,8 @@ from typing import Any
 
 import pytest
 
-from engine import crash_points, lease
+from engine import crash_points
+from engine.storage import lease
 from tests.support.simulator.disk import FAULTS, Disk, KilledError
 from tests.support.virtual_time import VirtualLoop
 
