@@ -85,6 +85,7 @@ class CommitLog:
         self.out, self._run = self.store.folder, run
         self.versions = VersionReader(self.store)
         self._disk = (file_system or FileSystem()) if isinstance(self.store, LocalStore) else None
+        self._inside: dict[Path, bool] = {}  # of folders, each looked at once
         self._fingerprint = ""  # of the run that lies here, once it was read
 
     def open(self, fingerprint: str, job: Mapping[str, Any]) -> None:
@@ -336,9 +337,15 @@ class CommitLog:
                     return self.store.fetch(file.path, file.sha256)
                 except FileNotFoundError as error:
                     raise CorruptDataError(f"{self.store.url}/{file.path} is missing, and it was committed") from error
-        if not path.resolve().is_relative_to(self.out.resolve()):
+        if path.parent not in self._inside:
+            self._inside[path.parent] = self._is_inside(path.parent)
+        if not (self._inside[path.parent] and (not path.is_symlink() or self._is_inside(path))):
             raise CorruptDataError(f"{path} leads out of {self.out}, to {path.resolve()}; remove that link")
         return path
+
+    def _is_inside(self, path: Path) -> bool:
+        """Whether a path lies in the run's folder once links are followed."""
+        return path.resolve().is_relative_to(self.out.resolve())
 
     def find_fault(self, file: CommittedFile | StoredFile) -> str:
         """`missing`, `resized` or `changed` if the file does not hold what was committed; "" if it does."""
