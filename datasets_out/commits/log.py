@@ -255,7 +255,7 @@ class CommitLog:
         while True:
             version, tail = self.extent()
             with suppress(_FoldedMeanwhileError):
-                entries = [self._checked(self._read_file(partition)) for partition in tail]
+                entries = [self.checked(self._read_file(partition)) for partition in tail]
                 if self.version() is version:
                     return version, entries
 
@@ -264,7 +264,7 @@ class CommitLog:
         entries = []
         for partition in partitions:
             with suppress(_FoldedMeanwhileError):
-                entries.append(self._checked(self._read_file(partition)))
+                entries.append(self.checked(self._read_file(partition)))
         return entries
 
     def committed(self) -> Mapping[int, Mapping[str, Any]]:
@@ -275,13 +275,14 @@ class CommitLog:
         """All entries in order of partition; see `entry`."""
         version, tail = self.tail_entries()
         folded = [self.folded_entry(version, partition) for partition in version.partitions] if version else []
-        return sorted([*map(self._checked, folded), *tail], key=attrgetter("partition"))
+        return sorted([*map(self.checked, folded), *tail], key=attrgetter("partition"))
 
     def entry(self, partition: int) -> CommitEntry:
         """The entry of a committed partition. Raises CorruptDataError if it is not as written, or of another run."""
-        return self._checked(self.read_entry(partition))
+        return self.checked(self.read_entry(partition))
 
-    def _checked(self, entry: CommitEntry) -> CommitEntry:
+    def checked(self, entry: CommitEntry) -> CommitEntry:
+        """The entry. Raises CorruptDataError if it is of another run."""
         if entry.fingerprint != self.fingerprint():
             raise CorruptDataError(
                 f"{self.out / entry_name(entry.partition)} is of another run ({entry.fingerprint}, and this run is "
@@ -540,12 +541,15 @@ class _CommittedEntries(Mapping[int, Mapping[str, Any]]):
 
     def __init__(self, log: CommitLog) -> None:
         self._log = log
-        version, tail = log.extent()
-        self._partitions = PartitionRanges.union([PartitionRanges.of(tail), *([version.partitions] if version else [])])
+        self._version, tail = log.extent()
+        self._folded = self._version.partitions if self._version else PartitionRanges(())
+        self._partitions = PartitionRanges.union([PartitionRanges.of(tail), self._folded])
 
     def __getitem__(self, partition: int) -> Mapping[str, Any]:
         if partition not in self._partitions:
             raise KeyError(partition)
+        if self._version and partition in self._folded:
+            return self._log.checked(self._log.folded_entry(self._version, partition)).plain()
         return self._log.entry(partition).plain()
 
     def __contains__(self, partition: object) -> bool:
