@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from heapq import merge
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -97,19 +98,16 @@ class Snapshot:
 
     def spans(self, table: str) -> Iterator[StoredSpan]:
         """The files in which the table's rows lie, in order of partition; those of all tables are aligned."""
-        packs = iter(self.version.packs if self.version else ())
-        pack = next(packs, None)
+        packs = self.version.packs if self.version else ()
+        packed = (StoredSpan(pack.first, pack.last, pack.files[table]) for pack in packs)
+        return merge(packed, self._loose_spans(table), key=attrgetter("first"))
+
+    def _loose_spans(self, table: str) -> Iterator[StoredSpan]:
+        """The files of partitions that lie in no pack."""
         listed = dict(zip(self._listed_partitions, self.listed[table], strict=True))
-        for partition in self.partitions:
-            if pack and partition > pack.last:
-                pack = next(packs, None)
-            if pack and partition >= pack.first:
-                if partition == pack.first:
-                    yield StoredSpan(pack.first, pack.last, pack.files[table])
-            elif partition in listed:
-                yield StoredSpan(partition, partition, listed[partition])
-            else:
-                yield StoredSpan(partition, partition, self._rows_of(partition).file(table, partition))
+        for partition in self.partitions.without(self.version.packed) if self.version else self.partitions:
+            file = listed[partition] if partition in listed else self._rows_of(partition).file(table, partition)
+            yield StoredSpan(partition, partition, file)
 
     def files(self, table: str) -> list[Path]:
         """Where the table's files lie, in order of partition; a pack holds several. Of all tables in equal number."""

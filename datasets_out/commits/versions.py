@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +95,21 @@ class PartitionRanges:
     def __iter__(self) -> Iterator[int]:
         for first, last in self.pairs:
             yield from range(first, last + 1)
+
+    def without(self, others: "PartitionRanges") -> "PartitionRanges":
+        """What of this set is not in the others."""
+        pairs = []
+        for start, last in self.pairs:
+            first, place = start, max(0, bisect_right(others.pairs, (start, start)) - 1)
+            for begin, end in islice(others.pairs, place, None):
+                if begin > last:
+                    break
+                if begin > first:
+                    pairs.append((first, begin - 1))
+                first = max(first, end + 1)
+            if first <= last:
+                pairs.append((first, last))
+        return PartitionRanges(pairs)
 
     def position(self, partition: int) -> int:
         """How many partitions of the set lie before this one of it."""

@@ -306,4 +306,5 @@ def test_ranges_are_a_set():
         assert list(ranges) == sorted(first)
         assert [n in ranges for n in range(-1, 41)] == [n in first for n in range(-1, 41)]
         assert [ranges.position(n) for n in sorted(first)] == list(range(len(first)))
+        assert list(ranges.without(PartitionRanges.of(second))) == sorted(first - second)
         assert list(PartitionRanges.union([ranges, PartitionRanges.of(second)])) == sorted(first | second)
