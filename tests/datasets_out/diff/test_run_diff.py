@@ -15,6 +15,7 @@ from cluster.commands.app import app
 from cluster.endings import run_command
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import load_snapshot, read_accepted, take_snapshot
+from datasets_out.commits.stored_rows import TablePart
 from datasets_out.diff.run_diff import CHANGES, DIFFERENCES, KINDS, RunDiff, diff_runs
 from datasets_out.diff.topic_digests import read_columns
 from engine.errors import CorruptDataError
@@ -130,9 +131,9 @@ def test_equal_files_are_not_opened_and_other_partitions_are(tmp_path, monkeypat
     b = run_of(tmp_path / "b", topics[:2], [replace(topics[2], status="rejected", reason="leak")])
     opened = []
 
-    def read(path: Path, *columns: Sequence[str]) -> pa.Table:
-        opened.append(f"{path.parts[-2]}/{path.stem}")
-        return read_columns(path, *columns)
+    def read(part: TablePart, *columns: Sequence[str]) -> pa.Table:
+        opened.append(f"{part.path.parts[-2]}/{part.path.stem}")
+        return read_columns(part, *columns)
 
     monkeypatch.setattr("datasets_out.diff.differing_topics.read_columns", read)
     diff = diff_runs(a, b)
@@ -148,9 +149,9 @@ def test_texts_are_read_of_examples_alone(tmp_path, monkeypatch):
     diff = diff_runs(a, b)
     opened = []
 
-    def read(path: Path, *columns: Sequence[str]) -> pa.Table:
-        opened.append(path.stem)
-        return read_columns(path, *columns)
+    def read(part: TablePart, *columns: Sequence[str]) -> pa.Table:
+        opened.append(part.path.stem)
+        return read_columns(part, *columns)
 
     monkeypatch.setattr("datasets_out.diff.run_diff.read_columns", read)
     (example,) = diff.examples("instruction", "changed", 1)

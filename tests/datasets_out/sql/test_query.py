@@ -103,7 +103,8 @@ def test_triplets_a_range_at_a_time_are_those_of_the_whole_join(out, monkeypatch
     assert bool(whole) == (condition != "partition > 9")
 
 
-def test_a_filter_on_partition_or_topic_leaves_out_ranges(out):
+def test_a_filter_on_partition_or_topic_leaves_out_ranges(out, monkeypatch):
+    monkeypatch.setattr("datasets_out.sql.triplet_batches.RANGE_BYTES", 1)
     snapshot = load_snapshot(out, None)
     read: list[tuple[int, int]] = []
 
@@ -111,7 +112,7 @@ def test_a_filter_on_partition_or_topic_leaves_out_ranges(out):
         read.append(bounds)
         return pa.RecordBatchReader.from_batches(pa.schema([TRIPLETS.field(name) for name in columns]), [])
 
-    batches = TripletBatches(dataset("topics", snapshot), [(0, 0), (1, 1)], join)
+    batches = TripletBatches(dataset("topics", snapshot), snapshot, join)
     topic = run_sql(out, "SELECT topic_id FROM topics WHERE partition = 1 LIMIT 1")["topic_id"][0].as_py()
     role = pc.field("intent_role") == "original"
     for condition, ranges in (
