@@ -14,6 +14,7 @@ from tests.support.models.character import Character
 from tests.support.models.fault_server import Behaviour, serving
 from tests.support.paths import REPO
 from tests.support.storage import servers
+from tests.support.storage.fault_proxy import FaultProxy, proxied
 
 OUT = f"s3://{servers.BUCKET}/team/run"
 
@@ -99,6 +100,32 @@ def test_killed_and_resumed_on_another_machine_nothing_is_lost_and_only_what_was
     again = sum(task["seen"] - 1 for task in report["by_task"].values())
     assert again <= deaths * 8  # the window: no more can be in flight
     assert foil("verify", machine.out, env=machine("last")).returncode == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1, 2])
+def test_behind_a_proxy_that_loses_doubles_and_refuses_nothing_is_lost_doubled_or_paid_twice(
+    tmp_path, machine, server, seed
+):
+    with (
+        serving(Behaviour(latency=0.05), Character()) as provider,
+        proxied(FaultProxy(server, seed)) as proxy,
+    ):
+        env = machine("one") | servers.environment(proxy.url)
+        job = hosted_job(tmp_path, provider.url, 200)
+        done = foil("run", job, "--out", machine.out, "--set", "runtime.workers=2", env=env)
+        assert done.returncode == 0, done.stderr
+        report = provider.report(tasks=True)
+    assert all(task["seen"] == 1 for task in report["by_task"].values())
+    assert proxy.met.total() - proxy.met[""] > 20  # faults met
+    direct = machine("two")
+    assert rows(machine.out, "SELECT count(*) AS n, count(DISTINCT seed_id) AS seeds FROM topics", direct) == [
+        {"n": 200, "seeds": 200}
+    ]
+    state = json.loads(foil("status", machine.out, "--json", env=direct).stdout)
+    assert (state["complete"], state["possibly_paid_twice"]) == (True, 0)
+    assert state["calls"] == report["admitted"]
+    assert foil("verify", machine.out, env=direct).returncode == 0
 
 
 def _killed_after(job, machine, name, provider, calls) -> int:
