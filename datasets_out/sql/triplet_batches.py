@@ -6,6 +6,7 @@ A topic lies in one partition with all that is its own, so the rows of all range
 some 20 ms a range; a filter reaches the files where it is on `partition`, or on columns of the topic alone.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -29,6 +30,9 @@ TRIPLETS = pa.schema(
 RANGE_BYTES = 24 << 20
 """Bytes of the files of intents and passages in one range; a join takes some twenty times as much."""
 _OF_TOPICS = ("topic_id", "partition", "seed_id", "corpus")
+
+_ONE_TOPIC = re.compile(r'\(+topic_id == "([0-9a-f]+)"\)')
+"""At the begin of a filter's words; further on it may be a part of a text."""
 
 Range = tuple[int, int]
 
@@ -75,10 +79,20 @@ class TripletBatches(ds.Dataset):  # type: ignore[misc]
         }
         fragments = self._topics.replace_schema(TRIPLETS).get_fragments(filter=wanted)
         numbers = {number for each in fragments for number in spans[each.path]}
-        if not any(name in str(wanted) for name in TRIPLETS.names if name not in _OF_TOPICS):
-            numbers &= set(pc.unique(self._topics.to_table(["partition"], filter=wanted)["partition"]).to_pylist())
+        if (of_topics := _of_topics(wanted)) is not None:
+            numbers &= set(pc.unique(self._topics.to_table(["partition"], filter=of_topics)["partition"]).to_pylist())
         held = ([n for n in sorted(numbers) if first <= n <= last] for first, last in ranges)
         return [(each[0], each[-1]) for each in held if each]
+
+
+def _of_topics(wanted: pc.Expression) -> pc.Expression | None:
+    """A condition on topics that the filter implies, and that leaves few: the filter itself, or one topic's id."""
+    text = str(wanted)
+    if not any(name in text for name in TRIPLETS.names if name not in _OF_TOPICS):
+        return wanted
+    topic = _ONE_TOPIC.match(text)
+    only_and = " or " not in text and "invert" not in text
+    return pc.field("topic_id") == topic[1] if topic and only_and else None
 
 
 def partition_ranges(snapshot: Snapshot) -> list[Range]:

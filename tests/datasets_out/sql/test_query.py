@@ -118,6 +118,8 @@ def test_a_filter_on_partition_or_topic_leaves_out_ranges(out, monkeypatch):
     for condition, ranges in (
         ((pc.field("partition") == 0) & role, [(0, 0)]),
         (pc.field("topic_id") == topic, [(1, 1)]),
+        ((pc.field("topic_id") == topic) & role, [(1, 1)]),
+        ((pc.field("topic_id") == topic) | role, [(0, 0), (1, 1)]),
         (role, [(0, 0), (1, 1)]),
     ):
         read.clear()
