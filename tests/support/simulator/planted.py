@@ -60,14 +60,9 @@ class Found:
 PLANTED = (
     Planted(
         "commit", "entry before its files", LOG,
-        "        files = {table: self._put_file(file, blobs[table]) for table, file in attempt.files.items()}\n"
-        '        crash_point("commit.placed")\n'
-        "        entry = replace(attempt, files=files)\n"
-        "        first = self._put(self.out / entry_name(entry.partition), seal(entry.plain()), CommitUnknownError)\n",
-        "        entry = attempt\n"
-        "        first = self._put(self.out / entry_name(entry.partition), seal(entry.plain()), CommitUnknownError)\n"
-        '        crash_point("commit.placed")\n'
-        "        files = {table: self._put_file(file, blobs[table]) for table, file in attempt.files.items()}\n",
+        "        if self._disk:\n            files = {table: self._put_file(",
+        "        self._put(entry_name(attempt.partition), seal(attempt.plain()), CommitUnknownError)\n"
+        "        if self._disk:\n            files = {table: self._put_file(",
     ),
     Planted(
         "commit", "no fsync of a file", ATOMIC,
@@ -83,8 +78,8 @@ PLANTED = (
         "        file_system.link(draft, path)\n        ours = True\n", "        file_system.replace(draft, path)\n        ours = True\n",
     ),
     Planted(
-        "commit", "an orphan of other content is taken for ours", LOG,
-        "                return self._file_system.read(path) == blob\n", "                return bool(self._file_system.read(path))\n",
+        "commit", "an orphan of other content is taken for ours", LOCAL,
+        "                    return None if standing == data else standing\n", "                    return None\n",
     ),
     Planted(
         "commit", "the sweep takes live files", LOG,
@@ -96,7 +91,7 @@ PLANTED = (
         "        if entry.fingerprint != self.fingerprint():\n", "        if False:\n",
     ),
     Planted("verify", "a table is skipped", VERIFY, "        for file in entry.files.values():\n            try:\n", "        for file in list(entry.files.values())[1:]:\n            try:\n"),
-    Planted("verify", "snapshots are skipped", VERIFY, "_check_files, _check_snapshots, ", "_check_files, "),
+    Planted("verify", "snapshots are skipped", VERIFY, "(_check_fingerprints, _check_snapshots, _check_plan)", "(_check_fingerprints, _check_plan)"),
     Planted("verify", "an unfinished run is complete", VERIFY, "set(range(plan[\"partitions\"]))", "set(range(0))"),
     Planted(
         "journal", "no fsync of replies", JOURNAL,
