@@ -25,12 +25,15 @@ from engine.errors import CorruptDataError
 from engine.flow.journal_reading import possibly_paid_twice
 from engine.protocols import CommitStore
 from engine.storage.lease import holder_of
+from engine.storage.local_store import LocalStore
 from engine.storage.opening import open_store
 from engine.storage.store import Store
 from engine.topic import Call, Topic
 
 LOG = logging.getLogger(__name__)
 _STATUSES = ("accepted", "failed", "rejected")
+_BUCKET_NOTE_S = 5.0
+"""Seconds between two notes of a session in a bucket, where each is paid for."""
 OUTCOMES = ("reject", "edit", "mark", "pass")
 """What a validator made of a topic, the gravest first."""
 
@@ -194,10 +197,14 @@ class SessionFile:
     def __init__(self, store: Store) -> None:
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
         self._store, self._key = store, f"sessions/{stamp}-{secrets.token_hex(4)}.json"
-        self._warned = False
+        self._every_s = 0.0 if isinstance(store, LocalStore) else _BUCKET_NOTE_S
+        self._noted, self._warned = -_BUCKET_NOTE_S, False
 
     def note(self, state: Progress | Summary) -> None:
-        """Puts the state; not synced."""
+        """Puts the state, how a session ended and in a bucket now and then how it goes on; not synced."""
+        if isinstance(state, Progress) and time.monotonic() - self._noted < self._every_s:
+            return
+        self._noted = time.monotonic()
         facts = {name: value.plain() if isinstance(value, Counts) else value for name, value in _fields(state)}
         try:
             self._store.put(self._key, json.dumps({"pid": os.getpid(), **facts}).encode(), durable=False)
