@@ -28,8 +28,8 @@ HEAD = f"""# The job file
 
 Written by `python scripts/jobs_page.py` from the settings classes. A job has the keys
 {", ".join(f"`{key}`" for key in REQUIRED)}, and where wanted
-{", ".join(f"`{key}`" for key in OPTIONAL)}. `--set a.b=value` overrides one key, `--out` the place: a folder or a bucket
-([storage](storage.md)).
+{", ".join(f"`{key}`" for key in OPTIONAL)}. `--set a.b=value` overrides one key, `--out` the place:
+a folder or a bucket ([storage](storage.md)).
 
 `models` is a mapping from the role that a recipe asks for (`writer`) to a model; `validators` is a list, by default
 {", ".join(f"`{kind}`" for kind in DEFAULT_VALIDATORS)}.
