@@ -68,7 +68,7 @@ class LocalStore:
             with _named(path):
                 return self._file_system.read(path)
         except OSError as error:
-            if error.errno in ABSENT or path.is_dir():
+            if error.errno in ABSENT:
                 return None
             raise
 

@@ -80,7 +80,7 @@ class Store(Protocol):
         ...
 
     def get(self, key: str) -> bytes | None:
-        """The bytes; None where there is no such key."""
+        """The bytes; None where there is no such key. A folder in its place is an error where there are folders."""
         ...
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
