@@ -166,6 +166,14 @@ class CommitLog:
             growths.append(growth)
         return growths
 
+    def growth_names(self) -> list[str]:
+        """The documents of the growths that stand here, whether they read or not."""
+        growths = 0
+        with self._storage("", 0):
+            while self.store.get(_growth_name(growths + 1)) is not None:
+                growths += 1
+        return [name(number) for number in range(1, growths + 1) for name in (_growth_name, _plan_name)]
+
     def short_partitions(self) -> Mapping[int, int] | None:
         growths = self._growths()
         return {int(partition): seeds for partition, seeds in growths[-1]["short"].items()} if growths else None

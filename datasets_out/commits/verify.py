@@ -1,25 +1,33 @@
 """Finds every changed bit of a run: run.json, plan.json, entries, versions, data files, packs, snapshots, journal.
 
 Promise: what is committed is either as it was written or listed here, and so is every journalled reply. Price: each
-file is read once (sha256, about 1 GB/s a core). What a crash left behind is listed apart, as harmless: no entry names
-it, so no reader sees it.
+file is read once, several at a time (sha256, about 1 GB/s a core). What a crash left behind is listed apart, as
+harmless: no entry names it, so no reader sees it.
+
+A large run may be sampled: documents and entries are all read, and of the files with rows a share, by their names. Of a
+large run the files found whole are noted in OUT/desk/verified.txt, so that a verification that was stopped goes on.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from datasets_out.commits.entries import CommitEntry, entry_name
+from datasets_out.commits.entries import CommitEntry, CommittedFile, entry_name
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import load_snapshot, snapshot_names
 from datasets_out.commits.versions import FOLDER, StoredFile, Version, version_name
 from engine.errors import CommitError, CorruptDataError, NoRunError
 from engine.flow.journal_reading import damage
+from engine.ids import sha256_hex
 from engine.storage.opening import open_store
 from engine.storage.store import DRAFTS
+
+_READERS = 8
+_NOTED_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +45,15 @@ class Damage:
     harmless: bool = False
 
 
-def verify(out: Path) -> list[Damage]:
-    """Everything that is not as it was committed, damage first; an empty list is a clean and complete run."""
+def verify(out: Path, *, share: float = 1.0, resume: bool = False) -> list[Damage]:
+    """Everything that is not as it was committed, damage first; an empty list is a clean and complete run.
+
+    `share` of the files with rows are read, always the same ones. With `resume` those that an earlier verification
+    found whole are not read again.
+    """
     log = CommitLog(out)
-    findings = [*_check_versions(log)]
+    files = _Files(log, share, resume=resume)
+    findings = [*_check_versions(log, files)]
     try:
         version, tail = log.extent()
     except (CommitError, CorruptDataError):  # reported: without its newest version a log cannot be read
@@ -56,7 +69,7 @@ def verify(out: Path) -> list[Damage]:
         except (CommitError, CorruptDataError) as error:
             findings.append(Damage(entry_name(partition), "changed", str(error)))
     unpacked = [entry for entry in entries if version is None or entry.partition not in version.packed]
-    findings += _check_files(log, unpacked)
+    findings += files.check([file for entry in unpacked for file in entry.files.values()], "committed")
     for check in (_check_fingerprints, _check_snapshots, _check_plan):
         findings += check(log, entries)
     findings += _list_orphans(log, entries, tail)
@@ -73,7 +86,49 @@ def named_versions(log: CommitLog) -> set[int]:
     return numbers
 
 
-def _check_versions(log: CommitLog) -> Iterator[Damage]:
+class _Files:
+    """Reads files several at a time, and notes those that are whole."""
+
+    def __init__(self, log: CommitLog, share: float, *, resume: bool) -> None:
+        self._log, self._share, self._path = log, share, log.out / "desk" / "verified.txt"
+        self._whole = set(self._path.read_text().splitlines()) if resume and self._path.exists() else set[str]()
+        if not resume:
+            self._path.unlink(missing_ok=True)
+
+    def check(self, files: Sequence[CommittedFile | StoredFile], named: str) -> Iterator[Damage]:
+        """What is not as it was written of those in the sample; `named`: who names them."""
+        wanted = [file for file in files if _line(file) not in self._whole and self._is_drawn(file.path)]
+        with ThreadPoolExecutor(_READERS) as readers:
+            for some in (wanted[start : start + _NOTED_AT_ONCE] for start in range(0, len(wanted), _NOTED_AT_ONCE)):
+                faults = list(readers.map(self._fault, some))
+                if len(wanted) > _NOTED_AT_ONCE:
+                    self._note([_line(file) for file, (fault, _) in zip(some, faults, strict=True) if not fault])
+                for file, (fault, detail) in zip(some, faults, strict=True):
+                    if fault:
+                        told = detail or f"{named} with {file.bytes} bytes and sha256 {file.sha256}"
+                        yield Damage(file.path, fault, told)
+
+    def _is_drawn(self, path: str) -> bool:
+        return self._share >= 1 or int(sha256_hex(path)[:8], 16) < self._share * 2**32
+
+    def _fault(self, file: CommittedFile | StoredFile) -> tuple[str, str]:
+        try:
+            return self._log.find_fault(file), ""
+        except CorruptDataError as error:
+            return "foreign", str(error)
+
+    def _note(self, lines: Sequence[str]) -> None:
+        with suppress(OSError):  # it only saves reading them again
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("a") as file:
+                file.writelines(f"{line}\n" for line in lines)
+
+
+def _line(file: CommittedFile | StoredFile) -> str:
+    return f"{file.sha256} {file.path}"
+
+
+def _check_versions(log: CommitLog, reader: _Files) -> Iterator[Damage]:
     """Every document from the first to the newest, and the files of the newest and of those that snapshots name."""
     named = named_versions(log)
     newest = max(log.version_numbers() + sorted(named), default=0)
@@ -87,9 +142,7 @@ def _check_versions(log: CommitLog) -> Iterator[Damage]:
             continue
         if number == newest or number in named:
             files |= {file.path: file for file in version.files()}
-    for path, file in files.items():
-        if fault := log.find_fault(file):
-            yield Damage(path, fault, f"a version names it with {file.bytes} bytes and sha256 {file.sha256}")
+    yield from reader.check(list(files.values()), "a version names it")
 
 
 def _files_of(version: Version, partition: int) -> set[str]:
@@ -108,8 +161,7 @@ def _check_documents(log: CommitLog) -> Iterator[Damage]:
 
 
 def _document_names(log: CommitLog) -> list[str]:
-    names = (path.name for path in log.out.glob("*-*.json"))
-    return ["run.json", "plan.json", "sources.json", *sorted(names)]
+    return ["run.json", "plan.json", "sources.json", *log.growth_names()]
 
 
 def _check_fingerprints(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
@@ -120,18 +172,6 @@ def _check_fingerprints(log: CommitLog, entries: list[CommitEntry]) -> Iterator[
     for entry in entries:
         if entry.fingerprint != fingerprint:
             yield Damage(entry_name(entry.partition), "foreign", f"it is of the run {entry.fingerprint}")
-
-
-def _check_files(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
-    for entry in entries:
-        for file in entry.files.values():
-            try:
-                fault = log.find_fault(file)
-            except CorruptDataError as error:
-                yield Damage(file.path, "foreign", str(error))
-                continue
-            if fault:
-                yield Damage(file.path, fault, f"committed with {file.bytes} bytes and sha256 {file.sha256}")
 
 
 def _check_snapshots(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:

@@ -15,11 +15,18 @@ from engine.storage.opening import mirror_of
 def verify(
     out: Annotated[Path, typer.Argument(parser=mirror_of, metavar="OUT", help="A run, or the folder of a release.")],
     key: Annotated[Path | None, typer.Option(help="Of a release: the public key that must have signed it.")] = None,
+    share: Annotated[
+        float, typer.Option("--sample", min=0.0, max=1.0, help="Of a run: the share of the files with rows to read.")
+    ] = 1.0,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Of a run: skip the files that a verification before found whole.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check every committed byte and every journalled reply, or checksums and signature of a release.
 
-    Exit code 6 if there is damage, 11 if rows are to come.
+    Exit code 6 if there is damage, 11 if rows are to come. A large run can be sampled; documents, entries and journal
+    are always read.
     """
     from datasets_out.release.checksums import CHECKSUMS
 
@@ -28,7 +35,7 @@ def verify(
     elif key:
         raise UsageError(f"{out} is no release, and only a release is signed; leave out --key")
     else:
-        _verify_run(out, as_json=as_json)
+        _verify_run(out, share, resume=resume, as_json=as_json)
 
 
 def _verify_release(folder: Path, key: Path | None, *, as_json: bool) -> None:
@@ -50,13 +57,13 @@ def _verify_release(folder: Path, key: Path | None, *, as_json: bool) -> None:
     say(f"{folder} holds what was released, to the bit; {told}{trust}")
 
 
-def _verify_run(out: Path, *, as_json: bool) -> None:
+def _verify_run(out: Path, share: float, *, resume: bool, as_json: bool) -> None:
     from datasets_out.commits.log import CommitLog
     from datasets_out.commits.verify import verify as find_damage
 
     if not (log := CommitLog(out)).partitions():
         log.run()  # or there is none
-    findings = find_damage(out)
+    findings = find_damage(out, share=share, resume=resume)
     damaged = sum(not finding.harmless for finding in findings)
     if as_json:
         print_json({"damaged": damaged, "found": [asdict(finding) for finding in findings]})
@@ -69,4 +76,5 @@ def _verify_run(out: Path, *, as_json: bool) -> None:
     for finding in findings:
         if finding.kind == "incomplete":
             raise IncompleteRunError(f"{log.store.url} is incomplete: {finding.detail}")
-    say(f"{log.store.url} holds what was committed, to the bit")
+    read = "" if share >= 1 else f", as far as {share:.0%} of its files tell"
+    say(f"{log.store.url} holds what was committed, to the bit{read}")

@@ -154,3 +154,57 @@ def test_a_run_that_is_not_finished_says_what_is_missing(tmp_path):
     (finding,) = verify(tmp_path)
     assert (finding.kind, finding.harmless) == ("incomplete", True)
     assert finding.detail.startswith("1 of 3 partitions are committed, not 0, 2;")
+
+
+def test_a_sample_reads_a_share_of_the_files_and_finds_damage_in_those(out, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    shutil.copytree(out, run)
+    read = []
+    monkeypatch.setattr(CommitLog, "find_fault", counted(CommitLog.find_fault, read))
+    assert verify(run) == []
+    everything, read[:] = set(read), []
+    assert verify(run, share=0.5) == []
+    drawn, read[:] = set(read), []
+    assert 0 < len(drawn) < len(everything)
+    assert drawn < everything
+    assert verify(run, share=0.5) == []
+    assert set(read) == drawn  # always the same ones
+    for name in (min(drawn), min(everything - drawn)):
+        with spoiled(run / name, lambda data: data[:-1]):
+            assert {finding.path for finding in verify(run, share=0.5)} == {name} & drawn
+
+
+def test_a_verification_that_was_stopped_goes_on(out, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    shutil.copytree(out, run)
+    monkeypatch.setattr("datasets_out.commits.verify._NOTED_AT_ONCE", 4)
+    real, read = CommitLog.find_fault, []
+
+    def stopped(log, file):
+        if len(read) >= 10:
+            raise KeyboardInterrupt
+        read.append(file.path)
+        return real(log, file)
+
+    monkeypatch.setattr("datasets_out.commits.verify._READERS", 1)
+    monkeypatch.setattr(CommitLog, "find_fault", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        verify(run)
+    first, read[:] = list(read), []
+    monkeypatch.setattr(CommitLog, "find_fault", counted(real, read))
+    assert verify(run, resume=True) == []
+    assert set(first[:8]).isdisjoint(read)  # noted four at a time
+    assert len({*first, *read}) == 3 * 6
+    read.clear()
+    assert verify(run) == []  # without `resume` all of it is read
+    assert len(read) == len({*first, *read})
+
+
+def counted(real, read):
+    """`find_fault` that notes what it reads."""
+
+    def find_fault(log, file):
+        read.append(file.path)
+        return real(log, file)
+
+    return find_fault
