@@ -17,6 +17,7 @@ import hashlib
 import multiprocessing
 import os
 import pickle
+import shutil
 import signal
 import threading
 import time
@@ -125,8 +126,9 @@ def sweep_spool(store: Store, folder: str = _FOLDER) -> None:
     """Removes what dead sessions left there. Whoever does so must hold the folder."""
     with suppress(OSError):
         store.delete([each.key for each in store.list_objects(folder)])
-        for empty in (store.folder / folder, store.folder / _FOLDER):
-            empty.rmdir()
+    shutil.rmtree(store.folder / folder, ignore_errors=True)  # drafts too
+    with suppress(OSError):
+        (store.folder / _FOLDER).rmdir()
 
 
 class SeedProcess:
@@ -339,8 +341,8 @@ def _put_aside(partition: Partition, task: _Task, room: _Room) -> StoredPartitio
         task.store.put(key, data, durable=False)
     except OSError as error:
         raise SpoolError(
-            f"the seeds of partition {partition.index} cannot be put into {task.store.url} ({error}); nothing is lost: "
-            "see to the storage, or lower `runtime.seeds_ahead_mb`, and run again"
+            f"the seeds of partition {partition.index} cannot be written to {task.store.url}/{key} ({error}); nothing "
+            "is lost: see to the storage, or lower `runtime.seeds_ahead_mb`, and run again"
         ) from None
     sha256 = hashlib.sha256(data).hexdigest()
     return StoredPartition(partition.index, partition.size, partition.stream, key, len(data), sha256, task.store)

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from engine.atomic_files import put_json
 from engine.errors import CorruptDataError, UsageError
 from engine.ids import sha256_hex
+from engine.storage.local_store import ABSENT
 from engine.storage.store import check_key
 
 MARKER = ".store.json"
@@ -65,12 +66,14 @@ def mirrored_url(folder: Path) -> str:
     marker = folder / MARKER
     try:
         return check_url(json.loads(marker.read_text(encoding="utf-8"))["url"])
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError as error:
+        if error.errno not in ABSENT:
+            raise CorruptDataError(f"{marker} does not read ({error}); name the bucket's URL again") from error
         if _MIRROR.fullmatch(folder.name):
             raise CorruptDataError(
                 f"{folder} is the copy of a bucket, and {MARKER} is missing, which says of which one; "
                 "name the bucket's URL again in place of this folder"
             ) from None
         return ""
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise CorruptDataError(f"{marker} does not read ({error}); remove it, and name the bucket's URL") from error

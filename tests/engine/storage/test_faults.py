@@ -147,7 +147,7 @@ def test_a_server_that_ignores_the_condition_is_refused_by_name(stores):
 
 
 def test_doctor_refuses_a_bucket_by_the_law_that_it_breaks(server_of, tmp_path):
-    cache = {"FOIL_CACHE": str(tmp_path / "cache")}
+    cache = {"FOIL_CACHE": str(tmp_path / "cache"), "RAY_AUTH_MODE": ""}
     good = foil("doctor", "--out", "s3://runs/doctor", env=servers.environment(server_of("localbucket")) | cache)
     assert good.returncode == 0, good.stderr
     assert "let exactly one" in good.stdout

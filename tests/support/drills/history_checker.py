@@ -74,10 +74,11 @@ def _wrong_content(entry: CommitEntry, topics: list[Topic], history: History) ->
 
 
 def _visible_to_a_glob(dataset: Path, entries: Sequence[CommitEntry]) -> list[str]:
-    """A curator's plain glob over a finished run sees the committed files and no other."""
-    version = CommitLog(dataset).version()
+    """A curator's plain glob over a finished run sees the committed files, packs that `foil gc` has not freed yet, and
+    no other."""
+    log = CommitLog(dataset)
     named = {file.path for entry in entries for file in entry.files.values()}
-    named |= {file.path for file in version.files()} if version else set()
+    named |= {file.path for number in log.version_numbers() for file in log.read_version(number).files()}
     return [
         f"{name} is there and not committed"
         for table in TABLES

@@ -297,8 +297,8 @@ class World:
 
 
 def _start_thread(thread: threading.Thread, world: World) -> None:
-    """A run starts one thread by itself, which reads its seeds; libraries may start others."""
-    if thread.name != "seeds":
+    """A run starts threads by itself, to read its seeds and to fold its log; libraries may start others."""
+    if thread.name not in ("seeds", "fold"):
         _REAL_START(thread)
         return
     asyncio.get_running_loop().call_later(world.dice.uniform(0, THREAD_S), thread.run)
