@@ -90,7 +90,7 @@ PLANTED = (
         "commit", "another job's entry is read", LOG,
         "        if entry.fingerprint != self.fingerprint():\n", "        if False:\n",
     ),
-    Planted("verify", "a table is skipped", VERIFY, "        for file in entry.files.values():\n            try:\n", "        for file in list(entry.files.values())[1:]:\n            try:\n"),
+    Planted("verify", "a table is skipped", VERIFY, "for entry in unpacked for file in entry.files.values()]", "for entry in unpacked for file in list(entry.files.values())[1:]]"),
     Planted("verify", "snapshots are skipped", VERIFY, "(_check_fingerprints, _check_snapshots, _check_plan)", "(_check_fingerprints, _check_plan)"),
     Planted("verify", "an unfinished run is complete", VERIFY, "set(range(plan[\"partitions\"]))", "set(range(0))"),
     Planted(

@@ -32,6 +32,7 @@ from typing import Any
 
 import pytest
 
+from datasets_out.commits import verify
 from engine import crash_points
 from engine.storage import lease
 from tests.support.simulator.disk import FAULTS, Disk, KilledError
@@ -137,6 +138,7 @@ class World:
             patch.setattr(lease, "_started", self._started)
             patch.setattr(threading.Thread, "start", partialmethod(_start_thread, self))
             patch.setattr(asyncio, "run", self._run_loop)
+            patch.setattr(verify, "_READERS", 1)  # the order of calls follows from the seed
             os.chdir(self.folder)
             try:
                 yield self
