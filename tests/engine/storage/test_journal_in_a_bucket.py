@@ -124,11 +124,12 @@ POINTS = (
 def test_a_kill_at_any_point_pays_for_no_durable_reply_twice(bucket, tmp_path, point):
     """What was paid for more than once was counted as possibly paid twice."""
     bill, spawn = tmp_path / "bill", multiprocessing.get_context("spawn")
-    for attempt in (f"{point}:1", f"{point}:2", ""):
+    ends = {f"{point}:1": {-signal.SIGKILL}, f"{point}:2": {-signal.SIGKILL, 0}, "": {0}}  # few may be left to do
+    for attempt, exit_codes in ends.items():
         process = spawn.Process(target=write_and_die, args=(bucket, bill, attempt))
         process.start()
         process.join(60)
-        assert process.exitcode == (-signal.SIGKILL if attempt else 0)
+        assert process.exitcode in exit_codes
         billed = bill.read_text().split() if bill.exists() else []
         assert len(billed) - len(set(billed)) <= possibly_paid_twice(bucket) <= 2 * 6
     assert {reply.request_id for reply in paid_replies(bucket, ())} == {str(number) for number in range(30)}
