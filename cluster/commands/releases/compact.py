@@ -6,6 +6,7 @@ import typer
 
 from cluster.commands.arguments import JsonOption, OutArgument
 from cluster.terminal import print_json, say
+from engine.storage.opening import open_store
 
 
 def compact(
@@ -26,6 +27,7 @@ def compact(
     if as_json:
         print_json({"version": done.version, "packs": done.packs, "packed_partitions": done.packed})
         return
-    say(f"{out}: {done.packs:,} new packs, {done.packed:,} partitions in packs, version {done.version} of the log")
+    place = open_store(out).url
+    say(f"{place}: {done.packs:,} new packs, {done.packed:,} partitions in packs, version {done.version} of the log")
     if done.packs:
         say("the small files stay for whoever reads them; `foil gc` frees them after a day")
