@@ -13,7 +13,7 @@ OutArgument = Annotated[
 ]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="Override one key: a.b=value. Repeatable.")]
 OutOption = Annotated[str | None, typer.Option("--out", help="Override the job's `out`: a folder, or s3://BUCKET/RUN.")]
-FolderOption = Annotated[Path | None, typer.Option("--out", help="Override the `out` folder.")]
+FolderOption = Annotated[Path | None, typer.Option("--out", parser=mirror_of, help="Override the `out` folder.")]
 ReuseOption = Annotated[
     list[Path] | None,
     typer.Option("--reuse", parser=mirror_of, help="The run whose replies are reused. Repeatable."),

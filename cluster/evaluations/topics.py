@@ -11,6 +11,7 @@ from cluster.terminal import print_json, show
 from cluster.training import pin_topics, train_settings
 from datasets_out.training.training_view import TopicGroup
 from engine.errors import UsageError
+from engine.storage.trees import download
 from trainer.comparison.instructions import Instructions, pairs_with_instructions
 from trainer.evaluation.evaluate import MeasureDifference, Scores, compare, compare_corpora
 from trainer.evaluation.evaluate import evaluate as evaluate_topics
@@ -52,6 +53,7 @@ def evaluate_job(
     job = load_job(job_file, overrides, out)
     settings = train_settings(job_file, job)
     view = pin_topics(job, settings)
+    download(job.out / "model")
     template = TextTemplate(**read_facts(job.out / "model")["template"])
     topics, measures = view.read_all("heldout"), job.evaluate or EvaluateSettings()
     models = (settings.base or minilm_folder(), job.out / "model")

@@ -3,18 +3,22 @@
     download -> files in the mirror -> upload, once they are published
 
 Where a run lies on a disk there is nothing to do: the files are where they belong.
-Promise: an upload puts a folder's checksums last, so that what a kill cut short is found damaged and passed over.
+Promise: an upload puts a folder's checksums last, so that what a kill cut short is found damaged and passed over. A
+file that is in step with the bucket has the time of the bucket's object: two models have one size, so sizes alone would
+tell nothing, and no two clocks are compared.
 """
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from engine.storage.mirrors import mirrored_url
 from engine.storage.opening import open_store
-from engine.storage.store import Store
+from engine.storage.store import Store, StoredObject
 
 _LAST = "checksums.json"
+_SAME_S = 0.001
 
 
 def upload(folder: Path) -> None:
@@ -26,23 +30,29 @@ def upload(folder: Path) -> None:
     there = {each.key: each for each in store.list_objects(prefix)}
     here = {f"{prefix}/{name.as_posix()}": folder / name for name in _published(folder)}
     for key, path in sorted(here.items(), key=lambda item: (item[1].name == _LAST, item[0])):
-        facts, standing = path.stat(), there.get(key)
-        if standing is None or standing.bytes != facts.st_size or standing.modified < facts.st_mtime:
+        if key not in there or not _in_step(path, there[key]):
             store.put_file(key, path)
     store.delete(there.keys() - here.keys())
+    for each in store.list_objects(prefix):
+        if each.key in here and here[each.key].stat().st_size == each.bytes:
+            _put_in_step(here[each.key], each)
 
 
 def download(folder: Path) -> None:
-    """Brings what the bucket holds of a folder into the mirror; what is there already is left. Raises OSError."""
+    """Brings what the bucket holds of a folder into the mirror, over what is there. Raises OSError.
+
+    A file that the bucket has not is left: it may be published, and not uploaded yet.
+    """
     found = _store_of(folder)
     if found is None:
         return
     store, prefix = found
     for each in store.list_objects(prefix):
         path = store.folder / each.key
-        if not path.is_file() or path.stat().st_size != each.bytes:
+        if not path.is_file() or not _in_step(path, each):
             path.parent.mkdir(parents=True, exist_ok=True)
             store.get_file(each.key, path)
+            _put_in_step(path, each)
 
 
 def remove(folder: Path) -> None:
@@ -59,6 +69,15 @@ def _store_of(folder: Path) -> tuple[Store, str] | None:
         if mirrored_url(parent):
             return open_store(parent), folder.relative_to(parent).as_posix()
     return None
+
+
+def _in_step(path: Path, stored: StoredObject) -> bool:
+    facts = path.stat()
+    return facts.st_size == stored.bytes and abs(facts.st_mtime - stored.modified) < _SAME_S
+
+
+def _put_in_step(path: Path, stored: StoredObject) -> None:
+    os.utime(path, (stored.modified, stored.modified))
 
 
 def _published(folder: Path) -> Iterator[Path]:
