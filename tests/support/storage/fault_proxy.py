@@ -33,8 +33,7 @@ class FaultProxy:
     """Serves on `url` and sends on to a server. `faults`: the share of requests that each one meets.
 
     `strip` takes a header from every request, as a server does that does not know it; `rename` puts another header
-    line in the place of one. `met` counts the faults, and what
-    failed of itself.
+    line in the place of one. `met` counts the faults, and what failed of itself.
     """
 
     def __init__(
@@ -114,9 +113,11 @@ class FaultProxy:
         reader, writer = await asyncio.open_connection(*self._server)
         try:
             writer.write(b"\r\n".join([*lines, b"connection: close", b"", body]))
-            return await reader.read()
+            status, _, rest = (await reader.read()).partition(b"\r\n")
         finally:
             writer.close()
+        # unsaid, the client puts its next request on this connection, and loses a create, which it may not repeat
+        return b"%s\r\nconnection: close\r\n%s" % (status, rest) if status else b""
 
 
 async def _message(reader: asyncio.StreamReader) -> bytes:
