@@ -1,6 +1,6 @@
 """How soon a curator sees something: the report of 100,000 topics, and the desk's pages in a browser.
 
-    python benchmarks/desk.py [--quick] [--json]
+    python -m benchmarks.desk [--quick] [--json]
 
 The run is that of benchmarks/query.py. `ratio_report_bytes` is the report's size against 5 MB, `ratio_open` the slowest
 first opening of a page in Chromium (from the request to its `load` event) against 1 s, `ratio_diversity` the time for

@@ -1,6 +1,6 @@
 """How long `foil diff` takes over two runs of a million topics each.
 
-    python benchmarks/diff.py [--quick] [--json] [--data FOLDER]
+    python -m benchmarks.diff [--quick] [--json] [--data FOLDER]
 
 The runs are those of benchmarks/query.py; of the second's topics 1 % are missing, 1 % have another instruction, 1 %
 another label and 1 % another outcome, so every file differs. A third run has one partition in a hundred of the second,

@@ -6,7 +6,7 @@ measured on the same held-out topics, those in which the family stands: both-vie
 the model that saw all families, and of the one that did not see this one, with the 95 % paired bootstrap interval of
 what the family's own training brought.
 
-    .venv/bin/python benchmarks/families.py [--families section parameter ...] [--seeds 6000] [--layers 3] [--steps 160]
+    .venv/bin/python -m benchmarks.families [--families section parameter ...] [--seeds 6000] [--layers 3] [--steps 160]
         [--out datasets_out/data/families] [--quick] [--json]
 """
 

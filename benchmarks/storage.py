@@ -1,6 +1,6 @@
 """What the log of a very large run costs: opening it, its state, counts over it, commits a second, requests to S3.
 
-    python benchmarks/storage.py [--quick] [--json] [--topics 100000000] [--keep FOLDER]
+    python -m benchmarks.storage [--quick] [--json] [--topics 100000000] [--keep FOLDER]
 
 One partition of real topics is committed, and its entry is the template of all others, with digests of their own; the
 log's own code folds them into manifests. Packs are synthetic: one file of topics under many names, and no other table.

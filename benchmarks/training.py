@@ -11,7 +11,7 @@ the unique texts) a second over the machine's measured bf16 matrix-product rate.
 step spent outside matrix products and attention kernels. A case is left out that would not fit in --memory-gib, or of
 which one step would pass --seconds by the pace of the smaller batch.
 
-    .venv/bin/python benchmarks/training.py [--recipes dual_view,infir] [--batches 24,64,256,1024] [--steps 3]
+    .venv/bin/python -m benchmarks.training [--recipes dual_view,infir] [--batches 24,64,256,1024] [--steps 3]
         [--model minilm|encoder|decoder] [--tokens 160] [--memory-gib 16] [--seconds 600] [--plot FILE]
         [--quick] [--json]
 
