@@ -9,16 +9,17 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from functools import partial
 from multiprocessing import Pool
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tests.support.simulator.life import Outcome
 
 COLUMNS = (
     "kills", "I/O failures", "lost writes", "edited inputs", "provider faults", "absurd usage", "races", "signals",
-    "clock jumps", "flipped bits", "trainings", "mined and exported", "killed processes",
+    "clock jumps", "lost answers", "flipped bits", "trainings", "mined and exported", "killed processes",
 )  # fmt: skip
 _PROGRESS_SEEDS = 250
+_COMMAND = " ".join(["python -m tests.support.simulator", *(["--bucket"] if "--bucket" in sys.argv else [])])
 _CHUNK, _CHUNKS = 10, 40
 """Seeds that a worker process is handed at a time, and how often before another takes its place: caches grow."""
 
@@ -36,18 +37,20 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--trace", action="store_true", help="print every call of the disk and every request")
     parser.add_argument("--processes", type=int, default=0, help="play each so-manieth seed in real processes, 0: none")
+    parser.add_argument("--bucket", action="store_true", help="runs that lie in a bucket")
     parser.add_argument("--stop", action="store_true", help="end at the first violation")
     told = parser.parse_args()
     first, _, end = told.seeds.partition(":")
     seeds = range(told.seed, told.seed + 1) if told.seed is not None else range(int(first), int(end))
-    sys.exit(play_all(seeds, told.workers, told.processes, trace=told.trace, stop=told.stop))
+    play_one = {"traced": told.trace, "processes": told.processes, "bucket": told.bucket}
+    sys.exit(play_all(seeds, told.workers, play_one, stop=told.stop))
 
 
-def play_all(seeds: range, workers: int, processes: int, *, trace: bool, stop: bool) -> int:
+def play_all(seeds: range, workers: int, options: dict[str, Any], *, stop: bool) -> int:
     """Plays the seeds and prints the table; 1 if there is a violation."""
     from tests.support.simulator.play import play
 
-    play_one = partial(play, traced=trace, processes=processes)
+    play_one = partial(play, **options)
     new = Pool(workers, maxtasksperchild=_CHUNKS) if workers > 1 else nullcontext()
     with new as pool:
         return _report(pool.imap(play_one, seeds, _CHUNK) if pool else map(play_one, seeds), len(seeds), stop=stop)
@@ -62,7 +65,7 @@ def _report(outcomes: Iterable["Outcome"], seeds: int, *, stop: bool) -> int:
         for violation in dict.fromkeys(outcome.violations):
             violations += 1
             print(
-                f"seed {outcome.seed}: {violation}\n    python -m tests.support.simulator --seed {outcome.seed}",
+                f"seed {outcome.seed}: {violation}\n    {_COMMAND} --seed {outcome.seed}",
                 flush=True,
             )
         if played % _PROGRESS_SEEDS == 0:

@@ -12,14 +12,11 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from tests.support.simulator.provider import Provider, Sent
-from tests.support.simulator.world import THREAD_S
 
 HELD = 12
 """The exit code of a run that another one keeps from the folder."""
 EXIT_CODES = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 130, 143}
 VALIDATORS = {"shape", "leak", "constraint_check"}
-_SYNCED_S = 4 * THREAD_S
-"""A reply is on disk so soon after it arrived."""
 
 Row = dict[str, str]
 
@@ -182,7 +179,7 @@ def is_excused(sent: Sent) -> bool:
     if sent.arrived is None or process.racing:
         return True
     until = process.met_at if process.met else process.ended if process.code is None else math.inf
-    return sent.arrived > until - _SYNCED_S
+    return sent.arrived > until - process.synced_s
 
 
 def _check_costs(data: Dataset, provider: Provider, status: dict[str, Any]) -> Iterator[str]:

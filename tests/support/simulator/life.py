@@ -59,7 +59,7 @@ class Life:
 
     def __init__(self, world: World) -> None:
         self.world, self.dice, self.folder = world, world.dice, world.folder
-        self.out = world.folder / "box" / "out"
+        self.out, self.place = world.folder / "box" / "out", "box/out"
         self.found: list[str] = []
         self.power_cuts = 0
 
@@ -86,6 +86,10 @@ class Life:
             self.violated(f"exit code: foil {words[0]} ended with {process.code}: {said[-300:].strip()}")
         elif process.code and process.code < 128 and not said:
             self.violated(f"silence: foil {words[0]} ended with {process.code} and no word")
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Changes a file of the run."""
+        path.write_bytes(data)
 
     def _cut_power(self) -> None:
         self.world.told["lost writes"] += self.world.disk.cut_power(self.dice)

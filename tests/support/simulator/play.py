@@ -1,7 +1,9 @@
 """Plays one seed: it draws which life is led, a run's or that of someone who uses a finished run."""
 
 import contextlib
+import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,16 +13,24 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import pytest
+
+from cluster import run_job
+from engine.errors import NotReadyError
 from tests.support.paths import REPO
 from tests.support.simulator import inputs, training, uses
 from tests.support.simulator.checker import Version, check_glob, check_rows, compare, is_complete, read
 from tests.support.simulator.life import MEMORY, POINTS, Life, Outcome
-from tests.support.simulator.scenario import Scenario, draw, undisturbed
-from tests.support.simulator.world import World
+from tests.support.simulator.scenario import Plan, Scenario, draw, undisturbed
+from tests.support.simulator.world import Fault, Process, World
+from tests.support.storage.simulated_bucket import SimulatedBucket
 
 _TRAINING, _USES = 0.12, 0.12
 """Shares of the seeds."""
+BUCKET_SYNCED_S = 2.0
+"""A reply is in a bucket so soon after it arrived: a group each 0.1 s, slow calls, answers that were lost."""
 
 
 @cache
@@ -32,14 +42,17 @@ def _warm_up() -> None:
     uses.undisturbed()
 
 
-def play(seed: int, *, traced: bool = False, processes: int = 0) -> Outcome:
-    """Plays one seed in a folder of its own, which is removed; each `processes`-th in real processes."""
+def play(seed: int, *, traced: bool = False, processes: int = 0, bucket: bool = False) -> Outcome:
+    """Plays one seed in a folder of its own, which is removed; each `processes`-th in real processes.
+
+    With `bucket` the run lies in one, and the run in peace that it is held against in a folder.
+    """
     _warm_up()
     if processes and seed % processes == 0:
         return play_processes(seed)
     with tempfile.TemporaryDirectory(dir=MEMORY, prefix="foil-sim-") as name, World(seed, Path(name)).ruling() as world:
         world.trace = [] if traced else None
-        life = _life(world)
+        life = BucketScenario(world, draw(world.dice)) if bucket else _life(world)
         try:
             life.play()
         except Exception as error:  # noqa: BLE001 - what the checks themselves cannot bear is wrong too
@@ -52,6 +65,53 @@ def _life(world: World) -> Life:
     if share < _TRAINING:
         return training.Training(world)
     return uses.Uses(world) if share < _TRAINING + _USES else Scenario(world, draw(world.dice))
+
+
+class BucketScenario(Scenario):
+    """The life of a run in a bucket; `out` shows what lies there once the processes of an attempt have ended.
+
+    Where a disk would lose its power, the next attempt comes from another machine, which has no copy of anything.
+    """
+
+    counted = ("run.json", "plan.json", "commits/*", "data/*/*", "snapshots/*", "journal/closed/*")
+    where = ("journal", "commits", "data", "run.json", "plan.json", "snapshots", "lease", "sessions", "")
+
+    def __init__(self, world: World, plan: Plan) -> None:
+        super().__init__(world, plan)
+        self.place, self._patch, self._machines = "s3://bucket/run", pytest.MonkeyPatch(), 0
+        self.bucket = SimulatedBucket(world.before_call, world.wait, world.wall, world.dice)
+        world.after, world.synced_s = self._show, BUCKET_SYNCED_S
+
+    def play(self) -> None:
+        with pytest.MonkeyPatch.context() as self._patch:
+            self.bucket.patch(self._patch)
+            self._patch.setattr(run_job, "check_store", lambda _store: None)  # its races would only be turns here
+            self._cut_power()
+            super().play()
+        self.world.told["lost answers"] += self.bucket.lost_answers
+
+    def write(self, path: Path, data: bytes) -> None:
+        self.bucket.objects[path.relative_to(self.out).as_posix()] = data
+
+    def _show(self) -> None:
+        shutil.rmtree(self.out, ignore_errors=True)
+        self.bucket.show(self.out)
+
+    def _cut_power(self) -> None:
+        self._machines += 1
+        self._patch.setenv("FOIL_CACHE", str(self.folder / f"machine-{self._machines}"))
+
+    def _judge(self, process: Process, words: tuple[object, ...]) -> None:
+        if process.code != NotReadyError.exit_code or not process.met:  # a bucket that is away is no place for a run
+            super()._judge(process, words)
+
+    def _troubles(self, dice: Random) -> dict[str, Any]:
+        troubles = super()._troubles(dice)
+        if "faults" in troubles:
+            call, where = dice.choice(("put", "put", "get", "list", "delete", "any")), dice.choice(self.where)
+            at = int(dice.expovariate(1 / (4 if where else 15))) + 1
+            troubles["faults"] = [Fault(call, where, at, errno.EIO, dice.random() < 0.5)]
+        return troubles
 
 
 _MOST_S = 300

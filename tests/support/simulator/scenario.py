@@ -65,6 +65,9 @@ def draw(dice: Random) -> Plan:
 class Scenario(Life):
     """The life of a run."""
 
+    counted = ("run.json", "plan.json", "commits/*", "data/*/*", "snapshots/*", "journal/*")
+    """Files of which every bit counts."""
+
     def __init__(self, world: World, plan: Plan) -> None:
         super().__init__(world)
         self.plan = plan
@@ -96,7 +99,7 @@ class Scenario(Life):
         limits += [f"budget: {{calls: {self.budget}}}"] if self.budget else []
         job.write_text(
             "seeds: {kind: table, corpus: kites, path: seeds.jsonl, columns: {query: query, positives: good, id: id, "
-            f"negatives: bad}}}}\nrecipe: {{kind: verifiable}}\nmodels: {{writer: {writer}}}\nout: box/out\n"
+            f"negatives: bad}}}}\nrecipe: {{kind: verifiable}}\nmodels: {{writer: {writer}}}\nout: {self.place}\n"
             f"limits: {{{', '.join(limits)}}}\nruntime: {{window: {self.plan.window}}}\n"
             "validators: [{kind: shape}, {kind: leak}, {kind: constraint_check}, {kind: duplicates}]\n"
         )
@@ -206,7 +209,7 @@ class Scenario(Life):
     def _read_commands(self, **troubles: Any) -> None:
         """What people do between two attempts: look, verify, pin. One of the commands may meet trouble."""
         name = f"at-{len(self.snapshots)}-{self.dice.randrange(1000)}"
-        words = [("status", "box/out", "--json"), ("verify", "box/out"), ("snapshot", "box/out", name)]
+        words = [("status", self.place, "--json"), ("verify", self.place), ("snapshot", self.place, name)]
         for place, command in enumerate(words):
             trouble = troubles if place == len(self.snapshots) % 3 else {}
             process = self.foil(*command, **trouble)
@@ -263,7 +266,7 @@ class Scenario(Life):
             texts += check_glob(self.out, data)
         for text in [*texts, *self._compare(data, fits)]:
             self.violated(text)
-        process = self.foil("status", "box/out", "--json")
+        process = self.foil("status", self.place, "--json")
         if process.code == 0:
             status = json.loads(process.stdout)
             bills = check_bills(data, self.provider, None, status, power_cuts=self.power_cuts > 0)
@@ -271,7 +274,7 @@ class Scenario(Life):
                 self.violated(text)
             if not (status["complete"] and 0 <= status["seconds"] < 1e6):
                 self.violated(f"status: complete {status['complete']}, {status['seconds']} s")
-        process = self.foil("verify", "box/out")
+        process = self.foil("verify", self.place)
         if process.code != 0:
             self.violated(f"verify: {process.code} of a finished run: {process.stderr[-300:]}")
         self._flip_bits()
@@ -296,19 +299,18 @@ class Scenario(Life):
 
     def _flip_bits(self) -> None:
         """One flipped bit in any file that is part of the run is found, and named."""
-        patterns = ("run.json", "plan.json", "commits/*", "data/*/*", "snapshots/*", "journal/*")
-        files = sorted(path for pattern in patterns for path in self.out.glob(pattern) if _flippable(path))
+        files = sorted(path for pattern in self.counted for path in self.out.glob(pattern) if _flippable(path))
         for path in self.dice.sample(files, min(2, len(files))):
             raw = path.read_bytes()
             place = self.dice.randrange(_flippable(path))
-            path.write_bytes(raw[:place] + bytes([raw[place] ^ 1 << self.dice.randrange(8)]) + raw[place + 1 :])
+            self.write(path, raw[:place] + bytes([raw[place] ^ 1 << self.dice.randrange(8)]) + raw[place + 1 :])
             self.world.told["flipped bits"] += 1
-            process = self.foil("verify", "box/out")
+            process = self.foil("verify", self.place)
             if process.code != 6 or path.name not in process.stderr:
                 self.violated(
                     f"flipped bit: verify ended with {process.code} for {path.relative_to(self.out).parts[0]}/"
                 )
-            path.write_bytes(raw)
+            self.write(path, raw)
 
     def _plant_foreign_entry(self) -> None:
         """An entry of another job among ours is refused by every reader."""
@@ -316,11 +318,11 @@ class Scenario(Life):
         raw = path.read_bytes()
         body = json.loads(raw)
         del body["sha256"]
-        path.write_bytes(seal({**body, "fingerprint": "f" * len(body["fingerprint"])}))
-        for words in (("status", "box/out"), ("verify", "box/out"), ("snapshot", "box/out", "foreign")):
+        self.write(path, seal({**body, "fingerprint": "f" * len(body["fingerprint"])}))
+        for words in (("status", self.place), ("verify", self.place), ("snapshot", self.place, "foreign")):
             if self.foil(*words).code not in {2, 6}:
                 self.violated(f"foreign: foil {words[0]} takes an entry of another job")
-        path.write_bytes(raw)
+        self.write(path, raw)
 
 
 def _flippable(path: Path) -> int:

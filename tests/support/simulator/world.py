@@ -40,6 +40,8 @@ from tests.support.virtual_time import VirtualLoop
 
 THREAD_S = 0.02
 """A thread's work begins at most so much later."""
+SYNCED_S = 4 * THREAD_S
+"""A reply is on disk so soon after it arrived."""
 _YIELD = 0.2
 _UNSEEN = "events.out."
 """TensorBoard's events are written by a thread of their own, and inform alone."""
@@ -59,7 +61,8 @@ class Fault:
 
 @dataclass
 class Process:
-    """One program: what it does, what befalls it, how it ended (None: killed). `full`: its stdout takes no byte."""
+    """One program: what it does, what befalls it, how it ended (None: killed). `full`: its stdout takes no byte;
+    `synced_s`: so soon a reply is safe after it arrived."""
 
     main: Callable[[], int]
     kill_at: int = 0
@@ -76,6 +79,7 @@ class Process:
     dead: bool = False
     code: int | None = None
     wake_at: float = 0.0
+    synced_s: float = SYNCED_S
     began: float = 0.0
     ended: float = 0.0
     printed: io.BytesIO = field(default_factory=io.BytesIO)
@@ -101,12 +105,14 @@ class World:
         self.trace: list[str] | None = None
         self._hash = hashlib.sha256()
         self._entropy = Random(f"entropy {seed}")
+        self.synced_s = SYNCED_S
         self._pids, self.tasks = count(1001), count()
         self.running: Process | None = None
         self._alive: list[Process] = []
         self._turn = threading.Condition()
         (folder / "box").mkdir(parents=True)
-        self.disk = Disk(folder / "box", self._before_call)
+        self.disk = Disk(folder / "box", self.before_call)
+        self.after: Callable[[], None] = lambda: None  # called once the processes of `run` have ended
 
     @property
     def digest(self) -> str:
@@ -134,6 +140,7 @@ class World:
             patch.setattr(time, "time", self.wall)
             patch.setattr(time, "gmtime", lambda at=None: _REAL_GMTIME(self.wall() if at is None else at))
             patch.setattr(time, "monotonic", lambda: self.now)
+            patch.setattr(time, "sleep", self._if_running(self.wait, time.sleep))
             patch.setattr(lease, "now", lambda: self.now)
             patch.setattr(lease, "_started", self._started)
             patch.setattr(threading.Thread, "start", partialmethod(_start_thread, self))
@@ -146,6 +153,10 @@ class World:
                 crash_points.arm("")
                 os.chdir(here)
                 random.setstate(before)
+
+    def wait(self, seconds: float) -> None:
+        """The running process waits, and all else in it."""
+        self.now += seconds
 
     def wall(self) -> float:
         return self.now + self.wall_shift
@@ -179,6 +190,7 @@ class World:
         crash_points.arm(processes[0].crash_point)
         for process in processes:
             process.pid, process.began, process.wake_at = next(self._pids), self.now, self.now
+            process.synced_s = self.synced_s
         self._alive = list(processes)
         self.running = processes[0]
         outer = sys.stdout, sys.stderr
@@ -200,6 +212,7 @@ class World:
             self.running = None
             crash_points.arm("")
             self.disk.close_all()
+            self.after()
 
     def _live_in_turn(self, process: Process) -> None:
         with self._turn:
@@ -241,7 +254,7 @@ class World:
 
     # what befalls them
 
-    def _before_call(self, call: str, path: str) -> float:
+    def before_call(self, call: str, path: str) -> float:
         process = self.running
         assert process is not None
         if process.dead:
@@ -266,7 +279,7 @@ class World:
                 continue
             fault.at -= 1
             if fault.at == 0 or (fault.at < 0 and fault.lasting):
-                error = fault.error if fault.call != "any" else self.dice.choice(FAULTS[call])
+                error = fault.error if fault.call != "any" else self.dice.choice(FAULTS.get(call, (errno.EIO,)))
                 self.told["I/O failures"] += 1
                 process.met_at = process.met_at or self.now
                 process.met += 1
