@@ -93,7 +93,7 @@ def drill(bucket_url, s3_server, tmp_path, monkeypatch):
         yield Drill(bucket_url, tmp_path, proxy, monkeypatch)
 
 
-@pytest.mark.parametrize("every", [31, pytest.param(1, marks=(pytest.mark.long, pytest.mark.timeout(3600)))])
+@pytest.mark.parametrize("every", [45, pytest.param(1, marks=(pytest.mark.long, pytest.mark.timeout(3600)))])
 @pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
 @pytest.mark.parametrize("work", WORKS)
 def test_whichever_request_fails_nothing_is_lost_and_the_next_writer_finishes(drill, work, for_good, every):

@@ -321,7 +321,7 @@ def machine(request):
     class Machine(BucketWriters):
         where = request.getfixturevalue("bucket_url")
 
-    return Machine, 0.1
+    return Machine, 0.08
 
 
 def test_no_order_of_events_breaks_a_promise(machine):

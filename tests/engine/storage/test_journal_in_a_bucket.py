@@ -152,7 +152,7 @@ POINTS = (
     pytest.param("journal.synced", marks=pytest.mark.long),
     "journal.rolled",
     pytest.param("journal.carried", marks=pytest.mark.long),
-    "journal.begun",
+    pytest.param("journal.begun", marks=pytest.mark.long),
     pytest.param("journal.closed", marks=pytest.mark.long),
     "journal.gathered",
 )

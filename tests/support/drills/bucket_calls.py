@@ -27,10 +27,11 @@ def die_at_call(k: int, *, after: bool) -> None:
             here = dies()
             if here and not after:
                 os.kill(os.getpid(), signal.SIGKILL)
-            done = call(*args, **options)
-            if here:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return done
+            try:
+                return call(*args, **options)
+            finally:  # it may have been refused, or found nothing
+                if here:
+                    os.kill(os.getpid(), signal.SIGKILL)
 
         return made
 

@@ -118,12 +118,12 @@ def kills(folder: str, count: int, seed: int) -> Iterator[dict[str, object]]:
 def points(folder: str, count: int, seed: int) -> Iterator[dict[str, object]]:
     """Dies once at every passage of every named point, with and without a rival's file in the way; then resumes.
 
-    In a bucket also at every call to it: before it, and once the store has done it. `seed`: see `passages`.
+    In a bucket also at every call to it: before it, and once the store has done it. `seed` is that of `passages`, too.
     """
     warm_up(folder)
     for rival in (False, True):
         for point in crash_points(folder):
-            for passage in passages(point, seed):
+            for passage in passages(point, seed, named=1 if is_bucket(folder) and seed > 1 else 999):
                 out, acks = place(folder, f"{point}-{passage}-{rival}")
                 if rival:
                     finish(leave_orphans, out, count)
@@ -139,9 +139,13 @@ def points(folder: str, count: int, seed: int) -> Iterator[dict[str, object]]:
                     break
 
 
-def passages(point: str, seed: int) -> range:
-    """All passages of a named point. Of calls every `seed`-th, so that 1 gives all; before and after differ in turn."""
-    return range(1, 1000) if point not in CALLS else range(1 + CALLS.index(point) * (seed // 2), 100_000, seed)
+def passages(point: str, every: int, named: int = 999) -> range:
+    """So many passages of a named point. Of calls each `every`-th, others before than after; 1 gives all."""
+    return (
+        range(1, 1 + named)
+        if point not in CALLS
+        else range(1 + (every - 1) * (1 + CALLS.index(point)) // 3, 100_000, every)
+    )
 
 
 def tidying(folder: str, count: int, seed: int) -> Iterator[dict[str, object]]:

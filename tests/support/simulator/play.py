@@ -34,12 +34,13 @@ BUCKET_SYNCED_S = 2.0
 
 
 @cache
-def _warm_up() -> None:
+def _warm_up(bucket: bool) -> None:
     """What Python does once in a process must not be part of a scenario."""
     for writer in ("rule", "hosted"):
         undisturbed(Version(inputs.first_rows(Random(0), 4), 2), replace(draw(Random(0)), writer=writer, accept=None))
-    training.warm_up()
-    uses.undisturbed()
+    if not bucket:
+        training.warm_up()
+        uses.undisturbed()
 
 
 def play(seed: int, *, traced: bool = False, processes: int = 0, bucket: bool = False) -> Outcome:
@@ -47,7 +48,7 @@ def play(seed: int, *, traced: bool = False, processes: int = 0, bucket: bool = 
 
     With `bucket` the run lies in one, and the run in peace that it is held against in a folder.
     """
-    _warm_up()
+    _warm_up(bucket)
     if processes and seed % processes == 0:
         return play_processes(seed)
     with tempfile.TemporaryDirectory(dir=MEMORY, prefix="foil-sim-") as name, World(seed, Path(name)).ruling() as world:
@@ -91,6 +92,7 @@ class BucketScenario(Scenario):
         self.world.told["lost answers"] += self.bucket.lost_answers
 
     def write(self, path: Path, data: bytes) -> None:
+        super().write(path, data)
         self.bucket.objects[path.relative_to(self.out).as_posix()] = data
 
     def _show(self) -> None:

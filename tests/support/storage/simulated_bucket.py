@@ -24,6 +24,8 @@ from tests.support.simulator.disk import KilledError
 
 _LOST, _SLOW = 0.02, 0.03
 _MOST_S = 0.4
+_PATIENCE_S = 3.0
+"""The clock of a simulated process stands still for all of it while a call waits, so that it must not wait for long."""
 
 
 class SimulatedBucket:
@@ -44,6 +46,7 @@ class SimulatedBucket:
         for name in ("put", "get", "get_range", "head", "list", "delete"):
             patch.setattr(obstore, name, getattr(self, f"_{name}"))
         patch.setattr(ObjectStore, "_client", lambda _store: self)
+        patch.setitem(ObjectStore.__init__.__kwdefaults__, "patience_s", _PATIENCE_S)
         patch.setattr(object_store, "ThreadPoolExecutor", _InTurn)
         patch.setattr(log, "ThreadPoolExecutor", _InTurn)
         patch.setattr(verify, "ThreadPoolExecutor", _InTurn)
