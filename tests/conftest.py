@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.paths import REPO
+from tests.support.storage import servers
 
 os.environ["PYTHONPATH"] = str(REPO)  # for the programs that tests start
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # several tests run at a time
@@ -36,6 +37,25 @@ def memory_folder(tmp_path: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[str]:
+    """The URL of an S3 server for all tests of this process, its objects in memory where there is such a folder."""
+    if servers.program("localbucket") is None:
+        pytest.skip("localbucket is not installed")
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder, servers.localbucket(Path(folder) / "bucket") as url:
+        yield url
+
+
+@pytest.fixture
+def bucket_url(s3_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A URL below which this test has the server's bucket for itself, and programs that it starts too."""
+    monkeypatch.setenv("FOIL_CACHE", str(tmp_path / "cache"))
+    for name, value in servers.environment(s3_server).items():
+        monkeypatch.setenv(name, value)
+    return f"s3://{servers.BUCKET}/{tmp_path.name}-{os.getpid()}"
 
 
 @pytest.fixture(scope="session")

@@ -87,8 +87,8 @@ class Journal:
             if broken:
                 segment.appender.close()
                 return
-            for each in full:
-                each.finish(0, durable=True)
+            if full:
+                _settle(segment, full)
             segment.finish(self._in_flight.asked.total(), durable=False)
             if self.is_grouped:
                 gather(self._store, segment.key)
@@ -178,14 +178,10 @@ class Journal:
             await asyncio.sleep(min(_LOOK_S, self._group_s - since))
 
     def _sync(self, segment: "_Segment | None", full: "list[_Segment]") -> JournalError | None:
-        """Only once the state that begins the next stream is durable may the one before be closed."""
         if segment is None:
             return self._failure(self._broken)
         try:
-            segment.appender.sync()
-            segment.syncs += 1
-            for each in full:
-                each.finish(0, durable=True)
+            _settle(segment, full)
         except OSError as error:
             self._broken = str(error)
             return self._failure(self._broken)
@@ -199,6 +195,23 @@ class Journal:
 
     def _name(self) -> str:
         return f"{self._store.url}/{segment_key(self.writer, max(0, self._segments - 1))}"
+
+
+def _settle(segment: "_Segment", full: "list[_Segment]") -> None:
+    """Makes a stream durable, and closes those before it.
+
+    The state that begins a stream counts the replies before it as there: so they are made durable first, or a death in
+    between would lose them untold. Only once that state is durable is a stream before it closed, which then tells of
+    nothing in flight.
+    """
+    for each in full:
+        each.appender.sync()
+    crash_point("journal.carried")
+    segment.appender.sync()
+    segment.syncs += 1
+    for each in full:
+        crash_point("journal.begun")
+        each.finish(0, durable=True)
 
 
 class PartitionJournal:

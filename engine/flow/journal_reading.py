@@ -231,14 +231,22 @@ def damage(store: Store) -> Iterator[tuple[str, str, bool]]:
 
     Price: every stream is read once.
     """
-    for key in _all_keys(store):
-        for number, (_, line) in enumerate(_lines(store, key), start=1):
+    broken = set(store.broken_streams(FOLDER))
+    for stream in _streams(store):
+        whole = stream.key.startswith(_CLOSED)  # put as one object, so that no kill can have cut it
+        for number, (_, line) in enumerate(_lines(store, stream.key), start=1):
             if checked(line):
                 continue
-            if is_unfinished(line):
-                yield key, f"record {number} was cut by a kill or a power cut; nobody had read it", True
+            if is_unfinished(line) and not whole:
+                yield stream.key, f"record {number} was cut by a kill or a power cut; nobody had read it", True
             else:
-                yield key, f"record {number} does not match its checksum", False
+                yield stream.key, f"record {number} does not match its checksum", False
+        if whole and not _closing(store, stream):
+            yield stream.key, "its last record is missing or damaged", False
+        if whole:
+            broken.discard(f"{FOLDER}/{stream.key.rpartition('/')[2]}")
+    for key in sorted(broken):
+        yield key, "an object of this stream is missing, and later ones are there", False
 
 
 def undamaged_segments(store: Store) -> Iterator[Segment]:

@@ -130,6 +130,9 @@ class LocalStore:
     def streams(self, prefix: str) -> list[StoredObject]:
         return list(self.list_objects(prefix))
 
+    def broken_streams(self, prefix: str) -> list[str]:  # noqa: ARG002 - a stream is one file
+        return []
+
     def read_stream(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         return self.get_range(key, start, -1 if length is None else length)
 

@@ -211,6 +211,9 @@ class ObjectStore:
             if found
         ]
 
+    def broken_streams(self, prefix: str) -> list[str]:
+        return sorted(key for key, groups in self._groups(prefix).items() if len(_readable(groups)) < len(groups))
+
     def read_stream(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         groups = self._groups(check_key(key)).get(key)
         if groups is None:

@@ -110,6 +110,10 @@ class Store(Protocol):
         """The streams under a folder, in order of key, with the bytes that are readable now."""
         ...
 
+    def broken_streams(self, prefix: str) -> list[str]:
+        """The streams under a folder of which a part is gone that a later part followed, so that it is not read."""
+        ...
+
     def read_stream(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         """The bytes of a stream, from the byte `start`; of an open or torn one, what is there."""
         ...

@@ -1,26 +1,33 @@
 """Hypothesis looks for an order of commits, deaths, faults, races and rot that breaks a promise of the commit log."""
 
 import errno
+import itertools
 import os
 import shutil
 import tempfile
+import threading
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from datasets_out.commits.encoding import seal
-from datasets_out.commits.entries import CommitEntry
+from datasets_out.commits.entries import CommitEntry, entry_name
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import load_snapshot, take_snapshot
+from datasets_out.commits.verify import verify
+from datasets_out.commits.versions import version_name
 from datasets_out.compaction.folding import fold
 from datasets_out.compaction.packing import compact
-from engine.atomic_files import FileSystem
 from engine.errors import CommitError, CommitLostError, DifferentJobError
+from engine.storage.mirrors import mirror_of
+from engine.storage.opening import open_store
+from tests.support.drills.bucket_calls import HookedBucket
 from tests.support.drills.commit_drill import JOB, HookedFileSystem, planned, topics_of
 from tests.support.drills.history_checker import History, Violations, check
 
@@ -51,6 +58,23 @@ class MeddlingFileSystem(HookedFileSystem):
             raise Killed
 
 
+class MeddlingBucket(HookedBucket):
+    """The same before the k-th call to a bucket; several threads of a writer make them."""
+
+    def __init__(self, url: str, k: int, action: Callable[[], None], *, dies: bool = False) -> None:
+        super().__init__(url, patience_s=0.2)
+        self.left, self.action, self.dies, self.turn = k, action, dies, threading.Lock()
+
+    def before(self) -> None:
+        with self.turn:
+            self.left -= 1
+            left = self.left
+        if left == 0:
+            self.action()
+        if self.dies and left <= 0:
+            raise Killed
+
+
 def fail(error: int) -> Callable[[], None]:
     def raise_it() -> None:
         raise OSError(error, os.strerror(error))
@@ -67,18 +91,28 @@ class Writers(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.out = Path(tempfile.mkdtemp(dir=MEMORY)) / "out"
+        self.out = self.new_place()
         self.entries: dict[int, bytes] = {}
         self.variants: dict[int, int] = {}
         self.acked: set[int] = set()
         self.snapshots: dict[str, str] = {}
         self.open_again()
 
-    def commit(self, partition: int, variant: int, file_system: FileSystem | None = None) -> None:
+    def new_place(self) -> Path:
+        return Path(tempfile.mkdtemp(dir=MEMORY)) / "out"
+
+    def remove_place(self) -> None:
+        shutil.rmtree(self.out.parent)
+
+    def meddled(self, k: int, action: Callable[[], None], *, dies: bool = False) -> CommitLog:
+        """The log of a process in which something happens before its k-th call to the storage."""
+        return CommitLog(self.out, MeddlingFileSystem(k, action, dies=dies))
+
+    def commit(self, partition: int, variant: int, log: CommitLog | None = None) -> None:
         """What a writer sees must agree with what stands, whether it won, came second, or lost."""
         before = self.variants.get(partition)
         try:
-            log = CommitLog(self.out, file_system)
+            log = log or CommitLog(self.out)
             ours = log.commit(partition, topics_of(partition, variant), {"variant": variant})
         except CommitLostError:
             assert self.standing(partition) == 1 - variant
@@ -106,14 +140,14 @@ class Writers(RuleBasedStateMachine):
     @rule(partition=partitions, variant=variants, k=calls)
     def is_killed(self, partition: int, variant: int, k: int) -> None:
         try:
-            self.commit(partition, variant, MeddlingFileSystem(k, lambda: None, dies=True))
+            self.commit(partition, variant, self.meddled(k, lambda: None, dies=True))
         except Killed:
             return
 
     @rule(partition=partitions, variant=variants, k=calls, error=st.sampled_from([errno.EIO, errno.ENOSPC]))
     def meets_a_fault(self, partition: int, variant: int, k: int, error: int) -> None:
         try:
-            self.commit(partition, variant, MeddlingFileSystem(k, fail(error)))
+            self.commit(partition, variant, self.meddled(k, fail(error)))
         except CommitError:
             return
 
@@ -121,7 +155,7 @@ class Writers(RuleBasedStateMachine):
     def is_overtaken(self, partition: int, mine: int, theirs: int, k: int, dies: bool) -> None:
         """Another writer does its whole commit between two calls of this one, which may die of it."""
         try:
-            self.commit(partition, mine, MeddlingFileSystem(k, lambda: self.commit(partition, theirs), dies=dies))
+            self.commit(partition, mine, self.meddled(k, lambda: self.commit(partition, theirs), dies=dies))
         except Killed:
             return
 
@@ -132,7 +166,7 @@ class Writers(RuleBasedStateMachine):
     @rule(packs=st.booleans(), k=calls)
     def a_fold_is_killed(self, packs: bool, k: int) -> None:
         try:
-            self.take_together(CommitLog(self.out, MeddlingFileSystem(k, lambda: None, dies=True)), packs)
+            self.take_together(self.meddled(k, lambda: None, dies=True), packs)
         except Killed:
             return
 
@@ -144,7 +178,7 @@ class Writers(RuleBasedStateMachine):
             self.commit(partition, variant)
             self.take_together(CommitLog(self.out), True)
 
-        self.take_together(CommitLog(self.out, MeddlingFileSystem(k, overtake)), packs)
+        self.take_together(self.meddled(k, overtake), packs)
 
     @rule(partition=partitions, mine=variants, theirs=variants, k=calls)
     def is_overtaken_and_folded(self, partition: int, mine: int, theirs: int, k: int) -> None:
@@ -154,7 +188,7 @@ class Writers(RuleBasedStateMachine):
             self.commit(partition, theirs)
             self.take_together(CommitLog(self.out), True)
 
-        self.commit(partition, mine, MeddlingFileSystem(k, overtake))
+        self.commit(partition, mine, self.meddled(k, overtake))
 
     def take_together(self, log: CommitLog, packs: bool) -> None:
         if packs:
@@ -173,9 +207,30 @@ class Writers(RuleBasedStateMachine):
 
     @rule(table=st.sampled_from(list(TABLES)), partition=partitions)
     def an_orphan_rots(self, table: str, partition: int) -> None:
-        path = self.out / f"data/{table}/part-{partition:08d}.parquet"
-        if partition not in self.variants and path.exists():
-            path.write_bytes(path.read_bytes()[:-1])
+        store, key = open_store(self.out), f"data/{table}/part-{partition:08d}.parquet"
+        if partition not in self.variants and (raw := store.get(key)) is not None:
+            store.put(key, raw[:-1])
+
+    @precondition(lambda self: self.variants)
+    @rule(data=st.data(), cut=st.booleans())
+    def what_counts_rots_and_is_named(self, data: st.DataObject, cut: bool) -> None:
+        store, key = open_store(self.out), data.draw(st.sampled_from(self.what_counts()))
+        raw = store.get(key)
+        place = data.draw(st.integers(0, len(raw) - 1))
+        store.put(key, raw[:place] if cut else raw[:place] + bytes([raw[place] ^ 4]) + raw[place + 1 :])
+        assert key in {finding.path for finding in verify(self.out) if not finding.harmless}
+        store.put(key, raw)
+
+    def what_counts(self) -> list[str]:
+        """The keys of documents, entries, and the files that readers open."""
+        log = CommitLog(self.out)
+        version, tail = log.extent()
+        files = [file.path for file in version.files()] if version else []
+        unpacked = [entry for entry in log.entries() if version is None or entry.partition not in version.packed]
+        files += [file.path for entry in unpacked for file in entry.files.values()]
+        named = [f"snapshots/{name}.json" for name in self.snapshots]
+        versions = [version_name(number) for number in log.version_numbers()]
+        return ["run.json", *map(entry_name, tail), *versions, *named, *files]
 
     @precondition(lambda self: self.variants)
     @rule()
@@ -194,7 +249,7 @@ class Writers(RuleBasedStateMachine):
         try:
             self.end_well()
         finally:
-            shutil.rmtree(self.out.parent)
+            self.remove_place()
 
     def end_well(self) -> None:
         assert self.judged(finished=False) == Violations()
@@ -210,11 +265,72 @@ class Writers(RuleBasedStateMachine):
         return check(History(planned(PARTITIONS), self.acked, finished, expected), self.out)
 
 
-def test_no_order_of_events_breaks_a_promise():
-    run_state_machine_as_test(Writers, settings=settings(max_examples=40, stateful_step_count=15, deadline=None))
+class BucketWriters(Writers):
+    """The same writers over a bucket. `where` is its URL; a subclass gives it."""
+
+    where: str
+
+    def new_place(self) -> Path:
+        return mirror_of(f"{self.where}/{uuid.uuid4().hex}")
+
+    def remove_place(self) -> None:
+        store = open_store(self.out)
+        store.delete([found.key for found in store.list_objects("")])
+
+    def meddled(self, k: int, action: Callable[[], None], *, dies: bool = False) -> CommitLog:
+        """A call to a bucket stands for three of a disk."""
+        return CommitLog(MeddlingBucket(open_store(self.out).url, -(-k // 3), action, dies=dies))
+
+    @rule(partition=partitions, variant=variants, k=calls)
+    def loses_its_bucket(self, partition: int, variant: int, k: int) -> None:
+        """From one call on all fail; where it is one alone, it is repeated and nobody learns of it."""
+        log = self.meddled(k, lambda: None)
+        log.store.before = failing_from(-(-k // 3))  # type: ignore[attr-defined]
+        try:
+            self.commit(partition, variant, log)
+        except CommitError:
+            return
+
+
+def failing_from(k: int) -> Callable[[], None]:
+    calls = itertools.count(1)
+
+    def before() -> None:
+        if next(calls) >= k:
+            raise OSError(errno.EIO, "the bucket is away")
+
+    return before
+
+
+def play(machine: type[Writers], examples: int, steps: int) -> None:
+    health = list(HealthCheck)
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=health
+        ),
+    )
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def machine(request):
+    """The writers over a folder or a bucket, and how many examples take as long over either."""
+    if request.param == "folder":
+        return Writers, 1.0
+
+    class Machine(BucketWriters):
+        where = request.getfixturevalue("bucket_url")
+
+    return Machine, 0.1
+
+
+def test_no_order_of_events_breaks_a_promise(machine):
+    writers, share = machine
+    play(writers, int(40 * share), 15)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_no_order_of_many_events_breaks_a_promise():
-    run_state_machine_as_test(Writers, settings=settings(max_examples=1000, stateful_step_count=40, deadline=None))
+def test_no_order_of_many_events_breaks_a_promise(machine):
+    writers, share = machine
+    play(writers, int(1000 * share), 40)

@@ -12,18 +12,11 @@ from datasets_out.compaction.packing import compact
 from engine.errors import CommitLostError
 from engine.storage.object_store import ObjectStore
 from tests.support.drills.commit_drill import JOB, topics_of
-from tests.support.storage import servers
 
 
 @pytest.fixture
-def bucket(tmp_path, monkeypatch):
-    if servers.program("localbucket") is None:
-        pytest.skip("localbucket is not installed")
-    monkeypatch.setenv("FOIL_CACHE", str(tmp_path / "cache"))
-    with servers.localbucket(tmp_path / "bucket") as server:
-        for name, value in servers.environment(server).items():
-            monkeypatch.setenv(name, value)
-        yield ObjectStore(f"s3://{servers.BUCKET}/run", patience_s=30)
+def store(bucket_url) -> ObjectStore:
+    return ObjectStore(bucket_url, patience_s=30)
 
 
 def write(log: CommitLog, partitions: int) -> None:
@@ -32,8 +25,8 @@ def write(log: CommitLog, partitions: int) -> None:
         log.commit(partition, topics_of(partition), {"variant": 0})
 
 
-def test_a_run_in_a_bucket_is_folded_packed_and_read_as_on_a_disk(bucket, tmp_path):
-    local, log = CommitLog(tmp_path / "local"), CommitLog(bucket)
+def test_a_run_in_a_bucket_is_folded_packed_and_read_as_on_a_disk(store, tmp_path):
+    local, log = CommitLog(tmp_path / "local"), CommitLog(store)
     for each in (local, log):
         write(each, 6)
     wanted = load_snapshot(local.out, None)
@@ -48,15 +41,15 @@ def test_a_run_in_a_bucket_is_folded_packed_and_read_as_on_a_disk(bucket, tmp_pa
     assert take_snapshot(log.out, "v1").digest == wanted.digest
     log.put_plan({"seeds": 24, "partitions": 6})
     assert [finding for finding in verify(log.out) if not finding.harmless] == []
-    bucket.delete([log.version().packs[0].files["topics"].path])
+    store.delete([log.version().packs[0].files["topics"].path])
     assert [finding.kind for finding in verify(log.out) if not finding.harmless] == ["missing"]
 
 
-def test_of_writers_and_folders_in_a_bucket_each_partition_has_one_winner(bucket):
-    CommitLog(bucket).open("drill", JOB)
+def test_of_writers_and_folders_in_a_bucket_each_partition_has_one_winner(store):
+    CommitLog(store).open("drill", JOB)
 
     def work(number: int) -> int:
-        log, won = CommitLog(bucket), 0
+        log, won = CommitLog(store), 0
         for partition in range(6):
             try:
                 won += log.commit(partition, topics_of(partition, number % 2), {"variant": number % 2})
@@ -67,8 +60,8 @@ def test_of_writers_and_folders_in_a_bucket_each_partition_has_one_winner(bucket
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
-    entries = CommitLog(bucket).entries()
+    entries = CommitLog(store).entries()
     assert [entry.partition for entry in entries] == list(range(6))
-    found = list(read_partitions(load_snapshot(bucket.folder, None)))
+    found = list(read_partitions(load_snapshot(store.folder, None)))
     assert found == [topics_of(entry.partition, entry.facts["variant"]) for entry in entries]
-    assert [finding.kind for finding in verify(bucket.folder) if finding.kind != "orphan"] == ["incomplete"]
+    assert [finding.kind for finding in verify(store.folder) if finding.kind != "orphan"] == ["incomplete"]

@@ -403,7 +403,10 @@ def test_a_record_that_was_written_by_half_ends_the_stream(tmp_path, monkeypatch
     assert [again.get(name) and again.get(name).text for name in "123"] == ["text of 1", None, None]
 
 
-POINTS = ("journal.written", "journal.synced", "journal.rolled", "journal.indexed", "journal.closed")
+POINTS = (
+    "journal.written", "journal.synced", "journal.rolled", "journal.carried", "journal.begun", "journal.indexed",
+    "journal.closed",
+)  # fmt: skip
 
 
 def write_and_die(folder: Path, acks: Path, point: str) -> None:

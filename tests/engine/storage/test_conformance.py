@@ -169,6 +169,7 @@ def test_a_stream_is_read_while_it_is_written_and_is_never_opened_twice(store):
     store.put("journal/object", b"1")
     with pytest.raises(FileExistsError, match="journal/object"):
         store.append("journal/object")
+    assert store.broken_streams("journal") == []
     store.delete(["journal/one", "journal/object"])
     assert keys(store.streams("journal")) == ["journal/two/deep"]
 

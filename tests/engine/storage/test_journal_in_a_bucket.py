@@ -1,6 +1,7 @@
 """The journal in a bucket: nothing is read before it is durable, many wait for one object, a kill loses no reply."""
 
 import asyncio
+import contextlib
 import multiprocessing
 import signal
 import time
@@ -8,14 +9,17 @@ from functools import partial
 
 import pytest
 
-from engine import crash_points
+from engine.errors import CorruptDataError, JournalError
 from engine.flow import journal as writing
 from engine.flow.journal import Journal
 from engine.flow.journal_reading import damage, left_open, paid_replies, possibly_paid_twice
 from engine.requests import Reply
+from engine.storage.object_store import ObjectStore
 from engine.storage.opening import mirror_of
+from tests.support.drills.commit_drill import CALLS, die_at, end, fork, passages
 from tests.support.drills.run_drill import job, survive
 from tests.support.small_parts import Numbers, topics
+from tests.support.storage.fault_proxy import FaultProxy, proxied
 
 
 @pytest.fixture
@@ -90,17 +94,23 @@ def test_a_free_reply_is_there_once_its_partition_is_closed(bucket):
 
 
 def write_and_die(store, bill, point):
-    """30 replies through streams of 4 syncs or 2 kB; each is paid once it is asked. Dies at the point."""
-    crash_points.arm(point)
+    """30 replies through streams of 4 syncs or 2 kB. Each is billed once it is asked, and acknowledged once it is put.
+
+    Dies at the point, which may be a call to the bucket.
+    """
+    die_at(point, write_all, store, bill)
+
+
+def write_all(store, bill):
     writing._MOST_SYNCS = 4
     journal = Journal(store, segment_bytes=2000, group_s=0.01)
 
     async def pay(part, number):
         if not part.get(str(number)):
             await part.asked(str(number))
-            with bill.open("a") as file:
-                file.write(f"{number}\n")
+            note(bill, number)
             await part.put(Reply(str(number), "text " * 20))
+            note(acks_of(bill), number)
 
     async def work():
         parts = [journal.open(number) for number in range(3)]
@@ -111,10 +121,38 @@ def write_and_die(store, bill, point):
     journal.close()
 
 
+def note(path, number):
+    with path.open("a") as file:
+        file.write(f"{number}\n")
+
+
+def acks_of(bill):
+    return bill.with_suffix(".acks")
+
+
+def noted(path):
+    return path.read_text().split() if path.exists() else []
+
+
+def judge(store, bill):
+    """What was acknowledged is there, nothing of it was paid again, and what was paid twice was counted."""
+    billed, acked = noted(bill), noted(acks_of(bill))
+    assert len(acked) == len(set(acked))
+    assert {reply.request_id for reply in paid_replies(store, ())} >= set(acked)
+    assert len(billed) - len(set(billed)) <= possibly_paid_twice(store) <= 2 * 6
+    assert [problem for _, problem, harmless in damage(store) if not harmless] == []
+
+
+def is_whole(store):
+    return {reply.request_id for reply in paid_replies(store, ())} == {str(number) for number in range(30)}
+
+
 POINTS = (
     pytest.param("journal.written", marks=pytest.mark.long),
     pytest.param("journal.synced", marks=pytest.mark.long),
     "journal.rolled",
+    pytest.param("journal.carried", marks=pytest.mark.long),
+    "journal.begun",
     pytest.param("journal.closed", marks=pytest.mark.long),
     "journal.gathered",
 )
@@ -130,10 +168,140 @@ def test_a_kill_at_any_point_pays_for_no_durable_reply_twice(bucket, tmp_path, p
         process.start()
         process.join(60)
         assert process.exitcode in exit_codes
-        billed = bill.read_text().split() if bill.exists() else []
-        assert len(billed) - len(set(billed)) <= possibly_paid_twice(bucket) <= 2 * 6
-    assert {reply.request_id for reply in paid_replies(bucket, ())} == {str(number) for number in range(30)}
+        judge(bucket, bill)
+    assert is_whole(bucket)
     assert list(damage(bucket)) == []
+
+
+def die_at_calls(url, folder, every):
+    """Writers that die at calls to the bucket, and one that ends; in a process that uses no bucket itself."""
+    for point in CALLS:
+        for k in passages(point, every):
+            place, bill = f"{url}/{point}-{k}", folder / f"{point}-{k}.bill"
+            if end(fork(write_and_die, ObjectStore(place), bill, f"{point}:{k}")) == 0:
+                break
+            note(folder / "dead", f"{point}-{k}")
+
+
+@pytest.mark.parametrize("every", [41, pytest.param(1, marks=(pytest.mark.long, pytest.mark.timeout(3600)))])
+def test_a_kill_at_any_call_to_the_bucket_costs_nothing_that_was_acknowledged(bucket, tmp_path, every):
+    process = multiprocessing.get_context("spawn").Process(target=die_at_calls, args=(bucket.url, tmp_path, every))
+    process.start()
+    process.join(1800)
+    assert process.exitcode == 0
+    dead = noted(tmp_path / "dead")
+    print(f"{len(dead)} deaths")
+    assert len(dead) >= 3
+    for name in dead:
+        store, bill = ObjectStore(f"{bucket.url}/{name}"), tmp_path / f"{name}.bill"
+        judge(store, bill)
+        write_all(store, bill)
+        judge(store, bill)
+        assert is_whole(store)
+
+
+@pytest.fixture
+def fail_at(bucket, server_of, tmp_path, monkeypatch):
+    """Writes all through a proxy that answers the k-th request, or all from it on, with a fault.
+
+    Gives the bucket, how many requests came, and whether the writer went on to its end.
+    """
+    assert bucket.get("connected") is None
+    with proxied(FaultProxy(server_of("localbucket"), 0)) as proxy:
+
+        def act(k, fault, *, for_good):
+            proxy.fail_at(lambda number: fault if number == k or (for_good and number > k) else "")
+            direct, bill, ended = ObjectStore(f"{bucket.url}/{k}"), tmp_path / f"{k}.bill", False
+            assert direct.get("connected") is None
+            with monkeypatch.context() as patch, contextlib.suppress(JournalError, OSError):
+                patch.setenv("AWS_ENDPOINT_URL", proxy.url)
+                write_all(ObjectStore(direct.url, patience_s=0.4 if for_good else 30), bill)
+                ended = True
+            return direct, bill, proxy.requests, ended
+
+        yield act
+
+
+@pytest.mark.parametrize("every", [37, pytest.param(1, marks=(pytest.mark.long, pytest.mark.timeout(3600)))])
+@pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
+def test_whichever_request_of_a_journal_fails_nothing_that_was_acknowledged_is_lost(fail_at, for_good, every):
+    kinds = ("500", "drop") if for_good else ("500", "503", "lose", "412", "drop", "cut", "lose_500", "409")
+    failed, k = 0, 1
+    while True:
+        fault = kinds[k // every % len(kinds)]
+        store, bill, requests, ended = fail_at(k, fault, for_good=for_good)
+        failed += not ended
+        judge(store, bill)
+        write_all(store, bill)
+        judge(store, bill)
+        assert is_whole(store), (k, fault)
+        if requests < k:
+            break
+        k += every
+    print(f"{k // every} requests met a fault, {failed} ended the writer")
+    assert failed > 0 if for_good else failed == 0
+
+
+@pytest.mark.parametrize("k", range(34, 42, 2))
+def test_replies_that_were_lost_where_a_stream_makes_way_were_counted(fail_at, k):
+    """The next stream's state said that they were there, and they stood in the end of the one before."""
+    store, bill, _, ended = fail_at(k, "drop", for_good=True)
+    assert not ended
+    lost = set(noted(bill)) - {reply.request_id for reply in paid_replies(store, ())}
+    assert len(lost) <= possibly_paid_twice(store)
+
+
+@pytest.fixture
+def replies(bucket):
+    """An open stream with four replies of partition 0, a group each."""
+    part = Journal(bucket, group_s=0.01).open(0, again=False)
+    for number in range(4):
+        asyncio.run(part.put(Reply(str(number), f"text of {number}")))
+    [stream] = bucket.streams("journal")
+    return stream.key
+
+
+def flipped(raw):
+    return raw[: len(raw) // 2] + bytes([raw[len(raw) // 2] ^ 8]) + raw[len(raw) // 2 + 1 :]
+
+
+@pytest.mark.parametrize("spoil", [flipped, lambda raw: raw[:-3]], ids=["flipped", "cut"])
+def test_a_spoilt_group_is_named_and_no_partition_opens_but_where_the_last_is_cut(bucket, replies, spoil):
+    """That one looks as what a disk tears."""
+    *groups, last = [found.key for found in bucket.list_objects(replies)][1:]
+    for group in (*groups, last):
+        raw = bucket.get(group)
+        bucket.put(group, spoil(raw))
+        torn = group == last and len(spoil(raw)) < len(raw)
+        assert [(key, harmless) for key, _, harmless in damage(bucket)] == [(replies, torn)]
+        if not torn:
+            with pytest.raises(CorruptDataError):
+                Journal(bucket).open(0)
+        bucket.put(group, raw)
+    assert list(damage(bucket)) == []
+
+
+def test_a_group_that_is_gone_from_a_stream_is_named(bucket, replies):
+    *groups, _ = [found.key for found in bucket.list_objects(replies)]
+    for group in groups:
+        raw = bucket.get(group)
+        bucket.delete([group])
+        assert [(key, harmless) for key, _, harmless in damage(bucket)] == [(replies, False)], group
+        bucket.put(group, raw)
+    assert list(damage(bucket)) == []
+
+
+def test_a_closed_journal_that_is_cut_anywhere_is_named(bucket):
+    journal = Journal(bucket, group_s=0.01)
+    for number in range(3):
+        asyncio.run(journal.open(number, again=False).put(Reply(str(number), "text")))
+    journal.close()
+    [key] = [found.key for found in bucket.list_objects("journal")]
+    raw = bucket.get(key)
+    ends = [at for at in range(len(raw)) if raw[at : at + 1] == b"\n"]
+    for cut in [*ends, *(at + 1 for at in ends[:-1]), 0, 5, len(raw) - 9]:
+        bucket.put(key, raw[:cut])
+        assert {(name, harmless) for name, _, harmless in damage(bucket)} == {(key, False)}, cut
 
 
 @pytest.mark.long

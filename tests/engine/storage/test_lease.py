@@ -165,3 +165,32 @@ def test_what_lies_in_the_folder_and_does_not_read_holds_nobody_up(tmp_path):
     assert epoch == 4
     assert "process" in holder
     assert holder_of(LocalStore(tmp_path)) == ""
+
+
+@pytest.mark.parametrize("kind", ["local", "localbucket"])
+def test_of_many_that_begin_at_once_one_holds_a_place_and_the_next_comes_after_it(make_store, kind):
+    """In real time and threads, each with a store of its own; what is held is left within a moment."""
+    held: list[int] = []
+
+    async def begin(start: asyncio.Event) -> str:
+        await start.wait()
+        try:
+            async with hold(make_store(kind), takeover=False) as mine:
+                held.append(mine.epoch)
+                assert len(held) == 1, "two at once"
+                await asyncio.sleep(0.1)
+                held.remove(mine.epoch)
+        except RunHeldError:
+            return "refused"
+        return "held"
+
+    async def race() -> list[str]:
+        start = asyncio.Event()
+        tasks = [asyncio.create_task(begin(start)) for _ in range(6)]
+        start.set()
+        return await asyncio.gather(*tasks)
+
+    for _ in range(5):
+        ended = asyncio.run(race())
+        assert "held" in ended
+        assert holder_of(make_store(kind)) == ""

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from datasets_out.commits.entries import CommitEntry
 from datasets_out.commits.log import CommitLog
-from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import load_snapshot, read_partitions
 from datasets_out.commits.verify import verify
 from engine.topic import Topic
@@ -79,9 +78,5 @@ def _visible_to_a_glob(dataset: Path, entries: Sequence[CommitEntry]) -> list[st
     Packs aside: until `foil gc` has freed what they replaced, and what a killed packing left, a glob sees rows twice.
     """
     named = {file.path for entry in entries for file in entry.files.values()}
-    return [
-        f"{name} is there and not committed"
-        for table in TABLES
-        for path in (dataset / "data" / table).glob("part-*.parquet")
-        if (name := path.relative_to(dataset).as_posix()) not in named
-    ]
+    there = [name for name in CommitLog(dataset).names("data") if "/part-" in name]
+    return [f"{name} is there and not committed" for name in there if name not in named]

@@ -29,7 +29,8 @@ WHERE = (
     "",
 )
 POINTS = (
-    "journal.asked", "ask.answered", "journal.written", "journal.synced", "journal.indexed", "journal.closed",
+    "journal.asked", "ask.answered", "journal.written", "journal.synced", "journal.carried", "journal.begun",
+    "journal.indexed", "journal.closed",
     "flow.made", "flow.committed",
     "conduct.planned", "commit.encoded", "put.staged", "put.linked", "commit.placed", "commit.entered", "commit.swept",
 )  # fmt: skip

@@ -95,7 +95,7 @@ PLANTED = (
     Planted("verify", "an unfinished run is complete", VERIFY, "set(range(plan[\"partitions\"]))", "set(range(0))"),
     Planted(
         "journal", "no fsync of replies", JOURNAL,
-        "            segment.appender.sync()\n            segment.syncs += 1\n", "            segment.syncs += 1\n",
+        "    segment.appender.sync()\n    segment.syncs += 1\n", "    segment.syncs += 1\n",
     ),
     Planted(
         "journal", "no fsync of the folder", LOCAL,

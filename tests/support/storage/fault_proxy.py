@@ -9,7 +9,7 @@ import random
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 FAULTS = {
@@ -33,7 +33,8 @@ class FaultProxy:
     """Serves on `url` and sends on to a server. `faults`: the share of requests that each one meets.
 
     `strip` takes a header from every request, as a server does that does not know it; `rename` puts another header
-    line in the place of one. `met` counts the faults, and what failed of itself.
+    line in the place of one. `met` counts the faults, and what failed of itself. `fail_at` decides by a
+    request's number, from 1, in place of the shares.
     """
 
     def __init__(
@@ -50,7 +51,13 @@ class FaultProxy:
         self._server, self._seed, self._faults, self._strip = (host, int(port)), seed, faults, strip.lower()
         self._rename = rename
         self._asked: Counter[str] = Counter()
+        self._at: Callable[[int], str] | None = None
+        self.requests = 0
         self._later: set[asyncio.Task[bytes]] = set()
+
+    def fail_at(self, at: Callable[[int], str]) -> None:
+        """From now on `at` decides."""
+        self.requests, self._at = 0, at
 
     async def serve(self, started: threading.Event, ended: asyncio.Event) -> None:
         server = await asyncio.start_server(self._connection, "127.0.0.1", 0, backlog=500)
@@ -91,6 +98,9 @@ class FaultProxy:
         return answer[: len(answer) // 2] if fault == "cut" else answer
 
     def _choose(self, line: str) -> str:
+        self.requests += 1
+        if self._at:
+            return self._at(self.requests)
         self._asked[line] += 1
         draw = random.Random(f"{self._seed} {line} {self._asked[line]}").random()
         for fault, share in self._faults.items():

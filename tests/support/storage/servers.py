@@ -2,6 +2,7 @@
 
 import base64
 import hmac
+import importlib.util
 import json
 import os
 import shutil
@@ -23,6 +24,8 @@ from tests.support.storage.fault_proxy import FaultProxy, proxied
 
 BUCKET = "runs"
 KEYS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing-secret", "AWS_REGION": "us-east-1"}
+
+_QUICK = Path(__file__).with_name("quick_localbucket.py")
 
 AZURE = {  # the emulator's own account, the same everywhere
     "AZURE_STORAGE_ACCOUNT_NAME": "devstoreaccount1",
@@ -46,7 +49,9 @@ def program(name: str) -> str | None:
 @contextmanager
 def localbucket(folder: Path) -> Iterator[str]:
     port = free_port()
-    command = [str(program("localbucket")), "--port", str(port), str(folder)]
+    here = importlib.util.find_spec("localbucket") is not None
+    server = [sys.executable, str(_QUICK)] if here else [str(program("localbucket"))]
+    command = [*server, "--port", str(port), str(folder)]
     (folder / BUCKET).mkdir(parents=True)
     with serving(command, f"http://127.0.0.1:{port}", folder) as url:
         yield url
