@@ -22,7 +22,14 @@ from engine.errors import FoilError, UsageError
 from trainer.model.attention import attend_in_float32
 from trainer.model.checksums import FACTS, check_model
 from trainer.model.encoder import MICRO_BATCH_TOKENS, positions_of
-from trainer.model.loading import broken_model, check_finite, device_of, missing_weights, switch_dropout_off
+from trainer.model.loading import (
+    broken_model,
+    check_finite,
+    device_of,
+    missing_weights,
+    switch_dropout_off,
+    warn_of_slow_precision,
+)
 from trainer.model.packaged_minilm import minilm_folder
 from trainer.model.packing import LENGTH_STEP, evaluating, micro_batches
 from trainer.model_settings import ModelSettings
@@ -109,6 +116,7 @@ def load_pair_scorer(
     except Exception as error:  # over a damaged folder the libraries raise errors of any kind
         raise broken_model(name, f"{name} does not load as a cross-encoder: {error}") from error
     _check(name, loaded, headless=head_seed is not None)
+    warn_of_slow_precision(settings.precision, device)
     _score_in_float32(transformer_of(loaded))
     if device == "cpu":
         attend_in_float32(transformer_of(loaded))
