@@ -81,10 +81,10 @@ def test_kin_are_relevant_to_what_they_share_and_nothing_near_it_is_a_negative()
     ],
 )
 def test_what_turns_the_words_of_a_summary_round_is_no_kin_of_it(summary, other):
-    texts = f"can {summary.lower()} with care", f"will, for whoever asks it nicely, {other.lower()}"
-    objects = [described(f"scipy.{name}", *of) for name, of in zip("ab", zip((summary, other), texts), strict=True)]
+    first = described("scipy.a", summary, f"can {summary.lower()} with care")
+    second = described("scipy.b", other, f"will, for whoever asks it nicely, {other.lower()}")
     far = described("scipy.c", summary, f"knows another way to {summary.lower()}, and is quick")
-    index = ObjectIndex([*objects, far])
+    index = ObjectIndex([first, second, far])
     (nearest,) = index.nearest([0], 3)
     assert [passage.title for passage in index.kin(0, nearest).passages] == ["scipy.c"]
 
