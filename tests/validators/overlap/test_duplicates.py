@@ -3,7 +3,6 @@
 import json
 import resource
 import tempfile
-import time
 from collections import deque
 from itertools import combinations, pairwise
 from random import Random
