@@ -3,6 +3,7 @@
 import json
 import resource
 import tempfile
+import time
 from collections import deque
 from itertools import combinations, pairwise
 from random import Random
