@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from engine.errors import FoilError, TrainingDivergedError, UsageError
 from trainer.model.checksums import FACTS, check_model, ranks_pairs
 from trainer.model.cross_attention import CrossAttention, PoolingMode
-from trainer.model.loading import backbone_of, load_model, save_model
+from trainer.model.loading import backbone_of, load_model, save_model, warn_of_slow_precision
 from trainer.model.packaged_minilm import minilm_folder
 from trainer.model.packing import (
     LENGTH_STEP,
@@ -233,6 +233,7 @@ def load_encoder(
     if template.name == OWN:
         template = behind_prompts(template_named("query_instruction"), sentence_model.prompts)
     encoder = Encoder(sentence_model, template, settings, attention.to(sentence_model.device) if attention else None)
+    warn_of_slow_precision(settings.precision, encoder.device.type)
     _check_encodes(encoder.eval(), name)
     return encoder
 

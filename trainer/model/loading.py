@@ -10,6 +10,8 @@ computation is another setting.
 """
 
 import copy
+import logging
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -31,6 +33,7 @@ from trainer.model.packing import is_causal
 from trainer.model.two_encoders import split_encoders
 from trainer.model_settings import LoraSettings, ModelSettings
 
+LOG = logging.getLogger(__name__)
 POOLING_MODES = {"cls": "cls", "mean": "mean", "last": "lasttoken"}
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj", "gate_proj")
 TEXT_ONLY = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
@@ -112,6 +115,21 @@ def device_of(settings: ModelSettings) -> str:
     if settings.device == "cuda" and not has_cuda:
         raise UsageError("device is cuda, and torch sees no such device; set device: cpu, or auto")
     return "cuda" if has_cuda and settings.device != "cpu" else "cpu"
+
+
+def emulates_bfloat16(device: str) -> bool:
+    """Whether a device has no products of bfloat16: they take some 60 times as long as those of float32."""
+    return device == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()  # noqa: SLF001 - it has no public name
+
+
+@cache
+def warn_of_slow_precision(precision: str, device: str) -> None:
+    """Says once a process that the asked precision is emulated: a training takes hours so."""
+    if precision == "bfloat16" and emulates_bfloat16(device):
+        LOG.warning(
+            "encode.precision is bfloat16, whose products are emulated on this CPU, some 60 times slower than float32; "
+            "set train.encode.precision and evaluate.encode.precision to float32"
+        )
 
 
 def _load(name: str, settings: ModelSettings) -> SentenceTransformer:

@@ -130,11 +130,18 @@ def _answer(asking: _Asking, query: str, *, as_json: bool, as_csv: bool, parquet
 def _runs_and_query(arguments: Sequence[str]) -> tuple[dict[str, Path], str]:
     """The runs by the names that they were given, and the query: the last argument, unless it is a folder."""
     folders, query = list(arguments), ""
-    if len(folders) > 1 and not mirror_of(folders[-1]).is_dir():
+    if len(folders) > 1 and not _is_folder(folders[-1]):
         query = folders.pop()
     if len(set(folders)) < len(folders):
         raise UsageError(f"a run is named twice among {', '.join(folders)}; name each once")
     return {folder: mirror_of(folder) for folder in folders}, query
+
+
+def _is_folder(argument: str) -> bool:
+    try:
+        return mirror_of(argument).is_dir()
+    except OSError:  # a query may be longer than any name
+        return False
 
 
 def _prompt(asking: _Asking) -> None:

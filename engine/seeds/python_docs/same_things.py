@@ -8,8 +8,9 @@ must also share enough content words, words such as "array", "tensor" and "eleme
 quarters if one is a method. A fifth is enough for functions of two array libraries, which use the same names in
 mathematics. Within one library all words must be equal. The rule is narrow on purpose: `numpy.sqrt` and `torch.sqrt`
 pass; `shutil.copy` and `numpy.copy`, `gzip.open` and `lzma.open` do not.
-**Kin**: objects for which a vaguer query asks alike. They share at least three content words and half of all, and what
-all have in common is still a phrase: "Cramer-von Mises test for goodness of fit" for one sample and for two.
+**Kin**: objects for which a vaguer query asks alike. They share at least three content words and half of all, in the
+same order ("radians to degrees" is not "degrees to radians"), and what all have in common is still a phrase:
+"Cramer-von Mises test for goodness of fit" for one sample and for two.
 **Surely something else**: an object whose summary shares less than a third of the content words, and none of them if it
 has the same simple name. It is also neither owner nor member of the object, and its text is no near-copy of a positive.
 It has less than half of the words of a vaguer query.
@@ -29,6 +30,7 @@ from engine.seeds.python_docs.words import (
     shared_phrase,
     specific_words,
     split_words,
+    word_order,
     word_set,
 )
 from engine.topic import Passage
@@ -57,7 +59,8 @@ _QUALIFIERS = word_set(
 
 _TURNING = word_set(
     """inverse inverted reverse reversed invert unsigned signed negative positive non not without no log logarithm
-    derivative gradient antiderivative integral incomplete complementary survival percent generalized minimal
+    derivative gradient antiderivative integral incomplete complementary survival percent percentage generalized minimal
+    cumulative shifted distinct unique pre back
     hermitian real imaginary random last first previous next minimum maximum min max
     lower upper left right absolute relative new old remove add set get delete"""
 )
@@ -143,6 +146,7 @@ class ObjectIndex:
                 and phrase.count("(") == phrase.count(")")
                 and not phrase.count('"') % 2
                 and not _lacks_its_verb(phrase, obj.summary)
+                and _has_order_of(phrase, other.summary)
                 and not _is_near_copy(other.passages[0], vocabularies)
             ):
                 shared, query = shared & other.words, phrase
@@ -211,6 +215,12 @@ def _may_answer(obj: DocumentedObject, other: DocumentedObject) -> bool:
     similarity = jaccard(specific_words(obj.words), specific_words(other.words))
     related = f"{other.name}.".startswith(f"{obj.name}.") or f"{obj.name}.".startswith(f"{other.name}.")
     return related or similarity >= MAY_ANSWER or (similarity > 0 and obj.simple_name == other.simple_name)
+
+
+def _has_order_of(phrase: str, summary: str) -> bool:
+    """Whether a summary has the content words of a phrase in the phrase's order."""
+    words = content_words(phrase)
+    return word_order(phrase, words) == word_order(summary, words)
 
 
 def _lacks_its_verb(phrase: str, summary: str) -> bool:

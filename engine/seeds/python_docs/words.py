@@ -29,12 +29,21 @@ def split_words(text: str) -> list[str]:
 
 def content_words(text: str) -> frozenset[str]:
     """The words of a text without function words, in lower case, verbs and nouns without their final s."""
-    return frozenset(_singular(word) for word in split_words(text.lower()) if word not in _STOP_WORDS)
+    return frozenset(_content(text))
+
+
+def _content(text: str) -> list[str]:
+    return [_singular(word) for word in split_words(text.lower()) if word not in _STOP_WORDS]
 
 
 def specific_words(words: frozenset[str]) -> frozenset[str]:
     """The content words that say what an object does, without those that every library uses for everything."""
     return words - _LIBRARY_WORDS
+
+
+def word_order(text: str, words: frozenset[str]) -> list[str]:
+    """Those of the content words in the order in which the text first has them."""
+    return list(dict.fromkeys(word for word in _content(text) if word in words))
 
 
 def jaccard(first: frozenset[str], second: frozenset[str]) -> float:
@@ -86,7 +95,8 @@ def shared_phrase(text: str, shared: frozenset[str]) -> str:
         return ""
     if kept[0].endswith(",") or kept[-1] in _OPEN_ENDS or kept[-1].endswith("ing"):
         return ""
-    return agree(" ".join(kept).strip(" ,;:.-"))
+    phrase = agree(" ".join(kept).strip(" ,;:.-"))
+    return "" if _LOST_NOUN.search(phrase) else phrase
 
 
 def agree(text: str) -> str:
@@ -96,7 +106,7 @@ def agree(text: str) -> str:
 
 
 def _are_attributes(dropped: list[str]) -> bool:
-    return len(dropped) <= _MAX_ATTRIBUTES and not _PREPOSITIONS & set(dropped)
+    return len(dropped) <= _MAX_ATTRIBUTES and not (_PREPOSITIONS | _JOINING) & set(dropped)
 
 
 def _defines(following: list[str]) -> bool:
@@ -106,10 +116,12 @@ def _defines(following: list[str]) -> bool:
 
 _AN = re.compile(r"\ban (?=(?:[bcdfgjklpqtvwxyz]|[mnrs][a-z]{2})[a-z])", re.IGNORECASE)
 _A = re.compile(r"\ba (?=[aeiAEI][a-z]{3})")
+_LOST_NOUN = re.compile(r"\b(?:an?|the) (?:without|just|\w+ing (?:an?|the))\b", re.IGNORECASE)
+"""Where an article lost the noun that it stood before: "to a without changing", "as a containing the bytes"."""
 _MAX_ATTRIBUTES = 2
 _VERBS = word_set("is are be was were")
-_OPEN_ENDS = word_set("respect vs")
+_OPEN_ENDS = word_set("respect vs common")
 _ARTICLES = word_set("a an the")
-_PREPOSITIONS = word_set("of in for with from by on into over at to as")
-_BEFORE_NOUNS = _ARTICLES | word_set("of in for with from by on into over at its this each all any")
+_PREPOSITIONS = word_set("of in for with from by on into over at to as between along per under within without")
+_BEFORE_NOUNS = _ARTICLES | (_PREPOSITIONS - {"to", "as"}) | word_set("its this each all any")
 _JOINING = word_set("and or and/or")

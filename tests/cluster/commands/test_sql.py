@@ -100,6 +100,11 @@ def test_several_runs_are_asked_at_once(foil, out, other):
     assert "named twice" in foil(out, out, "FROM topics", code=2)[1]
 
 
+def test_a_query_may_be_longer_than_a_name(foil, out):
+    query = "SELECT " + " + ".join(["1"] * 400) + " AS total"
+    assert json.loads(foil(out, query, "--json")[0]) == [{"total": 400}]
+
+
 def test_the_split_is_the_trainers(foil, out, other):
     rows = json.loads(foil(other, "SELECT seed_id, split FROM topics", "--json")[0])
     settings = SplitSettings()

@@ -179,8 +179,8 @@ def test_the_trainer_goes_on_from_a_checkpoint_of_another_machine(tmp_path, mach
     job = write_job(tmp_path, 60)
     job.write_text(
         job.read_text()
-        + "train: {encode: {max_tokens: 32}, schedule: {topics_per_batch: 4, steps: 6}, checkpoint_steps: 2,"
-        " validation: {topics: 0}, split: {heldout_share: 0.1, dev_share: 0.0}}\n"
+        + "train: {encode: {max_tokens: 32, precision: float32}, schedule: {topics_per_batch: 4, steps: 6},"
+        " checkpoint_steps: 2, validation: {topics: 0}, split: {heldout_share: 0.1, dev_share: 0.0}}\n"
     )
     local, env = tmp_path / "local", machine("one")
     assert foil("run", job, "--out", local).returncode == 0

@@ -19,7 +19,7 @@ from tests.support.models.tiny_backbones import DECODERS, FAMILIES, TEXTS, save_
 from tests.support.training import trainable
 from trainer.model import packaged_minilm
 from trainer.model.attention import attention_of
-from trainer.model.loading import add_lora, backbone_of, load_model, save_model
+from trainer.model.loading import add_lora, backbone_of, load_model, save_model, warn_of_slow_precision
 from trainer.model_settings import LoraSettings, ModelSettings
 
 ENDS = {"bert": 102, "modernbert": 102} | dict.fromkeys(FAMILIES[2:], 1)
@@ -218,6 +218,16 @@ def test_gradient_checkpointing_changes_no_gradient(folder, family):
     kept, again = gradients(), gradients(gradient_checkpointing=True)
     assert all(torch.equal(a, b) for a, b in zip(kept, again, strict=True))
     assert load(folder / family, gradient_checkpointing=True)[0].model.is_gradient_checkpointing
+
+
+@pytest.mark.parametrize("is_quick", [True, False])
+def test_a_cpu_without_products_of_bfloat16_is_told_of_once(monkeypatch, caplog, is_quick):
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: is_quick)
+    warn_of_slow_precision.cache_clear()
+    for precision in ("float32", "bfloat16", "bfloat16"):
+        warn_of_slow_precision(precision, "cpu")
+    warn_of_slow_precision.cache_clear()
+    assert caplog.text.count("set train.encode.precision") == (0 if is_quick else 1)
 
 
 def test_weights_are_held_in_single_precision(tmp_path):

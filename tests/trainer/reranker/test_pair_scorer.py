@@ -34,6 +34,15 @@ def test_scores_are_those_of_the_library_however_they_are_cut(bert, tmp_path):
     assert scorer.score([]).shape == (0,)
 
 
+def test_scores_are_float32_where_the_layers_below_are_bfloat16(bert):
+    scorer = start(bert, encode=FULL.model_copy(update={"precision": "bfloat16"}))
+    with torch.no_grad():
+        scorer.model.model.classifier.bias.fill_(8)  # where steps of bfloat16 are 0.06
+    scores = scorer.score([("who", f"a builder {number}") for number in range(20)])
+    assert len(set(scores.tolist())) > 10
+    assert not torch.equal(scores, scores.bfloat16().float())
+
+
 def test_the_new_head_follows_from_the_seed(bert):
     heads = [dict(weights(start(bert, seed))) for seed in (1, 1, 2)]
     differ = [{name for name, value in heads[0].items() if not torch.equal(value, other[name])} for other in heads[1:]]

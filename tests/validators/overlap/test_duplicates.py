@@ -260,23 +260,19 @@ def test_a_run_that_an_earlier_foil_screened_by_estimates_is_refused_by_name(tmp
     assert foil("sql", out, "SELECT count(*) AS n FROM topics", "--csv").stdout.splitlines()[1] == "10"
 
 
-def check_price(count: int, length: int) -> None:
+def check_size(count: int, length: int) -> None:
+    """What a seed costs in time is shown by benchmarks/reading.py."""
     rng, screen = Random(8), Duplicates(DuplicatesSettings())
-    cpu = 0.0
     for number in range(count):
-        one = seed(f"corpus-{number:09d}", text(rng, length))
-        started = time.process_time()
-        assert screen(one) is None
-        cpu += time.process_time() - started
+        assert screen(seed(f"corpus-{number:09d}", text(rng, length))) is None
     assert screen.nbytes / count < 300
-    assert cpu / count < 0.6e-3, "0.15 ms where nothing else runs"
 
 
-def test_a_seed_costs_little_time_and_under_300_bytes():
-    check_price(5_000, 100)
+def test_a_seed_costs_under_300_bytes():
+    check_size(5_000, 100)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_a_million_seeds_cost_under_300_megabytes():
-    check_price(1_000_000, 20)
+    check_size(1_000_000, 20)

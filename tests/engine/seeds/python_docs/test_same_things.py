@@ -48,6 +48,8 @@ def test_a_method_needs_more_agreement_than_a_function():
         ("Return evenly spaced numbers over an interval", "Return evenly spaced dates over an interval", ""),
         ("Transform of real or complex sequences", "Transform of real sequences", ""),
         ("Test if the end of each text matches", "Test if the begin of each line matches", ""),
+        ("Give a shape to a sparse row without changing data", "Give a shape to a column without changing data", ""),
+        ("Return the least of a row or column along a line", "Return the least of a column along a line", ""),
     ],
 )  # fmt: skip
 def test_what_two_summaries_share_is_a_phrase_or_nothing(summary, other, phrase):
@@ -68,6 +70,23 @@ def test_kin_are_relevant_to_what_they_share_and_nothing_near_it_is_a_negative()
     assert [passage.title for passage in kin.passages] == ["scipy.mises_one"]
     titles = [passage.title for passage in index.negatives(0, nearest, 3, kin)]
     assert titles == ["scipy.far"]  # the second has half of the words that are asked for
+
+
+@pytest.mark.parametrize(
+    ("summary", "other"),
+    [
+        ("Convert a Hermite series to a plain polynomial", "Convert a plain polynomial to a Hermite series"),
+        ("Compute the roots of a Legendre series", "Build a Legendre series with the given roots"),
+        ("Return the sum of the masked pixel rows", "Return the cumulative sum of the masked pixel rows"),
+    ],
+)
+def test_what_turns_the_words_of_a_summary_round_is_no_kin_of_it(summary, other):
+    first = described("scipy.a", summary, f"can {summary.lower()} with care")
+    second = described("scipy.b", other, f"will, for whoever asks it nicely, {other.lower()}")
+    far = described("scipy.c", summary, f"knows another way to {summary.lower()}, and is quick")
+    index = ObjectIndex([first, second, far])
+    (nearest,) = index.nearest([0], 3)
+    assert [passage.title for passage in index.kin(0, nearest).passages] == ["scipy.c"]
 
 
 def described(name: str, summary: str, text: str) -> DocumentedObject:
