@@ -27,6 +27,7 @@ ATOMIC = "engine/atomic_files.py"
 JOURNAL = "engine/flow/journal.py"
 RECORDS = "engine/flow/journal_records.py"
 LOCAL = "engine/storage/local_store.py"
+OBJECTS = "engine/storage/object_store.py"
 ASK = "engine/flow/ask.py"
 FLOW = "engine/flow/partition_flow.py"
 PROGRESS = "engine/flow/progress.py"
@@ -41,11 +42,14 @@ EXPORT = "datasets_out/sql/output_formats.py"
 
 @dataclass(frozen=True)
 class Planted:
+    """`bucket`: it is looked for in runs that lie in one."""
+
     part: str
     name: str
     file: str
     old: str
     new: str
+    bucket: bool = False
 
 
 @dataclass(frozen=True)
@@ -250,6 +254,40 @@ PLANTED = (
         "        linked = path.exists() or True\n"
         "        write_new(path.parent, f\".{path.name}\", memoryview(sink.getvalue())).replace(path)\n",
     ),
+    Planted(
+        "bucket", "an entry that was put, its answer lost, is lost", OBJECTS,
+        "                return None if standing == data else standing\n", "                return standing\n", bucket=True,
+    ),
+    Planted(
+        "bucket", "a key that stands is taken for one's own", OBJECTS,
+        "                return None if standing == data else standing\n", "                return None\n", bucket=True,
+    ),
+    Planted(
+        "bucket", "an object whose answer was lost is absent", OBJECTS,
+        "        return bytes(obstore.get(client, key).bytes())\n    except FileNotFoundError:\n",
+        "        return bytes(obstore.get(client, key).bytes())\n    except Exception:\n", bucket=True,
+    ),
+    Planted(
+        "bucket", "a small group of the journal is not put", OBJECTS,
+        "            for start in range(0, len(waiting), GROUP_BYTES):\n",
+        "            for start in range(0, len(waiting) if len(waiting) > 2000 else 0, GROUP_BYTES):\n", bucket=True,
+    ),
+    Planted(
+        "bucket", "a stream's state before the replies it counts", JOURNAL,
+        '        each.appender.sync()\n    crash_point("journal.carried")\n', '        pass\n    crash_point("journal.carried")\n',
+        bucket=True,
+    ),
+    Planted(
+        "bucket", "an entry before its files", LOG,
+        "        else:  # a round trip each, so at once\n",
+        "        else:\n            self._put(entry_name(attempt.partition), seal(attempt.plain()), CommitUnknownError)\n",
+        bucket=True,
+    ),
+    Planted(
+        "bucket", "another's file is taken for one's own", LOG,
+        "        if self._put(file.path, blob):\n            return file\n        other",
+        "        if self._put(file.path, blob) or not self._disk:\n            return file\n        other", bucket=True,
+    ),
 )  # fmt: skip
 
 
@@ -269,6 +307,7 @@ def search(planted: Planted, seeds: int = SEEDS) -> Found:
             raise LookupError(f"{planted.name}: the old text stands {text.count(planted.old)} times in {planted.file}")
         path.write_text(text.replace(planted.old, planted.new))
         command = [sys.executable, "-m", "tests.support.simulator", "--seeds", f"0:{seeds}", "--stop"]
+        command += ["--bucket"] if planted.bucket else []
         environment = {**os.environ, "PYTHONPATH": name, "PYTHONDONTWRITEBYTECODE": "1"}
         ended = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=False)
     found = next(filter(None, map(_FOUND.match, ended.stdout.splitlines())), None)
