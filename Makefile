@@ -48,7 +48,8 @@ check: setup ## style, types, layers, no large file and no key (.pre-commit-conf
 	git ls-files -z | xargs -0 .venv/bin/python scripts/check_files.py
 
 bench: setup ## every benchmark, quickly
-	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; .venv/bin/python $$script --quick; done
+	@set -e; for script in benchmarks/[a-z]*.py; do name=benchmarks.$$(basename $$script .py); \
+		echo "== $$name"; .venv/bin/python -m $$name --quick; done
 
 clean: ## remove the demo's data and caches
 	rm -rf datasets_out/data .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -3,7 +3,7 @@
 `ratio_forward_N` and `ratio_training_N` are CPU seconds with torch's attention in bfloat16 over those with it in
 float32, for texts of N tokens, medians of rounds in which the two take turns; the products of the layers are the same.
 
-    .venv/bin/python benchmarks/attention.py [--quick] [--json]
+    .venv/bin/python -m benchmarks.attention [--quick] [--json]
 """
 
 import argparse

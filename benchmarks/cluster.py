@@ -12,7 +12,7 @@ what each worker does once is in neither. `start_s`: a whole first session over 
 (PSS) of all processes.
 Each contender runs in a process of its own; `ratio` divides by `local 0` of the same run.
 
-    python benchmarks/cluster.py [--seeds N] [--requests N] [--only "ray 1"] [--quick] [--json]
+    python -m benchmarks.cluster [--seeds N] [--requests N] [--only "ray 1"] [--quick] [--json]
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from typing import Any
 from unittest.mock import patch
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # before this folder, whose `cluster.py` would hide the package
 CONTENDERS = ("local 0", "local 1", "local 2", "ray 1", "ray 2", "ray 4")
 FEW = 8
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -249,11 +248,9 @@ def main() -> None:
                 "--requests",
                 str(told.requests),
             ]
-            safe = {"PYTHONSAFEPATH": "1", "PYTHONPATH": str(ROOT)}  # the workers' way to it
-            environment = {**os.environ, **safe, "RAY_USAGE_STATS_ENABLED": "0"}
-            done = subprocess.run(
-                [sys.executable, __file__, *options], env=environment, stdout=subprocess.PIPE, text=True, check=True
-            )
+            environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
+            command = [sys.executable, "-m", "benchmarks.cluster", *options]
+            done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
             results.append(Result(**json.loads(done.stdout.splitlines()[-1])))
     print(json.dumps([asdict(result) for result in results]) if told.json else table(results))
 

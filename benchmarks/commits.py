@@ -3,7 +3,7 @@
 A topic here has 5 intents, 5 passages of 100 words, 12 judgments, 6 verdicts and 1 call. CPU times are of this
 process; a commit's wall time is mostly fsync. `ratio_budget` is what conversion and Parquet take of what they may.
 
-    python benchmarks/commits.py [--topics 5000] [--quick] [--json]
+    python -m benchmarks.commits [--topics 5000] [--quick] [--json]
 """
 
 import argparse

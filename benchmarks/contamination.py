@@ -11,7 +11,7 @@ normalising included. Times are CPU seconds, so that what else runs on the machi
 - `datatrove`: its n-gram filter, 13 words, after its own word tokenizer. Needs a virtual environment that has
   datatrove, spacy and xxhash under 4: give its Python as `--datatrove` or in FOIL_DATATROVE_PYTHON, or it is left out.
 
-    python benchmarks/contamination.py [--quick] [--json] [--strings N] [--megabytes M] [--datatrove PYTHON]
+    python -m benchmarks.contamination [--quick] [--json] [--strings N] [--megabytes M] [--datatrove PYTHON]
 """
 
 import argparse
@@ -193,7 +193,9 @@ def main() -> None:
         data = Path(folder) / "data.json"
         data.write_text(json.dumps({"texts": texts, "strings": strings}))
         for name in MATCHERS:
-            results[name] = in_process([sys.executable, str(HERE), "--measure", name, str(data)], name) or {}
+            results[name] = (
+                in_process([sys.executable, "-m", "benchmarks.contamination", "--measure", name, str(data)], name) or {}
+            )
         if options.datatrove:
             script = HERE.parent / "peers" / "datatrove_decontamination.py"
             share = str(SLOW_SHARE["datatrove"] / (4 if options.quick else 1))

@@ -5,7 +5,7 @@ accepted; then `foil plan` renders the same seeds' prompts for a hosted model an
 of replies are those of the rule writer's, so take completions as an estimate; `foil plan JOB --sample 20` measures them
 on the model itself. Nothing is sent.
 
-    .venv/bin/python benchmarks/costs.py [--seeds 200] [--path ROWS] [--price-prompt 0.15] [--price-completion 0.6]
+    .venv/bin/python -m benchmarks.costs [--seeds 200] [--path ROWS] [--price-prompt 0.15] [--price-completion 0.6]
         [--prompt-tokens-per-s 20000] [--completion-tokens-per-s 2500] [--quick] [--json]
 
 `--path` names MS MARCO rows; without it the seeds are python_docs. Prices are US dollars a million tokens.

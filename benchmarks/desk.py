@@ -10,12 +10,9 @@ first opening of a page in Chromium (from the request to its `load` event) again
 import argparse
 import json
 import random
-import sys
 import tempfile
 import time
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # before this folder and its `cluster.py`
 
 from benchmarks.query import PARTITION_TOPICS, build
 from cluster.desk.report import MOST_BYTES, report_page

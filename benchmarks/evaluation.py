@@ -4,7 +4,7 @@ The same texts of random words (5 to 120 words, most of them short), the same mo
 seconds; the two encoders take turns. `ratio_encode` is the peer's seconds over ours, `ratio_cached` those of a first
 evaluation over those of a second one, which encodes nothing.
 
-    .venv/bin/python benchmarks/evaluation.py [--texts 256] [--model DIRECTORY] [--quick] [--json]
+    .venv/bin/python -m benchmarks.evaluation [--texts 256] [--model DIRECTORY] [--quick] [--json]
 """
 
 import argparse

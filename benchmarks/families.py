@@ -22,7 +22,6 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.objectives import REPO, settings_of, shortened
 from datasets_out.commits.snapshot import load_snapshot, read_accepted
 from datasets_out.training.sources import TopicSource

@@ -11,7 +11,7 @@ that of the contender's process. Scenarios: `plain`; `limited`: 20 % of all requ
 `stragglers`: 2 % take ten times as long; `refused`: 2 % are refused for good; `quota`: 1,800 requests a minute, burst
 30, with the job's `rpm` set and without.
 
-    python benchmarks/generation.py [--scenario plain|limited|stragglers|refused|quota] [--base-url URL]
+    python -m benchmarks.generation [--scenario plain|limited|stragglers|refused|quota] [--base-url URL]
         [--requests N] [--concurrency C] [--peers] [--quick] [--json]
 """
 
@@ -34,8 +34,19 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from peers.generation_prompts import MAX_TOKENS, MODEL, SYSTEM, TEMPERATURE, USER, passage, query, usable, user
 from pydantic import BaseModel
+
+from benchmarks.peers.generation_prompts import (
+    MAX_TOKENS,
+    MODEL,
+    SYSTEM,
+    TEMPERATURE,
+    USER,
+    passage,
+    query,
+    usable,
+    user,
+)
 
 if TYPE_CHECKING:
     from engine.protocols import Ask, Parts
@@ -357,7 +368,7 @@ def main() -> None:
         print(json.dumps(run_one(told)))
         return
     scenario = SCENARIOS[told.scenario]
-    commands = {name: [sys.executable, __file__, "--only", name] for name in scenario.contenders}
+    commands = {name: [sys.executable, "-m", "benchmarks.generation", "--only", name] for name in scenario.contenders}
     commands |= installed_peers() if told.peers else {}
     found: dict[str, Any] = {}
     print(f"{told.scenario}: {told.requests:,} requests, {told.concurrency} in flight")

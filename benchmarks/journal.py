@@ -3,14 +3,13 @@
 Each reply has 1,500 characters; so many requests wait at any time, spread over 8 open partitions, and each writes that
 it was asked before. Then another process opens one partition: of the closed stream, and of the same stream torn.
 
-    python benchmarks/journal.py [--replies 200000] [--waiting 2000] [--folder DIR] [--quick] [--json]
+    python -m benchmarks.journal [--replies 200000] [--waiting 2000] [--folder DIR] [--quick] [--json]
 """
 
 import argparse
 import asyncio
 import json
 import os
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -21,8 +20,6 @@ from engine.flow.journal_reading import JournalIndex
 from engine.requests import Reply
 from engine.storage.local_store import LocalStore
 from engine.storage.store import Appender, Store
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.support.storage import servers
 
 PARTITIONS = 8

@@ -5,14 +5,13 @@ ten are spoilt, each fault equally often: the two passages swapped, a negative t
 that does not answer the query. A program says of every label whether it is true. Judges: the rule judge, corrupted at
 known rates (tests/support/models/corrupt_judge.py). With GSM8K's labelled model solutions, kappa of each judge setting.
 
-    python benchmarks/judges.py [--quick] [--json] [--topics N] [--gsm8k FILE]
+    python -m benchmarks.judges [--quick] [--json] [--topics N] [--gsm8k FILE]
 """
 
 import argparse
 import asyncio
 import json
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,8 +21,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from engine.errors import Rejected
 from engine.flow.ask import SeedAsk

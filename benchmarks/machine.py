@@ -3,12 +3,11 @@
 Prints topics a second and CPU ms per topic without a question, with one to a free model, and with one to a model whose
 replies are synced; each into a store that keeps nothing and into real commits; and the peak memory of a longer run.
 
-    python benchmarks/machine.py [--topics 100000] [--quick] [--json]
+    python -m benchmarks.machine [--topics 100000] [--quick] [--json]
 """
 
 import argparse
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,8 +27,6 @@ from engine.requests import Message, Reply, Request
 from engine.runtime.run_local import run
 from engine.runtime.session import RunSpec, WorkerSpec
 from engine.topic import Intent, Judgment, Passage, Seed, Topic, intent_id, topic_id
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.support.memory import peak_memory
 
 

@@ -1,23 +1,20 @@
 """What metrics cost. Of requests: microseconds, served to Prometheus and not, in one process, interleaved. Of ranked
 lists: seconds of all ranking measures, beside pytrec_eval on the same dictionaries, and of each paired measure.
 
-    python benchmarks/metrics.py [--quick] [--json] [--only requests|measures]
+    python -m benchmarks.metrics [--quick] [--json] [--only requests|measures]
 """
 
 import argparse
 import json
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytrec_eval
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from engine.models.pacing import Endpoint
 from engine.telemetry.metrics import REQUESTS_IN_FLIGHT
 from engine.telemetry.prometheus import serve_metrics

@@ -9,7 +9,7 @@ Each run appends its row to --rows as it ends, and a run whose row is there is s
 resumed, and split over processes with --part. Seeds go round by round: every objective has its first run before any has
 its second. --report writes the table of the rows that there are.
 
-    .venv/bin/python benchmarks/objectives.py [--part 0/2] [--seeds 3] [--layers 3] [--steps 160] [--threads 1]
+    .venv/bin/python -m benchmarks.objectives [--part 0/2] [--seeds 3] [--layers 3] [--steps 160] [--threads 1]
         [--rows docs/objectives.jsonl] [--out datasets_out/data/objectives] [--report docs/objectives.md]
         [--quick] [--json]
 """
@@ -185,7 +185,7 @@ def report(options: argparse.Namespace) -> str:
     newest = [row for row in rows if row["key"] == rows[-1]["key"]]
     last, present = newest[-1], [name for name in COLUMNS if name in newest[-1]["measures"]]
     told_budget = (
-        f"`python benchmarks/objectives.py --layers {last['layers']} --steps {last['steps']}`, {last['date']}, "
+        f"`python -m benchmarks.objectives --layers {last['layers']} --steps {last['steps']}`, {last['date']}, "
         f"{os.cpu_count()} cores ({platform.machine()}), {len(newest)} runs of about "
         f"{sum(row['seconds'] for row in newest) / len(newest):.0f} s. MiniLM's first {last['layers']} layers, "
         f"{last['topics']} topics, 12 a step, {last['steps']} steps, rate {last['rate']:g}. Gains over base in points, "

@@ -4,7 +4,7 @@ Naive encodes each whole text (48 + 12 tokens, none of them padding), packed put
 once; same random decoder, same micro-batch tokens, one thread. `ratio_tokens` is what the tokens alone would give;
 `ratio_forward` and `ratio_training` are of CPU seconds, the medians of rounds in which the two take turns.
 
-    .venv/bin/python benchmarks/packing.py [--instructions 12] [--queries 12] [--layers 4] [--hidden 256]
+    .venv/bin/python -m benchmarks.packing [--instructions 12] [--queries 12] [--layers 4] [--hidden 256]
         [--quick] [--json]
 """
 

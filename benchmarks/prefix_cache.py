@@ -5,7 +5,7 @@ the templates have them (rules, then query and passage, then the task), once wit
 of requests, a fresh engine each; the counts are vLLM's own (`num_cached_tokens` of each reply). A tiny model with
 random weights is made here: hits do not depend on what a model answers.
 
-    .venv-vllm/bin/python benchmarks/prefix_cache.py [--seeds 20] [--quick] [--json]
+    .venv-vllm/bin/python -m benchmarks.prefix_cache [--seeds 20] [--quick] [--json]
 """
 
 import argparse
@@ -14,7 +14,6 @@ import importlib.util
 import json
 import os
 import random
-import sys
 import tempfile
 from contextlib import suppress
 from itertools import chain
@@ -26,8 +25,6 @@ from engine.models.params import Params
 from engine.requests import Message, Request
 from engine.topic import Passage, Seed
 from prompts.recipes.infir import Infir, InfirSettings
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.support.models.tiny_vllm_model import make_tiny_model
 from tests.support.topics.sample_seeds import RuleAsk
 

@@ -1,6 +1,6 @@
 """How long curators' SQL takes over a million topics: the answer alone, and the whole command with its process.
 
-    python benchmarks/query.py [--quick] [--json] [--data FOLDER]
+    python -m benchmarks.query [--quick] [--json] [--data FOLDER]
 
 One partition of topics is made, and copied with fresh ids until there are enough; files and commit entries are written
 by the product's own code. `ratio_budget` is the slowest GROUP BY, its process included, against the 2 s that it may

@@ -4,19 +4,16 @@ The real queue, rates and pauses stand before simulated servers that accept so m
 that hold 0.5, 10 and 60 seconds' worth, windows of a minute that are fixed or slide. 400 clients always want an answer;
 who is refused waits 0.3 s. A minute is the server's own; the first one, in which nothing is known, is told apart.
 
-    python benchmarks/quotas.py [--quick] [--json]
+    python -m benchmarks.quotas [--quick] [--json]
 """
 
 import argparse
 import json
-import sys
 from collections import Counter
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.support.models.paced_server import QUOTAS, Quota, QuotaServer, simulate
 
 MOST_IN_FLIGHT = 256

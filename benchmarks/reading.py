@@ -2,7 +2,7 @@
 
 made-up rows -> `runtime.readers` processes parse and mine -> one cuts partitions -> spool; nothing makes topics
 
-python benchmarks/reading.py [--seeds 40000] [--readers 1 2] [--quick] [--json]
+python -m benchmarks.reading [--seeds 40000] [--readers 1 2] [--quick] [--json]
 """
 
 import argparse

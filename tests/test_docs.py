@@ -3,6 +3,8 @@
 import re
 import runpy
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 from cluster.catalog import open_seeds
@@ -37,6 +39,15 @@ def test_every_foil_command_in_the_pages_exists():
     }
     assert used
     assert used <= {*COMMANDS, "seeds", "benchmarks"}
+
+
+def test_every_benchmark_in_the_pages_exists_and_can_be_loaded():
+    modules = {path.stem for path in (REPO / "benchmarks").glob("[a-z]*.py")}
+    pages = [*(REPO / "docs").glob("*.md"), *(REPO / "benchmarks").glob("*.py")]
+    used = {name for page in pages for name in re.findall(r"python -m benchmarks\.([a-z_]+)", page.read_text())}
+    assert used == modules
+    command = [sys.executable, "-c", "".join(f"import benchmarks.{name}\n" for name in sorted(modules))]
+    assert subprocess.run(command, cwd=REPO, check=False).returncode == 0
 
 
 def test_the_first_ten_minutes_of_a_curator_end_in_a_release(tmp_path, monkeypatch):
