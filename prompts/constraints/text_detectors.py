@@ -63,11 +63,12 @@ def _has_word_of(text: str, _: Attributes, value: str) -> bool:
 
 
 def _by_phrases(find: Finder, select: Callable[[Phrases], Iterable[str]]) -> Detector:
-    """Offers phrases that `find` confirms: outside ASCII a phrase may end where a word does not ("x²")."""
+    """Offers phrases that `find` confirms: outside ASCII, and beside "_", a phrase may end where a word does not."""
 
     def offer(text: str, _: Attributes) -> Iterable[str]:
         phrases = select(phrases_of(text))
-        return phrases if text.isascii() else [phrase for phrase in phrases if find(text, {}, phrase) >= 0]
+        plain = text.isascii() and "_" not in text
+        return phrases if plain else [phrase for phrase in phrases if find(text, {}, phrase) >= 0]
 
     return Detector(find, offer, _has_word_of)
 

@@ -166,6 +166,7 @@ def test_a_rendering_names_the_value_of_every_free_family(constraint, variant):
 
 
 @example("{AAAAA¹")
+@example("[_A0a")
 @given(texts)
 def test_whatever_a_text_offers_it_satisfies(text):
     for family in FAMILIES.values():
