@@ -8,7 +8,7 @@ WORKERS ?= 2
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 QUICK ?=
 
-.PHONY: help setup setup-vllm setup-prometheus setup-chromium demo test test-long test-vllm check bench clean
+.PHONY: help setup setup-vllm setup-prometheus setup-chromium demo test test-slow test-long test-vllm check bench clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -32,9 +32,12 @@ setup-chromium: ## install the browser that the tests of pages need (once; Debia
 demo: setup ## the main job on real seeds: generate, verify, query, train, evaluate (QUICK=1: under 2 minutes)
 	@QUICK=$(QUICK) scripts/demo
 
-test: setup ## all tests but the long ones (WORKERS=2: so many at a time)
-	@scripts/setup-chromium >/dev/null 2>&1 || echo "no chromium here: the tests that look at pages are skipped"
+test: setup ## the quick tests, 95 of 100, in under 10 minutes (WORKERS=2: so many at a time)
 	$(PYTEST) $(PARALLEL)
+
+test-slow: setup ## drills, clusters, browsers and trainings of seconds each; CI runs them after the quick ones
+	@scripts/setup-chromium >/dev/null 2>&1 || echo "no chromium here: the tests that look at pages are skipped"
+	$(PYTEST) $(PARALLEL) -m "slow and not long"
 
 test-long: setup ## the long crash drills, the full corpora, and 40 times the fuzzed inputs
 	$(PYTEST) -m long --timeout 7200

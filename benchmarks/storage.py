@@ -57,7 +57,8 @@ STATUS = (
     "run_command(app, ['status', {out!r}])"
 )
 QUERY = (
-    "from datasets_out.sql import query_process as q; import json, time; "
+    "import sys; sys.modules['pandas'] = None; "  # as for every query: datasets_out.sql.query
+    "from datasets_out.sql import query_process as q; "
     "c = q.connect(dict(runs={{'r': {out!r}}}, snapshot=None, sql={sql!r}, timeout_s=600, memory_bytes=4 << 30)); "
     "print(c.sql({sql!r}).fetchall())"
 )

@@ -232,6 +232,7 @@ def test_each_addition_takes_exactly_the_files_that_the_table_names():
     assert not [file for files in named.values() for file in files if "NAME" not in file and not (REPO / file).exists()]
 
 
+@pytest.mark.slow
 def test_what_is_added_so_is_found_by_its_catalog(tmp_path):
     for package in PACKAGES:
         shutil.copytree(REPO / package, tmp_path / package, ignore=shutil.ignore_patterns("part-*", "__pycache__"))

@@ -38,6 +38,7 @@ def install(folder: Path, requirement: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_pip_takes_the_right_bytes_and_refuses_others(tmp_path):
     version, hashes = next((version, hashes) for name, version, hashes in PINS if name == SMALL)
     if install(tmp_path, f"{SMALL}=={version} \\\n{hashes}").returncode:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from cluster.catalog import open_seeds
 from cluster.commands.app import COMMANDS, app
 from cluster.endings import run_command
@@ -50,6 +52,7 @@ def test_every_benchmark_in_the_pages_exists_and_can_be_loaded():
     assert subprocess.run(command, cwd=REPO, check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_the_first_ten_minutes_of_a_curator_end_in_a_release(tmp_path, monkeypatch):
     path = (REPO / "docs" / "curators.md").read_text().partition("```sh\n")[2].partition("```")[0]
     commands = [shlex.split(line, comments=True)[1:] for line in path.splitlines()]

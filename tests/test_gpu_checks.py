@@ -15,6 +15,8 @@ from benchmarks.gpu.runner import run_checks
 from benchmarks.gpu.sizes import FULL, SMALL
 from tests.support.paths import REPO
 
+pytestmark = pytest.mark.slow
+
 NAMES = [
     "equal_losses", "train_minilm", "train_base", "train_decoder", "gradient_cache", "packing", "attention", "encode",
     "distributed", "vllm",

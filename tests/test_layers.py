@@ -83,6 +83,7 @@ def test_imports_follow_the_arrows():
     assert not wrong
 
 
+@pytest.mark.slow
 def test_heavy_libraries_stay_behind_their_fences():
     wrong = [
         f"{relative} imports {name}"
@@ -142,6 +143,7 @@ def rooms_of(graph: dict[str, set[str]]) -> dict[str, set[str]]:
     return rooms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", [dict, rooms_of], ids=["modules", "rooms"])
 def test_there_is_no_import_cycle(view):
     graph, done = view(modules()), set[str]()

@@ -3,10 +3,11 @@
     out/lease/00000007.json   who took epoch 7: put if absent, never changed; the highest epoch holds the folder
     out/lease/00000007.beat   the holder's heartbeat: put over itself each BEAT_S, `released` at its end
 
-A run takes the next epoch at once where the last one is released, or its holder was a process of this machine that is
-gone; where a heartbeat of this machine is older than VALID_S; elsewhere after it has seen the heartbeat stand still for
+A run takes the next epoch where the last one is released, or its holder was a process of this machine that is gone;
+where a heartbeat of this machine is older than VALID_S; elsewhere after it has seen the heartbeat stand still for
 VALID_S by its own clock. Clocks of other machines are never read. `takeover` takes the next epoch from a holder that
-lives, and then waits until that one has released it, or VALID_S are over.
+lives. Then it beats, and waits until the one before has released its epoch: for VALID_S if that one lived, and longer
+than BEAT_S if its heartbeat stood still, which does not say that it sends nothing.
 
 Promise: nobody sends to a model or commits more than BEAT_S after a higher epoch was put, also a process that was
 stopped and goes on (SIGSTOP, a suspended machine): each send and commit looks first if the last look is older. So the
@@ -38,6 +39,8 @@ LOG = logging.getLogger(__name__)
 VALID_S = 10.0
 BEAT_S = 2.0
 _LOOK_S = 0.25
+_WAITS_S = {"ended": 0.0, "silent": BEAT_S + _LOOK_S, "alive": VALID_S}
+"""For so long a holder in each state may still send once a higher epoch is put, unless it releases its own."""
 _FOLDER = "lease"
 _TRIES = 20
 
@@ -118,7 +121,7 @@ class RunLease(Fence):
 
     def __init__(self, store: Store, holder: Holder) -> None:
         super().__init__(store, holder.epoch)
-        self._number, self._released = 0, False
+        self._number, self._released, self.beaten = 0, False, 0.0
         self._writing = threading.Lock()
 
     async def keep(self, stop: Callable[[BaseException], None]) -> None:
@@ -139,8 +142,8 @@ class RunLease(Fence):
         with self._writing:
             if self._released:
                 return
-            self._number, self._released = self._number + 1, released
-            beat = _Beat(self._number, now(), released)
+            self._number, self._released, self.beaten = self._number + 1, released, now()
+            beat = _Beat(self._number, self.beaten, released)
             self._store.put(_beat_key(self.epoch), _line(beat), durable=False)
 
 
@@ -181,8 +184,8 @@ async def hold(store: Store, *, takeover: bool) -> AsyncIterator[RunLease]:
 async def _take(store: Store, *, takeover: bool) -> RunLease:
     for _ in range(_TRIES):
         newest = await asyncio.to_thread(_newest, store)
-        free = await _is_free(store, newest)
-        if not free and not takeover:
+        state = await _state(store, newest)
+        if state == "alive" and not takeover:
             holder_words = await asyncio.to_thread(_describe, store, newest)
             raise RunHeldError(
                 f"{store.url} is held by another run: {holder_words}; wait for its end, or take the folder from "
@@ -194,44 +197,46 @@ async def _take(store: Store, *, takeover: bool) -> RunLease:
             continue  # another run was first; it is looked at like any other
         lease = RunLease(store, holder)
         await asyncio.to_thread(lease.beat)
-        if not free:
-            await _wait_for_end(store, newest)
+        await _wait_for_end(store, newest, lease, _WAITS_S[state])
         await asyncio.to_thread(_sweep, store, holder.epoch)
         await lease.check()  # another run may have taken it over meanwhile
         return lease
     raise RunHeldError(f"{store.url} is taken by one run after another; look who starts them, and try again")
 
 
-async def _is_free(store: Store, epoch: int) -> bool:
-    """Whether nobody sends for this epoch any more; watches a heartbeat of another machine for VALID_S at most."""
+async def _state(store: Store, epoch: int) -> str:
+    """What an epoch's holder does, a key of _WAITS_S; watches a heartbeat of another machine for VALID_S at most."""
     if epoch == 0:
-        return True
+        return "ended"
     holder, beat = await asyncio.to_thread(lambda: (_read_holder(store, epoch), _read_beat(store, epoch)))
     if beat.released or (holder and holder.is_gone()):
-        return True
+        return "ended"
     if holder and holder.place == _place():
-        return now() - max(beat.at, holder.at) >= VALID_S
-    return not await _changes(store, epoch, beat)
+        return "alive" if now() - max(beat.at, holder.at) < VALID_S else "silent"
+    return await _watch(store, epoch, beat)
 
 
-async def _changes(store: Store, epoch: int, beat: _Beat) -> bool:
-    """Whether a heartbeat moves within VALID_S. A released one has not."""
+async def _watch(store: Store, epoch: int, beat: _Beat) -> str:
+    """The state of a holder whose clock is not ours."""
     until = now() + VALID_S
     while now() < until:
         await asyncio.sleep(_LOOK_S)
         latest = await asyncio.to_thread(_read_beat, store, epoch)
         if latest != beat:
-            return not latest.released
-    return False
+            return "ended" if latest.released else "alive"
+    return "silent"
 
 
-async def _wait_for_end(store: Store, epoch: int) -> None:
-    """Waits until a holder that was fenced off has released its epoch, or surely sends no more."""
-    until = now() + VALID_S
-    for _ in iter(lambda: now() < until, False):
+async def _wait_for_end(store: Store, epoch: int, lease: RunLease, seconds: float) -> None:
+    """Waits until a holder that was fenced off has released its epoch, or surely sends no more; beats meanwhile, or
+    the next one would take the waiting for silence."""
+    until = now() + seconds
+    while now() < until:
         if (await asyncio.to_thread(_read_beat, store, epoch)).released:
             return
         await asyncio.sleep(_LOOK_S)
+        if now() - lease.beaten >= BEAT_S:
+            await asyncio.to_thread(lease.beat)
 
 
 def holder_of(store: Store) -> str:

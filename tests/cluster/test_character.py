@@ -11,6 +11,8 @@ from tests.support.models.character import BROKEN, HARMLESS, PASSAGES, SPOILT, T
 from tests.support.models.fault_server import serving
 from tests.support.small_parts import topics
 
+pytestmark = pytest.mark.slow
+
 TOWNS = ("Vellmar", "Quarrow", "Tindale", "Osmory", "Brackwell")
 TRADES = {
     "slate": "split", "wool": "dyed", "cheese": "ripened", "rope": "twisted", "glass": "blown", "honey": "strained",

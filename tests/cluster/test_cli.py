@@ -37,6 +37,7 @@ def test_a_second_run_is_a_no_op(finished):
     assert {path: path.stat().st_mtime_ns for path in (finished[1] / "data").rglob("*.parquet")} == before
 
 
+@pytest.mark.slow
 def test_sql_answers_as_table_json_and_csv(finished):
     query = "SELECT status, count(*) AS n FROM topics GROUP BY ALL"
     total = sum(row["n"] for row in json.loads(foil("sql", finished[1], query, "--json").stdout))
@@ -51,6 +52,7 @@ def test_sql_that_writes_is_refused_with_code_2(finished):
     assert "not allowed" in refused.stderr
 
 
+@pytest.mark.slow
 def test_why_tells_where_a_record_comes_from(finished):
     (row,) = json.loads(foil("sql", finished[1], "SELECT passage_id FROM passages LIMIT 1", "--json").stdout)
     answer = foil("why", finished[1], row["passage_id"])
@@ -66,6 +68,7 @@ def test_another_job_on_the_same_out_is_refused_and_the_difference_shown(finishe
     assert "partition_seeds" in refused.stderr
 
 
+@pytest.mark.slow
 def test_verify_finds_a_flipped_bit_with_code_6(tmp_path):
     job = write_job(tmp_path, 12)
     assert foil("run", job).returncode == 0
@@ -95,6 +98,7 @@ def test_a_missing_seed_file_ends_with_code_2(tmp_path):
     assert "seeds.jsonl" in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_run_killed_in_the_middle_resumes_to_the_same_rows(tmp_path, finished):
     job = write_job(tmp_path, 60, window=1)
     killed = subprocess.Popen(

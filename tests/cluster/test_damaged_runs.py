@@ -73,6 +73,7 @@ EDITS: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EDITS)
 def test_a_resume_over_changed_seeds_is_refused_and_names_the_first(world, name):
     edit, told = EDITS[name]
@@ -86,6 +87,7 @@ def test_a_resume_over_changed_seeds_is_refused_and_names_the_first(world, name)
     assert sorted(world.glob("out/data/**/*.parquet")) == before
 
 
+@pytest.mark.slow
 def test_a_new_file_in_the_folder_of_a_corpus_is_a_changed_corpus(tmp_path):
     corpus = tmp_path / "corpus"
     corpus.mkdir()
@@ -102,6 +104,7 @@ def test_a_new_file_in_the_folder_of_a_corpus_is_a_changed_corpus(tmp_path):
     assert foil("run", job).returncode == 0
 
 
+@pytest.mark.slow
 def test_an_upgraded_package_is_a_changed_corpus(tmp_path):
     write_packages(tmp_path / "site")
     job = tmp_path / "job.yaml"
@@ -120,6 +123,7 @@ def test_an_upgraded_package_is_a_changed_corpus(tmp_path):
     assert (refused.returncode, "the seeds changed under this run" in refused.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_rows_appended_after_what_is_committed_are_taken_in(world):
     stop_after(world, 3)
     edit_seeds(world, lambda rows: [*rows, row("new")])
@@ -127,6 +131,7 @@ def test_rows_appended_after_what_is_committed_are_taken_in(world):
     assert "61" in foil("sql", world / "out", "SELECT count(*) FROM topics", "--csv").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("journal", "told"),
     [
@@ -145,6 +150,7 @@ def test_a_deleted_entry_is_not_made_anew_of_other_seeds(world, journal, told):
     assert not (world / "out" / "commits" / "00000002.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edit", [lambda rows: [*rows[:-1], changed_row(rows[-1])], lambda rows: [*rows, row("new")]])
 def test_the_plan_holds_the_last_partition_to_its_seeds(world, edit):
     (world / "out" / "commits" / "00000005.json").unlink()
@@ -170,6 +176,7 @@ def test_a_seed_id_that_another_partition_has_is_refused(world):
     assert "seeds.jsonl:46: expected an id that no earlier query has, found 's3'" in refused.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["run", "status", "sql", "verify", "snapshot", "why", "mix", "mine", "train"])
 def test_an_entry_of_another_run_is_used_by_nobody(world, tmp_path_factory, command):
     other = tmp_path_factory.mktemp("other")
@@ -191,6 +198,7 @@ def test_an_entry_of_another_run_is_used_by_nobody(world, tmp_path_factory, comm
     assert "of another run" in told.stderr or "foreign" in told.stderr
 
 
+@pytest.mark.slow
 def test_verify_says_incomplete_with_a_code_of_its_own(world):
     assert foil("verify", world / "out").returncode == 0
     (world / "out" / "commits" / "00000004.json").unlink()
@@ -211,6 +219,7 @@ def write_journal(world: Path, tail: bytes) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_damaged_journal_record_is_told_from_a_torn_tail(world):
     stop_after(world, 4)
     write_journal(world, b"").write_bytes(b'deadbeef {"asked"')
@@ -223,6 +232,7 @@ def test_a_damaged_journal_record_is_told_from_a_torn_tail(world):
     assert (told.returncode, "would be paid for again" in told.stderr) == (6, True)
 
 
+@pytest.mark.slow
 def test_what_does_not_belong_into_a_run_stops_nobody(world):
     stop_after(world, 5)
     out = world / "out"
@@ -239,6 +249,7 @@ def test_what_does_not_belong_into_a_run_stops_nobody(world):
     assert foil("verify", out).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["commits/00000002.json", "plan.json", "run.json"])
 @pytest.mark.parametrize("kind", ["pipe", "folder"])
 def test_a_pipe_in_the_place_of_a_document_ends_nothing_in_a_wait(world, name, kind):
@@ -256,6 +267,7 @@ def test_a_pipe_in_the_place_of_a_document_ends_nothing_in_a_wait(world, name, k
         assert path.name in told.stderr
 
 
+@pytest.mark.slow
 def test_a_progress_file_that_cannot_be_written_ends_no_run(tmp_path):
     job = write_job(tmp_path, 20)
     (tmp_path / "out").mkdir()

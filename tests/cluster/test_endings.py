@@ -63,6 +63,7 @@ def asked(command: str, given_path: object, folder: Path) -> list[object]:
     return [*command.split(), given_path, *(part.format(new=folder / "new") for part in more)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "place"), each_command_with(PLACES))
 def test_a_folder_without_a_run_is_wrong_usage(ended, tmp_path, monkeypatch, command, place):
     monkeypatch.chdir(tmp_path)
@@ -75,6 +76,7 @@ def test_a_folder_without_a_run_is_wrong_usage(ended, tmp_path, monkeypatch, com
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "damage"), each_command_with(DAMAGES))
 def test_a_damaged_run_is_damaged_data(ended, tmp_path, command, damage):
     make(tmp_path / "out")
@@ -149,6 +151,7 @@ WRONG_NUMBERS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", WRONG_NUMBERS, ids=lambda arguments: " ".join(arguments)[:60].encode("unicode_escape")
 )
@@ -202,6 +205,7 @@ def shell(line: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(["bash", "-c", command], cwd=REPO, capture_output=True, check=False, env=variables)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_reader_that_goes_away_ends_the_command_quietly(sample, unbuffered):
     done = shell(f"foil sql {sample} 'FROM range(300000)' --csv | head -1", PYTHONUNBUFFERED=unbuffered)
@@ -220,6 +224,7 @@ def test_a_full_disk_under_stdout_is_said(sample):
     assert done.stderr.count(b"\n") == 1
 
 
+@pytest.mark.slow
 def test_odd_terminals_and_encodings_change_no_data(sample):
     sql = "SELECT 'é\u202e🦆' AS a, 1 AS b"
     odd = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "TERM": "dumb", "COLUMNS": "1"}

@@ -62,6 +62,7 @@ def run_without_extras(*commands):
     return subprocess.run(command, capture_output=True, text=True, cwd=REPO, check=False)
 
 
+@pytest.mark.slow
 def test_operators_and_curators_need_no_extra(tmp_path):
     job, out = write_job(tmp_path, 20), tmp_path / "out"
     process = run_without_extras(
@@ -86,6 +87,7 @@ def test_operators_and_curators_need_no_extra(tmp_path):
     assert "planned 20 seeds" in process.stdout
 
 
+@pytest.mark.slow
 def test_hosted_models_need_no_extra(tmp_path):
     job = write_job(tmp_path, 3)
     job.write_text(job.read_text().replace("{kind: rule_writer}", "{kind: hosted, model: m, url: 'http://[::1]:9/v1'}"))
@@ -93,6 +95,7 @@ def test_hosted_models_need_no_extra(tmp_path):
     assert process.returncode == 0, process.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "library", "extra"), [("train", "sentence_transformers", "train"), ("submit", "ray", "ray")]
 )

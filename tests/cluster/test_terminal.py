@@ -89,6 +89,7 @@ def storable(text: str) -> str:
     return text.encode(errors="ignore").decode()
 
 
+@pytest.mark.slow
 @fuzzed(12)
 @given(text=hostile_texts.map(storable))
 @example(text=HOSTILE)
@@ -151,6 +152,7 @@ def test_errors_and_log_lines_are_visible_text(capsys):
     assert VisibleFormatter().format(record) == r"said \x1b]0;x\x07"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--csv", "--json", None])
 def test_data_on_a_terminal_is_shown_and_in_a_pipe_exact(tmp_path, option):
     log = CommitLog(tmp_path)

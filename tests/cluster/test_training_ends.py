@@ -118,6 +118,7 @@ def test_a_model_that_learned_something_has_no_warning(trained):
     assert json.loads((trained / "model" / "foil.json").read_text())["warnings"] == []
 
 
+@pytest.mark.slow
 def test_a_model_of_two_runs_names_both_and_is_known_again(world, tmp_path, ending):
     more = commit(tmp_path / "more", [topic(number) for number in range(60, 90)])
     data = f"[{{run: {world}, weight: 3}}, {{run: {more}, weight: 1, where: \"topic_id < 'topic-080'\"}}]"
@@ -180,6 +181,7 @@ DAMAGES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 def test_a_broken_base_model_ends_in_words(base, fresh, tmp_path, ending, damage):
     broken = shutil.copytree(base, tmp_path / "broken")

@@ -62,6 +62,7 @@ def test_what_templates_do_with_long_passages_is_allowed() -> None:
     assert run(body, ps=passages).startswith("SEALS: a, b 61199\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [
@@ -110,6 +111,7 @@ BODY = st.recursive(
 VALUES = st.text(max_size=40) | st.text(min_size=1, max_size=5).map(lambda text: (text * 60_000)[:60_000])
 
 
+@pytest.mark.slow
 @fuzzed(150)
 @given(body=BODY, q=VALUES, r=VALUES, texts=st.lists(VALUES, max_size=3))
 def test_any_allowed_template_over_any_text_ends(body: str, q: str, r: str, texts: list[str]) -> None:

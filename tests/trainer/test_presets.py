@@ -39,6 +39,7 @@ def test_epochs_become_steps_over_the_topics_there_are():
     assert ScheduleSettings(steps=7).with_steps_for(41).steps == 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("family", ["bert", "qwen3"])
 def test_every_preset_trains_an_encoder_and_a_decoder(preset, family, view, tmp_path):

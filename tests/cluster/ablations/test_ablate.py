@@ -20,6 +20,8 @@ from tests.trainer.benchmarks.tiny_benchmarks import write_benchmark
 from trainer.ablation.settings import AblationSettings
 from trainer.model.checksums import folder_digest
 
+pytestmark = pytest.mark.slow
+
 COMMON = {
     "schedule": {"topics_per_batch": 6, "warmup_steps": 1, "learning_rate": 0.003, "epochs": 1},
     "split": {"heldout_share": 0.2, "dev_share": 0.2},

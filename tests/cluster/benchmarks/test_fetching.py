@@ -81,6 +81,7 @@ def foil(hub, *arguments):
     return told.returncode, " ".join(told.stderr.split())
 
 
+@pytest.mark.slow
 def test_a_fetched_benchmark_is_pinned_read_and_taken_at_the_same_revision_again(hub, tmp_path):
     folder = tmp_path / "info"
     assert foil(hub, "benchmarks", "fetch", "infosearch", "--to", folder)[0] == 0
@@ -97,6 +98,7 @@ def test_a_fetched_benchmark_is_pinned_read_and_taken_at_the_same_revision_again
     assert f"/resolve/{OLD}/" in taken[0]
 
 
+@pytest.mark.slow
 def test_a_part_alone_a_named_revision_and_what_cannot_be_fetched(hub, tmp_path):
     one = ["benchmarks", "fetch", "infosearch", "--to", tmp_path / "one", "--only", "Format-v1/*", "--revision", NEW]
     assert foil(hub, *one)[0] == 0

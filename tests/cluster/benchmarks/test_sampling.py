@@ -30,6 +30,7 @@ def sampled(world, into, *sets):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_sample_that_keeps_the_ranking_is_written_with_its_tau(world, tmp_path, capsys):
     assert sampled(world, tmp_path / "ours", "queries=12", "documents=60") == 0
     said = capsys.readouterr().out

@@ -25,6 +25,7 @@ def hosted_job(folder: Path, url: str) -> Path:
     return job
 
 
+@pytest.mark.slow
 def test_keys_and_endpoints_are_tried_without_a_paid_request(tmp_path):
     with serving(Behaviour(api_keys=(KEY,))) as server:
         job = hosted_job(tmp_path, server.url)

@@ -15,6 +15,8 @@ from tests.support.trainer_world import tiny_bert
 from tests.trainer.benchmarks.tiny_benchmarks import write_benchmark
 from trainer.benchmarks.catalog import KINDS
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def evaluated(tmp_path_factory):

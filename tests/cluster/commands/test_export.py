@@ -52,6 +52,7 @@ def test_a_reranker_is_not_exported(folder, capsys):
     assert "only embedders are exported" in words or "foil-ir[onnx]" in words
 
 
+@pytest.mark.slow
 def test_an_exported_model_is_measured_beside_its_source(folder, capsys):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")

@@ -18,6 +18,8 @@ from tests.support.drills.ray_head import Head, free_ports
 from tests.support.paths import REPO
 from tests.support.small_parts import digest
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("ray")
 
 

@@ -5,6 +5,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from tests.support.commands import foil, write_job, write_seeds
 from tests.support.paths import REPO
 
@@ -22,6 +24,7 @@ def test_the_first_line_comes_before_a_slow_corpus_gives_its_first_seed(tmp_path
             run.kill()
 
 
+@pytest.mark.slow
 def test_reading_is_counted_until_seeds_end(tmp_path):
     job = write_job(tmp_path, 20)
     write_seeds(tmp_path / "seeds.jsonl", 30_000)

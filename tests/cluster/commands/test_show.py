@@ -79,6 +79,7 @@ def test_a_rejected_topic_says_first_why(foil, out):
     assert lines[1] == "Rejected by leak: the topic (leak): the instruction says 2001"
 
 
+@pytest.mark.slow
 def test_a_sample_follows_from_its_seed_and_says_how_many_there_are(foil, out):
     first = foil("show", out, "--sample", 2, "--seed", 1)
     assert first == foil("show", out, "--sample", 2, "--seed", 1)
@@ -105,6 +106,7 @@ def test_json_has_whole_ids_and_texts(foil, tmp_path):
     assert foil("show", tmp_path, "--full")[0].count("x") == 1_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 120, 200])
 def test_no_line_is_wider_than_the_screen(foil, out, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))

@@ -167,6 +167,7 @@ def typed(out: Path, text: str) -> str:
     return written.decode().replace("\r\n", "\n")
 
 
+@pytest.mark.slow
 def test_the_prompt_answers_goes_on_after_an_error_and_ends(out):
     shown = typed(out, "SELECT count(*) AS topics\nFROM topics;\nFROM nowhere;\n.schema judgments\n.help\n.quit\n")
     assert "│ 5      │" in shown

@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from cluster.commands.operators.watch import Pace, describe
 from tests.support.commands import foil, write_job
 from tests.support.paths import REPO
@@ -46,6 +48,7 @@ def test_a_run_that_no_longer_writes_is_called_silent():
     assert "SILENT: the run has not written for 40 s" in describe(session(12), 1, pace)
 
 
+@pytest.mark.slow
 def test_a_run_is_watched_from_another_process_to_its_end(tmp_path):
     job, out = write_job(tmp_path, 40), tmp_path / "out"
     assert foil("run", job).returncode == 0
@@ -74,6 +77,7 @@ def test_watching_ends_with_the_exit_code_of_the_run(tmp_path):
     assert "ended with exit code 143" in rest
 
 
+@pytest.mark.slow
 def test_a_folder_without_sessions_or_without_a_run_is_told(tmp_path):
     job, out = write_job(tmp_path, 20), tmp_path / "out"
     foil("run", job)

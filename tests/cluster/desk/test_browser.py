@@ -12,6 +12,8 @@ from tests.support.commands import foil, write_job
 from tests.support.desk.browser import Visit, desk_process, headless
 from tests.support.desk.hostile import HOSTILE, SHOWN, hostile_run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def browser():

@@ -104,6 +104,7 @@ def test_agreement_of_three_is_fleiss_over_what_all_marked(run):
     assert agreement["all"].kappa == fleiss_kappa(rows)
 
 
+@pytest.mark.slow
 def test_the_terminal_asks_for_a_line_an_item_and_goes_on_later(run):
     session = LabelSession(run, "tty", topics=3)
     lines = {}

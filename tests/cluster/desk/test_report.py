@@ -14,6 +14,8 @@ from tests.support.commands import foil, write_job
 from tests.support.desk.hostile import hostile_run
 from tests.support.desk.page_tables import PageReader
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):

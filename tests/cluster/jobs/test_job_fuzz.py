@@ -88,6 +88,7 @@ DOCUMENTS = [read_yaml(text if "train:" in text else text + TRAIN, "job")[0] for
 PLACES = [(document, place) for document in DOCUMENTS for place in places(document)]
 
 
+@pytest.mark.slow
 @fuzzed(300)
 @given(job=st.sampled_from(JOBS), edits=st.lists(EDIT, min_size=1, max_size=4))
 def test_a_job_with_broken_characters_is_loaded_or_refused(ends_well, job, edits):
@@ -183,6 +184,7 @@ def test_a_job_that_is_no_readable_file_is_refused_at_once(tmp_path, kind):
         load_job(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["[" * 5_000, SMALL + "runtime: {window: 1000000000000}\n", "a: &a [*a]\n", "seeds:\n"]
 )
@@ -195,6 +197,7 @@ def test_the_command_refuses_with_exit_code_2(tmp_path, text):
     assert "job.yaml" in ended.stderr
 
 
+@pytest.mark.slow
 def test_a_run_without_accepted_topics_is_no_corpus(tmp_path):
     job = write_job(tmp_path, 2)
     text = job.read_text().replace("{kind: shape}", "{kind: shape, max_query_chars: 1}")

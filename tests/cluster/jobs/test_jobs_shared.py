@@ -84,6 +84,7 @@ def check_published(recipe: str, name: str, folder: Path, data: Path, limit: int
         assert any(verdict.validator == judge and verdict.outcome == "pass" for verdict in topic.verdicts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CORPORA)
 @pytest.mark.parametrize("recipe", PUBLISHED)
 def test_a_published_method_over_a_real_corpus(recipe, name, tmp_path, shared_data):
@@ -97,6 +98,7 @@ def test_a_published_method_over_a_whole_real_corpus(recipe, name, tmp_path, sha
     check_published(recipe, name, tmp_path, shared_data, limit=None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CORPORA)
 def test_most_seeds_of_a_real_corpus_make_topics_and_every_other_has_a_reason(name, tmp_path, shared_data):
     check_corpus(name, tmp_path, shared_data, limit=100)

@@ -14,6 +14,7 @@ TRIPPED = 13
 SEEDS = 4_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_run_whose_replies_are_all_unreadable_stops_after_some_seeds_with_an_example(tmp_path, workers):
     with serving(Behaviour(latency=0.05), lambda request, choice: "\x1b[2Jno JSON at all") as server:
@@ -30,6 +31,7 @@ def test_a_run_whose_replies_are_all_unreadable_stops_after_some_seeds_with_an_e
     assert not state["complete"]
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_after_the_fix_and_pays_no_reply_again(tmp_path):
     answer, character = {"good": False}, Character()
     with serving(
@@ -51,6 +53,7 @@ def test_a_stopped_run_goes_on_after_the_fix_and_pays_no_reply_again(tmp_path):
     assert report["admitted"] == state["calls"]
 
 
+@pytest.mark.slow
 def test_a_small_run_that_fails_ends_as_ever(tmp_path):
     with serving(Behaviour(), lambda request, choice: "no JSON") as server:
         ended = foil("run", hosted_job(tmp_path, server.url, 40))
@@ -58,6 +61,7 @@ def test_a_small_run_that_fails_ends_as_ever(tmp_path):
     assert status(CommitLog(tmp_path / "out"), tmp_path / "out")["failed"] == 40
 
 
+@pytest.mark.slow
 def test_dollars_an_hour_stop_a_run(tmp_path):
     with serving(Behaviour(latency=0.05)) as server:
         job = hosted_job(tmp_path, server.url, SEEDS, ", breakers: {usd_per_hour: 0.5, share: 1}")
@@ -68,6 +72,7 @@ def test_dollars_an_hour_stop_a_run(tmp_path):
     assert not state["complete"]
 
 
+@pytest.mark.slow
 def test_breakers_are_no_part_of_the_job(tmp_path):
     job = write_job(tmp_path, 12)
     assert foil("run", job).returncode == 0

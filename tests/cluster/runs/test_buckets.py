@@ -12,9 +12,12 @@ import pytest
 from tests.support.commands import foil, hosted_job, write_job
 from tests.support.models.character import Character
 from tests.support.models.fault_server import Behaviour, serving
+from tests.support.models.tiny_backbones import save_backbone
 from tests.support.paths import REPO
 from tests.support.storage import servers
 from tests.support.storage.fault_proxy import FaultProxy, proxied
+
+pytestmark = pytest.mark.slow
 
 OUT = f"s3://{servers.BUCKET}/team/run"
 
@@ -178,8 +181,8 @@ def test_a_bucket_that_is_not_there_and_one_without_a_condition_are_refused_befo
 def test_the_trainer_goes_on_from_a_checkpoint_of_another_machine(tmp_path, machine):
     job = write_job(tmp_path, 60)
     job.write_text(
-        job.read_text()
-        + "train: {encode: {max_tokens: 32, precision: float32}, schedule: {topics_per_batch: 4, steps: 6},"
+        job.read_text() + f"train: {{base: {save_backbone(tmp_path, 'bert')}, "
+        "encode: {max_tokens: 32, precision: float32}, schedule: {topics_per_batch: 4, steps: 6},"
         " checkpoint_steps: 2, validation: {topics: 0}, split: {heldout_share: 0.1, dev_share: 0.0}}\n"
     )
     local, env = tmp_path / "local", machine("one")

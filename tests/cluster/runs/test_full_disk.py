@@ -26,6 +26,7 @@ def run_with_small(folder, kib, *arguments):
     return subprocess.run(command, capture_output=True, text=True, cwd=REPO, check=False, timeout=120)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("folder", "kib", "code", "told"),
     [
@@ -50,6 +51,7 @@ def test_a_full_disk_below_one_small_file_loses_nothing(tmp_path, folder, kib, c
     assert load_snapshot(out, None).digest == load_snapshot(whole, None).digest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kib", [pytest.param(4, marks=pytest.mark.long), 12, pytest.param(28, marks=pytest.mark.long)])
 def test_a_disk_that_fills_as_batches_are_kept_fails_no_seed(tmp_path, kib):
     batch = "{linger_s: 0.2, poll_s: 0.1, most_requests: 4}"

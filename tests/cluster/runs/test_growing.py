@@ -28,6 +28,7 @@ def shards(out: Path) -> dict[str, bytes]:
     return {path.relative_to(out).as_posix(): path.read_bytes() for path in sorted((out / "data").rglob("*.parquet"))}
 
 
+@pytest.mark.slow
 def test_larger_limits_go_on_and_give_the_rows_of_a_run_with_these_limits_from_the_start(tmp_path):
     job, grown, whole = write_job(tmp_path, 60), tmp_path / "grown", tmp_path / "whole"
     assert run(job, grown, seeds=25).returncode == 0
@@ -45,6 +46,7 @@ def test_larger_limits_go_on_and_give_the_rows_of_a_run_with_these_limits_from_t
     assert run(job, grown, seeds=60).returncode == 0
 
 
+@pytest.mark.slow
 def test_growth_at_the_end_of_a_partition_gives_byte_equal_shards(tmp_path):
     job, grown, whole = write_job(tmp_path, 60), tmp_path / "grown", tmp_path / "whole"
     assert run(job, grown, seeds=20).returncode == 0
@@ -53,6 +55,7 @@ def test_growth_at_the_end_of_a_partition_gives_byte_equal_shards(tmp_path):
     assert shards(grown) == shards(whole)
 
 
+@pytest.mark.slow
 def test_more_accepted_topics_may_be_wanted(tmp_path):
     job, out = write_job(tmp_path, 60), tmp_path / "out"
     assert run(job, out, accept=5).returncode == 0
@@ -64,6 +67,7 @@ def test_more_accepted_topics_may_be_wanted(tmp_path):
     assert shards(out) == shards(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_smaller_limits_and_other_settings_are_refused_key_by_key(tmp_path):
     job, out = write_job(tmp_path, 40), tmp_path / "out"
     assert run(job, out, seeds=20).returncode == 0
@@ -78,6 +82,7 @@ def test_smaller_limits_and_other_settings_are_refused_key_by_key(tmp_path):
         assert words in refused.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", ["put.staged:2", "put.linked:2", "put.durable:2", "conduct.planned", "flow.made"])
 def test_a_kill_at_any_point_of_growing_loses_nothing(tmp_path, point):
     job, out, whole = write_job(tmp_path, 40), tmp_path / "out", tmp_path / "whole"
@@ -101,6 +106,7 @@ def test_a_wrong_path_is_refused_before_the_folder_is_made(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_folder_without_commits_and_replies_goes_to_the_next_job(tmp_path):
     job = write_job(tmp_path, 12)
     wrong = foil("run", job, "--set", "seeds.columns.query=no_such_column")
@@ -111,6 +117,7 @@ def test_a_folder_without_commits_and_replies_goes_to_the_next_job(tmp_path):
     assert foil("verify", tmp_path / "out").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_folder_with_replies_and_no_commit_is_kept(tmp_path):
     job = write_job(tmp_path, 12)
     killed = foil("run", job, env={"FOIL_CRASH_POINT": "flow.made"})

@@ -16,6 +16,8 @@ from tests.support.models.character import Character
 from tests.support.models.fault_server import Behaviour, serving
 from tests.support.paths import REPO
 
+pytestmark = pytest.mark.slow
+
 HELD = 12
 SEEDS = 60
 

@@ -138,6 +138,7 @@ def test_stderr_is_json_with_run_partition_and_the_end(watched):
     assert KEY not in watched["stderr"]
 
 
+@pytest.mark.slow
 def test_the_numbers_of_a_killed_worker_stay(tmp_path):
     port = free_port()
     with serving(Behaviour(latency=0.3), Character()) as server:

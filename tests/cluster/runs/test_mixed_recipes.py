@@ -36,6 +36,7 @@ def test_seeds_go_to_the_recipes_of_their_corpus_by_share(tmp_path):
     assert foil("verify", job.out).returncode == 0
 
 
+@pytest.mark.slow
 def test_other_processes_and_another_run_choose_alike(tmp_path):
     recipe = "[{kind: verifiable}, {kind: promptriever}]"
     path = job_with(tmp_path, recipe)

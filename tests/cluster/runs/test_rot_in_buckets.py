@@ -81,6 +81,7 @@ def another_machine(tmp_path, monkeypatch):
     return lambda: monkeypatch.setenv("FOIL_CACHE", str(tmp_path / f"machine-{next(numbers)}"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trials", [1, pytest.param(60, marks=(pytest.mark.long, pytest.mark.timeout(3600)))])
 def test_whatever_rots_in_a_bucket_is_named_and_no_reader_gives_other_rows(
     run, bucket_url, another_machine, capsys, trials

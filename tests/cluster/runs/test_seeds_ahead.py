@@ -15,6 +15,8 @@ import pytest
 from tests.support.commands import foil, write_job
 from tests.support.paths import REPO
 
+pytestmark = pytest.mark.slow
+
 WORKERS = ("--set", "runtime.workers=2")
 MOST_BYTES = 400_000
 

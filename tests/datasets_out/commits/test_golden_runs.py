@@ -42,6 +42,7 @@ def resume(out: Path, reader: Numbers, bill: Path):
     return run_parts(reader, parts, Limits(partition_seeds=8), RuntimeSettings())
 
 
+@pytest.mark.slow
 def test_every_command_of_curators_opens_it(out):
     CommitLog(out).open("job", {"job": "test"})
     assert "accepted" in foil("status", out).stdout
@@ -57,6 +58,7 @@ def test_every_command_of_curators_opens_it(out):
     assert len(topics(out)) == 16
 
 
+@pytest.mark.slow
 def test_it_is_finished_without_paying_again(out, tmp_path):
     before = {path: path.read_bytes() for path in (out / "data").rglob("*-0000000[01].parquet")}
     summary = resume(out, Numbers(20), tmp_path / "bill")
@@ -75,6 +77,7 @@ def test_seeds_that_changed_are_refused_where_their_digests_are_kept(out, tmp_pa
     assert ("the seeds changed under this run" in summary.stopped) is kept
 
 
+@pytest.mark.slow
 def test_it_trains(out, tmp_path):
     base = tiny_bert(tmp_path / "base")
     view = TrainingView([TopicSource(load_snapshot(out, None))], SplitSettings(heldout_share=0, dev_share=0))

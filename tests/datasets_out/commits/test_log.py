@@ -295,6 +295,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_whichever_call_to_the_disk_fails_the_run_fails_cleanly_and_resumes(memory_folder, fault, every):

@@ -93,6 +93,7 @@ def drill(bucket_url, s3_server, tmp_path, monkeypatch):
         yield Drill(bucket_url, tmp_path, proxy, monkeypatch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [45, pytest.param(1, marks=(pytest.mark.long, pytest.mark.timeout(3600)))])
 @pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
 @pytest.mark.parametrize("work", WORKS)

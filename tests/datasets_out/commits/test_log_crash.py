@@ -82,6 +82,7 @@ def kill_drill(where: str, kills: int, seed: int) -> None:
     assert len(datasets) > kills // 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("store", "kills"), [("folder", 200), ("bucket", 24)])
 def test_hundreds_of_kills_of_writers_and_folders_lose_double_and_spoil_nothing(where, store, kills):
     kill_drill(where, kills, seed=20261121)
@@ -97,6 +98,7 @@ def test_thousands_of_kills_of_writers_and_folders_lose_double_and_spoil_nothing
             shutil.rmtree(f"{where}/{batch}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partitions", [1, pytest.param(2, marks=pytest.mark.long)])
 @pytest.mark.parametrize("store", STORES)
 def test_a_death_at_every_passage_of_every_crash_point_ends_in_the_same_dataset(where, store, tmp_path, partitions):
@@ -116,6 +118,7 @@ def test_a_death_at_every_passage_of_every_crash_point_ends_in_the_same_dataset(
         assert all(deaths[call] > (1 if partitions == 1 else 100) for call in CALLS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [85, pytest.param(1, marks=(pytest.mark.long, pytest.mark.timeout(3600)))])
 def test_a_death_at_every_call_of_fold_pack_and_gc_in_a_bucket_changes_nothing(bucket_url, tmp_path, every):
     partitions = 3
@@ -136,6 +139,7 @@ def test_a_death_at_every_call_of_fold_pack_and_gc_in_a_bucket_changes_nothing(b
     assert len(deaths) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("races", [4, pytest.param(200, marks=pytest.mark.long)])
 def test_racing_writers_of_one_job_agree_and_of_two_jobs_one_is_refused(where, store, tmp_path, races):
@@ -149,6 +153,7 @@ def test_racing_writers_of_one_job_agree_and_of_two_jobs_one_is_refused(where, s
         assert digest(race["out"]) == digest(reference.out), race
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("races", [1, pytest.param(100, marks=pytest.mark.long)])
 def test_two_that_fold_and_pack_at_once_and_two_that_write_agree(where, store, races):

@@ -326,6 +326,7 @@ def machine(request):
     return Machine, 0.08
 
 
+@pytest.mark.slow
 def test_no_order_of_events_breaks_a_promise(machine):
     writers, share = machine
     play(writers, int(40 * share), 15)

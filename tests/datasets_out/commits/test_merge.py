@@ -26,6 +26,7 @@ def runs(tmp_path):
     return commit(tmp_path / "a", first), commit(tmp_path / "b", second)
 
 
+@pytest.mark.slow
 def test_all_topics_are_there_once_and_nothing_is_paid_again(runs, tmp_path):
     done = foil("merge", *runs, tmp_path / "both", "--json")
     told = json.loads(done.stdout)

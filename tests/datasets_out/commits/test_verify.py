@@ -73,6 +73,7 @@ def flip_bits(out: Path, flips: int, seed: int) -> None:
             assert refused(out, path), where
 
 
+@pytest.mark.slow
 def test_each_of_eight_hundred_flipped_bits_is_found(out):
     flip_bits(out, 800, seed=10)
 
@@ -83,6 +84,7 @@ def test_each_of_ten_thousand_flipped_bits_is_found(out):
     flip_bits(out, 10_000, seed=11)
 
 
+@pytest.mark.slow
 def test_each_of_a_hundred_truncations_and_extensions_is_found(out):
     rng = random.Random(12)
     for trial in range(100):

@@ -172,6 +172,7 @@ def crash_points() -> list[str]:
             "put.staged", "put.linked", "put.durable", "put.replaced"]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", crash_points())
 def test_a_death_at_every_passage_changes_nothing_that_a_reader_sees(log, memory_folder, point):
     before, deaths = seen(log.out), 0
@@ -195,6 +196,7 @@ def test_a_death_at_every_passage_changes_nothing_that_a_reader_sees(log, memory
     assert deaths
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 def test_whichever_call_to_the_disk_fails_nothing_that_a_reader_sees_changes(log, memory_folder, error):
     before, failures = seen(log.out), 0
@@ -241,6 +243,7 @@ def test_two_that_fold_and_one_that_commits_at_every_call_of_each_other_agree(lo
         shutil.rmtree(out)
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_of_a_version_a_manifest_and_a_pack_is_found_and_named(log):
     compact(log, SMALL)
     take_snapshot(log.out, "v1")

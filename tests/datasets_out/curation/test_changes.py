@@ -42,6 +42,7 @@ def told(capsys, *words, code=0):
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_a_filter_rejects_what_does_not_hold_and_loses_nothing(out, tmp_path, capsys):
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     result = told(capsys, "filter", out, tmp_path / "new", "--where", "corpus = 'small'")
@@ -63,6 +64,7 @@ def test_a_filter_rejects_what_does_not_hold_and_loses_nothing(out, tmp_path, ca
     assert (status["complete"], status["cost_usd"], status["accepted"]) == (True, 0, 9)
 
 
+@pytest.mark.slow
 def test_a_balance_keeps_as_many_of_each_value(out, tmp_path, capsys):
     counts = "SELECT corpus, count(*) AS n FROM topics WHERE status = 'accepted' GROUP BY ALL ORDER BY ALL"
     told(capsys, "filter", out, tmp_path / "even", "--balance", "corpus")
@@ -94,6 +96,7 @@ def test_topics_are_held_out_by_a_column(out, tmp_path, capsys):
     assert not small & {group.topic_id for group in view.read_all("train")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", [
     "true) ; COPY topics TO '{x}' ; SELECT (true", "true) IS TRUE FROM topics; ATTACH '{x}' --",
     "EXISTS (SELECT 1 FROM read_csv('/etc/passwd'))", "no_such_column", "true -- and",
@@ -107,6 +110,7 @@ def test_a_condition_reads_and_does_nothing_else(out, tmp_path, attack, capsys):
     assert not (tmp_path / "stolen").exists()
 
 
+@pytest.mark.slow
 def test_the_same_change_gives_the_same_bytes_and_goes_on_after_a_stop(out, tmp_path, monkeypatch):
     choice = Choice(where="corpus = 'small'")
     whole = filter_run(load_snapshot(out, None), tmp_path / "whole", choice)
@@ -127,6 +131,7 @@ def test_the_same_change_gives_the_same_bytes_and_goes_on_after_a_stop(out, tmp_
         filter_run(load_snapshot(out, None), tmp_path / "whole", Choice(where="corpus = 'big'"))
 
 
+@pytest.mark.slow
 def test_dropped_topics_stay_with_the_reason(out, tmp_path, capsys):
     (tmp_path / "ids").write_text("topic-011\ntopic-012\n")
     words = ["drop", out, tmp_path / "new", "topic-010", "--ids", tmp_path / "ids", "--reason", "wrong label"]

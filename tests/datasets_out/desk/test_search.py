@@ -37,6 +37,7 @@ def test_all_topics_with_the_flagged_one_first(run):
     assert len(queries) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "queries"),
     [
@@ -74,6 +75,7 @@ def test_a_page_that_is_no_number_is_the_first(page):
     assert quoted("it's") == "'it''s'"
 
 
+@pytest.mark.slow
 def test_a_word_is_found_by_the_index_as_by_sql_whatever_letters_it_has(tmp_path):
     texts = ["naïve ÉCOLE", "école", "ab", "", "b", "aab abab", "\u4f60\u597d", "x" * 3000]
     topics = [replace(sample_run.accepted(f"seed {n}"), query=text) for n, text in enumerate(texts)]

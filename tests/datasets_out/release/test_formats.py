@@ -73,6 +73,7 @@ def test_hugging_face_tables_hold_the_judgments_of_each_split(out, release):
     assert len(load(folder, "topics")) == len(view_of(out).read_all("train"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", sorted(FORMATS))
 def test_every_configuration_of_the_card_loads(form, release):
     import yaml
@@ -237,6 +238,7 @@ def test_beir_comes_back_through_our_reader_and_beirs_own(out, release):
         assert {name: (each["title"], each["text"]) for name, each in corpus.items()} == dict(benchmark.documents)
 
 
+@pytest.mark.slow
 def test_mteb_loads_the_folder_and_measures_how_ranks_change(out, release, monkeypatch):
     mteb = pytest.importorskip("mteb")
     from mteb.abstasks.retrieval_dataset_loaders import RetrievalDatasetLoader
@@ -307,6 +309,7 @@ def test_a_map_of_topics_has_the_coordinates_that_the_run_has(out, tmp_path):
     assert all(row["text"] and (row["x"], row["y"]) == (0.5, 0.25) for row in rows)
 
 
+@pytest.mark.slow
 def test_the_notebook_compiles_and_its_questions_are_answered(out, tmp_path):
     import ast
 

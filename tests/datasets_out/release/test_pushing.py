@@ -14,6 +14,8 @@ import pytest
 from tests.support.commands import foil
 from tests.support.models.hub_server import LARGE, hub
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def folder(release, tmp_path) -> Path:

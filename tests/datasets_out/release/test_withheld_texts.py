@@ -62,6 +62,7 @@ def corpus_texts(job: Path) -> set[str]:
     return {text for row in rows for text in (row["query"], row["good"], *row["bad"])}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["hf", "sentence-transformers", "tevatron", "beir", "jsonl", "mteb"])
 def test_a_restored_release_has_the_bytes_of_one_that_withheld_nothing(run, tmp_path, form):
     whole = export(run, tmp_path / "whole", form, "--allow-nonredistributable")

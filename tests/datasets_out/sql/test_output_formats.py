@@ -102,6 +102,7 @@ def test_parquet_stores_every_type_and_duckdb_reads_the_same_values(plain, tmp_p
     assert different == {"union", "tuple", "geometry"}, "stored as JSON with its tag, as a struct, as WKB"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [f"{2**127 - 1}::HUGEINT", f"{2**128 - 1}::UHUGEINT"])
 def test_a_number_that_parquet_cannot_hold_is_refused_and_leaves_no_file(out, tmp_path, value):
     path = tmp_path / "answer.parquet"
@@ -114,6 +115,7 @@ def test_a_number_that_parquet_cannot_hold_is_refused_and_leaves_no_file(out, tm
     assert pq.read_table(path).to_pylist() == [{"x": "1 day"}]
 
 
+@pytest.mark.slow
 def test_sums_dates_and_far_times_leave_the_command_as_what_they_are(out):
     times = "DATE '2026-01-02' AS d, TIMESTAMP 'infinity' AS t, DATE '0044-03-15 (BC)' AS b"
     sql = f"SELECT sum(i) AS s, {times} FROM range(3) r(i)"

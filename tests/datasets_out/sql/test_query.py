@@ -156,6 +156,7 @@ def test_maps_and_lists_can_be_queried(out):
     assert rows(out, "SELECT max(len(votes)) FROM judgments") == [(3,)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sql", ["DESCRIBE topics", "SHOW TABLES", "SUMMARIZE topics",
                                  "EXPLAIN ANALYZE FROM topics", "WITH a AS (FROM topics) FROM a",
                                  "-- a remark\nFROM topics;"])  # fmt: skip
@@ -304,6 +305,7 @@ def test_asking_imports_no_heavy_library():
     assert done.stdout.strip() == "set()"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", ["audits", "evaluations"])
 def test_a_run_without_such_has_an_empty_view_of_the_same_types(out, tmp_path, view):
     folder = make(tmp_path / "run")
@@ -320,6 +322,7 @@ def test_evaluations_are_rows_with_their_facts_as_json(out):
     assert rows(out, sql) == [("it's\u2028ours", "mode: reversed", 12, -1.0, "query_instruction", "d")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line", ["{", "3", "{}", '{"group": ""}', '{"count": 1e99}', '{"count": "x"}', f'{{"count": {2**70}}}', "[" * 9**5]
 )

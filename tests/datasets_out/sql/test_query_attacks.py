@@ -17,6 +17,8 @@ from tests.support.drills.query_drill import READS, SECRET, SETTINGS, WRITES, st
 from tests.support.paths import REPO
 from tests.support.sample_run import make
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:

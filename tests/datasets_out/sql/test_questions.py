@@ -33,6 +33,7 @@ def test_there_are_twenty():
     assert [int(number) for number, *_ in QUESTIONS] == list(range(1, 21))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("question", "sql"), [each[1:] for each in QUESTIONS], ids=[each[0] for each in QUESTIONS])
 def test_a_question_has_an_answer(runs, question, sql):
     several = "`foil sql A B" in question

@@ -432,6 +432,7 @@ def write_and_die(folder: Path, acks: Path, point: str) -> None:
     journal.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS)
 def test_a_kill_at_any_point_costs_no_reply_that_was_acknowledged(tmp_path, point):
     deaths = 0

@@ -24,7 +24,7 @@ from tests.support.paths import REPO
 from tests.support.small_parts import Numbers, billed, builder, digest, paid_twice, run_parts, sound
 
 ray = pytest.importorskip("ray")
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -358,6 +358,7 @@ def test_a_key_that_a_provider_repeats_is_cut_out_before_the_message_is_cut_shor
     asyncio.run(work())
 
 
+@pytest.mark.slow
 def test_two_poisoned_prompts_at_the_end_of_a_run_fail_alone_and_an_outage_stops_it(probed_often):
     async def poisoned(hosted, server):
         results = await asyncio.gather(

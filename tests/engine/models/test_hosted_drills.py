@@ -64,6 +64,7 @@ def drill_mixed_faults(tmp_path, seeds):
     assert unsure > 0
 
 
+@pytest.mark.slow
 def test_a_third_of_all_answers_is_faulty_and_the_rows_are_the_same(tmp_path):
     drill_mixed_faults(tmp_path, 600)
 
@@ -119,6 +120,7 @@ def every_byte(folder: Path) -> bytes:
     return b"\n".join(found)
 
 
+@pytest.mark.slow
 def test_a_canary_key_is_in_no_byte_of_a_run_its_logs_or_its_errors(tmp_path, monkeypatch, capfd, caplog):
     monkeypatch.setenv("FOIL_TEST_KEY", CANARY)
     caplog.set_level("DEBUG")
@@ -140,6 +142,7 @@ def session(tmp_path, url, seeds, **settings):
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seeds", "kills"), [(600, (150, 400)), pytest.param(2000, (300, 700, 1100, 1500), marks=pytest.mark.long)]
 )
@@ -161,6 +164,7 @@ def test_a_kill_costs_at_most_what_was_in_flight(tmp_path, seeds, kills):
     assert report["delivered_twice"] <= possibly_paid_twice(open_store(tmp_path / "out")) <= killed * 64
 
 
+@pytest.mark.slow
 def test_batches_are_sent_answered_imported_and_resent_where_they_failed(tmp_path):
     behaviour = Behaviour(batch_seconds=0.5, batch_fail=0.2, batch_expire=0.2)
     told = {"mode": "batch", "batch": {"linger_s": 0.2, "poll_s": 0.1, "most_requests": 50}}
@@ -197,6 +201,7 @@ def test_equal_requests_wait_for_one_line_of_a_batch(tmp_path):
     assert one == other
 
 
+@pytest.mark.slow
 def test_a_killed_run_finds_its_batches_again_and_pays_for_none_twice(tmp_path):
     told = {"mode": "batch", "batch": {"linger_s": 0.2, "poll_s": 0.1}}
     with serving(Behaviour(batch_seconds=4.0)) as server:
@@ -220,6 +225,7 @@ def test_a_killed_run_finds_its_batches_again_and_pays_for_none_twice(tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_clock_that_jumps_and_a_server_that_drips_hold_nothing_up(tmp_path, monkeypatch):
     """Whoever reads the wall clock waits for an hour, and whoever waits for what drips for minutes."""

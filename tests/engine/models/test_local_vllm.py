@@ -321,6 +321,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["follow"], ["run", "sleep", "600"]])
 def test_a_killed_parent_takes_what_it_started_with_it(tmp_path, words):
     script = tmp_path / "parent.py"

@@ -14,6 +14,7 @@ from tests.support.models.paced_server import LATENCY, QUOTAS, Quota, QuotaServe
 from tests.support.virtual_time import run_virtually
 
 
+@pytest.mark.slow
 def test_what_is_in_flight_follows_a_capacity_that_changes():
     def capacity(now):
         return 50 if now < 60 else 10 if now < 120 else 80
@@ -44,6 +45,7 @@ def test_a_free_server_is_used_to_the_setting():
     assert seen.rate(5, 20) > 0.97 * 256 / LATENCY
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("per_minute", "latency"), [(120, 4.0), (600, 0.5), (600, 4.0)])
 @pytest.mark.parametrize("kind", QUOTAS)
 def test_an_unknown_quota_is_learnt_and_used(kind, per_minute, latency):

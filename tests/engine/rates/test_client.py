@@ -19,6 +19,7 @@ def always(rate):
     return lambda _: rate
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rpm", "demands"),
     [
@@ -40,6 +41,7 @@ def test_uneven_workers_use_a_quota_and_no_more(rpm, demands):
             assert len(worker.sends) >= 0.9 * worker.wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2, 4, 8])
 def test_there_is_one_ask_in_a_hundred_requests(workers):
     crew = [Worker(always(inf if index == 0 else 4.0)) for index in range(workers)]
@@ -53,6 +55,7 @@ def test_tokens_are_leased_as_well():
     assert 0.95 * 160 * RPM / 60 <= sent(workers, 20, 180) <= 1.01 * 160 * RPM / 60
 
 
+@pytest.mark.slow
 def test_nobody_stops_while_the_book_is_dead_and_its_return_changes_nothing():
     workers = [Worker(always(inf)), Worker(always(9.0)), Worker(always(9.0))]
     work_virtually(workers, 180, requests=RPM, service=Service(lambda now: 60 <= now < 90))
@@ -63,6 +66,7 @@ def test_nobody_stops_while_the_book_is_dead_and_its_return_changes_nothing():
     assert most_in_a_minute(workers) <= RPM + RPM / 60 + len(workers)
 
 
+@pytest.mark.slow
 def test_without_any_book_each_worker_has_its_equal_part():
     workers = [Worker(always(inf)), Worker(always(inf))]
     work_virtually(workers, 120, requests=RPM, service=Service(lambda _: True))
@@ -70,6 +74,7 @@ def test_without_any_book_each_worker_has_its_equal_part():
         assert sent([worker], 20, 120) == pytest.approx(100 * RPM / 60 / 2, rel=0.02)
 
 
+@pytest.mark.slow
 def test_two_jobs_under_one_key_share_its_quota():
     workers = [Worker(always(inf)), Worker(always(inf)), Worker(lambda now: inf if now > 60 else 0.0)]
     work_virtually(workers, 180, requests=RPM, shares=[1 / 2, 1 / 2, 1.0])
@@ -79,6 +84,7 @@ def test_two_jobs_under_one_key_share_its_quota():
         assert sent([worker], 80, 180) >= 0.95 * 100 * RPM / 60 / 3
 
 
+@pytest.mark.slow
 def test_the_part_of_a_worker_that_dies_or_rests_goes_to_the_others():
     workers = [Worker(always(inf)), Worker(always(inf), dies_at=60), Worker(lambda now: 30.0 if now < 60 else 0.0)]
     work_virtually(workers, 150, requests=RPM)

@@ -37,6 +37,7 @@ def within_the_quota(sends):
     assert (late - early) / (sends[late] - sends[early]) >= 0.9 * RPM / 60
 
 
+@pytest.mark.slow
 def test_two_children_share_one_quota(tmp_path):
     within_the_quota(sends_of(tmp_path / "out", run_local.run))
 

@@ -126,6 +126,7 @@ def test_a_limit_of_seeds_cuts_the_stream(tmp_path):
     sound(tmp_path, 20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [1, 50])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_limit_of_accepted_topics_stops_after_the_same_partition_at_every_concurrency(tmp_path, window, workers):
@@ -178,6 +179,7 @@ def test_a_spent_budget_ends_the_session_and_a_raised_one_goes_on_without_paying
     assert digest(tmp_path) == plain
 
 
+@pytest.mark.slow
 def test_workers_share_one_budget(tmp_path, plain):
     bill = tmp_path / "bill"
     for calls, code in ((21, 4), (40, 0)):
@@ -316,6 +318,7 @@ def plain24(tmp_path_factory) -> str:
     return digest(out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS)
 def test_a_kill_at_any_named_point_loses_doubles_and_pays_nothing(tmp_path, plain24, point):
     assert drill(point, 1, tmp_path, plain24)
@@ -352,6 +355,7 @@ def program(out: Path, seeds: int, *, delay_s: float, **runtime) -> subprocess.P
     return process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("signum", "workers", "code"), [(signal.SIGINT, 0, 130), (signal.SIGTERM, 2, 143)])
 def test_a_signal_drains_the_run_and_the_next_one_goes_on(tmp_path, signum, workers, code):
     process = program(tmp_path, 4000, delay_s=0.05, workers=workers)
@@ -385,6 +389,7 @@ def test_a_second_signal_stops_at_once(tmp_path):
 # Workers that die
 
 
+@pytest.mark.slow
 def test_killed_workers_cost_another_attempt_and_nothing_else(tmp_path):
     survive(tmp_path, 320, 2, partial(job, tmp_path, 320, runtime={"workers": 2}))
 
@@ -395,6 +400,7 @@ def test_dozens_of_killed_workers_cost_another_attempt_and_nothing_else(tmp_path
     assert survive(tmp_path, 16_000, 100, run_job, every=80) >= 50
 
 
+@pytest.mark.slow
 def test_poison_rows_fail_alone_with_their_reason(tmp_path):
     bill = tmp_path / "bill"
     summary = job(
@@ -414,6 +420,7 @@ def test_poison_rows_among_a_thousand_fail_alone(tmp_path):
     poisoned_rows(tmp_path, summary, 1000)
 
 
+@pytest.mark.slow
 def test_a_child_ends_with_its_parent(tmp_path):
     process = program(tmp_path, 4000, delay_s=0.05, workers=1)
     [child] = {int(line.split()[1]) for line in (tmp_path / "bill").read_text().splitlines()}
@@ -456,6 +463,7 @@ def test_memory_does_not_grow_with_the_number_of_seeds(tmp_path):
     assert large < small + 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signum", [signal.SIGKILL, pytest.param(signal.SIGSEGV, marks=pytest.mark.long)])
 def test_a_killed_child_under_a_slow_hosted_model_resumes_within_seconds(tmp_path, signum):
     """128 seeds in flight at a latency of 2 s: paid replies come from the journal, the others run together."""
@@ -477,6 +485,7 @@ def test_a_killed_child_under_a_slow_hosted_model_resumes_within_seconds(tmp_pat
     assert requests <= 384 + possibly_paid_twice(open_store(tmp_path / "out"))
 
 
+@pytest.mark.slow
 def test_a_frozen_child_is_given_up_and_its_seeds_complete(tmp_path, monkeypatch):
     monkeypatch.setattr(supervisor, "_SILENT_S", 1.0)
     frozen: list[int] = []
@@ -499,6 +508,7 @@ def test_a_frozen_child_is_given_up_and_its_seeds_complete(tmp_path, monkeypatch
     assert requests <= 384 + possibly_paid_twice(open_store(tmp_path / "out"))
 
 
+@pytest.mark.slow
 def test_a_poison_seed_among_128_in_flight_is_found_and_its_neighbours_complete(tmp_path):
     summary = job(
         tmp_path,

@@ -14,7 +14,7 @@ from tests.support.small_parts import Echo, Numbers, billed, builder, digest, qu
 
 ray = pytest.importorskip("ray")
 run_ray = pytest.importorskip("engine.runtime.run_ray")
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -75,6 +75,7 @@ def spooled(out: Path) -> int:
     return sum(sizes)
 
 
+@pytest.mark.slow
 def test_the_driver_holds_no_seed_and_no_more_bytes_lie_ahead_than_are_allowed(tmp_path):
     held, ahead, running = set(), [], []
 
@@ -92,6 +93,7 @@ def test_the_driver_holds_no_seed_and_no_more_bytes_lie_ahead_than_are_allowed(t
     assert not (tmp_path / "spool").exists()
 
 
+@pytest.mark.slow
 def test_a_reading_process_that_is_killed_is_replaced_and_the_rows_stay_the_same(tmp_path):
     killed: list[int] = []
 
@@ -109,6 +111,7 @@ def test_a_reading_process_that_is_killed_is_replaced_and_the_rows_stay_the_same
     assert digest(tmp_path / "a") == digest(tmp_path / "b")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [0, 20])
 def test_a_corpus_that_ends_its_reading_process_each_time_ends_the_run_and_is_told(tmp_path, at):
     summary = run_parts(Deadly(40, at=at), builder(tmp_path), LIMITS, RUNTIME)

@@ -134,6 +134,7 @@ def test_an_added_place_is_filled_at_once(tmp_path):
     assert placed == [1, 3]
 
 
+@pytest.mark.slow
 def test_hundreds_of_preemptions_are_nobodys_fault_and_do_not_end_a_run(tmp_path):
     world = FakeWorld(tmp_path, seeds=3_000, runtime=RuntimeSettings(workers=4, window=4))
 
@@ -160,6 +161,7 @@ def test_a_poison_seed_among_128_in_flight_is_found_in_a_few_deaths(tmp_path):
     assert seconds < 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [16, 64, 256])
 def test_slow_seeds_do_not_keep_a_worker_from_beginning_others(tmp_path, size):
     """One in fifty takes 20 times as long, and each keeps its partition open."""

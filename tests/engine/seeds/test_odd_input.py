@@ -174,6 +174,7 @@ def test_an_input_without_a_seed_is_an_error_that_names_it(tmp_path: Path, name:
         list(table(tmp_path / name, on_error="skip"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["jsonl.gz", "csv.gz", "json.gz"])
 @pytest.mark.parametrize("filler", [b"\n", b"  \t \r\n", b" ", b"x"])
 def test_a_file_that_decodes_to_nothing_but_filler_is_refused_at_once(
@@ -224,6 +225,7 @@ def test_a_cut_or_foreign_file_is_refused(tmp_path: Path, name: str) -> None:
     assert isinstance(outcome(table(path)), str)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "case"),
     [

@@ -63,6 +63,7 @@ def read(name: str, data: Path) -> list[Seed]:
     return list(open_seeds(settings_of(CASES[name][0], data)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_real_corpus_gives_its_seeds(name: str, shared_data: Path) -> None:
     seeds, expected = read(name, shared_data), CASES[name][1]
@@ -105,6 +106,7 @@ def test_every_topic_of_trec_has_title_description_and_narrative(shared_data: Pa
         assert not any(value.startswith(("Description:", "Narrative:", "<")) for value in topic.attributes.values())
 
 
+@pytest.mark.slow
 def test_robust04_runs_over_its_judgments_once_documents_are_brought(shared_data: Path, tmp_path: Path) -> None:
     folder = shared_data / "robust04"
     judgments = (folder / "qrels/qrels.adhoc.401-450.txt").read_text().splitlines()

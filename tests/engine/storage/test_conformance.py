@@ -81,6 +81,7 @@ def test_a_listing_is_in_order_of_key_under_its_folder_and_goes_on_after_a_key(s
     assert abs(found.modified - time.time()) < 120
 
 
+@pytest.mark.slow
 def test_pages_of_a_listing_hold_every_key_once(store):
     names = [f"many/{i:05d}" for i in range(1_013)]  # a page has 1,000
     with ThreadPoolExecutor(16) as threads:

@@ -63,6 +63,7 @@ def compete(stores, seed: int, keys: int) -> dict[str, int]:
     return {**counts, "wrong": wrong}
 
 
+@pytest.mark.slow
 def test_hundreds_of_contended_creates_are_neither_lost_nor_doubled(stores):
     counts = compete(stores, 1, 150)
     assert (counts["lost"], counts["doubled"], counts["wrong"]) == (0, 0, 0)
@@ -76,6 +77,7 @@ def test_thousands_of_contended_creates_are_neither_lost_nor_doubled(stores, see
     assert (counts["lost"], counts["doubled"], counts["wrong"]) == (0, 0, 0)
 
 
+@pytest.mark.slow
 def test_files_streams_and_listings_come_through_as_they_are(stores, tmp_path):
     _, direct, behind = stores(5)
     store = behind()

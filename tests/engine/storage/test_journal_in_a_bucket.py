@@ -159,6 +159,7 @@ POINTS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS)
 def test_a_kill_at_any_point_pays_for_no_durable_reply_twice(bucket, tmp_path, point):
     """What was paid for more than once was counted as possibly paid twice."""
@@ -184,6 +185,7 @@ def die_at_calls(url, folder, every):
             note(folder / "dead", f"{point}-{k}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [41, pytest.param(1, marks=(pytest.mark.long, pytest.mark.timeout(3600)))])
 def test_a_kill_at_any_call_to_the_bucket_costs_nothing_that_was_acknowledged(bucket, tmp_path, every):
     process = multiprocessing.get_context("spawn").Process(target=die_at_calls, args=(bucket.url, tmp_path, every))
@@ -223,6 +225,7 @@ def fail_at(bucket, server_of, tmp_path, monkeypatch):
         yield act
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [37, pytest.param(1, marks=(pytest.mark.long, pytest.mark.timeout(3600)))])
 @pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
 def test_whichever_request_of_a_journal_fails_nothing_that_was_acknowledged_is_lost(fail_at, for_good, every):
@@ -323,6 +326,7 @@ def test_children_of_a_run_are_killed_and_what_was_paid_twice_was_counted(bucket
     survive(out, 60, 2, partial(job, out, 60, **workers), every=15)
 
 
+@pytest.mark.slow
 def test_a_seed_that_ends_each_worker_becomes_a_failed_row_of_its_own(bucket):
     out = mirror_of(bucket.url)
     summary = job(out, 12, reader=Numbers(12, {5: "exit"}), runtime={"workers": 1})

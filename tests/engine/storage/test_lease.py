@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from engine.errors import RunHeldError
@@ -71,7 +71,9 @@ EVENT = st.tuples(
 
 
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(EVENT, min_size=2, max_size=8), st.booleans())
+@example(events=[(19.0, "begin", 0, 5), (20.0, "begin", 0, 5), (22.0, "stop", 1, 5), (18.5, "begin", 0, 5),
+          (18.8125, "begin", 0, 5), (18.8125, "take", 0, 5), (18.8125, "take", 0, 5)], far=True)  # fmt: skip
+@given(events=st.lists(EVENT, min_size=2, max_size=8), far=st.booleans())
 def test_two_runs_never_send_at_once_whatever_is_begun_taken_over_or_stopped(tmp_path_factory, events, far):
     """`far`: every run is on a machine of its own, so that nobody sees the other's process or trusts its clock."""
     folder, sends = tmp_path_factory.mktemp("run"), []
@@ -117,7 +119,7 @@ def test_a_holder_of_another_machine_is_waited_for_by_our_own_clock(tmp_path, mo
         async with hold(LocalStore(tmp_path), takeover=False):
             return asyncio.get_running_loop().time() - began
 
-    assert VALID_S <= virtually(play()) < VALID_S + 1
+    assert VALID_S + BEAT_S <= virtually(play()) < VALID_S + BEAT_S + 1
 
 
 def test_a_holder_that_has_not_beaten_yet_holds_the_folder(tmp_path, monkeypatch):

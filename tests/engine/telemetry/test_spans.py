@@ -168,6 +168,7 @@ def test_no_span_is_made_unless_the_environment_wants_them_over_http(variables, 
     assert not is_tracing()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 def test_requests_lie_under_seeds_and_seeds_under_partitions(workers, tmp_path):
     with receiving() as receiver, serving(Behaviour(), Character()) as server:
@@ -210,6 +211,7 @@ def test_a_run_that_is_stopped_sends_what_has_ended(tmp_path):
     assert len(receiver.named("chat m")) >= 30
 
 
+@pytest.mark.slow
 def test_a_collector_that_is_gone_is_said_once_and_stops_nothing(tmp_path):
     job = write_job(tmp_path, 20)
     ended = foil("run", job, env={"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:9/{SECRET}"})
@@ -232,6 +234,7 @@ def test_actors_of_ray_send_spans_and_do_so_when_they_are_asked_to_end(tmp_path,
     assert receiver.named("chat m")
 
 
+@pytest.mark.slow
 def test_an_actor_that_gets_sigterm_sends_what_has_ended(ray_home, monkeypatch):
     ray = pytest.importorskip("ray")
 

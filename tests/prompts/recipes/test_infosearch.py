@@ -438,6 +438,7 @@ LEAST = {
 relevant little is believed to answer, and none is cut (docs/audit.md)."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "dimension"), [(name, d) for name, of in LEAST.items() for d in of])
 def test_real_seeds_make_topics_with_the_matrix_of_the_method(name, dimension, shared_data):
     settings = safe_load(CORPORA[name].replace("DATA", str(shared_data)))

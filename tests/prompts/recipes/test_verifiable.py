@@ -97,6 +97,7 @@ def test_every_claim_of_every_topic_holds():
         check(topic)
 
 
+@pytest.mark.slow
 def test_formats_styles_polarity_and_kinds_of_reversal_are_balanced_by_the_seeds_hash():
     made, _ = topics_of(seed(f"balance{i}") for i in range(400))
     instructed = [i for t in made for i in t.intents if i.role == "instructed"]
@@ -390,6 +391,7 @@ def test_solutions_in_several_languages_make_topics(shared_data):
     assert accepted_share(seeds, 150) >= 0.9
 
 
+@pytest.mark.slow
 def test_worked_solutions_make_topics_where_a_question_has_several(shared_data):
     settings = MetamathSettings(path=shared_data / "gsm8k" / "example_model_solutions.jsonl")
     assert accepted_share(list(islice(MetamathReader(settings), 200)), 200) >= 0.08

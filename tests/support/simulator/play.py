@@ -19,6 +19,7 @@ import pytest
 
 from cluster import run_job
 from engine.errors import NotReadyError
+from engine.flow import journal
 from tests.support.paths import REPO
 from tests.support.simulator import inputs, training, uses
 from tests.support.simulator.checker import Version, check_glob, check_rows, compare, is_complete, read
@@ -86,6 +87,7 @@ class BucketScenario(Scenario):
     def play(self) -> None:
         with pytest.MonkeyPatch.context() as self._patch:
             self.bucket.patch(self._patch)
+            self._patch.setattr(journal, "_MOST_SYNCS", 4)  # streams that make way for the next one
             self._patch.setattr(run_job, "check_store", lambda _store: None)  # its races would only be turns here
             self._cut_power()
             super().play()

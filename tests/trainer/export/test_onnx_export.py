@@ -25,6 +25,8 @@ pytest.importorskip("onnxscript")
 from trainer.export.onnx_encoder import OnnxEncoder, load_exportable, open_session
 from trainer.export.onnx_export import export_onnx
 
+pytestmark = pytest.mark.slow
+
 SMALL = SystemSettings(encode={"max_tokens": 48, "precision": "float32"})
 
 

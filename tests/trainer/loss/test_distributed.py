@@ -1,6 +1,7 @@
 """What workers tell each other: unequal tables, their gradients, keys and sums."""
 
 import numpy as np
+import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
@@ -27,6 +28,7 @@ def gather_unequal(rank, workers, folder):
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_a_gather_of_unequal_tables_returns_the_gradients_of_all(tmp_path):
     mp.start_processes(gather_unequal, (2, tmp_path), nprocs=2, start_method="spawn")
 

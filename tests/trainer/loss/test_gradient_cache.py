@@ -33,6 +33,7 @@ LOSSES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{loss.combine}-{'-'.join(loss.blocks)}")
 def test_cached_gradients_are_those_of_the_whole_graph(encoder_and_base, loss):
     own = list(groups(6))

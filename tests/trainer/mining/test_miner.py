@@ -81,6 +81,7 @@ def by_bm25(world):
     return written
 
 
+@pytest.mark.slow
 def test_the_mined_run_is_sound_and_answers_sql(world, by_bm25):
     out = by_bm25.snapshot.out
     assert verify(out) == []
@@ -521,6 +522,7 @@ def test_settings_that_contradict_each_other_are_refused(choices, match):
         MineSettings(**choices)
 
 
+@pytest.mark.slow
 def test_the_command_mines_counts_and_refuses(world, by_bm25, tmp_path):
     shares = ["--set", "split={heldout_share: 0, dev_share: 0}"]
     told = foil("mine", world, tmp_path / "mined", *shares, "--json")

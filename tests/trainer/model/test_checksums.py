@@ -38,6 +38,7 @@ def resume(bert, view):
     return partial(fitted, settings_for(bert), view)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["weights.safetensors", "moments.safetensors", "state.json", "checksums.json"])
 def test_a_run_falls_back_from_a_damaged_checkpoint_and_ends_the_same(resume, stopped, checkpoints, name, caplog):
     flip_bit(checkpoints / "step-00000004" / name, 0.9)

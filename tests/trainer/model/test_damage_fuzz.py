@@ -84,6 +84,7 @@ def use(bert, view):
     return used
 
 
+@pytest.mark.slow
 @fuzzed(30)
 @given(damage=st.tuples(EDITS, CUTS), name=st.sampled_from(CHECKPOINT), steps=st.sampled_from([(4,), (2, 4)]))
 def test_a_damaged_checkpoint_is_passed_over(resume, checkpoints, damage, name, steps):
@@ -94,6 +95,7 @@ def test_a_damaged_checkpoint_is_passed_over(resume, checkpoints, damage, name, 
         assert resume(folder) == expected
 
 
+@pytest.mark.slow
 @fuzzed(15)
 @given(damage=st.tuples(EDITS, CUTS), name=st.sampled_from(CHECKPOINT[1:]))
 def test_a_damaged_checkpoint_without_checksums_loads_or_is_named(resume, checkpoints, damage, name):

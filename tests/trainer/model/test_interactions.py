@@ -35,6 +35,7 @@ def vectors(encoder):
         return encoder.encode(PASSAGES, PAIRS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_model_of_every_kind_learns_and_loads_again(bert, view, tmp_path, way):
     settings = settings_for(bert, steps=8, model=WAYS[way])
@@ -84,6 +85,7 @@ def test_a_decoder_packs_pairs_and_gives_the_library_s_vectors(llama):
     assert np.allclose(vectors(encoder), encoder.model.encode(PASSAGES + fused), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_decoder_learns_through_packing(llama, view, tmp_path):
     model = ModelSettings(lora=LoraSettings(rank=8), dropout=True, gradient_checkpointing=True)
     settings = settings_for(llama, steps=8, model=model, template="instruction_query", gradient_cache=True)

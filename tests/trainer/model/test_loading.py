@@ -156,6 +156,7 @@ def test_without_lora_every_parameter_learns_and_dropout_is_off(folder, family):
     assert torch.equal(model(dict(features))["sentence_embedding"], model(dict(features))["sentence_embedding"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_lora_alone_learns_and_is_merged_when_saved(folder, family, tmp_path, monkeypatch):
     model = load(folder / family, lora=LoraSettings(rank=4, alpha=8))

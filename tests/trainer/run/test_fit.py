@@ -44,6 +44,7 @@ def test_micro_batches_change_no_vector_and_hold_their_budget(bert):
     assert list(micro_batches([3, 40, 1], 8)) == [[1], [0], [2]]
 
 
+@pytest.mark.slow
 def test_a_model_learns_which_passage_an_instruction_wants(bert, view, tmp_path):
     settings = settings_for(bert, steps=40)
     trained = train(settings, view, tmp_path / "run", command="foil train job.yaml")
@@ -71,6 +72,7 @@ def test_a_trained_model_loads_in_the_real_library_and_encodes_the_same(bert, vi
     assert not [path for path in trained.model.rglob("*") if path.suffix in (".bin", ".pt", ".pkl")]
 
 
+@pytest.mark.slow
 def test_a_base_with_prompts_is_trained_and_asked_behind_them(bert, view, tmp_path):
     library = SentenceTransformer(str(bert), device="cpu")
     library.prompts = {"query": "query: ", "document": "passage: "}
@@ -101,11 +103,13 @@ def mixed_view(world, tmp_path_factory):
     return TrainingView(sources, SplitSettings(**SHARES))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [1, 4])
 def test_a_stopped_run_over_two_runs_resumes_to_the_very_same_weights(bert, mixed_view, tmp_path, at):
     test_a_stopped_run_resumes_to_the_very_same_weights(bert, mixed_view, tmp_path, at)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [1, 2, 3, 5])
 def test_a_stopped_run_resumes_to_the_very_same_weights(bert, view, tmp_path, at):
     def stop(progress):

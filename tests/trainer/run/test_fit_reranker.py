@@ -83,6 +83,7 @@ def test_it_ranks_beside_the_embedder_with_the_template_that_it_learnt(bert, vie
         open_system(f"rerank:{bert}", SystemSettings(), tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [1, 3, 5])
 @pytest.mark.parametrize("dropout", [False, True])
 def test_a_stopped_run_ends_with_the_very_same_weights(bert, view, tmp_path, at, dropout):
@@ -154,6 +155,7 @@ def test_defaults_by_name_are_no_choice_and_embedders_keep_their_fingerprint():
     assert fingerprint_of(TrainSettings(reranker={}), "digest") != fingerprint
 
 
+@pytest.mark.slow
 def test_the_example_trains_on_a_handful_of_topics(tmp_path):
     """Loss and both-views accuracy on the topics that it learns, from the packaged MiniLM."""
     overrides = [

@@ -23,6 +23,8 @@ from trainer.model_settings import ModelSettings
 from trainer.run.fit import train
 from trainer.settings import LossSettings, ValidationSettings
 
+pytestmark = pytest.mark.slow
+
 ALONE, SHARED = range(40), range(40, 60)
 TOPICS = [topic(n) for n in ALONE] + [topic(n, text=f"a text of topics {n // 2 * 2} and one more") for n in SHARED]
 

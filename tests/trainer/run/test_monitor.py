@@ -69,6 +69,7 @@ def test_numbers_are_those_of_the_weights_and_held_out_topics_are_never_read(ber
     assert len(dev) == 8
 
 
+@pytest.mark.slow
 def test_measuring_changes_nothing_of_the_training(bert, view, tmp_path):
     runs = [
         train(settings_with_dropout(bert).model_copy(update={"validation": plan}), view, tmp_path / name)
@@ -80,6 +81,7 @@ def test_measuring_changes_nothing_of_the_training(bert, view, tmp_path):
     assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
 
 
+@pytest.mark.slow
 def test_the_best_step_is_published_and_kept_beside_the_newest(bert, view, tmp_path):
     keep = RetentionSettings(frozen_embeddings=False, plain_loss_allowed=100)
     plan = ValidationSettings(steps=2, keep="best", measure="should_fall")
@@ -167,6 +169,7 @@ def test_every_run_draws_its_curve_and_a_single_share_is_not_chosen(bert, view, 
     assert "(curve.png)" not in (undrawn.model / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_run_killed_between_two_checkpoints_ends_the_same_with_each_step_logged_once(bert, world, view, tmp_path):
     script = f"""
 import os, signal, sys; sys.path[:0] = {[str(REPO)]!r}

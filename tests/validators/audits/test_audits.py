@@ -62,6 +62,7 @@ def test_a_sheet_shows_no_label_role_or_id(run):
     assert not re.search(r"positive|negative|reversed|poisoned|\+1|-1\b", text)
 
 
+@pytest.mark.slow
 def test_a_reader_who_agrees_finds_no_error_and_one_who_turns_a_mark_finds_one(run, tmp_path):
     lines = {number: agreeing(run, number) for number in range(1, 7)}
     passages = sum(len(item["passages"]) for item in key(run).values())

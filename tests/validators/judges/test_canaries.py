@@ -94,6 +94,7 @@ def judged_all(validator, topics: list[Topic], folder: Path, judge):
     return [v for _, verdicts, _ in results for v in verdicts], [call for *_, calls in results for call in calls]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "settings", "options"), KINDS, ids=lambda one: getattr(one, "name", None))
 def test_so_many_calls_are_canaries_and_an_honest_judge_is_right(many, tmp_path, kind, settings, options):
     share = 0.1

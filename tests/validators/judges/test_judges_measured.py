@@ -63,6 +63,7 @@ def put(kind, judge, folder: Path, topics=None, **options):
     return asyncio.run(measure_acceptance(validator, topics or mixed_topics(), judge, Path(mkdtemp(dir=folder))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "kind"),
     [
@@ -96,6 +97,7 @@ def test_there_is_enough_to_measure_and_every_fault_is_one():
         assert sum(not is_true(with_fault(topic, fault)) for topic in sound) > 0.8 * len(sound), fault
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [JudgeScenarios, JudgeRelevance, JudgePolarity])
 def test_an_honest_judge_accepts_what_is_true_and_nothing_else(tmp_path, kind):
     found = put(kind, Honest("honest"), tmp_path)
@@ -104,6 +106,7 @@ def test_an_honest_judge_accepts_what_is_true_and_nothing_else(tmp_path, kind):
     assert found.fooled == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "gain"), [(JudgeScenarios, 0.15), (JudgeRelevance, 0.3), (JudgePolarity, 0.12)])
 def test_votes_win_back_what_a_judge_with_flips_loses(tmp_path, kind, gain: float):
     one, three, five = (put(kind, Flips("flips", 0.1), tmp_path, votes=votes) for votes in (1, 3, 5))
@@ -137,6 +140,7 @@ def test_shuffle_and_swap_take_the_reward_from_a_judge_that_takes_the_first(tmp_
     assert (swapped.accepted, swapped.fooled) == (0, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [JudgeScenarios, JudgeRelevance, JudgePolarity])
 def test_only_fences_with_a_code_keep_commands_from_a_gullible_judge(tmp_path, monkeypatch, kind):
     hostile = [with_attack(topic) for topic in mixed_topics()[:60]]
@@ -153,6 +157,7 @@ def test_only_fences_with_a_code_keep_commands_from_a_gullible_judge(tmp_path, m
         assert judge.obeyed > 0.1 * len(judge.requests)
 
 
+@pytest.mark.slow
 def test_kappa_on_labelled_solutions_rises_with_votes(shared_data: Path):
     """GSM8K's model solutions, right and wrong."""
     bench = runpy.run_path(str(BENCHMARK), run_name="benchmark")

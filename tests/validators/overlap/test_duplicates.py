@@ -242,6 +242,7 @@ def test_the_same_stream_gives_the_same_verdicts():
     assert [first(one) for one in seeds] == [second(one) for one in seeds]
 
 
+@pytest.mark.slow
 def test_a_run_that_an_earlier_foil_screened_by_estimates_is_refused_by_name(tmp_path):
     """It is whole and can be read; going on would reject other seeds than its first half did."""
     page, out = write_job(tmp_path, 20), tmp_path / "out"

@@ -95,6 +95,7 @@ def some_rows(count: int) -> list[object]:
     return [{"q": f"how deep is berth {i}", "p": [f"Berth {i} is {i % 30} metres deep. " * 9]} for i in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2, 3])
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.gz", "rows.json", "rows.csv"])
 def test_processes_give_the_seeds_of_one_with_mined_negatives(tmp_path, monkeypatch, processes, name):
@@ -172,6 +173,7 @@ def test_a_process_that_dies_is_replaced_and_nothing_is_lost_or_doubled(tmp_path
     assert (tmp_path / "died").exists()
 
 
+@pytest.mark.slow
 def test_deaths_without_a_result_between_end_it_and_are_told():
     with pytest.raises(FoilError, match="a process that stamps died 3 times in a row of the same"):
         list(map_in_order(die, range(20), 2, "stamps"))

@@ -39,6 +39,7 @@ def test_source_comes_without_docstring(packages):
     assert "Sentence" not in source
 
 
+@pytest.mark.slow
 def test_what_a_process_has_replaced_is_read_as_it_is_installed(monkeypatch):
     before = read_objects("stdlib")
     monkeypatch.setattr(builtins, "print", partial(print))

@@ -128,6 +128,7 @@ def test_order_and_content_do_not_depend_on_hash_randomisation(packages):
 NOISE = (".. version", ":func:", ":class:", ":attr:", "``", "\nReferences:", "doctest:", "Copyright (c)")
 
 
+@pytest.mark.slow
 def test_the_standard_library_makes_good_seeds():
     seeds = read(libraries=("stdlib",), negatives=4)
     assert len(seeds) > 1000

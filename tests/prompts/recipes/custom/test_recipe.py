@@ -416,6 +416,7 @@ def test_the_fingerprint_follows_the_templates_and_not_their_folder(tmp_path):
     assert fingerprint(copy) != before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "least"), [("custom", 15), ("infosearch", 6)])
 def test_the_example_jobs_run_over_the_documentation(name, least, tmp_path):
     command = [
