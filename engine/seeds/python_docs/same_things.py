@@ -61,10 +61,11 @@ _TURNING = word_set(
     """inverse inverted reverse reversed invert unsigned signed negative positive non not without no log logarithm
     derivative gradient antiderivative integral incomplete complementary survival percent percentage generalized minimal
     cumulative shifted distinct unique pre back
-    hermitian real imaginary random last first previous next minimum maximum min max
+    hermitian real imaginary random initial boundary last first previous next minimum maximum min max
     lower upper left right absolute relative new old remove add set get delete"""
 )
 """Words that make another thing of what they stand before: no query leaves one of them out."""
+_DENYING = word_set("not no without except")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ class ObjectIndex:
             other = self.objects[owner]
             if owner in {position, *self.same_things[position]} or len(positions) == MAX_KIN:
                 continue
-            if _TURNING & (obj.words ^ other.words):
+            if _TURNING & (obj.words ^ other.words) or _denies(obj.summary) != _denies(other.summary):
                 continue
             phrase = shared_phrase(obj.summary, shared & other.words)
             is_kin = jaccard(specific_words(obj.words), specific_words(other.words)) >= SAME_FUNCTION
@@ -221,6 +222,11 @@ def _has_order_of(phrase: str, summary: str) -> bool:
     """Whether a summary has the content words of a phrase in the phrase's order."""
     words = content_words(phrase)
     return word_order(phrase, words) == word_order(summary, words)
+
+
+def _denies(summary: str) -> bool:
+    """Whether a summary says what is not so; such words are in no set of content words."""
+    return not _DENYING.isdisjoint(split_words(summary))
 
 
 def _lacks_its_verb(phrase: str, summary: str) -> bool:

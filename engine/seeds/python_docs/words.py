@@ -58,8 +58,8 @@ def _singular(word: str) -> str:
 def shared_phrase(text: str, shared: frozenset[str]) -> str:
     """The text without the content words that are not among the shared; "" where the rest would be no phrase.
 
-    A beginning may go up to a preposition, an end from a preposition on, and attributes between an article or
-    preposition and a noun, unless "the" would then stand before a bare noun.
+    A beginning may go up to a preposition, an end from a preposition on, with a participle before it, and attributes
+    between an article and a noun, unless "the" would then stand before a bare noun. What begins a clause stays.
     ("Return the last day of the month", {"day", "month"}) -> "day of the month"
     """
     kept: list[str] = []
@@ -69,7 +69,7 @@ def shared_phrase(text: str, shared: frozenset[str]) -> str:
         meant = content_words(token)
         if (meant and not meant <= shared) or not (meant or kept):
             dropped.append(token)
-        elif not dropped or (not kept and not _PREPOSITIONS & set(dropped)):
+        elif not dropped or (not kept and not (_PREPOSITIONS | _CLAUSES) & {word.lower() for word in dropped}):
             kept.append(token)
             dropped = []
         elif meant and kept and kept[-1] in _BEFORE_NOUNS and _are_attributes(dropped):
@@ -83,7 +83,7 @@ def shared_phrase(text: str, shared: frozenset[str]) -> str:
     if dropped and kept and content_words(dropped[0]) and content_words(kept[-1]) and not kept[-1].endswith(","):
         return ""
     end: list[str] = []
-    while kept and not content_words(kept[-1]):
+    while kept and (not content_words(kept[-1]) or (dropped and kept[-1].endswith("ed"))):
         end.append(kept.pop())
     follows = [kept[place + 1 : place + 2] for place in bare if place < len(kept)]
     if (
@@ -123,5 +123,6 @@ _VERBS = word_set("is are be was were")
 _OPEN_ENDS = word_set("respect vs common")
 _ARTICLES = word_set("a an the")
 _PREPOSITIONS = word_set("of in for with from by on into over at to as between along per under within without")
-_BEFORE_NOUNS = _ARTICLES | (_PREPOSITIONS - {"to", "as"}) | word_set("its this each all any")
+_BEFORE_NOUNS = _ARTICLES | word_set("its this each all any")
+_CLAUSES = word_set("that which whose if whether when then where")
 _JOINING = word_set("and or and/or")

@@ -273,11 +273,6 @@ PLANTED = (
         "            for start in range(0, len(waiting) if len(waiting) > 2000 else 0, GROUP_BYTES):\n", bucket=True,
     ),
     Planted(
-        "bucket", "a stream's state before the replies it counts", JOURNAL,
-        '        each.appender.sync()\n    crash_point("journal.carried")\n', '        pass\n    crash_point("journal.carried")\n',
-        bucket=True,
-    ),
-    Planted(
         "bucket", "an entry before its files", LOG,
         "        else:  # a round trip each, so at once\n",
         "        else:\n            self._put(entry_name(attempt.partition), seal(attempt.plain()), CommitUnknownError)\n",

@@ -49,6 +49,11 @@ def test_a_method_needs_more_agreement_than_a_function():
         ("Transform of real or complex sequences", "Transform of real sequences", ""),
         ("Test if the end of each text matches", "Test if the begin of each line matches", ""),
         ("Give a shape to a sparse row without changing data", "Give a shape to a column without changing data", ""),
+        ("Return the indices that sort each row of a table", "Sort each row of a table", ""),
+        ("Whether the rows of a table are kept", "The rows of a table are kept", ""),
+        ("Make a table of given shape, filled with ones", "Make a table of given shape, filled with twos",
+         "Make a table of given shape"),
+        ("Keep a list of options for reading files", "Keep a list of options for writing files", ""),
         ("Return the least of a row or column along a line", "Return the least of a column along a line", ""),
     ],
 )  # fmt: skip
@@ -77,6 +82,7 @@ def test_kin_are_relevant_to_what_they_share_and_nothing_near_it_is_a_negative()
     [
         ("Convert a Hermite series to a plain polynomial", "Convert a plain polynomial to a Hermite series"),
         ("Compute the roots of a Legendre series", "Build a Legendre series with the given roots"),
+        ("Tell whether a row has a missing value", "Tell whether a row has not a missing value"),
         ("Return the sum of the masked pixel rows", "Return the cumulative sum of the masked pixel rows"),
     ],
 )
