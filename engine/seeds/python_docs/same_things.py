@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from engine.seeds.bm25 import Bm25Index
-from engine.seeds.python_docs.questions import base_verb
+from engine.seeds.python_docs.questions import as_order, base_verb
 from engine.seeds.python_docs.words import (
     content_words,
     jaccard,
@@ -60,7 +60,7 @@ _QUALIFIERS = word_set(
 _TURNING = word_set(
     """inverse inverted reverse reversed invert unsigned signed negative positive non not without no log logarithm
     derivative gradient antiderivative integral incomplete complementary survival percent percentage generalized minimal
-    cumulative shifted distinct unique pre back
+    cumulative cumulatively shifted distinct unique pre back
     hermitian real imaginary random initial boundary last first previous next minimum maximum min max
     lower upper left right absolute relative new old remove add set get delete"""
 )
@@ -147,14 +147,14 @@ class ObjectIndex:
                 and phrase.count("(") == phrase.count(")")
                 and not phrase.count('"') % 2
                 and not _lacks_its_verb(phrase, obj.summary)
-                and _has_order_of(phrase, other.summary)
+                and _is_said_by(other.summary, phrase)
                 and not _is_near_copy(other.passages[0], vocabularies)
             ):
                 shared, query = shared & other.words, phrase
                 positions.add(owner)
                 passages.append(other.passages[0])
                 vocabularies.append(_vocabulary(other.passages[0]))
-        return Kin(query, tuple(passages), frozenset(positions)) if passages else None
+        return Kin(as_order(query), tuple(passages), frozenset(positions)) if passages else None
 
     def negatives(
         self, position: int, nearest: Iterable[int], count: int, kin: Kin | None = None
@@ -218,10 +218,11 @@ def _may_answer(obj: DocumentedObject, other: DocumentedObject) -> bool:
     return related or similarity >= MAY_ANSWER or (similarity > 0 and obj.simple_name == other.simple_name)
 
 
-def _has_order_of(phrase: str, summary: str) -> bool:
-    """Whether a summary has the content words of a phrase in the phrase's order."""
+def _is_said_by(summary: str, phrase: str) -> bool:
+    """Whether another summary too becomes a phrase of these words, in this order, by what it leaves out."""
     words = content_words(phrase)
-    return word_order(phrase, words) == word_order(summary, words)
+    own = shared_phrase(summary, words)
+    return word_order(phrase, words) == word_order(own, words) and not _lacks_its_verb(own, summary)
 
 
 def _denies(summary: str) -> bool:

@@ -82,6 +82,7 @@ def test_kin_are_relevant_to_what_they_share_and_nothing_near_it_is_a_negative()
     [
         ("Convert a Hermite series to a plain polynomial", "Convert a plain polynomial to a Hermite series"),
         ("Compute the roots of a Legendre series", "Build a Legendre series with the given roots"),
+        ("Find the least value of each masked pixel row", "Bracket the least value of each masked pixel row"),
         ("Tell whether a row has a missing value", "Tell whether a row has not a missing value"),
         ("Return the sum of the masked pixel rows", "Return the cumulative sum of the masked pixel rows"),
     ],
