@@ -20,6 +20,16 @@ from tests.support.storage.fault_proxy import FaultProxy, proxied
 pytestmark = pytest.mark.slow
 
 OUT = f"s3://{servers.BUCKET}/team/run"
+KINDS = {
+    "localbucket": (servers.localbucket, "s3", "localbucket"),
+    "google": (servers.google, "gs", "localbucket"),
+    "azurite": (servers.azurite, "az", "azurite-blob"),
+    "seaweedfs": (servers.seaweedfs, "s3", "weed"),
+}
+TRAINED = (
+    "\ntrain: {{base: {base}, encode: {{max_tokens: 32, precision: float32}}, "
+    "schedule: {{topics_per_batch: 4, steps: 6}}, validation: {{topics: 0}}}}\n"
+)
 
 
 @pytest.fixture(scope="module")
@@ -204,3 +214,44 @@ def test_the_trainer_goes_on_from_a_checkpoint_of_another_machine(tmp_path, mach
     assert done.returncode == 0, done.stderr
     [trained] = (tmp_path / "another").rglob("model/model.safetensors")
     assert trained.read_bytes() == (local / "model" / "model.safetensors").read_bytes()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_quickstart_lives_in_a_bucket_of_each_kind_as_in_a_folder(tmp_path, kind):
+    """Killed by -9 and resumed elsewhere, verified, queried, trained and exported."""
+    serve, scheme, program = KINDS[kind]
+    if not servers.program(program):
+        pytest.skip(f"{program} is not installed")
+    job, local, out = tmp_path / "job.yaml", tmp_path / "local", f"{scheme}://{servers.BUCKET}/team/quickstart"
+    example = (REPO / "examples/jobs/quickstart.yaml").read_text()
+    job.write_text(example + TRAINED.format(base=save_backbone(tmp_path, "bert")))
+    with serve(tmp_path / "server") as url:
+        first, second = ({**servers.environment(url), "FOIL_CACHE": str(tmp_path / name)} for name in ("one", "two"))
+        command = [sys.executable, "-m", "cluster", "run", str(job), "--out", out]
+        with subprocess.Popen(command, cwd=REPO, env={**os.environ, **first}) as run:
+            while not _committed(out, first):
+                assert run.poll() is None
+            run.kill()
+        for command in (("run", job, "--out", out), ("verify", out), ("train", job, "--out", out)):
+            done = foil(*command, env=second)
+            assert done.returncode == 0, (command, done.stderr)
+        for command in (("run", job, "--out", local), ("train", job, "--out", local)):
+            assert foil(*command).returncode == 0
+        assert digest(out, second) == digest(local, {})
+        pairs = "SELECT topic_id, positive, negative FROM triplets ORDER BY ALL"
+        assert rows(out, pairs, second) == rows(local, pairs)
+        for place, into, env in ((out, "far", second), (local, "near", {})):
+            done = foil("export", place, "--format", "jsonl", "--into", tmp_path / into, env=env)
+            assert done.returncode == 0, done.stderr
+    near, far = (sorted((tmp_path / name).rglob("*.jsonl*")) for name in ("near", "far"))
+    assert near
+    assert [each.read_bytes() for each in near] == [each.read_bytes() for each in far]
+    [trained] = (tmp_path / "two").rglob("model/model.safetensors")
+    assert trained.read_bytes() == (local / "model/model.safetensors").read_bytes()
+
+
+def _committed(out: str, env: dict[str, str]) -> int:
+    """How many partitions of a run are committed; 0 also before there is one."""
+    told = foil("status", out, "--json", env=env)
+    return json.loads(told.stdout)["partitions"] if told.returncode == 0 else 0

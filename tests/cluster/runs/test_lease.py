@@ -82,7 +82,7 @@ def test_a_run_that_lives_is_shown_and_keeps_its_folder(tmp_path):
         assert calls_sent(provider) == state_of(tmp_path)["calls"]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.long)])
 def test_a_takeover_ends_the_first_run_and_sends_nothing_twice(tmp_path, provider, workers):
     job = hosted_job(tmp_path, provider.url, 150)
     first = begin("run", job, "--set", f"runtime.workers={workers}")

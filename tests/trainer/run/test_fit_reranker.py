@@ -155,7 +155,7 @@ def test_defaults_by_name_are_no_choice_and_embedders_keep_their_fingerprint():
     assert fingerprint_of(TrainSettings(reranker={}), "digest") != fingerprint
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_example_trains_on_a_handful_of_topics(tmp_path):
     """Loss and both-views accuracy on the topics that it learns, from the packaged MiniLM."""
     overrides = [

@@ -106,7 +106,7 @@ def test_an_honest_judge_accepts_what_is_true_and_nothing_else(tmp_path, kind):
     assert found.fooled == 0.0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "gain"), [(JudgeScenarios, 0.15), (JudgeRelevance, 0.3), (JudgePolarity, 0.12)])
 def test_votes_win_back_what_a_judge_with_flips_loses(tmp_path, kind, gain: float):
     one, three, five = (put(kind, Flips("flips", 0.1), tmp_path, votes=votes) for votes in (1, 3, 5))
