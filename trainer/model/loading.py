@@ -49,7 +49,7 @@ def load_model(name: str | Path, settings: ModelSettings) -> SentenceTransformer
     where Foil published the model and it does not load, or lacks weights, or has some that are no finite numbers.
     """
     device = device_of(settings)
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    transformers_logging.disable_progress_bar()
     try:
         model = _load(str(name), settings)
     except MemoryError:

@@ -177,7 +177,7 @@ def _load(name: str, settings: ModelSettings, head_seed: int | None) -> CrossEnc
 @contextmanager
 def _without_notes() -> Iterator[None]:
     """The libraries do not tell that a head is new: `_check` refuses it where it should not be."""
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    transformers_logging.disable_progress_bar()
     loggers = [logging.getLogger(name) for name in ("transformers", "sentence_transformers.base.model")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
