@@ -37,7 +37,7 @@ test: setup ## the quick tests, 95 of 100, in under 10 minutes (WORKERS=2: so ma
 
 test-slow: setup ## drills, clusters, browsers and trainings of seconds each; CI runs them after the quick ones
 	@scripts/setup-chromium >/dev/null 2>&1 || echo "no chromium here: the tests that look at pages are skipped"
-	$(PYTEST) $(PARALLEL) -m "slow and not long"
+	$(PYTEST) $(PARALLEL) -m "slow and not long" --timeout 900
 
 test-long: setup ## the long crash drills, the full corpora, and 40 times the fuzzed inputs
 	$(PYTEST) -m long --timeout 7200

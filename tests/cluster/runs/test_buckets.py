@@ -217,6 +217,7 @@ def test_the_trainer_goes_on_from_a_checkpoint_of_another_machine(tmp_path, mach
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_quickstart_lives_in_a_bucket_of_each_kind_as_in_a_folder(tmp_path, kind):
     """Killed by -9 and resumed elsewhere, verified, queried, trained and exported."""
