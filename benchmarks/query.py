@@ -143,7 +143,7 @@ def measure(out: Path, repeats: int) -> dict[str, dict[str, float]]:
     snapshot = load_snapshot(out, None)
 
     def show_id() -> None:
-        read_topics(snapshot, [match.place for match in find_records(snapshot, topic[:10])])
+        read_topics(snapshot, [match.place for match in find_records(snapshot, topic[:16])])
 
     def show_sample() -> None:
         read_topics(snapshot, choose_topics(out, "status = 'accepted'", most=20, sample_seed=0).places)
