@@ -29,10 +29,10 @@ setup-prometheus: ## unpack Prometheus, which the tests of metrics and alerts ne
 setup-chromium: ## install the browser that the tests of pages need (once; Debian)
 	@scripts/setup-chromium
 
-demo: setup ## the main job on real seeds: generate, verify, query, train, evaluate (QUICK=1: under 2 minutes)
+demo: setup ## the main job on real seeds: generate, verify, query, train, evaluate (QUICK=1: a few minutes)
 	@QUICK=$(QUICK) scripts/demo
 
-test: setup ## the quick tests, 95 of 100, in under 10 minutes (WORKERS=2: so many at a time)
+test: setup ## the quick tests, four in five, in under 10 minutes (WORKERS=2: so many at a time)
 	$(PYTEST) $(PARALLEL)
 
 test-slow: setup ## drills, clusters, browsers and trainings of seconds each; CI runs them after the quick ones

@@ -39,6 +39,7 @@ from datasets_out.commits.schema import TABLES, to_tables
 from datasets_out.commits.versions import Pack, StoredFile, added, encode_manifest, first_version, pack_name
 from datasets_out.compaction.folding import MANIFEST_PARTITIONS, fold
 from datasets_out.compaction.packing import compact
+from datasets_out.sql.query import WITHOUT_PANDAS
 from engine.storage.local_store import LocalStore
 from engine.storage.store import StoredObject
 from engine.topic import Topic
@@ -57,7 +58,6 @@ STATUS = (
     "run_command(app, ['status', {out!r}])"
 )
 QUERY = (
-    "import sys; sys.modules['pandas'] = None; "  # as for every query: datasets_out.sql.query
     "from datasets_out.sql import query_process as q; "
     "c = q.connect(dict(runs={{'r': {out!r}}}, snapshot=None, sql={sql!r}, timeout_s=600, memory_bytes=4 << 30)); "
     "print(c.sql({sql!r}).fetchall())"
@@ -133,8 +133,8 @@ def reading(out: Path) -> dict[str, float]:
     for name, code, repeats in (
         ("open", OPEN.format(out=str(out)), 5),
         ("status", STATUS.format(out=str(out)), 5),
-        ("count_by_log", QUERY.format(out=str(out), sql=BY_LOG), 5),
-        ("count_by_files", QUERY.format(out=str(out), sql=BY_FILES), 1),
+        ("count_by_log", WITHOUT_PANDAS + QUERY.format(out=str(out), sql=BY_LOG), 5),
+        ("count_by_files", WITHOUT_PANDAS + QUERY.format(out=str(out), sql=BY_FILES), 1),
     ):
         found[f"{name}_s"], found[f"{name}_cpu_s"], found[f"{name}_mb"] = fresh(code, repeats)
     return found

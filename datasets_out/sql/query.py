@@ -55,16 +55,15 @@ _LEAST_MEMORY_BYTES = 64 << 20
 _REPOSITORY = Path(__file__).resolve().parents[2]
 _KEPT_ENVIRONMENT = ("LD_LIBRARY_PATH", "PATH", "TZ")
 # pyarrow.dataset loads pandas wherever it is installed, for nothing here: that would be half of the start.
-_CHILD = """
+WITHOUT_PANDAS = """
 import sys
 class NoPandas:
     def find_spec(name, *_):
         if name == "pandas":
             raise ImportError(name)
 sys.meta_path.insert(0, NoPandas)
-from datasets_out.sql.query_process import main
-main()
 """
+_CHILD = f"{WITHOUT_PANDAS}from datasets_out.sql.query_process import main\nmain()\n"
 _CHILD_ENVIRONMENT = {
     "PYTHONPATH": str(_REPOSITORY),
     "ARROW_DEFAULT_MEMORY_POOL": "system",

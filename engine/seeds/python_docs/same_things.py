@@ -9,8 +9,8 @@ quarters if one is a method. A fifth is enough for functions of two array librar
 mathematics. Within one library all words must be equal. The rule is narrow on purpose: `numpy.sqrt` and `torch.sqrt`
 pass; `shutil.copy` and `numpy.copy`, `gzip.open` and `lzma.open` do not.
 **Kin**: objects for which a vaguer query asks alike. They share at least three content words and half of all, in the
-same order ("radians to degrees" is not "degrees to radians"), and what all have in common is still a phrase:
-"Cramer-von Mises test for goodness of fit" for one sample and for two.
+same order ("radians to degrees" is not "degrees to radians"), neither denies what the other says, and by leaving words
+out both come down to one phrase: "discrete Fourier transform of real input" for one dimension and for two.
 **Surely something else**: an object whose summary shares less than a third of the content words, and none of them if it
 has the same simple name. It is also neither owner nor member of the object, and its text is no near-copy of a positive.
 It has less than half of the words of a vaguer query.

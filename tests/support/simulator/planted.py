@@ -278,11 +278,6 @@ PLANTED = (
         "        else:\n            self._put(entry_name(attempt.partition), seal(attempt.plain()), CommitUnknownError)\n",
         bucket=True,
     ),
-    Planted(
-        "bucket", "another's file is taken for one's own", LOG,
-        "        if self._put(file.path, blob):\n            return file\n        other",
-        "        if self._put(file.path, blob) or not self._disk:\n            return file\n        other", bucket=True,
-    ),
 )  # fmt: skip
 
 
