@@ -14,7 +14,8 @@ import pytest
 
 from cluster.deploy.ray_environment import NETWORK, WORKER
 from tests.support.commands import foil, write_job
-from tests.support.drills.ray_head import Head, free_ports
+from tests.support.drills.ports import free_ports
+from tests.support.drills.ray_head import Head
 from tests.support.paths import REPO
 from tests.support.small_parts import digest
 

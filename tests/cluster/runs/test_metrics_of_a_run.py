@@ -13,7 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from engine.telemetry.metrics import METRICS
 from tests.support.commands import foil, write_seeds
-from tests.support.drills.prometheus import free_port, get, program, prometheus, value
+from tests.support.drills.ports import free_port
+from tests.support.drills.prometheus import get, program, prometheus, value
 from tests.support.models.character import Character
 from tests.support.models.fault_server import Behaviour, serving
 from tests.support.paths import REPO

@@ -9,6 +9,7 @@ import pytest
 from engine.storage.mirrors import mirror_of
 from engine.storage.object_store import ObjectStore
 from engine.storage.opening import open_store
+from tests.support.drills.ports import free_port
 from tests.support.paths import REPO
 from tests.support.storage import servers
 
@@ -48,7 +49,7 @@ def test_a_bucket_that_is_absent_and_a_server_that_is_away_are_told(make_store, 
     make_store("localbucket")
     with pytest.raises(OSError, match=r"make the bucket.*'s3://absent/a/key'"):
         ObjectStore("s3://absent/a", patience_s=5).put_if_absent("key", b"")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{servers.free_port()}")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
     away = ObjectStore("s3://runs/a", patience_s=1)
     for verb in (lambda: away.get("key"), lambda: list(away.list_objects("key")), lambda: away.put("key", b"")):
         with pytest.raises(OSError, match=r"within 1 s; look at it.*'s3://runs/a/key'"):

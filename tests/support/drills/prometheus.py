@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import socket
 import subprocess
 import time
 import urllib.parse
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.drills.ports import free_port
 from tests.support.paths import REPO
 
 
@@ -23,12 +23,6 @@ def program(name: str) -> str:
     if not found:
         pytest.skip(f"{name} is not installed; scripts/setup-prometheus unpacks it on Debian")
     return found
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,18 +11,11 @@ import urllib.request
 from pathlib import Path
 
 from tests.support.commands import foil
+from tests.support.drills.ports import free_ports
 from tests.support.paths import REPO
 
 CPUS = 2
 _UP_S = 120.0
-
-
-def free_ports(count: int) -> list[int]:
-    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [listener.getsockname()[1] for listener in listeners]
-    for listener in listeners:
-        listener.close()
-    return ports
 
 
 class Node:
@@ -75,7 +67,7 @@ class Head:
         self.start()
 
     def start(self) -> None:
-        """Returns once its dashboard answers."""
+        """Returns once its dashboard answers and its node is up: the first goes before the second."""
         self._starts += 1
         options = {"num_cpus": self._cpus, "node_ip_address": "127.0.0.1", "temp_dir": self._home / str(self._starts)}
         log, env = self._home / f"head-{self._starts}.log", self.env | self._variables
@@ -85,6 +77,7 @@ class Head:
             assert self.node.process.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.2)
+        self.node.await_start()
 
     def _answers(self) -> bool:
         token = (self._home / "token").read_text()

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from email.utils import formatdate
 from functools import partial
 from pathlib import Path
 
+from tests.support.drills.ports import free_port
 from tests.support.storage.fault_proxy import FaultProxy, proxied
 
 BUCKET = "runs"
@@ -32,12 +32,6 @@ AZURE = {  # the emulator's own account, the same everywhere
     "AZURE_STORAGE_ACCOUNT_KEY": "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr"
     "/KBHBeksoGMGw==",
 }
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def program(name: str) -> str | None:
