@@ -52,9 +52,6 @@ def make_store(server_of, tmp_path, monkeypatch):
     return make
 
 
-LONG = [pytest.param(kind, marks=pytest.mark.long) for kind in ("google", "seaweedfs")]
-
-
-@pytest.fixture(params=["local", "localbucket", "azurite", *LONG])
+@pytest.fixture(params=["local", *SERVERS])
 def store(request, make_store):
     return make_store(request.param)

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.support.drills.ports import free_port
+from tests.support.paths import REPO
 from tests.support.storage.fault_proxy import FaultProxy, proxied
 
 BUCKET = "runs"
@@ -35,9 +36,11 @@ AZURE = {  # the emulator's own account, the same everywhere
 
 
 def program(name: str) -> str | None:
-    """A server's script: beside this Python, or on the path."""
-    beside = Path(sys.executable).with_name(name)
-    return str(beside) if beside.is_file() else shutil.which(name)
+    """A server's script: beside this Python, where scripts/setup-stores puts it, or on the path."""
+    for installed in (Path(sys.executable).with_name(name), REPO / ".stores" / "bin" / name):
+        if installed.is_file():
+            return str(installed)
+    return shutil.which(name)
 
 
 @contextmanager
