@@ -20,10 +20,11 @@ from pyarrow import fs
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import Snapshot, load_snapshot
+from datasets_out.commits.versions import LogTotals
 from datasets_out.notes.notes import NOTES, read_notes
 from datasets_out.sql.audits import SHOWN, audit_files, read_audits
 from datasets_out.sql.evaluations import EVALUATIONS, read_evaluations
-from datasets_out.sql.triplet_batches import Range, TripletBatches
+from datasets_out.sql.scans import CountedTopics, Range, TripletBatches
 from engine.errors import CorruptDataError, UsageError
 from engine.ids import DEV_SHARE, HELDOUT_SHARE, canonical_json
 
@@ -39,7 +40,7 @@ _SPLIT = (
     f"CASE WHEN attributes['split'] = 'heldout' OR {_FRACTION.format(kind='split')} < {HELDOUT_SHARE}::DOUBLE "
     f"THEN 'heldout' WHEN {_FRACTION.format(kind='dev')} < {DEV_SHARE}::DOUBLE THEN 'dev' ELSE 'train' END AS split"
 )
-_ADDED = {"topics": f"*, {_SPLIT}"}
+_ADDED = {"topics": f"{', '.join(TABLES['topics'].names)}, {_SPLIT}"}
 """What a view has beside the columns that are stored; the split is that of `engine.ids.split_of` and a trainer."""
 DERIVED_SQL = Path(__file__).with_name("views.sql").read_text()
 
@@ -53,11 +54,12 @@ _RUN_TYPES = {"fingerprint": pa.string(), "cost_usd": pa.float64(), "job": pa.st
 
 @dataclass(frozen=True, slots=True)
 class RunSources:
-    """A run's name, what it has stored (the six tables, and `runs`, `audits`, `evaluations`), and where."""
+    """A run's name, what it has stored (the six tables, and `runs`, `audits`, `evaluations`), where, and its sums."""
 
     name: str
     tables: Mapping[str, ds.Dataset | pa.Table]
     snapshot: Snapshot
+    sums: LogTotals
 
 
 def sources(name: str, out: Path, snapshot: str | None = None, sql: str = "") -> RunSources:
@@ -68,7 +70,8 @@ def sources(name: str, out: Path, snapshot: str | None = None, sql: str = "") ->
     source = load_snapshot(out, snapshot)
     tables = {table: dataset(table, source) for table in TABLES}
     beside = {view: _beside(view, source.out, sql) for view in BESIDE}
-    return RunSources(name, tables | {"runs": _runs(source)} | beside, source)
+    sums = source.sums()
+    return RunSources(name, tables | {"runs": _runs(source, sums)} | beside, source, sums)
 
 
 def _beside(name: str, out: Path, sql: str) -> pa.Table:
@@ -103,10 +106,10 @@ def dataset(table: str, snapshot: Snapshot) -> ds.Dataset:
     )
 
 
-def _runs(snapshot: Snapshot) -> pa.Table:
+def _runs(snapshot: Snapshot, whole: LogTotals) -> pa.Table:
     """One row: the run, what it planned (null until the seed stream has ended), and the sums of its commit entries."""
     log = CommitLog(snapshot.out)
-    run, plan, whole = log.run(), log.plan() or {}, snapshot.sums()
+    run, plan = log.run(), log.plan() or {}
     sums = whole.counts.plain()
     row = {
         "fingerprint": run["fingerprint"],
@@ -134,7 +137,8 @@ def create_views(connection: Any, runs: Sequence[RunSources]) -> None:
         schemas = "".join(f"CREATE SCHEMA IF NOT EXISTS {name};" for name in (stored, joined, own))
         connection.execute(f"{schemas} USE {stored}")
         batches = TripletBatches(run.tables["topics"], run.snapshot, partial(_join_range, connection, joined))
-        for name, source in {**run.tables, "triplets": batches}.items():
+        scanned = {"topics": CountedTopics(run.tables["topics"], run.sums.counts.topics), "triplets": batches}
+        for name, source in {**run.tables, **scanned}.items():
             connection.from_arrow(source).create_view(name)
         views = "".join(_view(name, f"{stored}.{name}") for name in run.tables)
         connection.execute(f"USE {joined}; {views} {DERIVED_SQL}")
@@ -182,7 +186,7 @@ def _run_script(out: Path, snapshot: str | None) -> str:
     views = [_view(table, _parquet(source.files(table))) for table in TABLES]
     views += [
         _audits_view(source.out),
-        _rows_view("runs", _runs(source)),
+        _rows_view("runs", _runs(source, source.sums())),
         _rows_view("evaluations", read_evaluations(source.out)),
         _rows_view("notes", read_notes(source.out)),
     ]

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -18,12 +19,12 @@ import pytest
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import load_snapshot, take_snapshot
 from datasets_out.notes.notes import put_note
-from datasets_out.sql import triplet_batches
+from datasets_out.sql import scans
 from datasets_out.sql.audits import AUDITS, put_rows
 from datasets_out.sql.output_formats import to_csv, to_json, write_parquet
 from datasets_out.sql.query import run_sql
 from datasets_out.sql.query_process import connect
-from datasets_out.sql.triplet_batches import TRIPLETS, TripletBatches
+from datasets_out.sql.scans import TRIPLETS, CountedTopics, TripletBatches
 from datasets_out.sql.views import VIEWS, dataset, views_script
 from engine.errors import CorruptDataError, NoRunError, UsageError
 from engine.topic import Verdict
@@ -94,7 +95,7 @@ def test_a_topic_with_two_rejecting_verdicts_of_one_reason_is_one_reject(tmp_pat
     ],
 )
 def test_triplets_a_range_at_a_time_are_those_of_the_whole_join(out, monkeypatch, condition):
-    monkeypatch.setattr(triplet_batches, "RANGE_BYTES", 1)
+    monkeypatch.setattr(scans, "RANGE_BYTES", 1)
     request = {"runs": {"run": str(out)}, "snapshot": None, "sql": "", "memory_bytes": 1 << 30, "timeout_s": 60}
     connection = connect(request)
     sql = f"FROM {{}}triplets WHERE {condition} ORDER BY ALL"
@@ -104,7 +105,7 @@ def test_triplets_a_range_at_a_time_are_those_of_the_whole_join(out, monkeypatch
 
 
 def test_a_filter_on_partition_or_topic_leaves_out_ranges(out, monkeypatch):
-    monkeypatch.setattr("datasets_out.sql.triplet_batches.RANGE_BYTES", 1)
+    monkeypatch.setattr("datasets_out.sql.scans.RANGE_BYTES", 1)
     snapshot = load_snapshot(out, None)
     read: list[tuple[int, int]] = []
 
@@ -125,6 +126,40 @@ def test_a_filter_on_partition_or_topic_leaves_out_ranges(out, monkeypatch):
         read.clear()
         batches.scanner(columns=["query"], filter=condition).to_table()
         assert read == ranges
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "SELECT status, count(*) FROM {} GROUP BY status ORDER BY ALL",
+        "SELECT count(*) FROM {}",
+        "SELECT count(*) FILTER (status = 'accepted') FROM {} WHERE status <> 'failed'",
+        "SELECT status FROM {} WHERE status LIKE '%e%' OR status IS NULL ORDER BY ALL LIMIT 3",
+        "SELECT status, count(*) FROM {} WHERE partition = 1 GROUP BY status ORDER BY ALL",
+        "SELECT status, recipe, count(*) FROM {} GROUP BY ALL ORDER BY ALL",
+        "SELECT status, count(*) FROM {} WHERE query > 'status' GROUP BY status ORDER BY ALL",
+    ],
+)
+def test_what_is_counted_from_the_log_is_what_the_files_have(out, question):
+    snapshot = load_snapshot(out, None)
+    files = dataset("topics", snapshot)
+    with duckdb.connect() as connection:
+        connection.from_arrow(files).create_view("files")
+        connection.from_arrow(CountedTopics(files, snapshot.sums().counts.topics)).create_view("topics")
+        counted, read = (connection.sql(question.format(name)).fetchall() for name in ("topics", "files"))
+    assert counted == read != []
+    assert rows(out, question.format("topics")) == read
+
+
+def test_a_count_by_status_opens_no_file(out, tmp_path):
+    copy = shutil.copytree(out, tmp_path / "copy")
+    for path in copy.rglob("*.parquet"):
+        path.write_bytes(b"")
+    counts = rows(copy, "SELECT status, count(*) FROM topics GROUP BY status ORDER BY status")
+    assert counts == [("accepted", 2), ("failed", 1), ("rejected", 2)]
+    assert rows(copy, "SELECT count(*) FROM topics") == [(5,)]
+    with pytest.raises(CorruptDataError):
+        rows(copy, "SELECT recipe, count(*) FROM topics GROUP BY recipe")
 
 
 def test_triplets_are_all_pairs_of_one_intent_with_their_texts(out):

@@ -1,13 +1,16 @@
-"""The view `triplets` a few partitions at a time: as much memory as a few partitions need, however large the run is.
+"""What DuckDB scans in place of files where that takes too much: `triplets`, and `topics` where only `status` is asked.
 
-    a query's columns and filter -> ranges of partitions -> the join of views.sql over each range -> Arrow batches
+    topics: a query of `status` alone -> the counts of the commit entries -> as many rows; any other -> the files
+    triplets: a query's columns and filter -> ranges of partitions -> the join of views.sql over each -> Arrow batches
 
-A topic lies in one partition with all that is its own, so the rows of all ranges are those of the whole join. Price:
-some 20 ms a range; a filter reaches the files where it is on `partition`, or on columns of the topic alone.
+Triplets come a few partitions at a time: as much memory as these need, however large the run is. A topic lies in one
+partition with all that is its own, so the rows of all ranges are those of the whole join. Price: some 20 ms a range; a
+filter reaches the files where it is on `partition`, or on columns of the topic alone. A count of topics, of all or by
+status, opens no file, and so finds no damage in one.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -29,12 +32,51 @@ TRIPLETS = pa.schema(
 )  # fmt: skip
 RANGE_BYTES = 24 << 20
 """Bytes of the files of intents and passages in one range; a join takes some twenty times as much."""
+_BATCH_ROWS = 122_880
+"""A row group of DuckDB."""
 _OF_TOPICS = ("topic_id", "partition", "seed_id", "corpus")
 
 _ONE_TOPIC = re.compile(r'\(+topic_id == "([0-9a-f]+)"\)')
 """At the begin of a filter's words; further on it may be a part of a text."""
 
 Range = tuple[int, int]
+
+
+class CountedTopics(ds.Dataset):  # type: ignore[misc]
+    """The rows of `topics`; `status` alone is made from `counts`, topics by status. Its schema begins with `status`.
+
+    DuckDB asks for the first column where it needs none, as for `count(*)`.
+    """
+
+    def __init__(self, topics: ds.Dataset, counts: Mapping[str, int]) -> None:
+        self._topics, self._counts = topics, counts
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of topics, `status` first."""
+        fields = sorted(self._topics.schema, key=lambda field: field.name != "status")
+        return pa.schema(fields)
+
+    def scanner(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002 - pyarrow's name
+        **options: Any,
+    ) -> ds.Scanner:
+        """The rows that pass the filter."""
+        columns = self.schema.names if columns is None else columns
+        others = set(self.schema.names) - {"status"}
+        if others & set(columns) or any(name in str(filter) for name in others):
+            return self._topics.scanner(columns=columns, filter=filter, **options)
+        schema = pa.schema([pa.field("status", pa.dictionary(pa.int32(), pa.string()))])
+        return ds.Scanner.from_batches(self._statuses(schema), schema=schema, columns=columns, filter=filter)
+
+    def _statuses(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        for status, count in self._counts.items():
+            indices = pa.repeat(pa.scalar(0, pa.int32()), min(count, _BATCH_ROWS))
+            batch = pa.record_batch([pa.DictionaryArray.from_arrays(indices, [status])], schema)
+            for begin in range(0, count, _BATCH_ROWS):
+                yield batch.slice(0, count - begin)
 
 
 class TripletBatches(ds.Dataset):  # type: ignore[misc]
