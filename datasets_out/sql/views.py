@@ -24,7 +24,7 @@ from datasets_out.commits.versions import LogTotals
 from datasets_out.notes.notes import NOTES, read_notes
 from datasets_out.sql.audits import SHOWN, audit_files, read_audits
 from datasets_out.sql.evaluations import EVALUATIONS, read_evaluations
-from datasets_out.sql.scans import CountedTopics, Range, TripletBatches
+from datasets_out.sql.scans import CountedTopics, Range, StoredRows, TripletBatches
 from engine.errors import CorruptDataError, UsageError
 from engine.ids import DEV_SHARE, HELDOUT_SHARE, canonical_json
 
@@ -137,8 +137,9 @@ def create_views(connection: Any, runs: Sequence[RunSources]) -> None:
         schemas = "".join(f"CREATE SCHEMA IF NOT EXISTS {name};" for name in (stored, joined, own))
         connection.execute(f"{schemas} USE {stored}")
         batches = TripletBatches(run.tables["topics"], run.snapshot, partial(_join_range, connection, joined))
-        scanned = {"topics": CountedTopics(run.tables["topics"], run.sums.counts.topics), "triplets": batches}
-        for name, source in {**run.tables, **scanned}.items():
+        scanned = {name: StoredRows(run.tables[name]) for name in TABLES}
+        scanned["topics"] = CountedTopics(run.tables["topics"], run.sums.counts.topics)
+        for name, source in {**run.tables, **scanned, "triplets": batches}.items():
             connection.from_arrow(source).create_view(name)
         views = "".join(_view(name, f"{stored}.{name}") for name in run.tables)
         connection.execute(f"USE {joined}; {views} {DERIVED_SQL}")
