@@ -64,7 +64,7 @@ from engine.storage.opening import open_store
 from engine.storage.store import Store, StoredObject
 from engine.topic import Topic
 
-_FETCHES = 16
+FETCHES = 16
 MAX_PARTITION = 99_999_999
 _READ_BYTES = 8 << 20
 
@@ -334,6 +334,11 @@ class CommitLog:
             raise _FoldedMeanwhileError
         return parse_entry(self.out / entry_name(partition), partition, body)
 
+    @property
+    def in_bucket(self) -> bool:
+        """Whether its files lie in a bucket, and copies of them here."""
+        return self._disk is None
+
     def locate(self, file: CommittedFile | StoredFile) -> Path:
         """Where a committed file lies on this machine, or a copy of it.
 
@@ -357,7 +362,7 @@ class CommitLog:
         """`locate` for many files; copies of a bucket's files are made several at a time."""
         if self._disk:
             return list(map(self.locate, files))
-        with ThreadPoolExecutor(_FETCHES) as threads:
+        with ThreadPoolExecutor(FETCHES) as threads:
             return list(threads.map(self.locate, files))
 
     def _is_inside(self, path: Path) -> bool:

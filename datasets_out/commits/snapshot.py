@@ -6,7 +6,7 @@ every machine.
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from heapq import merge
@@ -17,7 +17,7 @@ from typing import Any
 from datasets_out.commits.entries import CommitEntry, CommittedFile, check_path, partition_of
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES, from_tables
-from datasets_out.commits.stored_rows import StoredSpan, TablePart
+from datasets_out.commits.stored_rows import StoredSpan, TablePart, fetched_ahead
 from datasets_out.commits.versions import LogTotals, ManifestRows, PartitionRanges, StoredFile, Version, totals
 from engine.errors import CorruptDataError, UsageError
 from engine.ids import canonical_json
@@ -114,19 +114,18 @@ class Snapshot:
         return self._log.locate_all(span.file for span in self.spans(table))
 
     def parts(self, table: str) -> list[TablePart]:
-        """Where the rows of each partition lie, in order."""
+        """Where the rows of each partition lie, in order; nothing is fetched yet."""
         return [part for span in self.spans(table) for part in self.parts_of(table, span)]
 
     def parts_of(self, table: str, span: StoredSpan) -> Iterator[TablePart]:
         """Where the rows of each partition of a span lie, in order."""
-        path = self._log.locate(span.file)
         if span.first == span.last and not isinstance(span.file, StoredFile):
-            yield TablePart(path)
+            yield TablePart(self.out, span.file)
             return
         start = 0
         for partition in range(span.first, span.last + 1):
             rows = self._rows_of(partition).file(table, partition).rows
-            yield TablePart(path, start, rows)
+            yield TablePart(self.out, span.file, start, rows)
             start += rows
 
     def rows(self, table: str) -> int:
@@ -150,9 +149,15 @@ class Snapshot:
             )
         return entry
 
-    def check(self) -> None:
-        """Reads every file once. Raises CorruptDataError naming each that is not as it was committed."""
-        stored = (span.file for table in TABLES for span in self.spans(table))
+    def check(self, tables: Iterable[str] = TABLES) -> None:
+        """Reads every file of these tables once. Raises CorruptDataError where one is not as it was committed.
+
+        Those of a bucket are fetched, several at a time, and checked as their copies are made.
+        """
+        stored = [span.file for table in tables for span in self.spans(table)]
+        if self._log.in_bucket:
+            self._log.locate_all(stored)
+            return
         damaged = [f"{file.path} is {fault}" for file in stored if (fault := self._log.find_fault(file))]
         if damaged:
             more = f" and {len(damaged) - 5} more" if len(damaged) > 5 else ""
@@ -210,7 +215,7 @@ def snapshot_names(out: Path) -> list[str]:
 
 def read_partitions(snapshot: Snapshot) -> Iterator[list[Topic]]:
     """All topics of a snapshot, whatever their status, one partition at a time."""
-    for parts in zip(*map(snapshot.parts, TABLES), strict=True):
+    for parts in fetched_ahead(zip(*map(snapshot.parts, TABLES), strict=True)):
         yield from_tables({table: part.read() for table, part in zip(TABLES, parts, strict=True)})
 
 

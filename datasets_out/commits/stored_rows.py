@@ -1,7 +1,10 @@
-"""Where the rows of a table lie: a file of one partition, or a pack of many."""
+"""Where the rows of a table lie: a file of one partition, or a pack of many, in a folder or in a bucket."""
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 
@@ -9,7 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from datasets_out.commits.entries import CommittedFile
+from datasets_out.commits.log import FETCHES, CommitLog
 from datasets_out.commits.versions import StoredFile
+
+_AHEAD = 8
+"""Partitions whose files are fetched while one is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,24 +30,65 @@ class StoredSpan:
 
 @dataclass(frozen=True, slots=True)
 class TablePart:
-    """The rows of one partition and table: `rows` of a file from the row `start` on, or all of it (None)."""
+    """The rows of one partition and table of the run `out`: `rows` of a file from `start` on, or all of it (None)."""
 
-    path: Path
+    out: Path
+    file: CommittedFile | StoredFile
     start: int = 0
     rows: int | None = None
+
+    def locate(self) -> Path:
+        """Where the file lies on this machine; of a bucket's, its copy, fetched if there is none. Raises as the log."""
+        return _log_of(self.out).locate(self.file)
 
     def read(
         self, columns: Sequence[str] | None = None, *, checked: bool = False, dictionaries: Sequence[str] = ()
     ) -> pa.Table:
         """Its rows. `checked`: each page against its checksum; `dictionaries`: columns that stay encoded.
 
-        No other row group of a pack is read: one begins with each partition. Raises what pyarrow raises.
+        No other row group of a pack is read: one begins with each partition. Raises what pyarrow and the log raise.
         """
-        wanted, options = list(columns) if columns is not None else None, {"page_checksum_verification": checked}
-        with pq.ParquetFile(self.path, read_dictionary=list(dictionaries), **options) as file:
-            if self.rows is None:
-                return file.read(columns=wanted, use_threads=False)
-            ends = accumulate(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups))
-            last = self.start + self.rows
-            groups = [i for i, end in enumerate(ends) if self.start < end <= last]
-            return file.read_row_groups(groups, columns=wanted, use_threads=False)
+        return read_rows(self.locate(), self.start, self.rows, columns, checked=checked, dictionaries=dictionaries)
+
+
+def read_rows(
+    path: Path,
+    start: int = 0,
+    rows: int | None = None,
+    columns: Sequence[str] | None = None,
+    *,
+    checked: bool = False,
+    dictionaries: Sequence[str] = (),
+) -> pa.Table:
+    """The rows of a file on this machine, as `TablePart.read` says."""
+    wanted, options = list(columns) if columns is not None else None, {"page_checksum_verification": checked}
+    with pq.ParquetFile(path, read_dictionary=list(dictionaries), **options) as file:
+        if rows is None:
+            return file.read(columns=wanted, use_threads=False)
+        ends = accumulate(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups))
+        groups = [i for i, end in enumerate(ends) if start < end <= start + rows]
+        return file.read_row_groups(groups, columns=wanted, use_threads=False)
+
+
+def fetched_ahead(partitions: Iterable[tuple[TablePart, ...]]) -> Iterator[tuple[TablePart, ...]]:
+    """The same partitions; while one is read, the files of the next ones are fetched from their bucket."""
+    waiting: deque[tuple[tuple[TablePart, ...], list[Future[Path]]]] = deque()
+    with ThreadPoolExecutor(FETCHES) as threads:
+        for parts in partitions:
+            waiting.append((parts, [threads.submit(part.locate) for part in parts]))
+            if len(waiting) > _AHEAD:
+                yield _fetched(*waiting.popleft())
+        while waiting:
+            yield _fetched(*waiting.popleft())
+
+
+def _fetched(parts: tuple[TablePart, ...], files: Iterable[Future[Path]]) -> tuple[TablePart, ...]:
+    for file in files:
+        file.result()
+    return parts
+
+
+@lru_cache(maxsize=16)
+def _log_of(out: Path) -> CommitLog:
+    """One log a run, for what it remembers of folders."""
+    return CommitLog(out)

@@ -22,7 +22,7 @@ from datasets_out.commits.encoding import RowWriter
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES, with_all_columns
 from datasets_out.commits.snapshot import Snapshot
-from datasets_out.commits.stored_rows import StoredSpan, TablePart
+from datasets_out.commits.stored_rows import StoredSpan, TablePart, read_rows
 from datasets_out.commits.versions import Pack, StoredFile, Version, pack_name
 from datasets_out.compaction.folding import fold
 from engine.crash_points import crash_point
@@ -145,8 +145,8 @@ def _compare(log: CommitLog, table: str, parts: Iterator[TablePart], pack: Path)
     start = 0
     for part in parts:
         rows = _rows(table, part)
-        if not TablePart(pack, start, rows.num_rows).read(checked=True).equals(rows):
+        if not read_rows(pack, start, rows.num_rows, checked=True).equals(rows):
             raise CorruptDataError(
-                f"{part.path} does not read from its pack as it was written; no row of {log.out} changed"
+                f"{part.locate()} does not read from its pack as it was written; no row of {log.out} changed"
             )
         start += rows.num_rows

@@ -70,7 +70,9 @@ def read_columns(part: TablePart, columns: Sequence[str], dictionaries: Sequence
     try:
         return part.read(columns, checked=True, dictionaries=dictionaries)
     except (pa.ArrowException, OSError) as error:
-        raise CorruptDataError(f"{part.path}: {error}; `foil verify` names the damaged files") from error
+        raise CorruptDataError(
+            f"{part.out / part.file.path}: {error}; `foil verify` names the damaged files"
+        ) from error
 
 
 def _sums(topics: Hashes, order: NDArray[np.int64], owners: Hashes, columns: Sequence[Hashes]) -> Hashes:

@@ -109,7 +109,7 @@ class TrainingView:
 
     `protected` gives no topics; its held-out and dev texts are kept out of training like those of the sources.
     `facts` counts, for each split, the topics kept and dropped, the intents dropped and the passages removed.
-    Every file is verified first; raises CorruptDataError for any changed bit.
+    Every file that it reads is verified first; raises CorruptDataError for any changed bit.
     """
 
     def __init__(
@@ -214,7 +214,7 @@ class TrainingView:
 
 def _parts_of(source: TopicSource) -> list[tuple[TablePart, ...]]:
     """Where the rows of each partition lie, in the order of _COLUMNS; raises CorruptDataError for any changed bit."""
-    source.snapshot.check()
+    source.snapshot.check(_COLUMNS)
     return list(zip(*(source.snapshot.parts(table) for table in _COLUMNS), strict=True))
 
 

@@ -132,12 +132,12 @@ def test_equal_files_are_not_opened_and_other_partitions_are(tmp_path, monkeypat
     opened = []
 
     def read(part: TablePart, *columns: Sequence[str]) -> pa.Table:
-        opened.append(f"{part.path.parts[-2]}/{part.path.stem}")
+        opened.append(part.file.path)
         return read_columns(part, *columns)
 
     monkeypatch.setattr("datasets_out.diff.differing_topics.read_columns", read)
     diff = diff_runs(a, b)
-    assert set(opened) == {"topics/part-00000001"}
+    assert set(opened) == {"data/topics/part-00000001.parquet"}
     assert found(diff) == {("outcome", "changed"): 1}
     assert diff.topics == {"a": 3, "b": 3, "both": 3, "alike": 2}
 
@@ -150,7 +150,7 @@ def test_texts_are_read_of_examples_alone(tmp_path, monkeypatch):
     opened = []
 
     def read(part: TablePart, *columns: Sequence[str]) -> pa.Table:
-        opened.append(part.path.stem)
+        opened.append(part.file.path)
         return read_columns(part, *columns)
 
     monkeypatch.setattr("datasets_out.diff.run_diff.read_columns", read)

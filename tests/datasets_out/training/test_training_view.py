@@ -1,11 +1,17 @@
 """Committed topics as groups: nothing held out is trained on, and no changed byte is read."""
 
+import shutil
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
+from datasets_out.commits.snapshot import load_snapshot, read_partitions
+from datasets_out.training import training_view
 from datasets_out.training.training_view import SPLITS, SplitSettings
 from engine.errors import CorruptDataError
+from engine.storage.mirrors import mirror_of
+from engine.storage.object_store import ObjectStore
 from engine.topic import Passage, passage_id
 from tests.support.trainer_world import YEAR, commit, open_view, topic
 
@@ -103,3 +109,42 @@ def test_a_topic_that_says_so_is_held_out_and_its_texts_are_protected(tmp_path):
     assert [group.topic_id for group in view.read_all("heldout")] == [topics[2].id]
     assert len(view.read_all("train")) == 3
     assert texts(view, "heldout").isdisjoint(texts(view, "train"))
+
+
+def test_a_view_of_a_bucket_fetches_what_it_reads_once_and_again_where_a_copy_is_gone(
+    bucket_url, tmp_path, monkeypatch
+):
+    topics, chunks, fetched = [topic(number) for number in range(60)], ObjectStore._chunks, Counter()
+
+    def counted(store, key):
+        fetched[key] += 1
+        return chunks(store, key)
+
+    monkeypatch.setattr(ObjectStore, "_chunks", counted)
+    local = open_view(commit(tmp_path / "local", topics), **SHARES)
+    view = open_view(commit(mirror_of(bucket_url), topics), **SHARES)
+    assert set(fetched.values()) == {1}
+    assert {key.split("/")[1] for key in fetched} == {"topics", "intents", "passages", "judgments"}
+    shutil.rmtree(tmp_path / "cache" / "objects")
+    training_view._read.cache_clear()
+    for split in SPLITS:
+        found, wanted = view.read_all(split), local.read_all(split)
+        assert [replace(each, relevance=None) for each in found] == [replace(each, relevance=None) for each in wanted]
+        assert [each.relevance.tolist() for each in found] == [each.relevance.tolist() for each in wanted]
+    assert set(fetched.values()) == {2}
+
+
+def test_an_export_of_a_bucket_runs_ahead_of_its_reader_by_a_few_partitions(bucket_url, monkeypatch):
+    chunks, fetched = ObjectStore._chunks, set()
+
+    def counted(store, key):
+        fetched.update({key} if "/topics/" in key else ())
+        return chunks(store, key)
+
+    monkeypatch.setattr(ObjectStore, "_chunks", counted)
+    out = commit(mirror_of(bucket_url), [topic(number) for number in range(240)])
+    reading = read_partitions(load_snapshot(out, None))
+    assert len(next(reading)) == 8
+    assert len(fetched) <= 10
+    assert sum(map(len, reading)) == 232
+    assert len(fetched) == 30
