@@ -13,7 +13,8 @@ same order ("radians to degrees" is not "degrees to radians"), neither denies wh
 out both come down to one phrase: "discrete Fourier transform of real input" for one dimension and for two.
 **Surely something else**: an object whose summary shares less than a third of the content words, and none of them if it
 has the same simple name. It is also neither owner nor member of the object, and its text is no near-copy of a positive.
-It has less than half of the words of a vaguer query.
+It has less than half of the words of a vaguer query, and neither its summary nor a sentence of its text has all that is
+asked for.
 
 Price: only objects of one simple name are compared, and only texts that BM25 found.
 """
@@ -23,6 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from engine.seeds.bm25 import Bm25Index
+from engine.seeds.python_docs.docstrings import split_sentences
 from engine.seeds.python_docs.questions import as_order, base_verb
 from engine.seeds.python_docs.words import (
     content_words,
@@ -166,7 +168,9 @@ class ObjectIndex:
         """
         vocabularies = [_vocabulary(passage) for passage in self.positives(position)]
         relevant_owners = (position, *(sorted(kin.positions) if kin else ()))
-        asked = content_words(kin.query) if kin else frozenset[str]()
+        vaguer = content_words(kin.query) if kin else frozenset[str]()
+        asked = vaguer or self.objects[position].words
+        asked = specific_words(asked) or asked
         used_owners = {*relevant_owners, *self.same_things[position]}
         negatives: list[Passage] = []
         for passage_position in nearest:
@@ -177,7 +181,9 @@ class ObjectIndex:
                 continue
             if any(_may_answer(self.objects[relevant], self.objects[owner]) for relevant in relevant_owners):
                 continue
-            if 2 * len(asked & self.objects[owner].words) >= len(asked) > 0:
+            if 2 * len(vaguer & self.objects[owner].words) >= len(vaguer) > 0:
+                continue
+            if asked <= self.objects[owner].words or _has_all_in_a_sentence(passage, asked):
                 continue
             used_owners.add(owner)
             attributes = {**passage.attributes, "query": self.objects[owner].summary}
@@ -213,9 +219,17 @@ def is_same_thing(first: DocumentedObject, second: DocumentedObject) -> bool:
 
 def _may_answer(obj: DocumentedObject, other: DocumentedObject) -> bool:
     """Whether another object may be relevant to the query of this one."""
-    similarity = jaccard(specific_words(obj.words), specific_words(other.words))
+    specific, others = specific_words(obj.words), specific_words(other.words)
+    similarity = jaccard(specific, others) if specific and others else jaccard(obj.words, other.words)
     related = f"{other.name}.".startswith(f"{obj.name}.") or f"{obj.name}.".startswith(f"{other.name}.")
     return related or similarity >= MAY_ANSWER or (similarity > 0 and obj.simple_name == other.simple_name)
+
+
+def _has_all_in_a_sentence(passage: Passage, words: frozenset[str]) -> bool:
+    text = passage.text.lower()
+    if not all(word in text for word in words):
+        return False
+    return any(words <= content_words(each) for line in text.splitlines() for each in split_sentences(line))
 
 
 def _is_said_by(summary: str, phrase: str) -> bool:

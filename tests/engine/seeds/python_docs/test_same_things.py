@@ -1,5 +1,7 @@
 """Only objects that do the same count as the same thing."""
 
+from dataclasses import replace
+
 import pytest
 
 from engine.seeds.python_docs.same_things import DocumentedObject, ObjectIndex, is_same_thing
@@ -99,3 +101,33 @@ def test_what_turns_the_words_of_a_summary_round_is_no_kin_of_it(summary, other)
 def described(name: str, summary: str, text: str) -> DocumentedObject:
     passage = Passage(f"The Mises page of {name} {text}.", "seed_positive", title=name, source_id=name)
     return DocumentedObject(name, "scipy", "function", summary, content_words(summary), (passage,))
+
+
+@pytest.mark.parametrize(
+    ("summary", "other", "text"),
+    [
+        (
+            "Create a Tensor from a numpy array",
+            "Create a Tensor from a numpy.ndarray",
+            "Both share one block of memory.",
+        ),
+        (
+            "Distance of two 1-D rows",
+            "Tell the city block distance of two rows, each a 1-D run of numbers",
+            "As walked.",
+        ),
+        ("Probability density function", "A normal random variable", "Its probability density function is a bell."),
+    ],
+)
+def test_what_says_all_that_is_asked_for_is_no_negative(summary, other, text):
+    first, second, third = (
+        replace(documented_object(name, about), passages=(Passage(body, "seed_positive", title=name),))
+        for name, about, body in (
+            ("pyarrow.one", summary, f"{summary}, as asked."),
+            ("torch.two", other, f"{text} {summary.split()[-1]}"),
+            ("scipy.three", "Read a file of sounds", f"Opens what was recorded: {summary.split()[-1]}."),
+        )
+    )
+    index = ObjectIndex([first, second, third])
+    (nearest,) = index.nearest([0], 3)
+    assert {passage.title for passage in index.negatives(0, nearest, 3)} <= {"scipy.three"}
