@@ -48,8 +48,8 @@ class Compaction:
 def compact(log: CommitLog, target_bytes: int = TARGET_MB << 20) -> Compaction:
     """Folds the log, and packs partitions that follow each other until the largest table has `target_bytes`.
 
-    Packs of less than half of that are packed anew with their neighbours. Raises CommitError where the storage fails,
-    CorruptDataError for a file that is not as it was committed.
+    Packs of less than half of that are packed anew with their neighbours. Raises CommitError or OSError if the storage
+    fails, CorruptDataError for a file that is not as it was committed.
     """
     version, made = fold(log), 0
     while version and (groups := list(islice(_groups(log, version, target_bytes), _PACKS_A_VERSION))):
