@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 PATIENCE_S = 180.0
 """Seconds after which a verb that the store keeps failing raises OSError."""
 GROUP_BYTES = 4 << 20
+_KEY_S = 15.0
+"""Seconds after which a process that never had a key gives up asking its machine for one."""
 _PART_BYTES = 8 << 20
 _REQUEST_S = 120
 _CLIENT_S = 5.0
@@ -49,6 +51,8 @@ _PAUSES_S = (0.05, 5.0)
 _GROUP = re.compile(r"(?P<stream>.+)/(?P<number>[0-9]{8})")
 _OPENER = "00000000"
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "bucket does not exist")
+_ASKS_MACHINE = re.compile(r"/latest/(?:api/token|meta-data)|metadata\.google\.internal|/metadata/identity")
+"""In an error of the client that found no key, and asked the machine's own service for one."""
 _MESSAGE = re.compile("<.*<Message>(.*)</Message>.*")
 
 T = TypeVar("T")
@@ -73,6 +77,7 @@ class ObjectStore:
         self.folder = folder or mirror_of(self.url)
         self._patience_s = patience_s
         self._connection: Client | None = None
+        self._answered = False
 
     def __reduce__(self) -> tuple[Callable[[str, float], "ObjectStore"], tuple[str, float]]:
         return _reopen, (self.url, self._patience_s)  # the folder is another one on another machine
@@ -263,15 +268,20 @@ class ObjectStore:
         """Repeats what may be repeated until it does not fail. Raises OSError that says what to do."""
         import obstore
 
-        deadline, pause = time.monotonic() + self._patience_s, _PAUSES_S[0]
+        began, pause = time.monotonic(), _PAUSES_S[0]
         while True:
             try:
-                return action(self._client())
+                done = action(self._client())
             except _refusals() as error:
                 raise self._failure(key, error) from error
             except (obstore.exceptions.BaseError, OSError) as error:
-                if time.monotonic() + pause > deadline:
+                keyless = not self._answered and _ASKS_MACHINE.search(str(error))
+                patience = min(self._patience_s, _KEY_S) if keyless else self._patience_s
+                if time.monotonic() + pause > began + patience:
                     raise self._failure(key, error) from error
+            else:
+                self._answered = True
+                return done
             time.sleep(pause * random.uniform(0.5, 1))
             pause = min(2 * pause, _PAUSES_S[1])
 
@@ -313,6 +323,8 @@ class ObjectStore:
             advice = "make the bucket, or mend its name in the URL"
         elif isinstance(error, _refusals()):
             advice = "the store lacks what a run needs; `foil doctor --out URL` says what"
+        elif not self._answered and _ASKS_MACHINE.search(why):
+            advice = "no key is set and this machine has no role: set the variables or the profile of docs/storage.md"
         return OSError(code, f"{scrub(why)[:400]}; {advice}", self._place(key) if key else self.url)
 
 

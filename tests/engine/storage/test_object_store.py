@@ -1,11 +1,16 @@
 """Who we are to a bucket, what its errors say, and what is written down of it."""
 
+import os
 import pickle
 import subprocess
 import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from engine.storage import object_store
 from engine.storage.mirrors import mirror_of
 from engine.storage.object_store import ObjectStore
 from engine.storage.opening import open_store
@@ -54,6 +59,33 @@ def test_a_bucket_that_is_absent_and_a_server_that_is_away_are_told(make_store, 
     for verb in (lambda: away.get("key"), lambda: list(away.list_objects("key")), lambda: away.put("key", b"")):
         with pytest.raises(OSError, match=r"within 1 s; look at it.*'s3://runs/a/key'"):
             verb()
+
+
+class NoRole(BaseHTTPRequestHandler):
+    """A machine's own service that knows no role."""
+
+    def do_PUT(self) -> None:
+        self.send_error(404)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_without_any_key_a_bucket_is_given_up_soon_and_says_what_to_set(monkeypatch, tmp_path):
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("FOIL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setattr(object_store, "_KEY_S", 0.5)
+    with ThreadingHTTPServer(("127.0.0.1", 0), NoRole) as machine:
+        threading.Thread(target=machine.serve_forever, daemon=True).start()
+        monkeypatch.setenv("AWS_METADATA_ENDPOINT", f"http://127.0.0.1:{machine.server_port}")
+        began = time.monotonic()
+        with pytest.raises(OSError, match=r"no key is set and this machine has no role.*'s3://runs/a/key'"):
+            ObjectStore("s3://runs/a", patience_s=60).get("key")
+        assert time.monotonic() - began < 20
+        machine.shutdown()
 
 
 def test_without_the_extra_a_bucket_says_what_to_install(tmp_path):
