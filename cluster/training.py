@@ -10,6 +10,7 @@ from cluster.job import Job
 from cluster.terminal import say
 from datasets_out.training.sources import SourceSettings, TopicSource, digest_of, pin_source
 from datasets_out.training.training_view import TrainingView
+from engine.atomic_files import held
 from engine.errors import UsageError
 from engine.storage.trees import download
 from trainer.model.published_model import PublishedModel, fingerprint_of, read_published_model
@@ -50,10 +51,14 @@ def pin_topics(job: Job, settings: TrainSettings) -> TrainingView:
 
 
 def train_job(job: Job, settings: TrainSettings, command: str) -> PublishedModel:
-    """The job's model, found finished or trained, from its newest checkpoint on; tells its progress."""
-    for name in ("model", "checkpoints", "logs"):
-        download(job.out / name)
-    return _find_trained(job, settings) or _train(job, settings, command)
+    """The job's model, found finished or trained, from its newest checkpoint on; tells its progress.
+
+    Raises RunHeldError while another process of this machine trains it.
+    """
+    with held(job.out, "train"):
+        for name in ("model", "checkpoints", "logs"):
+            download(job.out / name)
+        return _find_trained(job, settings) or _train(job, settings, command)
 
 
 def _find_trained(job: Job, settings: TrainSettings) -> PublishedModel | None:

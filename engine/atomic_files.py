@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.crash_points import crash_point
-from engine.errors import CorruptDataError
+from engine.errors import CorruptDataError, RunHeldError
 
 _WRITE_BYTES = 1 << 20
 
@@ -184,6 +184,24 @@ def locked(path: Path) -> Iterator[None]:
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def held(folder: Path, command: str) -> Iterator[None]:
+    """Keeps a folder, which is made if need be, from a second `command` of this machine; it ends with the process.
+
+    Raises RunHeldError if another process has it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    fd = os.open(folder / f".{command}.lock", os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunHeldError(f"another `foil {command}` works in {folder}; wait for it, or take another") from None
         yield
     finally:
         os.close(fd)

@@ -17,6 +17,7 @@ from cluster.evaluations.benchmarks import about
 from cluster.job import read_settings
 from cluster.terminal import print_json, say
 from cluster.training import train_job
+from engine.atomic_files import held
 from engine.errors import UsageError
 from trainer.ablation.evaluation_data import BenchmarkSet, EvaluationData, ModelScores, scores_of, values_of
 from trainer.ablation.settings import BASELINE, AblationSettings
@@ -29,9 +30,17 @@ Scores = Mapping[CellRun, ModelScores]
 
 
 def ablate_file(path: Path, overrides: Sequence[str] = (), out: Path | None = None, *, as_json: bool = False) -> None:
-    """Runs the ablation of a file, or goes on where it stopped; prints its tables and keeps them in OUT."""
+    """Runs the ablation of a file, or goes on where it stopped; prints its tables and keeps them in OUT.
+
+    Raises RunHeldError while another process of this machine does.
+    """
     given = [*overrides, *([f"out={json.dumps(str(out))}"] if out else [])]
     settings = read_settings(path, AblationSettings, "an ablation", given)
+    with held(settings.out, "ablate"):
+        _ablate(path, settings, as_json=as_json)
+
+
+def _ablate(path: Path, settings: AblationSettings, *, as_json: bool) -> None:
     runs = cell_runs(settings)
     sets = evaluation_sets(settings, runs[0])
     models = _train(runs, sets["dev"])

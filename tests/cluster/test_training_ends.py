@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from cluster.commands.app import app
 from cluster.endings import run_command
+from engine.atomic_files import held
 from tests.support.damage import as_earlier_versions_wrote, flip_bit, truncate
 from tests.support.paths import REPO
 from tests.support.trainer_world import commit, tiny_bert, topic
@@ -95,6 +96,13 @@ def test_a_model_of_an_earlier_version_is_used_with_a_warning(out, ending):
 
 
 DIVERGING = ("train.schedule.learning_rate=100", "train.schedule.weight_decay=1000", "train.schedule.steps=60")
+
+
+def test_a_second_training_into_one_folder_is_refused(fresh, ending):
+    with held(fresh, "train"):
+        code, words = ending("train", fresh)
+    assert (code, "another `foil train` works in" in words) == (12, True)
+    assert not (fresh / "checkpoints").exists()
 
 
 @pytest.mark.parametrize("more", [(), ("train.gradient_cache=true",), ("train.checkpoint_steps=1",)])

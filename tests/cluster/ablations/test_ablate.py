@@ -13,6 +13,7 @@ from cluster.job import read_settings
 from cluster.training import pin_topics
 from datasets_out.sql.query import run_sql
 from datasets_out.training.training_view import SplitSettings
+from engine.atomic_files import held
 from tests.support.commands import foil
 from tests.support.paths import REPO
 from tests.support.trainer_world import commit, tiny_bert, topic
@@ -191,6 +192,13 @@ def test_a_cell_on_other_data_never_trains_on_the_texts_that_cells_are_measured_
     trained_on = {group.topic_id for group in part.read_all("train")}
     assert f"topic-{train:03d}" not in trained_on
     assert len(trained_on) > 5
+
+
+def test_a_second_ablation_in_one_folder_is_refused(folder, tmp_path, capsys):
+    with held(tmp_path / "out", "ablate"):
+        path = write_ablation(tmp_path / "ablation.yaml", folder, out=str(tmp_path / "out"))
+        assert run_command(app, ["ablate", str(path)]) == 12
+    assert "another `foil ablate` works in" in capsys.readouterr().err
 
 
 def test_a_changed_level_in_the_folder_of_an_ablation_is_refused(folder, kept, tmp_path, capsys):
