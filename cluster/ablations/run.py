@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from cluster.ablations.plan import CellRun, cell_runs, evaluation_sets
+from cluster.ablations.plan import CellRun, Stage, cell_runs, evaluation_sets
 from cluster.ablations.tables import Compared, Table, write_tables
 from cluster.evaluations.benchmarks import about
 from cluster.job import read_settings
@@ -36,13 +36,18 @@ def ablate_file(path: Path, overrides: Sequence[str] = (), out: Path | None = No
     """
     given = [*overrides, *([f"out={json.dumps(str(out))}"] if out else [])]
     settings = read_settings(path, AblationSettings, "an ablation", given)
-    with held(settings.out, "ablate"):
-        _ablate(path, settings, as_json=as_json)
-
-
-def _ablate(path: Path, settings: AblationSettings, *, as_json: bool) -> None:
     runs = cell_runs(settings)
     sets = evaluation_sets(settings, runs[0])
+    with held(settings.out, "ablate"):
+        tables = _ablate(path, settings, runs, sets)
+    if as_json:
+        print_json([row for table in tables for row in table.rows()])
+
+
+def _ablate(
+    path: Path, settings: AblationSettings, runs: Sequence[CellRun], sets: Mapping[Stage, Sequence[EvaluationData]]
+) -> list[Table]:
+    """The tables, also written to OUT."""
     models = _train(runs, sets["dev"])
     tables = [_table("dev", each, runs, models, settings) for each in sets["dev"]]
     chosen = _choose(tables[0], sets["dev"][0], settings.measure)
@@ -50,8 +55,7 @@ def _ablate(path: Path, settings: AblationSettings, *, as_json: bool) -> None:
     tables += [_table("report", each, reported, models, settings) for each in sets["report"]]
     head = f"`foil ablate {path}`, job `{settings.job}`, {runs[0].settings.schedule.steps:,} steps a run"
     write_tables(settings.out, tables, head, chosen)
-    if as_json:
-        print_json([row for table in tables for row in table.rows()])
+    return tables
 
 
 def _train(runs: Sequence[CellRun], dev: Sequence[EvaluationData]) -> dict[CellRun, PublishedModel]:

@@ -149,15 +149,15 @@ class Snapshot:
             )
         return entry
 
-    def check(self, tables: Iterable[str] = TABLES) -> None:
-        """Reads every file of these tables once. Raises CorruptDataError where one is not as it was committed.
+    def check(self, needed: Iterable[str] = TABLES) -> None:
+        """Reads every file once. Raises CorruptDataError where one is not as it was committed.
 
-        Those of a bucket are fetched, several at a time, and checked as their copies are made.
+        Of a bucket those of the tables that are `needed` are fetched, several at a time, and checked as it is done.
         """
-        stored = [span.file for table in tables for span in self.spans(table)]
         if self._log.in_bucket:
-            self._log.locate_all(stored)
+            self._log.locate_all(span.file for table in needed for span in self.spans(table))
             return
+        stored = (span.file for table in TABLES for span in self.spans(table))
         damaged = [f"{file.path} is {fault}" for file in stored if (fault := self._log.find_fault(file))]
         if damaged:
             more = f" and {len(damaged) - 5} more" if len(damaged) > 5 else ""

@@ -109,7 +109,7 @@ class TrainingView:
 
     `protected` gives no topics; its held-out and dev texts are kept out of training like those of the sources.
     `facts` counts, for each split, the topics kept and dropped, the intents dropped and the passages removed.
-    Every file that it reads is verified first; raises CorruptDataError for any changed bit.
+    Every file is verified first, of a bucket those that it reads; raises CorruptDataError for any changed bit.
     """
 
     def __init__(
