@@ -44,15 +44,20 @@ Range = tuple[int, int]
 
 
 class StoredRows(ds.Dataset):  # type: ignore[misc]
-    """The rows of a table's files. A footer is read again by each scan: kept, those of 10^8 topics take 4.5 GB."""
+    """The rows of a table's files, a dataset of its own for each scan: `dataset` makes it.
 
-    def __init__(self, files: ds.Dataset) -> None:
-        self._files = files
+    A scan forgets a footer once it is read: kept, those of 10^8 topics take 4.5 GB. Two scans must not share what one
+    of them forgets (pyarrow 26 then dies of SIGSEGV, in one query of fifty).
+    """
+
+    def __init__(self, dataset: Callable[[], ds.FileSystemDataset]) -> None:
+        self._dataset = dataset
+        self.files = dataset()
 
     @property
     def schema(self) -> pa.Schema:
         """The stored columns."""
-        return self._files.schema
+        return self.files.schema
 
     def scanner(
         self,
@@ -62,23 +67,22 @@ class StoredRows(ds.Dataset):  # type: ignore[misc]
     ) -> ds.Scanner:
         """The rows that pass the filter."""
         columns = self.schema.names if columns is None else columns
-        return self._files.scanner(columns=columns, filter=filter, cache_metadata=False)
+        return self._dataset().scanner(columns=columns, filter=filter, cache_metadata=False)
 
 
-class CountedTopics(StoredRows):
+class CountedTopics(ds.Dataset):  # type: ignore[misc]
     """The rows of `topics`; `status` alone is made from `counts`, topics by status. Its schema begins with `status`.
 
     DuckDB asks for the first column where it needs none, as for `count(*)`.
     """
 
-    def __init__(self, files: ds.Dataset, counts: Mapping[str, int]) -> None:
-        super().__init__(files)
-        self._counts = counts
+    def __init__(self, rows: StoredRows, counts: Mapping[str, int]) -> None:
+        self._rows, self._counts = rows, counts
 
     @property
     def schema(self) -> pa.Schema:
         """The stored columns, `status` first."""
-        return pa.schema(sorted(self._files.schema, key=lambda field: field.name != "status"))
+        return pa.schema(sorted(self._rows.schema, key=lambda field: field.name != "status"))
 
     def scanner(
         self,
@@ -87,9 +91,10 @@ class CountedTopics(StoredRows):
         **options: Any,
     ) -> ds.Scanner:
         """The rows that pass the filter."""
+        columns = self.schema.names if columns is None else columns
         others = set(self.schema.names) - {"status"}
-        if columns is None or others & set(columns) or any(name in str(filter) for name in others):
-            return super().scanner(columns, filter, **options)
+        if others & set(columns) or any(name in str(filter) for name in others):
+            return self._rows.scanner(columns, filter, **options)
         schema = pa.schema([pa.field("status", pa.dictionary(pa.int32(), pa.string()))])
         return ds.Scanner.from_batches(self._statuses(schema), schema=schema, columns=columns, filter=filter)
 
@@ -105,7 +110,7 @@ class TripletBatches(ds.Dataset):  # type: ignore[misc]
     """What DuckDB scans as a dataset of TRIPLETS. `join` reads columns of a range, both its ends included."""
 
     def __init__(
-        self, topics: ds.Dataset, snapshot: Snapshot, join: Callable[[Sequence[str], Range], pa.RecordBatchReader]
+        self, topics: StoredRows, snapshot: Snapshot, join: Callable[[Sequence[str], Range], pa.RecordBatchReader]
     ) -> None:
         self._topics, self._snapshot, self._join = topics, snapshot, join
 
@@ -141,7 +146,7 @@ class TripletBatches(ds.Dataset):  # type: ignore[misc]
             path: range(span.first, span.last + 1)
             for path, span in zip(files, self._snapshot.spans("topics"), strict=True)
         }
-        fragments = self._topics.replace_schema(TRIPLETS).get_fragments(filter=wanted)
+        fragments = self._topics.files.replace_schema(TRIPLETS).get_fragments(filter=wanted)
         numbers = {number for each in fragments for number in spans[each.path]}
         if (of_topics := _of_topics(wanted)) is not None:
             numbers &= set(pc.unique(self._topics.to_table(["partition"], filter=of_topics)["partition"]).to_pylist())

@@ -54,10 +54,11 @@ _RUN_TYPES = {"fingerprint": pa.string(), "cost_usd": pa.float64(), "job": pa.st
 
 @dataclass(frozen=True, slots=True)
 class RunSources:
-    """A run's name, what it has stored (the six tables, and `runs`, `audits`, `evaluations`), where, and its sums."""
+    """A run's name, its six tables, what lies beside them (`runs`, `audits`, `evaluations`, `notes`), and its sums."""
 
     name: str
-    tables: Mapping[str, ds.Dataset | pa.Table]
+    tables: Mapping[str, StoredRows]
+    beside: Mapping[str, pa.Table]
     snapshot: Snapshot
     sums: LogTotals
 
@@ -71,7 +72,7 @@ def sources(name: str, out: Path, snapshot: str | None = None, sql: str = "") ->
     tables = {table: dataset(table, source) for table in TABLES}
     beside = {view: _beside(view, source.out, sql) for view in BESIDE}
     sums = source.sums()
-    return RunSources(name, tables | {"runs": _runs(source, sums)} | beside, source, sums)
+    return RunSources(name, tables, {"runs": _runs(source, sums)} | beside, source, sums)
 
 
 def _beside(name: str, out: Path, sql: str) -> pa.Table:
@@ -84,7 +85,7 @@ def _beside(name: str, out: Path, sql: str) -> pa.Table:
         return empty
 
 
-def dataset(table: str, snapshot: Snapshot) -> ds.Dataset:
+def dataset(table: str, snapshot: Snapshot) -> StoredRows:
     """The rows of a snapshot's table, read as they are asked for; nothing is opened yet.
 
     Each file's partition is known from its name, so a filter on `partition` opens the files that it means alone.
@@ -92,7 +93,8 @@ def dataset(table: str, snapshot: Snapshot) -> ds.Dataset:
     spans = list(snapshot.spans(table))
     partition, number = pc.field("partition"), partial(pa.scalar, type=pa.int32())
     checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
-    return ds.FileSystemDataset.from_paths(
+    make = partial(
+        ds.FileSystemDataset.from_paths,
         list(map(str, snapshot.files(table))),
         schema=TABLES[table],
         format=ds.ParquetFileFormat(default_fragment_scan_options=checked),
@@ -104,6 +106,7 @@ def dataset(table: str, snapshot: Snapshot) -> ds.Dataset:
             for span in spans
         ],
     )
+    return StoredRows(make)
 
 
 def _runs(snapshot: Snapshot, whole: LogTotals) -> pa.Table:
@@ -137,11 +140,10 @@ def create_views(connection: Any, runs: Sequence[RunSources]) -> None:
         schemas = "".join(f"CREATE SCHEMA IF NOT EXISTS {name};" for name in (stored, joined, own))
         connection.execute(f"{schemas} USE {stored}")
         batches = TripletBatches(run.tables["topics"], run.snapshot, partial(_join_range, connection, joined))
-        scanned = {name: StoredRows(run.tables[name]) for name in TABLES}
-        scanned["topics"] = CountedTopics(run.tables["topics"], run.sums.counts.topics)
-        for name, source in {**run.tables, **scanned, "triplets": batches}.items():
+        topics = CountedTopics(run.tables["topics"], run.sums.counts.topics)
+        for name, source in {**run.tables, **run.beside, "topics": topics, "triplets": batches}.items():
             connection.from_arrow(source).create_view(name)
-        views = "".join(_view(name, f"{stored}.{name}") for name in run.tables)
+        views = "".join(_view(name, f"{stored}.{name}") for name in (*run.tables, *run.beside))
         connection.execute(f"USE {joined}; {views} {DERIVED_SQL}")
         sources_of = dict.fromkeys(VIEWS, joined) | {"triplets": stored}
         shown = (f"CREATE VIEW {name} AS FROM {schema}.{name};" for name, schema in sources_of.items())

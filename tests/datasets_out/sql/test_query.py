@@ -144,7 +144,7 @@ def test_what_is_counted_from_the_log_is_what_the_files_have(out, question):
     snapshot = load_snapshot(out, None)
     files = dataset("topics", snapshot)
     with duckdb.connect() as connection:
-        connection.from_arrow(files).create_view("files")
+        connection.from_arrow(files.files).create_view("files")
         connection.from_arrow(CountedTopics(files, snapshot.sums().counts.topics)).create_view("topics")
         counted, read = (connection.sql(question.format(name)).fetchall() for name in ("topics", "files"))
     assert counted == read != []

@@ -63,6 +63,7 @@ def seaweedfs(folder: Path) -> Iterator[str]:
     folder.mkdir(parents=True)
     ports = [free_port() for _ in range(4)]
     options = ["-ip=127.0.0.1", "-volume.max=20", "-master.volumeSizeLimitMB=64", f"-dir={folder}", "-s3", "-filer"]
+    options += ["-s3.port.iceberg=0", "-s3.port.lance=0", "-master.telemetry=false"]  # else on ports of their own
     names = ("-master.port", "-volume.port", "-filer.port", "-s3.port")
     grpc = [f"{name}.grpc={free_port()}" for name in names]
     command = [str(program("weed")), "server", *options, *grpc, *map("{}={}".format, names, ports)]
