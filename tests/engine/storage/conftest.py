@@ -52,6 +52,9 @@ def make_store(server_of, tmp_path, monkeypatch):
     return make
 
 
-@pytest.fixture(params=["local", *SERVERS])
+LONG = pytest.param("seaweedfs", marks=pytest.mark.long)  # it answers late now and then, and another at its side more
+
+
+@pytest.fixture(params=["local", "localbucket", "google", "azurite", LONG])
 def store(request, make_store):
     return make_store(request.param)
