@@ -51,8 +51,7 @@ class StoredRows(ds.Dataset):  # type: ignore[misc]
     """
 
     def __init__(self, dataset: Callable[[], ds.FileSystemDataset]) -> None:
-        self._dataset = dataset
-        self.files = dataset()
+        self.dataset, self.files = dataset, dataset()
 
     @property
     def schema(self) -> pa.Schema:
@@ -66,37 +65,33 @@ class StoredRows(ds.Dataset):  # type: ignore[misc]
         **_: Any,
     ) -> ds.Scanner:
         """The rows that pass the filter."""
-        columns = self.schema.names if columns is None else columns
-        return self._dataset().scanner(columns=columns, filter=filter, cache_metadata=False)
+        return self._scan(self.schema.names if columns is None else columns, filter)
+
+    def _scan(self, columns: Sequence[str], wanted: pc.Expression | None) -> ds.Scanner:
+        return self.dataset().scanner(columns=columns, filter=wanted, cache_metadata=False)
 
 
-class CountedTopics(ds.Dataset):  # type: ignore[misc]
+class CountedTopics(StoredRows):
     """The rows of `topics`; `status` alone is made from `counts`, topics by status. Its schema begins with `status`.
 
     DuckDB asks for the first column where it needs none, as for `count(*)`.
     """
 
     def __init__(self, rows: StoredRows, counts: Mapping[str, int]) -> None:
-        self._rows, self._counts = rows, counts
+        super().__init__(rows.dataset)
+        self._counts = counts
 
     @property
     def schema(self) -> pa.Schema:
         """The stored columns, `status` first."""
-        return pa.schema(sorted(self._rows.schema, key=lambda field: field.name != "status"))
+        return pa.schema(sorted(self.files.schema, key=lambda field: field.name != "status"))
 
-    def scanner(
-        self,
-        columns: Sequence[str] | None = None,
-        filter: pc.Expression | None = None,  # noqa: A002 - pyarrow's name
-        **options: Any,
-    ) -> ds.Scanner:
-        """The rows that pass the filter."""
-        columns = self.schema.names if columns is None else columns
+    def _scan(self, columns: Sequence[str], wanted: pc.Expression | None) -> ds.Scanner:
         others = set(self.schema.names) - {"status"}
-        if others & set(columns) or any(name in str(filter) for name in others):
-            return self._rows.scanner(columns, filter, **options)
+        if others & set(columns) or any(name in str(wanted) for name in others):
+            return super()._scan(columns, wanted)
         schema = pa.schema([pa.field("status", pa.dictionary(pa.int32(), pa.string()))])
-        return ds.Scanner.from_batches(self._statuses(schema), schema=schema, columns=columns, filter=filter)
+        return ds.Scanner.from_batches(self._statuses(schema), schema=schema, columns=columns, filter=wanted)
 
     def _statuses(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for status, count in self._counts.items():

@@ -24,7 +24,7 @@ from datasets_out.sql.audits import AUDITS, put_rows
 from datasets_out.sql.output_formats import to_csv, to_json, write_parquet
 from datasets_out.sql.query import run_sql
 from datasets_out.sql.query_process import connect
-from datasets_out.sql.scans import TRIPLETS, CountedTopics, TripletBatches
+from datasets_out.sql.scans import TRIPLETS, CountedTopics, StoredRows, TripletBatches
 from datasets_out.sql.views import VIEWS, dataset, views_script
 from engine.errors import CorruptDataError, NoRunError, UsageError
 from engine.topic import Verdict
@@ -149,6 +149,15 @@ def test_what_is_counted_from_the_log_is_what_the_files_have(out, question):
         counted, read = (connection.sql(question.format(name)).fetchall() for name in ("topics", "files"))
     assert counted == read != []
     assert rows(out, question.format("topics")) == read
+
+
+def test_no_two_scans_share_what_one_of_them_forgets(out):
+    files = dataset("topics", load_snapshot(out, None))
+    made = []
+    rows = StoredRows(lambda: made.append(files.dataset()) or made[-1])
+    for _ in range(2):
+        assert rows.scanner(columns=["query"]).to_table().num_rows == 5
+    assert len({id(each) for each in made}) == 3
 
 
 def test_a_count_by_status_opens_no_file(out, tmp_path):
