@@ -6,6 +6,8 @@ One partition of real topics is committed, and its entry is the template of all 
 log's own code folds them into manifests. Packs are synthetic: one file of topics under many names, and no other table.
 `status` and each query run in a process of their own, by the product's own commands. `sums` asks the view `runs`, and
 `count by status` groups `topics`: both are known from the version. `count by recipe` reads that column of every topic.
+`one topic` asks for a topic by its id, which three packs hold: its own, and as many as filters let pass by chance. The
+filters have as many ids as real ones; those of the other packs are sixteen files under many names.
 
 Requests are counted by a store around the one on disk, for the log alone (no journal), and priced as S3 in us-east-1
 lists them: 0.005 USD for 1,000 puts or lists, 0.0004 for 1,000 gets, 0.023 a GB and month.
@@ -35,11 +37,13 @@ from benchmarks.commits import make_topic
 from datasets_out.commits.encoding import RowWriter
 from datasets_out.commits.entries import CommitEntry, shared_name
 from datasets_out.commits.log import CommitLog
-from datasets_out.commits.schema import TABLES, to_tables
-from datasets_out.commits.versions import Pack, StoredFile, added, encode_manifest, first_version, pack_name
+from datasets_out.commits.schema import TABLES, record_key, to_tables
+from datasets_out.commits.versions import Pack, StoredFile, added, encode_manifest, first_version, ids_name, pack_name
 from datasets_out.compaction.folding import MANIFEST_PARTITIONS, fold
 from datasets_out.compaction.packing import compact
 from datasets_out.sql.query import WITHOUT_PANDAS
+from engine.ids import sha256_hex
+from engine.storage import bloom_filter
 from engine.storage.local_store import LocalStore
 from engine.storage.store import StoredObject
 from engine.topic import Topic
@@ -49,6 +53,10 @@ PACKED = 200
 """Partitions in a pack: 128 MB of a table of these topics, about."""
 SUMS = "SELECT topics_accepted, topics_rejected, topics_failed FROM runs"
 COUNT = "SELECT {column}, count(*) AS topics FROM topics GROUP BY {column}"
+IDS = 12
+"""Topic, seed, five intents, five passages; the only call of a topic of these is left out."""
+HOLDERS = 3
+ONE = "SELECT count(*), any_value(query) FROM topics WHERE topic_id = '{topic}'"
 OPEN = (
     "from pathlib import Path; from datasets_out.commits.snapshot import load_snapshot; "
     "load_snapshot(Path({out!r}), None).rows('topics')"
@@ -87,7 +95,7 @@ def measure(folder: Path, large: Path, topics: int, commits: int) -> dict[str, f
     partitions = topics // PARTITION
     if not (large / "plan.json").exists():
         make_log(large, partitions, made)
-    found = {"partitions": float(partitions), "topics": float(partitions * PARTITION)} | reading(large)
+    found = {"partitions": float(partitions), "topics": float(partitions * PARTITION)} | reading(large, made[7].id)
     found |= rates(folder / "rates", commits, made)
     found |= requests(folder / "requests", 64, made)
     aimed = ("open", "status", "sums", "count_by_status")
@@ -103,7 +111,8 @@ def template() -> list[Topic]:
     """The topics of one partition."""
     rng = random.Random(1)
     words = [f"{rng.randrange(1 << 40):x}"[: rng.randrange(2, 9)] for _ in range(20_000)]
-    return [make_topic(number, rng, words) for number in range(PARTITION)]
+    made = (make_topic(number, rng, words) for number in range(PARTITION))
+    return [replace(topic, id=sha256_hex(topic.id)[:24]) for topic in made]
 
 
 def make_log(out: Path, partitions: int, topics: list[Topic]) -> None:
@@ -126,8 +135,8 @@ def make_log(out: Path, partitions: int, topics: list[Topic]) -> None:
     log.put_plan({"seeds": partitions * PARTITION, "partitions": partitions})
 
 
-def reading(out: Path) -> dict[str, float]:
-    """What opening a large log takes, its state, and counts over it."""
+def reading(out: Path, topic: str) -> dict[str, float]:
+    """What opening a large log takes, its state, counts over it, and a topic of it."""
     versions = [path.stat().st_size for path in (out / "versions").iterdir()]
     found = {"version_mb": (out / "versions/00000002.json").stat().st_size / MB, "log_mb": sum(versions) / MB}
     for name, code, repeats in (
@@ -135,6 +144,7 @@ def reading(out: Path) -> dict[str, float]:
         ("status", STATUS.format(out=str(out)), 5),
         ("sums", WITHOUT_PANDAS + QUERY.format(out=str(out), sql=SUMS), 5),
         ("count_by_status", WITHOUT_PANDAS + QUERY.format(out=str(out), sql=COUNT.format(column="status")), 5),
+        ("one_topic", WITHOUT_PANDAS + QUERY.format(out=str(out), sql=ONE.format(topic=topic)), 5),
         ("count_by_recipe", WITHOUT_PANDAS + QUERY.format(out=str(out), sql=COUNT.format(column="recipe")), 1),
     ):
         found[f"{name}_s"], found[f"{name}_cpu_s"], found[f"{name}_mb"] = fresh(code, repeats)
@@ -158,6 +168,8 @@ def packs(log: CommitLog, topics: list[Topic], partitions: int) -> Iterator[Pack
     with RowWriter(path, TABLES["topics"]) as writer:
         for _ in range(PACKED):
             writer.write(rows)
+    own, *others = filters(log, topics)
+    holders = {partitions // PACKED * number // HOLDERS * PACKED for number in range(HOLDERS)}
     for begin in range(0, partitions, PACKED):
         last = min(begin + PACKED, partitions) - 1
         files = {}
@@ -165,7 +177,20 @@ def packs(log: CommitLog, topics: list[Topic], partitions: int) -> Iterator[Pack
             sha256 = hashlib.sha256(f"{table} {begin}".encode()).hexdigest()
             files[table] = StoredFile(pack_name(table, sha256), PACKED * PARTITION, path.stat().st_size, sha256)
         (log.out / files["topics"].path).hardlink_to(path)
-        yield Pack(begin, last, files)
+        yield Pack(begin, last, files, own if begin in holders else others[begin // PACKED % len(others)])
+
+
+def filters(log: CommitLog, topics: list[Topic]) -> Iterator[StoredFile]:
+    """The filter of a pack with these topics and random ids, then sixteen of random ids alone."""
+    rng, many = random.Random(2), PACKED * PARTITION * IDS
+    for number in range(17):
+        keys = {record_key(topic.id) for topic in topics} if number == 0 else set()
+        while len(keys) < many:
+            keys.add(f"{rng.getrandbits(32):08x}")
+        blob = bloom_filter.encode(keys)
+        file = StoredFile(ids_name(sha256_hex(blob)), many, len(blob), sha256_hex(blob))
+        log.put_content(file.path, blob)
+        yield file
 
 
 def fresh(code: str, repeats: int) -> tuple[float, float, float]:

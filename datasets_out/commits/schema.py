@@ -9,6 +9,7 @@ a column raises SCHEMA_VERSION (a test compares with a golden file).
 """
 
 import dataclasses
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
@@ -67,7 +68,27 @@ _CHILDREN: dict[str, type[Any]] = {
 }  # fmt: skip
 _LATER_COLUMNS = {"reused": False}
 """Columns that the first files of this schema lack, and what their absence means."""
+RECORD_IDS = (
+    ("topic", "topics", "topic_id"),
+    ("seed", "topics", "seed_id"),
+    ("intent", "intents", "intent_id"),
+    ("passage", "passages", "passage_id"),
+    ("call", "calls", "request_id"),
+)
+"""What is found by an id: its kind, its table, and the column of its id."""
+_KEY_DIGITS = 8
+_KEY = re.compile(f"[0-9a-f]{{{_KEY_DIGITS}}}")
 _ID_COLUMN = {"topics": "topic_id", "intents": "intent_id", "passages": "passage_id"}
+
+
+def record_key(name: str) -> str:
+    """What a pack's filter has of an id: its first 8 digits, or all of it where it does not begin so."""
+    return name[:_KEY_DIGITS] if has_key(name) else name
+
+
+def has_key(beginning: str) -> bool:
+    """Whether the beginning of an id says what a filter has of it."""
+    return bool(_KEY.match(beginning))
 
 
 def to_tables(topics: Sequence[Topic], partition: int) -> dict[str, pa.Table]:

@@ -16,11 +16,21 @@ from typing import Any
 
 from datasets_out.commits.entries import CommitEntry, CommittedFile, check_path, partition_of
 from datasets_out.commits.log import CommitLog
-from datasets_out.commits.schema import TABLES, from_tables
+from datasets_out.commits.schema import TABLES, from_tables, has_key, record_key
 from datasets_out.commits.stored_rows import StoredSpan, TablePart, fetched_ahead
-from datasets_out.commits.versions import LogTotals, ManifestRows, PartitionRanges, StoredFile, Version, totals
+from datasets_out.commits.versions import (
+    NO_PARTITIONS,
+    LogTotals,
+    ManifestRows,
+    Pack,
+    PartitionRanges,
+    StoredFile,
+    Version,
+    totals,
+)
 from engine.errors import CorruptDataError, UsageError
 from engine.ids import canonical_json
+from engine.storage import bloom_filter
 from engine.topic import Topic
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -98,9 +108,35 @@ class Snapshot:
 
     def spans(self, table: str) -> Iterator[StoredSpan]:
         """The files in which the table's rows lie, in order of partition; those of all tables are aligned."""
-        packs = self.version.packs if self.version else ()
-        packed = (StoredSpan(pack.first, pack.last, pack.files[table]) for pack in packs)
+        packed = (StoredSpan(pack.first, pack.last, pack.files[table]) for pack in self._packs)
         return merge(packed, self._loose_spans(table), key=attrgetter("first"))
+
+    @property
+    def _packs(self) -> tuple[Pack, ...]:
+        return self.version.packs if self.version else ()
+
+    def ruled_out(self, record: str, *, whole: bool) -> PartitionRanges:
+        """Partitions with no record of this id, or of none that begins so: what the filters of packs say.
+
+        Raises CorruptDataError for a filter that is damaged or missing.
+        """
+        asked = [(pack, pack.ids) for pack in self._packs if pack.ids]
+        if not asked or not (whole or has_key(record)):
+            return NO_PARTITIONS
+        key = record_key(record)
+        places = ((ids, bloom_filter.offset(key, ids.bytes)) for _, ids in asked)
+        blocks = self._log.read_ranges(places, bloom_filter.BLOCK_BYTES)
+        return PartitionRanges(
+            (pack.first, pack.last)
+            for (pack, ids), block in zip(asked, blocks, strict=True)
+            if not self._may_hold(ids, block, key)
+        )
+
+    def _may_hold(self, ids: StoredFile, block: bytes, key: str) -> bool:
+        try:
+            return bloom_filter.may_hold(block, key)
+        except ValueError as error:
+            raise CorruptDataError(f"{self.out / ids.path} was changed: {error}; restore it from a copy") from error
 
     def _loose_spans(self, table: str) -> Iterator[StoredSpan]:
         """The files of partitions that lie in no pack."""
@@ -111,7 +147,11 @@ class Snapshot:
 
     def files(self, table: str) -> list[Path]:
         """Where the table's files lie, in order of partition; a pack holds several. Of all tables in equal number."""
-        return self._log.locate_all(span.file for span in self.spans(table))
+        return self.locate(self.spans(table))
+
+    def locate(self, spans: Iterable[StoredSpan]) -> list[Path]:
+        """Where the files of spans lie on this machine; those of a bucket are fetched."""
+        return self._log.locate_all(span.file for span in spans)
 
     def parts(self, table: str) -> list[TablePart]:
         """Where the rows of each partition lie, in order; nothing is fetched yet."""

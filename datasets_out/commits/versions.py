@@ -4,6 +4,7 @@
     versions/manifest-SHA.parquet    counts and files of some thousand partitions, a row each
     versions/facts-SHA.parquet       the facts of the same partitions, which few readers need
     data/TABLE/pack-SHA.parquet      rows of partitions that follow each other; the version says of which
+    versions/ids-SHA.bloom           the ids of a pack's records, so that one is not searched in every pack
 
 Promise: a version holds all that the one before it holds, under equal entries; where a version holds a partition, no
 file in `commits/` counts for it. Each file that a version names carries the sha256 that it has there. The bytes of an
@@ -33,6 +34,7 @@ from engine.ids import canonical_json, sha256_hex
 FOLDER = "versions"
 VERSION_NAME = re.compile(r"versions/(?P<number>[0-9]{8})\.json")
 PACK_NAME = re.compile(r"data/(?P<table>[a-z]+)/pack-(?P<sha256>[0-9a-f]{64})\.parquet")
+_IDS = "ids"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 _MANIFEST = pa.schema(
@@ -86,8 +88,12 @@ class PartitionRanges:
     def __contains__(self, partition: object) -> bool:
         if not isinstance(partition, int):
             return False
-        place = bisect_right(self._firsts, partition) - 1
-        return place >= 0 and partition <= self.pairs[place][1]
+        return self.covers(partition, partition)
+
+    def covers(self, first: int, last: int) -> bool:
+        """Whether one of its pairs holds all partitions from `first` to `last`."""
+        place = bisect_right(self._firsts, first) - 1
+        return place >= 0 and last <= self.pairs[place][1]
 
     def __len__(self) -> int:
         return self._before[-1]
@@ -117,6 +123,9 @@ class PartitionRanges:
         return self._before[place] + partition - self.pairs[place][0]
 
 
+NO_PARTITIONS = PartitionRanges(())
+
+
 @dataclass(frozen=True, slots=True)
 class StoredFile:
     """A file that a version names: where it lies, its bytes, and what they must be."""
@@ -138,11 +147,15 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """A file a table with the rows of the partitions from `first` to `last`, in order."""
+    """A file a table with the rows of the partitions from `first` to `last`, in order.
+
+    `ids`: a filter of the ids of its records (`schema.record_key`); packs of earlier versions of Foil have none.
+    """
 
     first: int
     last: int
     files: Mapping[str, StoredFile]
+    ids: StoredFile | None = None
 
 
 @dataclass(frozen=True)
@@ -188,6 +201,8 @@ class Version:
             yield from (manifest.entries, manifest.facts)
         for pack in self.packs:
             yield from pack.files.values()
+            if pack.ids:
+                yield pack.ids
 
     def sealed(self) -> bytes:
         """As it is stored."""
@@ -206,10 +221,7 @@ class Version:
                 }
                 for manifest in self.manifests
             ],
-            "packs": [
-                [pack.first, pack.last, {table: _listed(file) for table, file in pack.files.items()}]
-                for pack in self.packs
-            ],
+            "packs": [[pack.first, pack.last, _files_of(pack)] for pack in self.packs],
         }
         return seal(body)
 
@@ -222,6 +234,16 @@ def version_name(number: int) -> str:
 def pack_name(table: str, sha256: str) -> str:
     """The name of the pack of these bytes."""
     return f"data/{table}/pack-{sha256}.parquet"
+
+
+def ids_name(sha256: str) -> str:
+    """The name of the filter of these bytes."""
+    return f"{FOLDER}/ids-{sha256}.bloom"
+
+
+def _files_of(pack: Pack) -> dict[str, list[Any]]:
+    files = {**pack.files, _IDS: pack.ids} if pack.ids else pack.files
+    return {name: _listed(file) for name, file in files.items()}
 
 
 def _listed(file: StoredFile) -> list[Any]:
@@ -253,7 +275,12 @@ def _version_of(body: Mapping[str, Any]) -> Version:
         for each in body["manifests"]
     )
     packs = tuple(
-        Pack(first, last, {table: _stored(f"data/{table}/pack-{{}}.parquet", *files[table]) for table in TABLES})
+        Pack(
+            first,
+            last,
+            {table: _stored(f"data/{table}/pack-{{}}.parquet", *files[table]) for table in TABLES},
+            _stored(f"{FOLDER}/ids-{{}}.bloom", *files[_IDS]) if _IDS in files else None,
+        )
         for first, last, files in body["packs"]
     )
     rows, nbytes = ({table: int(body[name][table]) for table in TABLES} for name in ("rows", "bytes"))

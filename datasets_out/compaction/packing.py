@@ -1,6 +1,7 @@
 """Takes the rows of many small partitions together in files that an object store and a scan like: `foil compact`.
 
     part-00000000 ... part-00000511 of a table -> data/TABLE/pack-SHA -> versions/N+1 names it
+    the ids of their records -> versions/ids-SHA, named there too
 
 Promise: the entries, the digest of a snapshot and the rows that a reader sees stay what they are. Each file is held
 against its sha256 before it is read, and each partition of a pack is read back and compared before a version names it.
@@ -20,13 +21,15 @@ import pyarrow as pa
 
 from datasets_out.commits.encoding import RowWriter
 from datasets_out.commits.log import CommitLog
-from datasets_out.commits.schema import TABLES, with_all_columns
+from datasets_out.commits.schema import RECORD_IDS, TABLES, record_key, with_all_columns
 from datasets_out.commits.snapshot import Snapshot
 from datasets_out.commits.stored_rows import StoredSpan, TablePart, read_rows
-from datasets_out.commits.versions import Pack, StoredFile, Version, pack_name
+from datasets_out.commits.versions import Pack, StoredFile, Version, ids_name, pack_name
 from datasets_out.compaction.folding import fold
 from engine.crash_points import crash_point
 from engine.errors import CorruptDataError
+from engine.ids import sha256_hex
+from engine.storage import bloom_filter
 from engine.storage.lease import hold
 
 TARGET_MB = 128
@@ -112,7 +115,21 @@ def _pack(log: CommitLog, version: Version, units: Sequence[Unit]) -> Pack:
         table: _pack_table(log, snapshot, table, spans)
         for table, spans in zip(TABLES, zip(*units, strict=True), strict=True)
     }
-    return Pack(units[0][0].first, units[-1][0].last, files)
+    return Pack(units[0][0].first, units[-1][0].last, files, _put_ids(log, snapshot, units))
+
+
+def _put_ids(log: CommitLog, snapshot: Snapshot, units: Sequence[Unit]) -> StoredFile:
+    """Puts the filter of the ids of all records."""
+    keys: set[str] = set()
+    spans = dict(zip(TABLES, zip(*units, strict=True), strict=True))
+    for _, table, column in RECORD_IDS:
+        for part in _parts(snapshot, table, spans[table]):
+            ids = part.read([column], checked=True)[column].unique().to_pylist()
+            keys.update(map(record_key, ids))
+    blob = bloom_filter.encode(keys)
+    file = StoredFile(ids_name(sha256_hex(blob)), len(keys), len(blob), sha256_hex(blob))
+    log.put_content(file.path, blob)
+    return file
 
 
 def _pack_table(log: CommitLog, snapshot: Snapshot, table: str, spans: Sequence[StoredSpan]) -> StoredFile:

@@ -141,7 +141,7 @@ def _explain(error: Exception, request: Mapping[str, Any]) -> FoilError:
         return too_big(request["memory_bytes"])
     if kind == "Permission" or "configuration has been locked" in text:
         return SqlRefusedError(f"{text}; a query reads the views {', '.join(VIEWS)} and nothing else")
-    if "reading the Arrow source failed" in text:
+    if re.search("reading the Arrow source failed|Arrow source failed: CorruptDataError", text):
         return CorruptDataError(f"{text}; `foil verify` names the damaged files")
     if text.startswith("Catalog Error: Table with name"):
         message, _, position = text.partition("\n\n")

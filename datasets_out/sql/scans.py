@@ -46,17 +46,18 @@ Range = tuple[int, int]
 class StoredRows(ds.Dataset):  # type: ignore[misc]
     """The rows of a table's files, a dataset of its own for each scan: `dataset` makes it.
 
+    `dataset` gets the id of the only topic that a scan can find, if there is one, and may leave out files without it.
     A scan forgets a footer once it is read: kept, those of 10^8 topics take 4.5 GB. Two scans must not share what one
     of them forgets (pyarrow 26 then dies of SIGSEGV, in one query of fifty).
     """
 
-    def __init__(self, dataset: Callable[[], ds.FileSystemDataset]) -> None:
-        self.dataset, self.files = dataset, dataset()
+    def __init__(self, dataset: Callable[[str | None], ds.FileSystemDataset], schema: pa.Schema) -> None:
+        self.dataset, self._schema = dataset, schema
 
     @property
     def schema(self) -> pa.Schema:
         """The stored columns."""
-        return self.files.schema
+        return self._schema
 
     def scanner(
         self,
@@ -68,7 +69,7 @@ class StoredRows(ds.Dataset):  # type: ignore[misc]
         return self._scan(self.schema.names if columns is None else columns, filter)
 
     def _scan(self, columns: Sequence[str], wanted: pc.Expression | None) -> ds.Scanner:
-        return self.dataset().scanner(columns=columns, filter=wanted, cache_metadata=False)
+        return self.dataset(_one_topic(wanted)).scanner(columns=columns, filter=wanted, cache_metadata=False)
 
 
 class CountedTopics(StoredRows):
@@ -78,13 +79,13 @@ class CountedTopics(StoredRows):
     """
 
     def __init__(self, rows: StoredRows, counts: Mapping[str, int]) -> None:
-        super().__init__(rows.dataset)
+        super().__init__(rows.dataset, rows.schema)
         self._counts = counts
 
     @property
     def schema(self) -> pa.Schema:
         """The stored columns, `status` first."""
-        return pa.schema(sorted(self.files.schema, key=lambda field: field.name != "status"))
+        return pa.schema(sorted(self._schema, key=lambda field: field.name != "status"))
 
     def _scan(self, columns: Sequence[str], wanted: pc.Expression | None) -> ds.Scanner:
         others = set(self.schema.names) - {"status"}
@@ -141,7 +142,7 @@ class TripletBatches(ds.Dataset):  # type: ignore[misc]
             path: range(span.first, span.last + 1)
             for path, span in zip(files, self._snapshot.spans("topics"), strict=True)
         }
-        fragments = self._topics.files.replace_schema(TRIPLETS).get_fragments(filter=wanted)
+        fragments = self._topics.dataset(_one_topic(wanted)).replace_schema(TRIPLETS).get_fragments(filter=wanted)
         numbers = {number for each in fragments for number in spans[each.path]}
         if (of_topics := _of_topics(wanted)) is not None:
             numbers &= set(pc.unique(self._topics.to_table(["partition"], filter=of_topics)["partition"]).to_pylist())
@@ -154,9 +155,15 @@ def _of_topics(wanted: pc.Expression) -> pc.Expression | None:
     text = str(wanted)
     if not any(name in text for name in TRIPLETS.names if name not in _OF_TOPICS):
         return wanted
+    topic = _one_topic(wanted)
+    return pc.field("topic_id") == topic if topic else None
+
+
+def _one_topic(wanted: pc.Expression | None) -> str | None:
+    """The id of the only topic whose rows may pass the filter, where the filter begins so."""
+    text = str(wanted)
     topic = _ONE_TOPIC.match(text)
-    only_and = " or " not in text and "invert" not in text
-    return pc.field("topic_id") == topic[1] if topic and only_and else None
+    return topic[1] if topic and " or " not in text and "invert" not in text else None
 
 
 def partition_ranges(snapshot: Snapshot) -> list[Range]:

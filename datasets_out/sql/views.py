@@ -8,7 +8,7 @@ Price: each query reads the entries that no version holds, some 0.1 ms each.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ from pyarrow import fs
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import Snapshot, load_snapshot
-from datasets_out.commits.versions import LogTotals
+from datasets_out.commits.stored_rows import StoredSpan
+from datasets_out.commits.versions import NO_PARTITIONS, LogTotals, PartitionRanges
 from datasets_out.notes.notes import NOTES, read_notes
 from datasets_out.sql.audits import SHOWN, audit_files, read_audits
 from datasets_out.sql.evaluations import EVALUATIONS, read_evaluations
@@ -85,17 +86,27 @@ def _beside(name: str, out: Path, sql: str) -> pa.Table:
         return empty
 
 
-def dataset(table: str, snapshot: Snapshot) -> StoredRows:
+def dataset(table: str, snapshot: Snapshot, without: PartitionRanges = NO_PARTITIONS) -> StoredRows:
     """The rows of a snapshot's table, read as they are asked for; nothing is opened yet.
 
-    Each file's partition is known from its name, so a filter on `partition` opens the files that it means alone.
+    `without`: partitions whose files may be left out.
     """
-    spans = list(snapshot.spans(table))
+
+    @cache
+    def located(topic: str | None) -> tuple[list[StoredSpan], list[Path]]:
+        left_out = snapshot.ruled_out(topic, whole=True) if topic else without
+        spans = [span for span in snapshot.spans(table) if not left_out.covers(span.first, span.last)]
+        return spans, snapshot.locate(spans)
+
+    return StoredRows(lambda topic: _files(table, *located(topic)), TABLES[table])
+
+
+def _files(table: str, spans: Sequence[StoredSpan], paths: Sequence[Path]) -> ds.FileSystemDataset:
+    """Each file's partitions are known from its span: a filter on `partition` opens the files that it means alone."""
     partition, number = pc.field("partition"), partial(pa.scalar, type=pa.int32())
     checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
-    make = partial(
-        ds.FileSystemDataset.from_paths,
-        list(map(str, snapshot.files(table))),
+    return ds.FileSystemDataset.from_paths(
+        list(map(str, paths)),
         schema=TABLES[table],
         format=ds.ParquetFileFormat(default_fragment_scan_options=checked),
         filesystem=fs.LocalFileSystem(),
@@ -106,7 +117,6 @@ def dataset(table: str, snapshot: Snapshot) -> StoredRows:
             for span in spans
         ],
     )
-    return StoredRows(make)
 
 
 def _runs(snapshot: Snapshot, whole: LogTotals) -> pa.Table:

@@ -244,12 +244,12 @@ def test_two_that_fold_and_one_that_commits_at_every_call_of_each_other_agree(lo
 
 
 @pytest.mark.slow
-def test_every_flipped_bit_of_a_version_a_manifest_and_a_pack_is_found_and_named(log):
+def test_every_flipped_bit_of_a_version_a_manifest_a_pack_and_its_ids_is_found_and_named(log):
     compact(log, SMALL)
     take_snapshot(log.out, "v1")
     rng = random.Random(5)
     paths = [*(log.out / "versions").iterdir(), *(log.out / "data").glob("*/pack-*")]
-    assert len(paths) == 2 + 2 + 6
+    assert len(paths) == 2 + 2 + 6 + 1
     for path in paths:
         raw = path.read_bytes()
         for place in rng.sample(range(len(raw)), 12):
