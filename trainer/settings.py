@@ -27,7 +27,12 @@ MAX_STEPS = 10**9
 class EncodeSettings(Settings):
     """How texts are cut and computed."""
 
-    max_tokens: int = Field(default=128, ge=2, le=10**6, description="longer texts lose their end")
+    max_tokens: int = Field(
+        default=128,
+        ge=2,
+        le=10**6,
+        description="longer texts lose their end; a query with an instruction, the end of the query",
+    )
     query_tokens: int | None = Field(
         default=None, ge=2, le=10**6, description="the same for queries with instructions; none = max_tokens"
     )

@@ -7,6 +7,7 @@ RepLLaMA, `instruct` that of E5-mistral and Qwen3-Embedding.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from engine.errors import UsageError
 
@@ -37,6 +38,14 @@ class TextTemplate:
 
     def format_passage(self, title: str, text: str) -> str:
         return self.passage.format(title=title, text=text).strip()
+
+
+class TextForms(Protocol):
+    """What forms texts: a template, or one whose texts are cut to what a model reads (`model.fitted_texts`)."""
+
+    def format_pair(self, instruction: str, query: str) -> str: ...
+
+    def format_passage(self, title: str, text: str) -> str: ...
 
 
 OWN = "own"

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from datasets_out.training.training_view import TopicGroup
 from trainer.settings import Block, LossSettings
-from trainer.text_templates import QueryPair, TextTemplate
+from trainer.text_templates import QueryPair, TextForms
 
 K = TypeVar("K")
 Bools = NDArray[np.bool_]
@@ -83,11 +83,13 @@ def reduce_to_plain(group: TopicGroup) -> TopicGroup:
 
 def collate(
     groups: Sequence[TopicGroup],
-    template: TextTemplate,
+    forms: TextForms,
     contrast_pairs: Iterable[QueryPair] = (),
     partial_groups: Iterable[TopicGroup] = (),
 ) -> Batch:
     """The batch of these groups; anchors in the order of the groups, equal ones once.
+
+    Passages that `forms` makes equal are one, relevant where any of them is.
 
     What is relevant to the first intent of `partial_groups` is no negative of it, even if another topic brings it.
     """
@@ -95,7 +97,7 @@ def collate(
     pairs: dict[tuple[int, int], QueryPair] = {}
     anchors: dict[tuple[tuple[int, int], int], None] = {}
     for group in groups:
-        texts = [template.format_passage(*passage) for passage in group.passages]
+        texts = [forms.format_passage(*passage) for passage in group.passages]
         columns = [key_of(text) for text in texts]
         rows = [_pair_key(intent) for intent in group.intents]
         for key, text in zip(columns, texts, strict=True):
@@ -115,7 +117,7 @@ def collate(
             _table([(key,) for key in passages], 1),
             _table([(*key, position < asked_count) for position, key in enumerate(pairs)], 3),
             _table([(*pair, passage) for pair, passage in anchors], 3),
-            _table([row for group in partial_groups for row in _relevant_to_first_intent(group, template)], 3),
+            _table([row for group in partial_groups for row in _relevant_to_first_intent(group, forms)], 3),
         ),
     )
 
@@ -124,9 +126,9 @@ def _table(rows: Sequence[tuple[int, ...]], width: int) -> Ints:
     return np.array(rows, dtype=np.int64).reshape(-1, width)
 
 
-def _relevant_to_first_intent(group: TopicGroup, template: TextTemplate) -> list[tuple[int, int, int]]:
+def _relevant_to_first_intent(group: TopicGroup, forms: TextForms) -> list[tuple[int, int, int]]:
     passages = (group.passages[column] for column in np.flatnonzero(group.relevance[0] > 0))
-    return [(*_pair_key(group.intents[0]), key_of(template.format_passage(*passage))) for passage in passages]
+    return [(*_pair_key(group.intents[0]), key_of(forms.format_passage(*passage))) for passage in passages]
 
 
 def make_contrast_pairs(

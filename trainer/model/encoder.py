@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from engine.errors import FoilError, TrainingDivergedError, UsageError
 from trainer.model.checksums import FACTS, check_model, ranks_pairs
 from trainer.model.cross_attention import CrossAttention, PoolingMode
+from trainer.model.fitted_texts import FittedTexts
 from trainer.model.loading import backbone_of, load_model, save_model, warn_of_slow_precision
 from trainer.model.packaged_minilm import minilm_folder
 from trainer.model.packing import (
@@ -82,7 +83,8 @@ SEQUENCE_TEXTS = 8
 class Encoder(nn.Module):
     """A model, the template of its pairs, and the limits of its texts. All trained weights are its parameters.
 
-    A text is cut after as many tokens as the settings allow, or as the model has positions for.
+    A text is cut after as many tokens as the settings allow, or as the model has positions for; of an instruction with
+    its query the query is cut.
 
     `tokens` counts the tokens of all texts that were tokenised, without padding.
     """
@@ -98,6 +100,14 @@ class Encoder(nn.Module):
         self.model, self.template, self.settings, self.attention = model, template, settings, attention
         self._encoders = split_encoders(model)
         self._positions = [positions_of(backbone_of(encoder)) for encoder in self._encoders]
+        self.texts = FittedTexts(
+            template,
+            self._encoders[0].tokenizer,
+            min(self._pair_limit, self._positions[0]),
+            min(settings.max_tokens, self._positions[1]),
+            self._encoders[1].tokenizer,
+        )
+        """What forms texts as they are read; with cross-attention the parts of a pair are cut by themselves."""
         self._packs_pairs = settings.shared_prefix and _takes_last_token(self._encoders[0])
         self.tokens = 0
 
@@ -120,7 +130,7 @@ class Encoder(nn.Module):
         start = len(passage_tokens)
         if self.attention:
             return [*self._padded_batches(1, passage_tokens, 0), *self._cross_attention_batches(pairs, start)]
-        pair_tokens = self._tokenise(0, [self.template.format_pair(*pair) for pair in pairs], self._pair_limit)
+        pair_tokens = self._tokenise(0, [self.texts.format_pair(*pair) for pair in pairs], self._pair_limit)
         if self._packs_pairs:
             return [*self._padded_batches(1, passage_tokens, 0), *self._packed_batches(pair_tokens, pairs, start)]
         if self._encoders[0] is not self._encoders[1]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from datasets_out.training.training_view import TopicGroup
 from trainer.data.collate import key_of
 from trainer.reranker.pair_scorer import TextPair
-from trainer.text_templates import TextTemplate
+from trainer.text_templates import TextForms
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,10 @@ class RankingList:
         return [(self.query, passage) for passage in self.passages]
 
 
-def make_lists(
-    groups: Sequence[TopicGroup], template: TextTemplate, other_passages: int, seed: int
-) -> list[RankingList]:
+def make_lists(groups: Sequence[TopicGroup], forms: TextForms, other_passages: int, seed: int) -> list[RankingList]:
     """The lists of all intents of these topics that have something to order; equal arguments give equal lists."""
     generator = np.random.default_rng(seed)
-    texts = [{key_of(text): text for text in texts_of(group, template)} for group in groups]
+    texts = [{key_of(text): text for text in texts_of(group, forms)} for group in groups]
     queries = [{key_of(query) for _, query in group.intents} for group in groups]
     found = []
     for number, group in enumerate(groups):
@@ -51,22 +49,22 @@ def make_lists(
         for row in range(len(group.intents)):
             count = min(other_passages, len(pool))
             drawn = [pool[place] for place in generator.choice(len(pool), count, replace=False)] if count else []
-            found.append(_list_of(group, row, template, drawn))
+            found.append(_list_of(group, row, forms, drawn))
     return [each for each in found if 0 < each.relevant.sum() < len(each.relevant)]
 
 
-def texts_of(group: TopicGroup, template: TextTemplate) -> Iterator[str]:
+def texts_of(group: TopicGroup, forms: TextForms) -> Iterator[str]:
     """The texts of a topic's passages."""
-    return (template.format_passage(*passage) for passage in group.passages)
+    return (forms.format_passage(*passage) for passage in group.passages)
 
 
-def _list_of(group: TopicGroup, row: int, template: TextTemplate, drawn: Sequence[str]) -> RankingList:
+def _list_of(group: TopicGroup, row: int, forms: TextForms, drawn: Sequence[str]) -> RankingList:
     instruction, query = group.intents[row]
     relevance: Mapping[str, bool] = {
         text: bool(value > 0)
-        for text, value in zip(texts_of(group, template), group.relevance[row], strict=True)
+        for text, value in zip(texts_of(group, forms), group.relevance[row], strict=True)
         if value != 0
     }
     passages = (*relevance, *drawn)
     relevant = np.array([relevance.get(text, False) for text in passages], dtype=bool)
-    return RankingList(not instruction, template.format_pair(instruction, query), passages, relevant)
+    return RankingList(not instruction, forms.format_pair(instruction, query), passages, relevant)

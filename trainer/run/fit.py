@@ -39,7 +39,7 @@ from trainer.run.logs import LogRow
 from trainer.run.monitor import NO_CALLBACKS, Callbacks, Monitor, ValidationDelegate
 from trainer.run.publish import TrainingResult, publish_result
 from trainer.settings import RetentionSettings, ScheduleSettings, TrainSettings
-from trainer.text_templates import TextTemplate
+from trainer.text_templates import TextForms
 
 
 def train(
@@ -99,7 +99,7 @@ def fit(
     `on_weights` is called at the start or resume; both hooks are called after each step, before its checkpoint.
     Raises TrainingDivergedError, in every worker, at the first loss, gradient or saved weight that is not finite.
     """
-    learner = _Embedder(encoder, base, settings, BatchReader(view, settings, encoder.template))
+    learner = _Embedder(encoder, base, settings, BatchReader(view, settings, encoder.texts))
     return run_steps(learner, settings, view, checkpoints, on_step=on_step, on_weights=on_weights)
 
 
@@ -189,12 +189,12 @@ class _StepTimer:
 class BatchReader:
     """This worker's share of every step's batch: its topics, and the bare queries of further topics."""
 
-    def __init__(self, view: TrainingView, settings: TrainSettings, template: TextTemplate) -> None:
+    def __init__(self, view: TrainingView, settings: TrainSettings, forms: TextForms) -> None:
         schedule, partition_of, sources = settings.schedule, view.partitions("train"), view.members("train")
         seed, window = schedule.seed, schedule.window_partitions
         shares = mixture([source.weight for source in view.sources], list(map(len, sources)), settings.mix_temperature)
         first = [topics[: _part(schedule.topics, len(topics), len(partition_of))] for topics in sources]
-        self._template = template
+        self._forms = forms
         self._view, self._settings, self._plain_topics = view, settings, settings.retention.plain_topics
         self._sampler = Sampler(partition_of, schedule.topics_per_batch, seed, window, sources=first, shares=shares)
         if self._plain_topics:
@@ -214,7 +214,7 @@ class BatchReader:
         if self._settings.loss.instructions == "batch" and rank_and_workers()[1] > 1:
             all_groups = [*self._read_trimmed(topics), *map(reduce_to_plain, self._read(plain_topics))]
         contrast_pairs = make_contrast_pairs(own, all_groups, self._settings.loss, step)
-        return collate(own, self._template, contrast_pairs, plain_groups)
+        return collate(own, self._forms, contrast_pairs, plain_groups)
 
     def groups(self, step: int) -> list[TopicGroup]:
         """This worker's topics of a step, trimmed, the plain ones last."""

@@ -40,7 +40,7 @@ class RerankerLearner:
         assert self.settings.reranker
         list_seed = int(np.random.SeedSequence((self.settings.schedule.seed, step, 2)).generate_state(1)[0])
         others = self.settings.reranker.other_passages
-        lists = make_lists(self.batches.groups(step), self.model.template, others, list_seed)
+        lists = make_lists(self.batches.groups(step), self.model.texts, others, list_seed)
         return add_list_gradients(self.model, lists, self.settings.reranker, self.settings.retention.plain_weight, seed)
 
 
@@ -73,7 +73,7 @@ def fit_reranker(
     scorer: PairScorer, settings: TrainSettings, view: TrainingView, checkpoints: Path, monitor: Monitor
 ) -> list[float]:
     """Trains `scorer` in place, from its newest checkpoint on; returns the losses of all steps."""
-    learner = RerankerLearner(scorer, settings, BatchReader(view, settings, scorer.template))
+    learner = RerankerLearner(scorer, settings, BatchReader(view, settings, scorer.texts))
     return run_steps(learner, settings, view, checkpoints, on_step=monitor.on_step, on_weights=monitor.on_weights)
 
 

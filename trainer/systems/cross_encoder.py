@@ -17,6 +17,7 @@ from trainer.benchmarks.benchmark import Benchmark
 from trainer.measures.judged import Run
 from trainer.model.checksums import folder_digest, trained_template
 from trainer.model.loading import missing_weights
+from trainer.reranker.pair_scorer import texts_of_pairs
 from trainer.systems.embedder import model_folder
 from trainer.systems.system import Progress, System, SystemSettings, documents_to_rerank, quiet
 from trainer.text_templates import template_named
@@ -31,6 +32,7 @@ class Reranker:
         own = trained_template(Path(model)) or template_named("query_instruction")
         self._template = template_named(settings.template) if settings.template else own
         self._model = load_cross_encoder(model, settings.encode.max_tokens)
+        self._texts = texts_of_pairs(self._model, self._template)
         self._weights = folder_digest(model_folder(model))
 
     def facts(self) -> Mapping[str, str | float]:
@@ -44,8 +46,8 @@ class Reranker:
         found = documents_to_rerank(benchmark, self._first, min(k, self._settings.rerank_depth))
         run = {}
         for done, query in enumerate(benchmark.queries, start=1):
-            documents, text = found[query.id], self._template.format_pair(query.instruction, query.query)
-            passages = [self._template.format_passage(*benchmark.documents[document]) for document in documents]
+            documents, text = found[query.id], self._texts.format_pair(query.instruction, query.query)
+            passages = [self._texts.format_passage(*benchmark.documents[document]) for document in documents]
             run[query.id] = dict(zip(documents, self._scores(text, passages), strict=True))
             self._on_progress(f"{self.name}: queries", done, len(benchmark.queries))
         return run

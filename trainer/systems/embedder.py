@@ -17,7 +17,7 @@ from trainer.model.packaged_minilm import minilm_folder
 from trainer.model.packing import evaluating
 from trainer.systems.dense import DenseSystem
 from trainer.systems.system import Progress, SystemSettings, quiet
-from trainer.systems.vector_cache import Floats, VectorCache
+from trainer.systems.vector_cache import CUT, Floats, VectorCache
 from trainer.text_templates import OWN, QueryPair, template_named
 
 BASE = "base"
@@ -39,7 +39,7 @@ class LocalEncoder:
         encode = self._settings.encode
         tokens = {"max_tokens": encode.max_tokens, "query_tokens": encode.query_tokens or encode.max_tokens}
         form = {"pair": self.template.pair, "passage": self.template.passage, "precision": encode.precision}
-        digest = sha256_hex(canonical_json([self._weights, tokens, form]))
+        digest = sha256_hex(canonical_json([self._weights, tokens, form, CUT]))
         return {"system": self._name, "weights": self._weights, "digest": digest, "template": self.template.name,
                 **form, **tokens}  # fmt: skip
 

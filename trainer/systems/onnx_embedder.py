@@ -10,7 +10,7 @@ from trainer.export.onnx_export import FLOAT32, FOLDER
 from trainer.model.checksums import trained_template
 from trainer.systems.dense import DenseSystem
 from trainer.systems.system import Progress, SystemSettings, quiet
-from trainer.systems.vector_cache import Floats, VectorCache
+from trainer.systems.vector_cache import CUT, Floats, VectorCache
 from trainer.text_templates import OWN, QueryPair, template_named
 
 
@@ -32,7 +32,7 @@ class OnnxEmbedder:
         encode = self._settings.encode
         tokens = {"max_tokens": encode.max_tokens, "query_tokens": encode.query_tokens or encode.max_tokens}
         form = {"pair": self.template.pair, "passage": self.template.passage}
-        digest = sha256_hex(canonical_json(["onnx", self._weights, tokens, form]))
+        digest = sha256_hex(canonical_json(["onnx", self._weights, tokens, form, CUT]))
         return {"system": self._name, "weights": self._weights, "digest": digest, "template": self.template.name,
                 **form, **tokens}  # fmt: skip
 

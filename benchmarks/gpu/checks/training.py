@@ -112,7 +112,7 @@ def _where_time_goes(encoder: Encoder, settings: TrainSettings, view: TrainingVi
 def _step(encoder: Encoder, settings: TrainSettings, view: TrainingView) -> Callable[[], None]:
     optimiser, batches, steps = (
         make_optimiser(encoder, settings.schedule),
-        BatchReader(view, settings, encoder.template),
+        BatchReader(view, settings, encoder.texts),
         count(),
     )
 
