@@ -39,6 +39,7 @@ from cluster.commands.releases.push import push, restore
 from cluster.commands.releases.snapshot import snapshot
 from cluster.commands.trainers.ablate import ablate
 from cluster.commands.trainers.annotate_benchmark import annotate
+from cluster.commands.trainers.average import average
 from cluster.commands.trainers.benchmarks import fetch_benchmark, list_benchmarks, show_benchmark
 from cluster.commands.trainers.evaluate import evaluate
 from cluster.commands.trainers.make_benchmark import make
@@ -49,8 +50,8 @@ from cluster.terminal import print_line
 
 _COMMANDS: tuple[Callable[..., None], ...] = (
     run, plan, submit, cancel, logs, watch, status, show, sql, why, diff, report, view, label, audit, agreement,
-    verify, snapshot, filter_, drop, merge, mix, mine, compact, gc, export, restore, push, train, evaluate, ablate,
-    doctor,
+    verify, snapshot, filter_, drop, merge, mix, mine, compact, gc, export, restore, push, train, average, evaluate,
+    ablate, doctor,
 )  # fmt: skip
 COMMANDS = {command.__name__.rstrip("_"): command for command in _COMMANDS}
 SEEDS_COMMANDS = {command.__name__: command for command in (preview, fetch)}

