@@ -21,7 +21,7 @@ A dagger marks a collection on which step or blend of the model were chosen. Wha
 
 
 def page(rows: Sequence[Row], systems: Sequence[str], prompts: Sequence[Row] = ()) -> Iterator[str]:
-    """The lines of the page; a system is named by the last two folders of its path."""
+    """The lines of the page; a system is named by the folder that its model lies in."""
     yield HEAD.format(rows=len(rows))
     yield f"| benchmark | measure | n | {' | '.join(map(shown, systems))} |"
     yield "|---" * (len(systems) + 3) + "|"
@@ -65,8 +65,9 @@ def spread(rows: Sequence[Row], systems: Sequence[str]) -> Iterator[str]:
 
 
 def shown(system: str) -> str:
-    """A system's name as the page has it."""
-    return "/".join(Path(system).parts[-2:])
+    """A system's name as the page has it: of `joint/without-docs/model` the words `without docs`."""
+    parts = [part for part in Path(system).parts if part != "model"]
+    return parts[-1].replace("-", " ")
 
 
 def cell(row: Row) -> str:

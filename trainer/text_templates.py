@@ -5,7 +5,7 @@ changes: InF-IR puts the instruction first, Promptriever and MTEB put it last. `
 RepLLaMA, `instruct` that of E5-mistral and Qwen3-Embedding.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -36,16 +36,22 @@ class TextTemplate:
         form = self.pair if instruction or not self.bare else self.bare
         return form.format(instruction=instruction, query=query).strip()
 
+    def format_pairs(self, pairs: Sequence[QueryPair]) -> list[str]:
+        return [self.format_pair(*pair) for pair in pairs]
+
     def format_passage(self, title: str, text: str) -> str:
         return self.passage.format(title=title, text=text).strip()
+
+    def format_passages(self, passages: Sequence[tuple[str, str]]) -> list[str]:
+        return [self.format_passage(*passage) for passage in passages]
 
 
 class TextForms(Protocol):
     """What forms texts: a template, or one whose texts are cut to what a model reads (`model.fitted_texts`)."""
 
-    def format_pair(self, instruction: str, query: str) -> str: ...
+    def format_pairs(self, pairs: Sequence[QueryPair]) -> list[str]: ...
 
-    def format_passage(self, title: str, text: str) -> str: ...
+    def format_passages(self, passages: Sequence[tuple[str, str]]) -> list[str]: ...
 
 
 OWN = "own"

@@ -12,6 +12,7 @@ whichever worker holds it, and a block is the same for any number of workers.
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -96,8 +97,9 @@ def collate(
     passages: dict[int, str] = {}
     pairs: dict[tuple[int, int], QueryPair] = {}
     anchors: dict[tuple[tuple[int, int], int], None] = {}
+    formed = iter(forms.format_passages([passage for group in groups for passage in group.passages]))
     for group in groups:
-        texts = [forms.format_passage(*passage) for passage in group.passages]
+        texts = list(islice(formed, len(group.passages)))
         columns = [key_of(text) for text in texts]
         rows = [_pair_key(intent) for intent in group.intents]
         for key, text in zip(columns, texts, strict=True):
@@ -127,8 +129,8 @@ def _table(rows: Sequence[tuple[int, ...]], width: int) -> Ints:
 
 
 def _relevant_to_first_intent(group: TopicGroup, forms: TextForms) -> list[tuple[int, int, int]]:
-    passages = (group.passages[column] for column in np.flatnonzero(group.relevance[0] > 0))
-    return [(*_pair_key(group.intents[0]), key_of(forms.format_passage(*passage))) for passage in passages]
+    passages = [group.passages[column] for column in np.flatnonzero(group.relevance[0] > 0)]
+    return [(*_pair_key(group.intents[0]), key_of(text)) for text in forms.format_passages(passages)]
 
 
 def make_contrast_pairs(

@@ -130,7 +130,7 @@ class Encoder(nn.Module):
         start = len(passage_tokens)
         if self.attention:
             return [*self._padded_batches(1, passage_tokens, 0), *self._cross_attention_batches(pairs, start)]
-        pair_tokens = self._tokenise(0, [self.texts.format_pair(*pair) for pair in pairs], self._pair_limit)
+        pair_tokens = self._tokenise(0, self.texts.format_pairs(pairs), self._pair_limit)
         if self._packs_pairs:
             return [*self._padded_batches(1, passage_tokens, 0), *self._packed_batches(pair_tokens, pairs, start)]
         if self._encoders[0] is not self._encoders[1]:

@@ -8,12 +8,13 @@ would be one text with contrary labels. Price: long texts are tokenised once mor
 instruction keeps it anyway; a tokenizer without offsets (a slow one) leaves texts whole.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from transformers import PreTrainedTokenizerBase
 
-from trainer.text_templates import TextTemplate
+from trainer.text_templates import QueryPair, TextTemplate
 
 LEAST_QUERY = 4
 """A query keeps one token of so many of the limit, however long its instruction is."""
@@ -29,19 +30,28 @@ class FittedTexts:
     passage_tokens: int
     passage_tokenizer: PreTrainedTokenizerBase | None = None
 
-    def format_pair(self, instruction: str, query: str) -> str:
-        """The pair as its template joins it, its query cut where both are too long."""
-        whole = self.template.format_pair(instruction, query)
-        if not instruction or self.template.first_part == 0 or _surely_fits(whole, self.pair_tokens):
-            return whole
-        wanted = len(self.tokenizer(instruction, add_special_tokens=False)["input_ids"])
-        room = max(self.pair_tokens // LEAST_QUERY, self.pair_tokens - wanted - self._around)
-        return self.template.format_pair(instruction, cut(self.tokenizer, query, room, special=False))
+    def format_pairs(self, pairs: Sequence[QueryPair]) -> list[str]:
+        """The pairs as the template joins them, a query cut where the two are too long."""
+        texts = self.template.format_pairs(pairs)
+        asked = [row for row, (instruction, _) in enumerate(pairs) if instruction and self.template.first_part == 1]
+        rows = [row for row in asked if not _surely_fits(texts[row], self.pair_tokens)]
+        if rows:
+            instructions, queries = zip(*(pairs[row] for row in rows), strict=True)
+            wanted = self.tokenizer(list(instructions), add_special_tokens=False)["input_ids"]
+            least = self.pair_tokens // LEAST_QUERY
+            rooms = [max(least, self.pair_tokens - self._around - len(ids)) for ids in wanted]
+            for row, query in zip(rows, _cut(self.tokenizer, queries, rooms), strict=True):
+                texts[row] = self.template.format_pair(pairs[row][0], query)
+        return texts
 
-    def format_passage(self, title: str, text: str) -> str:
-        """The passage as its template joins it, cut where it is too long."""
-        whole = self.template.format_passage(title, text)
-        return cut(self.passage_tokenizer or self.tokenizer, whole, self.passage_tokens, special=True)
+    def format_passages(self, passages: Sequence[tuple[str, str]]) -> list[str]:
+        """The passages, (title, text), as the template joins them, cut where they are too long."""
+        texts, tokenizer = self.template.format_passages(passages), self.passage_tokenizer or self.tokenizer
+        rows = [row for row, text in enumerate(texts) if not _surely_fits(text, self.passage_tokens)]
+        room = max(1, self.passage_tokens - tokenizer.num_special_tokens_to_add())
+        for row, text in zip(rows, _cut(tokenizer, [texts[row] for row in rows], [room] * len(rows)), strict=True):
+            texts[row] = text
+        return texts
 
     @cached_property
     def _around(self) -> int:
@@ -49,14 +59,17 @@ class FittedTexts:
         return len(self.tokenizer(self.template.format_pair("", ""))["input_ids"]) + 1
 
 
-def cut(tokenizer: PreTrainedTokenizerBase, text: str, tokens: int, *, special: bool) -> str:
-    """The text up to its last token of so many, `special` ones counted or not."""
-    if _surely_fits(text, tokens) or not tokenizer.is_fast:
-        return text
+def _cut(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], rooms: Sequence[int]) -> list[str]:
+    """Each text up to the last token that it has room for."""
+    if not texts or not tokenizer.is_fast:
+        return list(texts)
     spans = tokenizer(
-        text, add_special_tokens=special, truncation=True, max_length=tokens, return_offsets_mapping=True
+        list(texts), add_special_tokens=False, truncation=True, max_length=max(rooms) + 1, return_offsets_mapping=True
     )["offset_mapping"]
-    return text[: max((end for _, end in spans), default=0)]
+    return [
+        text if len(found) <= room else text[: found[room - 1][1]]
+        for text, found, room in zip(texts, spans, rooms, strict=True)
+    ]
 
 
 def _surely_fits(text: str, tokens: int) -> bool:

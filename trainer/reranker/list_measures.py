@@ -51,7 +51,7 @@ def table_of_scorer(scorer: PairScorer) -> ScoreTable:
     """The scores of a cross-encoder."""
 
     def table(pairs: Sequence[QueryPair], passages: Sequence[str]) -> Floats:
-        queries = [scorer.texts.format_pair(*pair) for pair in pairs]
+        queries = scorer.texts.format_pairs(pairs)
         scores = scorer.score([(query, passage) for query in queries for passage in passages])
         return np.asarray(scores.numpy().reshape(len(pairs), len(passages)))
 

@@ -7,7 +7,7 @@ judged under an intent is not in its list. A passage of another topic counts as 
 none is taken that the topic holds itself or that a topic with the same query holds.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,9 +53,9 @@ def make_lists(groups: Sequence[TopicGroup], forms: TextForms, other_passages: i
     return [each for each in found if 0 < each.relevant.sum() < len(each.relevant)]
 
 
-def texts_of(group: TopicGroup, forms: TextForms) -> Iterator[str]:
+def texts_of(group: TopicGroup, forms: TextForms) -> list[str]:
     """The texts of a topic's passages."""
-    return (forms.format_passage(*passage) for passage in group.passages)
+    return forms.format_passages(group.passages)
 
 
 def _list_of(group: TopicGroup, row: int, forms: TextForms, drawn: Sequence[str]) -> RankingList:
@@ -67,4 +67,4 @@ def _list_of(group: TopicGroup, row: int, forms: TextForms, drawn: Sequence[str]
     }
     passages = (*relevance, *drawn)
     relevant = np.array([relevance.get(text, False) for text in passages], dtype=bool)
-    return RankingList(not instruction, forms.format_pair(instruction, query), passages, relevant)
+    return RankingList(not instruction, forms.format_pairs([(instruction, query)])[0], passages, relevant)

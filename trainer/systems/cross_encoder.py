@@ -46,8 +46,8 @@ class Reranker:
         found = documents_to_rerank(benchmark, self._first, min(k, self._settings.rerank_depth))
         run = {}
         for done, query in enumerate(benchmark.queries, start=1):
-            documents, text = found[query.id], self._texts.format_pair(query.instruction, query.query)
-            passages = [self._texts.format_passage(*benchmark.documents[document]) for document in documents]
+            documents, text = found[query.id], self._texts.format_pairs([(query.instruction, query.query)])[0]
+            passages = self._texts.format_passages([benchmark.documents[document] for document in documents])
             run[query.id] = dict(zip(documents, self._scores(text, passages), strict=True))
             self._on_progress(f"{self.name}: queries", done, len(benchmark.queries))
         return run

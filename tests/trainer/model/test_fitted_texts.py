@@ -35,7 +35,10 @@ def tokens(text: str, **asked: bool) -> list[int]:
 @pytest.mark.parametrize("name", [name for name in TEMPLATES if TEMPLATES[name].first_part == 1])
 @given(instruction=words, query=words)
 def test_a_pair_fits_keeps_its_instruction_and_is_left_alone_where_it_fits(name, instruction, query):
-    whole, fitted = template_named(name).format_pair(instruction, query), texts(name).format_pair(instruction, query)
+    whole, fitted = (
+        template_named(name).format_pair(instruction, query),
+        texts(name).format_pairs([(instruction, query)])[0],
+    )
     wanted = tokens(instruction, add_special_tokens=False)
     if len(tokens(whole)) < LIMIT or not instruction:
         assert fitted == whole
@@ -47,17 +50,17 @@ def test_a_pair_fits_keeps_its_instruction_and_is_left_alone_where_it_fits(name,
 
 def test_an_instruction_that_comes_first_is_kept_anyway():
     for name in ("instruction_query", "instruct"):
-        assert texts(name).format_pair(JAVA, LONG) == template_named(name).format_pair(JAVA, LONG)
+        assert texts(name).format_pairs([(JAVA, LONG)])[0] == template_named(name).format_pair(JAVA, LONG)
 
 
 def test_a_query_keeps_a_quarter_beside_an_endless_instruction():
-    fitted = texts().format_pair(LONG, LONG)
+    fitted = texts().format_pairs([(LONG, LONG)])[0]
     assert tokens(fitted)[: LIMIT // LEAST_QUERY] == tokens(LONG)[: LIMIT // LEAST_QUERY]
 
 
 @given(words)
 def test_a_cut_passage_is_what_the_model_reads_of_it(text):
-    cut = texts().format_passage("", text)
+    cut = texts().format_passages([("", text)])[0]
     assert tokens(cut) == TOKENIZER(text, truncation=True, max_length=LIMIT)["input_ids"]
     assert text.strip().startswith(cut.strip())
 
@@ -66,7 +69,7 @@ def test_two_instructions_of_a_long_query_are_two_vectors(bert):
     encoder = load_encoder(bert, TEMPLATE, EncodeSettings(max_tokens=LIMIT))
     with torch.inference_mode():
         java, python, query = encoder.encode([], [(JAVA, LONG), (PYTHON, LONG), ("", LONG)])
-        again = encoder.encode([encoder.texts.format_pair(JAVA, LONG)], [])[0]
+        again = encoder.encode([*encoder.texts.format_pairs([(JAVA, LONG)])], [])[0]
     assert not torch.allclose(java, python, atol=1e-4)
     assert not torch.allclose(java, query, atol=1e-4)
     assert torch.allclose(java, again, atol=1e-5)
