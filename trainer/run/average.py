@@ -92,7 +92,8 @@ def _facts(facts: Sequence[dict[str, Any]], share: float, command: str) -> dict[
     for each in facts:
         licences |= {words: max(count, licences.get(words, 0)) for words, count in each["licences"].items()}
     averaged = [
-        {name: each[name] for name in ("fingerprint", "snapshot", "command", "blend")} | {"steps": len(each["losses"])}
+        {name: each[name] for name in ("fingerprint", "snapshot", "command", "blend")}
+        | {"steps": len(each["losses"]) if "losses" in each else None}  # an average itself has none
         for each in facts
     ]
     return {

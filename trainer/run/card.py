@@ -147,7 +147,7 @@ def average_card(facts: Mapping[str, Any]) -> str:
         base=_base_words(facts),
         blend=facts["blend"],
         models="\n".join(
-            f"| `{each['command'] or '(called from Python)'}` | {each['steps']} | {each['blend']:g} | "
+            f"| `{each['command'] or '(called from Python)'}` | {each['steps'] or 'a mean'} | {each['blend']:g} | "
             f"`{each['snapshot']}` |"
             for each in facts["averaged"]
         ),

@@ -52,6 +52,15 @@ def test_it_says_what_it_was_made_of_and_loads_in_the_real_library(trained, view
         assert np.allclose(library.encode(["one"]), load(made.model).encode(["one"], []).numpy(), atol=1e-6)
 
 
+def test_an_average_can_be_averaged(trained, bert, tmp_path):
+    mean = average_models(trained[:2], tmp_path / "two", 1.0, "foil average").model
+    made = average_models([mean, trained[2]], tmp_path / "all", 1.0, "")
+    found, each = values(made.model), [values(model) for model in trained]
+    for name, value in found.items():
+        assert np.allclose(value, (each[0][name] + each[1][name]) / 4 + each[2][name] / 2, atol=1e-6)
+    assert "| a mean |" in (made.model / "README.md").read_text()
+
+
 def test_what_cannot_be_averaged_is_refused(trained, bert, view, tmp_path):
     with pytest.raises(UsageError, match="two models"):
         average_models(trained[:1], tmp_path / "one", 1.0, "")
