@@ -369,21 +369,17 @@ class CommitLog:
         """Whether a path lies in the run's folder once links are followed."""
         return path.resolve().is_relative_to(self.out.resolve())
 
-    def read_ranges(self, places: Iterable[tuple[StoredFile, int]], length: int) -> list[bytes]:
-        """So many bytes of each file from a place on; of a bucket's several at a time. Raises CorruptDataError."""
+    def read_ranges(self, places: Iterable[tuple[StoredFile, int]], length: int) -> list[bytes | None]:
+        """So many bytes of each file from a place on, None where it is missing; of a bucket's several at a time."""
         if self._disk:
             return [self._read_range(file, start, length) for file, start in places]
         with ThreadPoolExecutor(FETCHES) as threads:
             return list(threads.map(lambda place: self._read_range(place[0], place[1], length), places))
 
-    def _read_range(self, file: StoredFile, start: int, length: int) -> bytes:
-        with self._storage(file.path, 0):
-            try:
-                return self.store.get_range(file.path, start, length)
-            except FileNotFoundError as error:
-                raise CorruptDataError(
-                    f"{self.store.url}/{file.path} is missing, and a version names it; restore it from a copy"
-                ) from error
+    def _read_range(self, file: StoredFile, start: int, length: int) -> bytes | None:
+        with self._storage(file.path, 0), suppress(FileNotFoundError):
+            return self.store.get_range(file.path, start, length)
+        return None
 
     def find_fault(self, file: CommittedFile | StoredFile) -> str:
         """`missing`, `resized` or `changed` if the file does not hold what was committed; "" if it does."""

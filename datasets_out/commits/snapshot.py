@@ -118,7 +118,7 @@ class Snapshot:
     def ruled_out(self, record: str, *, whole: bool) -> PartitionRanges:
         """Partitions with no record of this id, or of none that begins so: what the filters of packs say.
 
-        Raises CorruptDataError for a filter that is damaged or missing.
+        A pack whose filter is missing may have any. Raises CorruptDataError for a filter that is damaged.
         """
         asked = [(pack, pack.ids) for pack in self._packs if pack.ids]
         if not asked or not (whole or has_key(record)):
@@ -129,7 +129,7 @@ class Snapshot:
         return PartitionRanges(
             (pack.first, pack.last)
             for (pack, ids), block in zip(asked, blocks, strict=True)
-            if not self._may_hold(ids, block, key)
+            if block is not None and not self._may_hold(ids, block, key)
         )
 
     def _may_hold(self, ids: StoredFile, block: bytes, key: str) -> bool:

@@ -3,7 +3,8 @@
     bucket: run.json, commits, versions, snapshots ─┐
     copies by digest of the files that a query reads ┴─> links in a folder of its own -> the query's process
 
-A run in a folder is handed out as it is. Only the tables that a query may read are fetched, each copy once a machine.
+A run in a folder is handed out as it is. Only the tables that a query may read are fetched, each copy once a machine,
+and no filters of ids.
 """
 
 import re
@@ -65,7 +66,7 @@ def _words(sql: str) -> set[str]:
 
 def _copy_run(out: Path, folder: Path, snapshot: str | None, tables: set[str]) -> None:
     store, copy = open_store(out), LocalStore(folder)
-    documents = [each.key for name in _FOLDERS for each in store.list_objects(name)]
+    documents = [each.key for name in _FOLDERS for each in store.list_objects(name) if not each.key.endswith(".bloom")]
     chosen = load_snapshot(out, snapshot)
     keys = {span.file.path: span.file.sha256 for table in tables for span in chosen.spans(table)}
 

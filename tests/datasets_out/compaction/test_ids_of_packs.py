@@ -8,11 +8,13 @@ import pytest
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import load_snapshot
+from datasets_out.commits.verify import verify
 from datasets_out.compaction.packing import compact
 from datasets_out.lineage.records import find_records, read_topics
 from datasets_out.sql.query import run_sql
 from engine.errors import CorruptDataError
 from engine.ids import sha256_hex
+from engine.storage.object_store import ObjectStore
 from engine.topic import Topic
 from tests.support.drills.commit_drill import JOB, topics_of
 
@@ -30,7 +32,11 @@ TOPICS = [[renamed(topic) for topic in topics_of(partition)] for partition in ra
 
 @pytest.fixture
 def out(tmp_path) -> Path:
-    log = CommitLog(tmp_path / "out")
+    return packed(CommitLog(tmp_path / "out"))
+
+
+def packed(log: CommitLog) -> Path:
+    """Two packs of two partitions, and two partitions in files of their own."""
     log.open("drill", JOB)
     for partition, topics in enumerate(TOPICS[:LAST]):
         log.commit(partition, topics, {})
@@ -85,17 +91,32 @@ def test_an_id_that_nothing_has_opens_no_pack(out):
     assert run_sql(out, f"SELECT count(*) AS n FROM topics WHERE topic_id = '{'0' * 24}'")["n"][0].as_py() == 0
 
 
-def test_a_filter_that_is_changed_or_missing_is_named_and_never_hides_a_record(out):
+def test_a_filter_that_is_changed_or_missing_never_hides_a_record(out):
     topic = TOPICS[0][0]
     path = out / CommitLog(out).version().packs[0].ids.path
-    raw = path.read_bytes()
-    path.write_bytes(bytes(len(raw)))
-    for harm in (lambda: path.write_bytes(bytes(len(raw))), path.unlink):
-        harm()
-        with pytest.raises(CorruptDataError, match=path.name):
-            find_records(load_snapshot(out, None), topic.id)
-        with pytest.raises(CorruptDataError, match=path.name):
-            run_sql(out, f"FROM topics WHERE topic_id = '{topic.id}'")
+    path.write_bytes(bytes(path.stat().st_size))
+    with pytest.raises(CorruptDataError, match=path.name):
+        find_records(load_snapshot(out, None), topic.id)
+    with pytest.raises(CorruptDataError, match=path.name):
+        run_sql(out, f"FROM topics WHERE topic_id = '{topic.id}'")
+    path.unlink()
+    assert find_records(load_snapshot(out, None), topic.id)[0].place.topic_id == topic.id
+    assert run_sql(out, f"SELECT count(*) AS n FROM topics WHERE topic_id = '{topic.id}'")["n"][0].as_py() == 1
+    assert [finding.path for finding in verify(out)] == [path.relative_to(out).as_posix()]
+
+
+def test_in_a_bucket_a_record_s_files_alone_are_fetched_and_sql_needs_no_filter(bucket_url, monkeypatch):
+    out = packed(CommitLog(ObjectStore(bucket_url, patience_s=30)))
+    fetched = []
+    whole = CommitLog.locate
+    monkeypatch.setattr(CommitLog, "locate", lambda log, file: fetched.append(file.path) or whole(log, file))
+    topic, first = TOPICS[2][0], CommitLog(out).version().packs[0]
+    assert read_topics(load_snapshot(out, None), [find_records(load_snapshot(out, None), topic.id)[0].place]) == [topic]
+    others = {file.path for name, file in first.files.items() if file.rows}
+    assert fetched
+    assert others.isdisjoint(fetched)
+    rows = run_sql(out, f"SELECT query FROM topics WHERE topic_id = '{topic.id}'")
+    assert rows["query"].to_pylist() == [topic.query]
 
 
 def test_packs_without_a_filter_are_read_as_ever(out):
