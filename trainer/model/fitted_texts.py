@@ -59,6 +59,11 @@ class FittedTexts:
         return len(self.tokenizer(self.template.format_pair("", ""))["input_ids"]) + 1
 
 
+def of_cross_encoder(template: TextTemplate, tokenizer: PreTrainedTokenizerBase, tokens: int) -> FittedTexts:
+    """For a model that reads a pair and a passage together: a pair with an instruction has half of its tokens."""
+    return FittedTexts(template, tokenizer, tokens // 2, tokens)
+
+
 def _cut(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], rooms: Sequence[int]) -> list[str]:
     """Each text up to the last token that it has room for."""
     if not texts or not tokenizer.is_fast:

@@ -22,7 +22,7 @@ from engine.errors import FoilError, UsageError
 from trainer.model.attention import attend_in_float32
 from trainer.model.checksums import FACTS, check_model
 from trainer.model.encoder import MICRO_BATCH_TOKENS, positions_of
-from trainer.model.fitted_texts import FittedTexts
+from trainer.model.fitted_texts import of_cross_encoder
 from trainer.model.loading import (
     broken_model,
     check_finite,
@@ -41,12 +41,6 @@ TextPair = tuple[str, str]
 """The text of a query with its instruction, and that of a passage, as their template forms them."""
 
 
-def texts_of_pairs(model: CrossEncoder, template: TextTemplate) -> FittedTexts:
-    """The texts that a cross-encoder reads: of its length a query with an instruction has half at most."""
-    limit = model.max_seq_length
-    return FittedTexts(template, model.tokenizer, limit // 2, limit)
-
-
 class PairScorer(nn.Module):
     """A cross-encoder, the template of its texts, and their limit; `tokens` counts all that were tokenised.
 
@@ -57,7 +51,7 @@ class PairScorer(nn.Module):
         super().__init__()
         self.model, self.template, self.settings = model, template, settings
         self.model.max_seq_length = min(settings.max_tokens, positions_of(transformer_of(model)))
-        self.texts = texts_of_pairs(model, template)
+        self.texts = of_cross_encoder(template, model.tokenizer, model.max_seq_length)
         self.tokens = 0
 
     @property

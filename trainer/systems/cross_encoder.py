@@ -16,8 +16,8 @@ from engine.errors import UsageError
 from trainer.benchmarks.benchmark import Benchmark
 from trainer.measures.judged import Run
 from trainer.model.checksums import folder_digest, trained_template
+from trainer.model.fitted_texts import of_cross_encoder
 from trainer.model.loading import missing_weights
-from trainer.reranker.pair_scorer import texts_of_pairs
 from trainer.systems.embedder import model_folder
 from trainer.systems.system import Progress, System, SystemSettings, documents_to_rerank, quiet
 from trainer.text_templates import template_named
@@ -32,7 +32,7 @@ class Reranker:
         own = trained_template(Path(model)) or template_named("query_instruction")
         self._template = template_named(settings.template) if settings.template else own
         self._model = load_cross_encoder(model, settings.encode.max_tokens)
-        self._texts = texts_of_pairs(self._model, self._template)
+        self._texts = of_cross_encoder(self._template, self._model.tokenizer, settings.encode.max_tokens)
         self._weights = folder_digest(model_folder(model))
 
     def facts(self) -> Mapping[str, str | float]:

@@ -11,7 +11,7 @@ from transformers import AutoTokenizer
 from datasets_out.training.training_view import TopicGroup
 from trainer.data.collate import collate, find_negatives
 from trainer.model.encoder import load_encoder
-from trainer.model.fitted_texts import LEAST_QUERY, FittedTexts
+from trainer.model.fitted_texts import LEAST_QUERY, FittedTexts, of_cross_encoder
 from trainer.settings import EncodeSettings, LossSettings
 from trainer.text_templates import TEMPLATES, template_named
 
@@ -73,6 +73,17 @@ def test_two_instructions_of_a_long_query_are_two_vectors(bert):
     assert not torch.allclose(java, python, atol=1e-4)
     assert not torch.allclose(java, query, atol=1e-4)
     assert torch.allclose(java, again, atol=1e-5)
+
+
+def test_a_cross_encoder_reads_the_instruction_beside_a_long_passage():
+    def read(query: str) -> str:
+        return TOKENIZER.decode(
+            TOKENIZER([query], [LONG], truncation="longest_first", max_length=2 * LIMIT)["input_ids"][0]
+        )
+
+    fitted = of_cross_encoder(TEMPLATE, TOKENIZER, 2 * LIMIT).format_pairs([(JAVA, LONG)])[0]
+    assert JAVA.lower() in read(fitted)
+    assert JAVA.lower() not in read(TEMPLATE.format_pair(JAVA, LONG))
 
 
 def test_passages_that_differ_behind_the_cut_teach_no_difference():
