@@ -5,8 +5,8 @@
 
 Promise: the entries, the digest of a snapshot and the rows that a reader sees stay what they are. Each file is held
 against its sha256 before it is read, and each partition of a pack is read back and compared before a version names it.
-The small files stay until `foil gc`. Price: every row is read twice and written once; a pack is built in a file of this
-machine, one partition of a table in memory.
+The small files stay until `foil gc`. Price: every row is read twice and written once, its ids once more; a pack is
+built in a file of this machine, one partition of a table in memory, and the ids of a pack.
 """
 
 import asyncio
