@@ -13,6 +13,8 @@ from engine.errors import UsageError
 
 QueryPair = tuple[str, str]
 """(instruction, query), with "" for no instruction."""
+CUT = "queries"
+"""What of a pair that is too long is cut (`model.fitted_texts`); it was the instruction once, so digests hold it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from engine.errors import UsageError
 from engine.ids import canonical_json, sha256_hex
 from trainer.model.checksums import check_model, read_facts
 from trainer.settings import TrainSettings
+from trainer.text_templates import CUT
 
 PLACES = {"path", "topics", "documents", "qrels"}
 """Where a benchmark lies; what it holds is compared by its digest (`trainer.evaluation.outside`)."""
@@ -24,7 +25,8 @@ class PublishedModel:
 def fingerprint_of(settings: TrainSettings, digest: str) -> str:
     """Equal for runs that make the same model: settings (but not where it is made, nor of what folders) and the data.
 
-    `digest`: of the data with its choices. Of an embedder without a mixture the value is that of Foil 0.1.
+    `digest`: of the data with its choices. How long texts are cut is in it too: a training that began when instructions
+    were cut off is neither gone on with nor taken for done.
     """
     choices = settings.model_dump(
         mode="json",
@@ -38,7 +40,7 @@ def fingerprint_of(settings: TrainSettings, digest: str) -> str:
     choices |= {"weights": weights} if len(weights) > 1 else {}
     benchmarks = [source.model_dump(mode="json", exclude=PLACES) for source in settings.validation.benchmarks]
     choices |= {"benchmarks": benchmarks} if benchmarks else {}
-    return sha256_hex(canonical_json([choices, digest]))
+    return sha256_hex(canonical_json([choices, digest, CUT]))
 
 
 def read_published_model(out: Path, fingerprint: str) -> PublishedModel:
@@ -47,5 +49,8 @@ def read_published_model(out: Path, fingerprint: str) -> PublishedModel:
     Raises UsageError if it was made with other settings or data, CorruptDataError if it is damaged.
     """
     if read_facts(out / "model")["fingerprint"] != fingerprint:
-        raise UsageError(f"{out / 'model'} was trained with other settings or data; choose another `out` or remove it")
+        raise UsageError(
+            f"{out / 'model'} was trained with other settings or data, or by a Foil that cut long texts otherwise; "
+            "choose another `out` or remove it"
+        )
     return PublishedModel(out / "model", check_model(out / "model"))

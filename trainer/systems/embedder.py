@@ -17,8 +17,8 @@ from trainer.model.packaged_minilm import minilm_folder
 from trainer.model.packing import evaluating
 from trainer.systems.dense import DenseSystem
 from trainer.systems.system import Progress, SystemSettings, quiet
-from trainer.systems.vector_cache import CUT, Floats, VectorCache
-from trainer.text_templates import OWN, QueryPair, template_named
+from trainer.systems.vector_cache import Floats, VectorCache
+from trainer.text_templates import CUT, OWN, QueryPair, template_named
 
 BASE = "base"
 

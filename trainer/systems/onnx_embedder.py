@@ -10,8 +10,8 @@ from trainer.export.onnx_export import FLOAT32, FOLDER
 from trainer.model.checksums import trained_template
 from trainer.systems.dense import DenseSystem
 from trainer.systems.system import Progress, SystemSettings, quiet
-from trainer.systems.vector_cache import CUT, Floats, VectorCache
-from trainer.text_templates import OWN, QueryPair, template_named
+from trainer.systems.vector_cache import Floats, VectorCache
+from trainer.text_templates import CUT, OWN, QueryPair, template_named
 
 
 class OnnxEmbedder:

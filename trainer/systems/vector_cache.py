@@ -20,8 +20,6 @@ from engine.ids import canonical_json, sha256_hex
 
 LOG = logging.getLogger(__name__)
 Floats = NDArray[np.float32]
-CUT = "queries"
-"""What a pair that is too long loses, in the digest of encoders that Foil cuts for: it was the instruction once."""
 
 
 class VectorCache:

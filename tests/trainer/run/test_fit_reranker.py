@@ -148,11 +148,13 @@ def test_what_an_embedder_alone_has_is_refused(choice):
     TrainSettings(**choice)
 
 
-def test_defaults_by_name_are_no_choice_and_embedders_keep_their_fingerprint():
+def test_defaults_by_name_are_no_choice_and_embedders_keep_their_fingerprint(monkeypatch):
     TrainSettings(reranker={"loss": "margin", "margin": 2}, loss={"temperature": 0.05}, workers=0)
     fingerprint = fingerprint_of(TrainSettings(), "digest")
-    assert fingerprint == "8abb3b1eb660efddcc66b27ef6ce1e50dff73993766af1746984fb90daf9b4c8"
+    assert fingerprint == "9830f78ea0843462ddd0590b4a7d2d67d769ffc6ee27d404a3c4e513ea3cf140"
     assert fingerprint_of(TrainSettings(reranker={}), "digest") != fingerprint
+    monkeypatch.setattr("trainer.model.published_model.CUT", "instructions")  # as it was
+    assert fingerprint_of(TrainSettings(), "digest") != fingerprint
 
 
 @pytest.mark.long
