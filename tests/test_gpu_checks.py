@@ -89,6 +89,31 @@ def test_without_a_gpu_nothing_is_measured():
     assert "--small" in done.stderr
 
 
+NEEDED = "torch transformers sentence_transformers peft pyarrow scipy matplotlib bm25s pydantic tensorboardX"
+"""What docs/benchmarks.md says that the checks need; a CUDA machine has no more of Foil's own needs."""
+IMPORTS = """
+import importlib, sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name in absent:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+absent = set(sys.argv[1].split())
+sys.meta_path.insert(0, Absent())
+for check in sys.argv[2].split():
+    importlib.import_module(f"benchmarks.gpu.checks.{check}")
+"""
+
+
+def test_the_checks_need_no_other_packages_than_the_docs_name():
+    said = (REPO / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    others = "ray openai tenacity ftfy py3langid tree_sitter typer obstore prometheus_client starlette"
+    modules = sorted(path.stem for path in (REPO / "benchmarks" / "gpu" / "checks").glob("[a-z]*.py"))
+    words = [sys.executable, "-c", IMPORTS, others, " ".join(modules)]
+    done = subprocess.run(words, cwd=REPO, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert all(name.replace("_", "-") in said for name in NEEDED.split())
+
+
 def works(sizes, folder):
     (folder / "file").write_text("it has a folder of its own")
     yield {"layers": sizes.shapes["decoder"].layers}

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from datasets_out.training.training_view import TopicGroup
 from trainer.settings import Block, LossSettings
@@ -166,14 +167,40 @@ def find_negatives(anchors: Ints, keys: BatchKeys, settings: LossSettings) -> di
     relevant = _relevance(keys, pair_id, passage_id)
     pair, passage = anchors[:, 0], anchors[:, 1]
     instruction, query = keys.pairs[:, 0], keys.pairs[:, 1]
-    candidates = is_first_occurrence(keys.pairs[:, :2]) & ~relevant[pair_id][:, passage_id[passage]].T
-    masks: dict[Block, Bools] = {
-        "P": is_first_occurrence(keys.passages) & ~relevant[pair_id[pair]][:, passage_id],
-        "I": candidates & (query[pair][:, None] == query),
-        "IQ": candidates & _asked_by_any_worker(keys, pair_id),
-        "Q": candidates & (instruction[pair][:, None] == instruction),
-    }
-    return {name: BlockNegatives(None, masks[name]) for name in settings.blocks}
+    candidates = _all_but(is_first_occurrence(keys.pairs[:, :2]), relevant.T.tocsr()[passage_id[passage]][:, pair_id])
+
+    def mask_of(block: Block) -> Bools:
+        match block:
+            case "P":
+                return _all_but(is_first_occurrence(keys.passages), relevant[pair_id[pair]][:, passage_id])
+            case "I":
+                return _only_equal(candidates, query[pair], query)
+            case "IQ":
+                return candidates & _asked_by_any_worker(keys, pair_id)
+            case "Q":
+                return _only_equal(candidates, instruction[pair], instruction)
+
+    return {name: BlockNegatives(None, mask_of(name)) for name in settings.blocks}
+
+
+def _all_but(columns: Bools, hidden: csr_array) -> Bools:
+    """These columns in every row, but for the hidden cells, [R, C]."""
+    mask = np.repeat(columns[None], hidden.shape[0], axis=0)
+    mask[hidden.nonzero()] = False
+    return mask
+
+
+def _only_equal(mask: Bools, rows: Ints, columns: Ints) -> Bools:
+    """The mask where the row's key [R] is the column's [C]; other cells, most of a large batch, are not visited."""
+    order = np.argsort(columns, kind="stable")
+    first, last = (np.searchsorted(columns[order], rows, side) for side in ("left", "right"))
+    count = last - first
+    row = np.repeat(np.arange(len(rows)), count)
+    place = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+    cells = row, order[np.repeat(first, count) + place]
+    found = np.zeros_like(mask)
+    found[cells] = mask[cells]
+    return found
 
 
 def _literal_block(name: Block, anchors: Ints, keys: BatchKeys) -> BlockNegatives:
@@ -203,16 +230,18 @@ def _asked_by_any_worker(keys: BatchKeys, pair_id: Ints) -> Bools:
     return class_is_asked[pair_id]
 
 
-def _relevance(keys: BatchKeys, pair_id: Ints, passage_id: Ints) -> Bools:
+def _relevance(keys: BatchKeys, pair_id: Ints, passage_id: Ints) -> csr_array:
     """[unique pairs, unique passages]: known relevant; to a bare query, what is relevant under any instruction."""
     pair_class = {tuple(pair): number for pair, number in zip(keys.pairs[:, :2].tolist(), pair_id, strict=True)}
     passage_class = dict(zip(keys.passages[:, 0].tolist(), passage_id, strict=True))
-    relevant = np.zeros((len(set(pair_class.values())), len(set(passage_class.values()))), dtype=bool)
-    for instruction, query, passage in (*keys.relevant.tolist(), *keys.other_relevant.tolist()):
-        for pair in ((instruction, query), (0, query)):
-            if pair in pair_class and passage in passage_class:
-                relevant[pair_class[pair], passage_class[passage]] = True
-    return relevant
+    cells = [
+        (pair_class[pair], passage_class[passage])
+        for instruction, query, passage in (*keys.relevant.tolist(), *keys.other_relevant.tolist())
+        for pair in ((instruction, query), (0, query))
+        if pair in pair_class and passage in passage_class
+    ]
+    shape = len(set(pair_class.values())), len(set(passage_class.values()))
+    return csr_array((np.ones(len(cells), dtype=bool), _table(cells, 2).T), shape=shape)
 
 
 def is_first_occurrence(keys: Ints) -> Bools:

@@ -221,6 +221,34 @@ def test_texts_that_occur_twice_are_encoded_once_and_pushed_away_once():
         assert np.array_equal(doubled[name], np.concatenate((mask, np.zeros_like(mask)), 1))
 
 
+KEY = st.integers(0, 3)
+
+
+@given(st.data())
+def test_each_cell_is_a_negative_exactly_where_the_rules_say_so(data):
+    passages = data.draw(st.lists(KEY, min_size=1, max_size=6))
+    pairs = data.draw(st.lists(st.tuples(KEY, KEY, st.booleans()), min_size=1, max_size=6))
+    cell = st.tuples(st.integers(0, len(pairs) - 1), st.integers(0, len(passages) - 1))
+    anchors = data.draw(st.lists(cell, max_size=6))
+    wanted = {(*pairs[pair][:2], passages[passage]) for pair, passage in anchors}
+    others = data.draw(st.sets(st.tuples(KEY, KEY, KEY), max_size=4))
+    known = wanted | others | {(0, query, passage) for _, query, passage in wanted | others}
+    asked = {pair[:2] for pair in pairs if pair[2]}
+    tables = (np.array([*rows], dtype=np.int64).reshape(-1, 3) for rows in (pairs, wanted, others))
+    masks = masks_of(np.array(anchors, dtype=np.int64).reshape(-1, 2), BatchKeys(np.array(passages)[:, None], *tables))
+    firsts = [pair[:2] not in [each[:2] for each in pairs[:at]] for at, pair in enumerate(pairs)]
+    for row, (pair, passage) in enumerate(anchors):
+        instruction, query, _ = pairs[pair]
+        for at, other in enumerate(passages):
+            first = other not in passages[:at]
+            assert masks["P"][row, at] == (first and (instruction, query, other) not in known)
+        for at, other in enumerate(pairs):
+            candidate = firsts[at] and (*other[:2], passages[passage]) not in known
+            assert masks["I"][row, at] == (candidate and other[1] == query)
+            assert masks["Q"][row, at] == (candidate and other[0] == instruction)
+            assert masks["IQ"][row, at] == (candidate and other[:2] in asked)
+
+
 @given(st.permutations(range(4)))
 def test_the_order_of_topics_changes_no_loss(order):
     groups = [dual(f"q{number % 3}", number) for number in range(4)]
