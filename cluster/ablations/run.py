@@ -6,8 +6,10 @@ A cell's run is one of `foil train` in OUT/cells/CELL/seed-N, its scores beside 
 """
 
 import json
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +21,13 @@ from cluster.terminal import print_json, say
 from cluster.training import train_job
 from engine.atomic_files import held
 from engine.errors import UsageError
+from engine.seeds.parallel.processes import map_in_order
 from trainer.ablation.evaluation_data import BenchmarkSet, EvaluationData, ModelScores, scores_of, values_of
 from trainer.ablation.settings import BASELINE, AblationSettings
 from trainer.ablation.table import best_cell, compare_cells
 from trainer.comparison.results import keep, results, weighted
 from trainer.comparison.scores import CollectionScores
+from trainer.model.loading import share_cpus
 from trainer.model.published_model import PublishedModel
 
 Scores = Mapping[CellRun, ModelScores]
@@ -48,6 +52,9 @@ def _ablate(
     path: Path, settings: AblationSettings, runs: Sequence[CellRun], sets: Mapping[Stage, Sequence[EvaluationData]]
 ) -> list[Table]:
     """The tables, also written to OUT."""
+    if settings.at_once > 1:
+        processes = min(settings.at_once, len(runs))
+        deque(map_in_order(_Apart(settings, runs[0]), runs, processes, "trains a cell"), maxlen=0)
     models = _train(runs, sets["dev"])
     tables = [_table("dev", each, runs, models, settings) for each in sets["dev"]]
     chosen = _choose(tables[0], sets["dev"][0], settings.measure)
@@ -67,6 +74,21 @@ def _train(runs: Sequence[CellRun], dev: Sequence[EvaluationData]) -> dict[CellR
         for each in dev:
             _scores(run, models[run], each)
     return models
+
+
+class _Apart:
+    """Trains and scores runs in a process of its own; what it leaves in OUT is found there."""
+
+    def __init__(self, settings: AblationSettings, baseline: CellRun) -> None:
+        self._settings, self._baseline = settings, baseline
+
+    def __call__(self, run: CellRun) -> None:
+        _train([run], self._dev)
+
+    @cached_property
+    def _dev(self) -> Sequence[EvaluationData]:
+        share_cpus(self._settings.at_once)
+        return evaluation_sets(self._settings, self._baseline)["dev"]
 
 
 def _scores(run: CellRun, model: PublishedModel, each: EvaluationData) -> ModelScores:

@@ -45,6 +45,12 @@ class AblationSettings(Settings):
     steps: int | None = Field(
         default=None, ge=1, le=10**9, description="of every run, in place of the job's steps or epochs"
     )
+    at_once: int = Field(
+        default=1,
+        ge=1,
+        le=256,
+        description="runs trained and scored side by side, each in a process with a share of the CPUs; all on one GPU",
+    )
     dev: tuple[str, ...] = Field(
         default=(TOPICS,),
         min_length=1,

@@ -11,6 +11,7 @@ computation is another setting.
 
 import copy
 import logging
+import os
 from functools import cache
 from pathlib import Path
 
@@ -107,6 +108,11 @@ def switch_dropout_off(model: nn.Module) -> None:
         for name, value in list(vars(module).items()):
             if "dropout" in name and isinstance(value, float):
                 setattr(module, name, 0.0)
+
+
+def share_cpus(processes: int) -> None:
+    """Lets this process compute with its part of the CPUs, as one of so many."""
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // processes))
 
 
 def device_of(settings: ModelSettings) -> str:

@@ -14,6 +14,7 @@ from cluster.training import pin_topics
 from datasets_out.sql.query import run_sql
 from datasets_out.training.training_view import SplitSettings
 from engine.atomic_files import held
+from engine.ids import sha256_hex
 from tests.support.commands import foil
 from tests.support.paths import REPO
 from tests.support.trainer_world import commit, tiny_bert, topic
@@ -75,6 +76,27 @@ def made_in(folder: Path) -> dict[Path, int]:
     """When each model was published, and each score kept."""
     paths = [*(folder / "out").rglob("foil.json"), *(folder / "out").rglob("scores/*.json")]
     return {path: path.stat().st_mtime_ns for path in paths}
+
+
+def test_runs_side_by_side_make_the_models_and_tables_of_one_after_the_other(folder, kept, capsys):
+    file = write_ablation(folder / "apart.yaml", folder, out=str(folder / "apart"), at_once=2)
+    assert run_command(app, ["ablate", str(file)]) == 0
+    assert rows_in(folder / "apart" / "ablation.jsonl") == rows_in(folder / "out" / "ablation.jsonl")
+    for model in (folder / "out" / "cells").rglob("model"):
+        assert folder_weights(folder / "apart" / model.relative_to(folder / "out")) == folder_weights(model)
+
+
+def test_an_error_of_a_run_beside_others_ends_the_ablation_in_its_words(folder, capsys):
+    out = folder / "broken"
+    file = write_ablation(folder / "broken.yaml", folder, out=str(out), at_once=2)
+    (out / "cells" / "baseline" / "seed-1").mkdir(parents=True)
+    with held(out / "cells" / "baseline" / "seed-1", "train"):
+        assert run_command(app, ["ablate", str(file)]) == 12
+    assert "another `foil train` works in" in capsys.readouterr().err
+
+
+def folder_weights(model: Path) -> str:
+    return sha256_hex((model / "model.safetensors").read_bytes())
 
 
 def rows_in(path: Path) -> list[dict]:
