@@ -11,6 +11,7 @@ from importlib.metadata import version
 import pytest
 
 from benchmarks.gpu.check import Check, SkippedError, require_close
+from benchmarks.gpu.checks.ready_jobs import GPU_GIB
 from benchmarks.gpu.runner import run_checks
 from benchmarks.gpu.sizes import FULL, SMALL
 from tests.support.paths import REPO
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 NAMES = [
     "equal_losses", "train_minilm", "train_base", "train_decoder", "gradient_cache", "packing", "attention", "encode",
-    "distributed", "vllm",
+    "ready_jobs", "distributed", "vllm",
 ]  # fmt: skip
 
 
@@ -76,6 +77,7 @@ def test_figures_are_of_what_was_asked(results):
         assert figures["share_of_matrix_rate"] == pytest.approx(operations / rate, rel=0.01)
         assert figures["kernels"]
     assert results["packing"]["figures"]["ratio_tokens"] > 1.5
+    assert {f"{job}_tokens_per_s" for job in GPU_GIB} <= set(results["ready_jobs"]["figures"])
     assert results["gradient_cache"]["figures"]["many_topics"] == SMALL.cache_topics
 
 

@@ -30,6 +30,7 @@ CHECKS = tuple(
         ("packing", "packing:check", 100.0),
         ("attention", "attention:check", 60.0),
         ("encode", "encoding:check", 60.0),
+        ("ready_jobs", "ready_jobs:check", 150.0),
         ("distributed", "distributed:check", 90.0),
         ("vllm", "generation:check", 150.0),
     )
@@ -48,7 +49,7 @@ def main() -> int:
         return 2
     checks = [check for check in CHECKS if check.name in options.only]
     sizes, start = (SMALL, "forkserver") if options.small else (FULL, "spawn")
-    results = list(map(_show, run_checks(checks, sizes, LIMIT_S, start)))
+    results = list(map(_show, run_checks(checks, sizes, options.limit, start)))
     print(json.dumps({**facts, "small": options.small, "checks": [result.plain() for result in results]}, indent=1))
     return int(any(result.failed for result in results))
 
@@ -60,6 +61,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--small", action="store_true", help="on the CPU, with tiny shapes")
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
+    parser.add_argument("--limit", type=float, default=LIMIT_S, metavar="SECONDS", help="of all together; %(default)g")
     parser.add_argument("--json", action="store_true", help="stdout has JSON with or without it")
     return parser.parse_args()
 

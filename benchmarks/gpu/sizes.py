@@ -5,11 +5,16 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 ShapeName = Literal["minilm", "base", "decoder"]
+JobName = Literal["embed_300m", "embed_600m", "embed_4b"]
+"""Files of examples/jobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A transformer of random weights. `kv_heads` make it a causal decoder of Qwen3's kind, else it is a BERT."""
+    """A transformer of random weights: a causal decoder of Qwen3's kind where it has `kv_heads`, else a BERT.
+
+    `both_ways`: a decoder of Gemma 3's kind whose tokens see those behind them too, as EmbeddingGemma's.
+    """
 
     width: int
     layers: int
@@ -19,6 +24,7 @@ class Shape:
     positions: int = 512
     kv_heads: int = 0
     head_width: int = 0
+    both_ways: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +38,10 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What a real run and a rehearsal differ in. `matrix` and `micro_batch_tokens` 0: what suits the device."""
+    """What a real run and a rehearsal differ in.
+
+    0 stands for what suits the device (`matrix`, `micro_batch_tokens`) or for the job's own (`job_topics`).
+    """
 
     shapes: Mapping[ShapeName, Shape]
     lengths: Lengths = Lengths()
@@ -50,6 +59,9 @@ class Sizes:
     encoded_texts: int = 20_000
     generated_requests: int = 256
     generated_tokens: int = 128
+    job_shapes: Mapping[JobName, Shape] = field(default_factory=dict)
+    job_lengths: Lengths = Lengths(instruction=48, passage=480)
+    job_topics: int = 0
 
 
 FULL = Sizes(
@@ -60,6 +72,11 @@ FULL = Sizes(
         "decoder": Shape(1024, 28, 16, 3072, vocabulary=151_936, positions=32_768, kv_heads=8, head_width=128),
     },
     train_topics={"minilm": 512, "base": 256, "decoder": 48},
+    job_shapes={  # config.json of embeddinggemma-300m (but for its two dense layers), Qwen3-0.6B and Qwen3-4B
+        "embed_300m": Shape(768, 24, 3, 1152, 262_144, 2_048, kv_heads=1, head_width=256, both_ways=True),
+        "embed_600m": Shape(1024, 28, 16, 3072, 151_936, 32_768, kv_heads=8, head_width=128),
+        "embed_4b": Shape(2560, 36, 32, 9728, 151_936, 32_768, kv_heads=8, head_width=128),
+    },
 )
 _TINY = Shape(width=32, layers=2, heads=2, inner=64, vocabulary=2_000)
 SMALL = Sizes(
@@ -83,4 +100,11 @@ SMALL = Sizes(
     encoded_texts=64,
     generated_requests=2,
     generated_tokens=8,
+    job_shapes={
+        "embed_300m": Shape(32, 2, 2, 64, 2_000, kv_heads=1, head_width=16, both_ways=True),
+        "embed_600m": Shape(32, 2, 2, 64, 2_000, kv_heads=1, head_width=16),
+        "embed_4b": Shape(32, 2, 2, 64, 2_000, kv_heads=1, head_width=16),
+    },
+    job_lengths=Lengths(query=6, instruction=8, passage=20),
+    job_topics=4,
 )

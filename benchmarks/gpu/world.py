@@ -10,7 +10,15 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import Tensor
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast, Qwen3Config, Qwen3Model
+from transformers import (
+    BertConfig,
+    BertModel,
+    Gemma3TextConfig,
+    Gemma3TextModel,
+    PreTrainedTokenizerFast,
+    Qwen3Config,
+    Qwen3Model,
+)
 from transformers.utils import logging as transformers_logging
 
 from benchmarks.gpu.sizes import Lengths, Shape, Sizes
@@ -90,15 +98,21 @@ def tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=backend, **marks)
 
 
-def save_model(shape: Shape, folder: Path) -> Path:
+def save_model(shape: Shape, folder: Path, dtype: torch.dtype = torch.float32) -> Path:
     """A folder with bare weights of this shape, the same in every run on one device, and the tokeniser."""
     torch.manual_seed(0)
     transformers_logging.disable_progress_bar()
     with torch.device(device()):
-        model: Any = Qwen3Model(_decoder(shape)) if shape.kv_heads else BertModel(_encoder(shape))
+        model: Any = _model(shape).to(dtype)
     model.save_pretrained(folder)
     tokenizer().save_pretrained(folder)
     return folder
+
+
+def _model(shape: Shape) -> Any:
+    if shape.both_ways:
+        return Gemma3TextModel(_both_ways(shape))
+    return Qwen3Model(_decoder(shape)) if shape.kv_heads else BertModel(_encoder(shape))
 
 
 def _encoder(shape: Shape) -> BertConfig:
@@ -122,6 +136,22 @@ def _decoder(shape: Shape) -> Qwen3Config:
         head_dim=shape.head_width,
         intermediate_size=shape.inner,
         max_position_embeddings=shape.positions,
+        pad_token_id=MARKS.index(PAD),
+        eos_token_id=MARKS.index(END),
+    )
+
+
+def _both_ways(shape: Shape) -> Gemma3TextConfig:
+    return Gemma3TextConfig(
+        vocab_size=shape.vocabulary,
+        hidden_size=shape.width,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        head_dim=shape.head_width,
+        intermediate_size=shape.inner,
+        max_position_embeddings=shape.positions,
+        use_bidirectional_attention=True,
         pad_token_id=MARKS.index(PAD),
         eos_token_id=MARKS.index(END),
     )

@@ -64,18 +64,35 @@ class _EnoughError(Exception):
 
 def train_for(least_s: float, encoder: Encoder, settings: TrainSettings, view: TrainingView, out: Path) -> list[LogRow]:
     """The log of the steps that `fit` makes in so many seconds after the warm-up."""
+
+    def enough(rows: list[LogRow]) -> bool:
+        timed = rows[WARM_UP:]
+        return len(timed) >= FEWEST and sum(row.seconds for row in timed) >= least_s
+
+    return train_until(enough, encoder, settings, view, out)[WARM_UP:]
+
+
+def train_until(
+    enough: Callable[[list[LogRow]], bool],
+    encoder: Encoder,
+    settings: TrainSettings,
+    view: TrainingView,
+    out: Path,
+    *,
+    base: Encoder | None = None,
+) -> list[LogRow]:
+    """The log of the steps that `fit` makes until there are enough of them; `settings` must allow that many."""
     rows: list[LogRow] = []
 
     def on_step(row: LogRow) -> None:
         rows.append(row)
-        timed = rows[WARM_UP:]
-        if len(timed) >= FEWEST and sum(row.seconds for row in timed) >= least_s:
+        if enough(rows):
             raise _EnoughError
 
     try:
-        fit(encoder, encoder, settings, view, out, on_step=on_step)
+        fit(encoder, base or encoder, settings, view, out, on_step=on_step)
     except _EnoughError:
-        return rows[WARM_UP:]
+        return rows
     raise AssertionError("a million steps in seconds")
 
 
