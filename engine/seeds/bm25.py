@@ -6,14 +6,17 @@ Price: the index holds one float and one integer for each distinct word of each 
 A query costs one pass over the postings of its words and one over the scores of all texts.
 """
 
+import os
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-import bm25s
 import numpy as np
 from numpy.typing import NDArray
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")  # else bm25s, by JAX where there is one, takes three quarters of a GPU
+import bm25s
 
 with suppress(ImportError):
     from tqdm import tqdm  # type: ignore[import-untyped]

@@ -34,6 +34,7 @@ from trainer.model.packing import (
     last_states,
     micro_batches,
     pack,
+    pad,
 )
 from trainer.model.two_encoders import join_encoders, split_encoders
 from trainer.model_settings import ModelSettings
@@ -189,7 +190,7 @@ class Encoder(nn.Module):
 
     def _pad(self, route: int, tokens: list[list[int]]) -> dict[str, Tensor]:
         tokenizer = self._encoders[route].tokenizer
-        return dict(tokenizer.pad({"input_ids": tokens}, pad_to_multiple_of=LENGTH_STEP, return_tensors="pt"))
+        return pad(tokens, tokenizer.pad_token_id, tokenizer.padding_side)
 
     def _cross_attention_batches(self, pairs: Sequence[QueryPair], start: int) -> Iterator[CrossAttentionBatch]:
         """Pairs with their parts, each part once a batch; the first instruction is the empty one."""

@@ -24,12 +24,15 @@ STEPS = 2
 
 def check(sizes: Sizes, folder: Path) -> Iterator[Figures]:
     """A step of each job as `foil train` makes it: LoRA, gradient cache, pull to the base, plain rows."""
+    too_large = []
     for name, gib in GPU_GIB.items():
         settings = _settings(name, sizes, folder / name)
         figures = _measure(settings, sizes, folder / name)
         yield {f"{name}_{figure}": value for figure, value in figures.items()}
         if figures["peak_gib"] > gib:
-            raise UnequalError(f"{name} takes {figures['peak_gib']:.1f} GiB; its job promises {gib}")
+            too_large.append(f"{name} takes {figures['peak_gib']:.1f} GiB, and its job promises {gib}")
+    if too_large:
+        raise UnequalError("; ".join(too_large))
 
 
 def _settings(name: JobName, sizes: Sizes, folder: Path) -> TrainSettings:

@@ -1,14 +1,19 @@
 """The neighbours that BM25 finds: right, in a fixed order, never an excluded one."""
 
 import math
+import os
 import re
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.seeds.bm25 import Bm25Index
+from tests.support.paths import REPO
 
 WORDS = ["apple", "pear", "plum", "quince", "medlar"]
 TEXTS = st.lists(st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join), min_size=1, max_size=12)
@@ -73,3 +78,16 @@ def test_the_neighbours_are_those_of_the_formula(texts: list[str], query: str, k
     assert set(nearest) <= set(allowed)
     best_scores = sorted((scores[i] for i in allowed), reverse=True)[:k]
     assert [scores[i] for i in nearest] == pytest.approx(best_scores, rel=1e-5)
+
+
+@pytest.mark.parametrize("given", ["", "cuda"])
+def test_jax_takes_no_gpu_unless_it_was_told_to(tmp_path: Path, given: str) -> None:
+    """bm25s wakes JAX as it is imported, and JAX then takes three quarters of the memory of a GPU."""
+    (tmp_path / "jax").mkdir()
+    (tmp_path / "jax" / "__init__.py").write_text("import os\nprint(os.environ['JAX_PLATFORMS'])\n")
+    (tmp_path / "jax" / "lax.py").write_text("def top_k(scores, k): return scores[:k], [0]\n")
+    kept = {name: value for name, value in os.environ.items() if name != "JAX_PLATFORMS"}
+    env = {**kept, "PYTHONPATH": f"{tmp_path}:{REPO}", **({"JAX_PLATFORMS": given} if given else {})}
+    words = [sys.executable, "-c", "import engine.seeds.bm25"]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [given or "cpu"]

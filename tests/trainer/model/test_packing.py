@@ -6,6 +6,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 from transformers import (
     BertConfig,
     BertModel,
@@ -17,6 +19,7 @@ from transformers import (
     MistralModel,
     ModernBertConfig,
     ModernBertModel,
+    PreTrainedTokenizerFast,
     Qwen2Config,
     Qwen2Model,
     Qwen3Config,
@@ -24,7 +27,7 @@ from transformers import (
 )
 
 from engine.errors import UsageError
-from trainer.model.packing import check_packable, encode_packed, is_causal, last_states, pack
+from trainer.model.packing import LENGTH_STEP, check_packable, encode_packed, is_causal, last_states, pack, pad
 
 torch.set_num_threads(1)
 
@@ -123,6 +126,19 @@ def test_what_is_shared_is_computed_once():
     texts = [[*range(20), 20 + number] for number in range(10)]
     (batch,) = pack(texts, [0] * 10, sequence_tokens=40, batch_tokens=40)
     assert batch.ids.numel() == 32
+
+
+@given(
+    st.lists(st.lists(st.integers(4, 60), min_size=1, max_size=40), min_size=1, max_size=5),
+    st.sampled_from(["left", "right"]),
+)
+def test_texts_are_padded_as_their_tokeniser_does_it(tokens, side):
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel({"[PAD]": 7}, unk_token="[PAD]")))
+    tokenizer.pad_token, tokenizer.padding_side = "[PAD]", side
+    wanted = tokenizer.pad({"input_ids": tokens}, pad_to_multiple_of=LENGTH_STEP, return_tensors="pt")
+    found = pad(tokens, tokenizer.pad_token_id, side)
+    assert found.keys() == wanted.keys()
+    assert all(torch.equal(found[name], wanted[name]) for name in found)
 
 
 def test_no_texts_make_no_batches():
