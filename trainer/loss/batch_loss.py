@@ -7,6 +7,8 @@ Every worker computes its part. The parts add up to the loss of the same batch i
 (`distributed.sum_gradients`). A text or an anchor that two workers hold counts once, at the first of them.
 """
 
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,7 +21,7 @@ from trainer.data.collate import Batch, BatchKeys, BlockNegatives, find_negative
 from trainer.loss.distributed import gather_keys, gather_rows
 from trainer.loss.gradient_cache import backward
 from trainer.loss.losses import block_scores, equal_scores_losses, row_losses
-from trainer.model.encoder import Encoder
+from trainer.model.encoder import Encoder, MicroBatch
 from trainer.settings import Block, RetentionSettings, TrainSettings
 
 Weights = NDArray[np.float32]
@@ -42,10 +44,21 @@ class BatchLoss(NamedTuple):
     equal_scores_loss: float
 
 
-def add_gradients(encoder: Encoder, base: Encoder, batch: Batch, settings: TrainSettings, seed: int = 0) -> BatchLoss:
+def add_gradients(
+    encoder: Encoder,
+    base: Encoder,
+    batch: Batch,
+    settings: TrainSettings,
+    seed: int = 0,
+    *,
+    micro_batches: Sequence[MicroBatch] | None = None,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> BatchLoss:
     """Adds the gradient of this worker's part of the batch's loss to the parameters, and returns that part.
 
-    `seed` seeds this worker's random numbers of the step.
+    `seed` seeds this worker's random numbers of the step. `micro_batches`: the encoder's of the batch, where they are
+    there already. `meanwhile` is called in a thread while the encoder computes; it may use the encoder's tokenizer, and
+    no weights. What it raises is raised once the gradient is there.
     """
     gathered = _gather_batch_keys(batch.keys)
     contrast = _Contrast(batch, gathered, settings)
@@ -56,9 +69,13 @@ def add_gradients(encoder: Encoder, base: Encoder, batch: Batch, settings: Train
         losses = [contrast.loss(_truncate(vectors, length)) for length in lengths]
         return torch.stack(losses).mean() + regulariser.loss(vectors)
 
-    micro_batches = encoder.micro_batches(batch.passages, batch.pairs)
+    if micro_batches is None:
+        micro_batches = encoder.micro_batches(batch.passages, batch.pairs)
     seeds = np.random.default_rng(seed).integers(2**63, size=len(micro_batches)).tolist()
-    loss = backward(encoder, micro_batches, loss_of, cached=settings.gradient_cache, seeds=seeds)
+    with ThreadPoolExecutor(1, "ahead") as thread:
+        other = thread.submit(meanwhile)
+        loss = backward(encoder, micro_batches, loss_of, cached=settings.gradient_cache, seeds=seeds)
+    other.result()
     return BatchLoss(loss, contrast.equal_scores_loss())
 
 

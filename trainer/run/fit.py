@@ -14,9 +14,9 @@ import math
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ from trainer.evaluation.validation import Validation
 from trainer.loss.batch_loss import BatchLoss, add_gradients
 from trainer.loss.distributed import barrier, rank_and_workers, sum_gradients, sum_scalar, sum_scalars
 from trainer.model.checkpoint import DIVERGED, TrainingState, load_state, require_finite, save_state
-from trainer.model.encoder import Encoder, load_starting_encoder
+from trainer.model.encoder import Encoder, MicroBatch, load_starting_encoder
 from trainer.model.published_model import PublishedModel, fingerprint_of, read_published_model
 from trainer.reranker.pair_scorer import PairScorer
 from trainer.run.logs import LogRow
@@ -99,7 +99,7 @@ def fit(
     `on_weights` is called at the start or resume; both hooks are called after each step, before its checkpoint.
     Raises TrainingDivergedError, in every worker, at the first loss, gradient or saved weight that is not finite.
     """
-    learner = _Embedder(encoder, base, settings, BatchReader(view, settings, encoder.texts))
+    learner = _Embedder(encoder, base, settings, view)
     return run_steps(learner, settings, view, checkpoints, on_step=on_step, on_weights=on_weights)
 
 
@@ -118,17 +118,42 @@ class Learner(Protocol):
         """Adds the gradient of this worker's part of a step's loss to the parameters; returns that part."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Embedder:
-    """An encoder, and the base that its regulariser pulls it to."""
+class _Input(NamedTuple):
+    """What a step is made of, and the tokens of its texts."""
 
-    model: Encoder
-    base: Encoder
-    settings: TrainSettings
-    batches: BatchReader
+    batch: Batch
+    micro_batches: list[MicroBatch]
+    tokens: int
+
+
+class _Embedder:
+    """An encoder, and the base that its regulariser pulls it to. A batch is read while the one before it computes."""
+
+    def __init__(self, model: Encoder, base: Encoder, settings: TrainSettings, view: TrainingView) -> None:
+        self.model, self.base, self.batches = model, base, BatchReader(view, settings, model.texts)
+        self._settings = settings
+        self._steps = settings.schedule.with_steps_for(len(view.partitions("train"))).steps
+        self._ahead: dict[int, _Input] = {}
 
     def add_gradients(self, step: int, seed: int) -> BatchLoss:
-        return add_gradients(self.model, self.base, self.batches.read(step), self.settings, seed)
+        batch, micro_batches, tokens = self._ahead.pop(step) if step in self._ahead else self._read(step)
+        self.model.tokens += tokens
+        meanwhile = partial(self._read_ahead, step + 1)
+        return add_gradients(
+            self.model, self.base, batch, self._settings, seed, micro_batches=micro_batches, meanwhile=meanwhile
+        )
+
+    def _read_ahead(self, step: int) -> None:
+        if step < self._steps:
+            self._ahead[step] = self._read(step)
+
+    def _read(self, step: int) -> _Input:
+        """The input of a step, whose tokens count when it is used."""
+        before = self.model.tokens
+        batch = self.batches.read(step)
+        micro_batches = self.model.micro_batches(batch.passages, batch.pairs)
+        tokens, self.model.tokens = self.model.tokens - before, before
+        return _Input(batch, micro_batches, tokens)
 
 
 def run_steps(

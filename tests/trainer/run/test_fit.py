@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from threading import Event
 
 import numpy as np
 import pytest
@@ -123,6 +124,48 @@ def test_a_stopped_run_resumes_to_the_very_same_weights(bert, view, tmp_path, at
     losses, resumed = fitted(settings, view, tmp_path / "stopped")
     assert losses == straight_losses
     assert all(torch.equal(value, straight[name]) for name, value in resumed.items())
+
+
+def test_a_batch_is_read_while_the_one_before_computes_and_none_is_behind_the_last(bert, view, tmp_path, monkeypatch):
+    read, really, begun = [], BatchReader.read, {step: Event() for step in range(4)}
+
+    def reading(batches, step):
+        read.append(step)
+        begun[step].set()
+        return really(batches, step)
+
+    settings, rows, encoder = settings_for(bert, steps=4), [], load(bert)
+    forward = encoder.forward
+
+    def computing(batch):
+        last_needed = min(len(rows) + 1, 3)
+        assert begun[last_needed].wait(20), f"step {len(rows)} computes, and nobody reads {last_needed}"
+        return forward(batch)
+
+    monkeypatch.setattr(BatchReader, "read", reading)
+    monkeypatch.setattr(encoder, "forward", computing)
+    fit(encoder, load(bert), settings, view, tmp_path, on_step=rows.append)
+    assert read == [0, 1, 2, 3]
+    monkeypatch.undo()
+    for row in rows:
+        batch, alone = BatchReader(view, settings, encoder.texts).read(row.step - 1), load(bert)
+        alone.micro_batches(batch.passages, batch.pairs)
+        assert round(row.tokens_per_s * row.seconds) == alone.tokens
+
+
+def test_what_a_batch_that_is_read_ahead_raises_ends_the_training(bert, view, tmp_path, monkeypatch):
+    really = BatchReader.read
+
+    def reading(batches, step):
+        if step == 2:
+            raise CorruptDataError("the third batch")
+        return really(batches, step)
+
+    monkeypatch.setattr(BatchReader, "read", reading)
+    rows = []
+    with pytest.raises(CorruptDataError, match="the third batch"):
+        fit(load(bert), load(bert), settings_for(bert, steps=4), view, tmp_path, on_step=rows.append)
+    assert [row.step for row in rows] == [1]
 
 
 def test_plain_topics_bring_a_bare_query_and_its_passage_beside_the_batch(bert, view):
