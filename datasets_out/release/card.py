@@ -142,6 +142,10 @@ def _use(facts: ReleaseFacts, folder: Path) -> Iterable[str]:
     usage = facts.format.usage.format(folder=folder.name, split=split, benchmark_split=BENCHMARK_SPLITS[split])
     yield f"## Use\n\n```python\n{usage}\n```\n"
     yield f"Instruction and query, title and text are one text by the template `{facts.template}`."
+    yield (
+        "Where a query with its instruction is longer than a model reads, cut the query: trainers cut the end of a text, "
+        "and without their instructions the rows of a topic are equal, with contrary labels."
+    )
     yield "`sha256sum --check checksums.sha256` or `foil verify` finds any changed file.\n"
 
 
