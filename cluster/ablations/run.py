@@ -54,8 +54,8 @@ def _ablate(
     """The tables, also written to OUT."""
     if settings.at_once > 1:
         processes = min(settings.at_once, len(runs))
-        deque(map_in_order(_Apart(settings, runs[0]), runs, processes, "trains a cell"), maxlen=0)
-    models = _train(runs, sets["dev"])
+        deque(map_in_order(_Apart(settings, runs), range(len(runs)), processes, "trains a cell"), maxlen=0)
+    models = {run: _train(place, runs, sets["dev"]) for place, run in enumerate(runs)}
     tables = [_table("dev", each, runs, models, settings) for each in sets["dev"]]
     chosen = _choose(tables[0], sets["dev"][0], settings.measure)
     reported = [run for run in runs if settings.report_cells == "all" or run.cell in (BASELINE, chosen)]
@@ -65,30 +65,29 @@ def _ablate(
     return tables
 
 
-def _train(runs: Sequence[CellRun], dev: Sequence[EvaluationData]) -> dict[CellRun, PublishedModel]:
-    """Trains each run that is not trained yet, and scores it at once."""
-    models = {}
-    for place, run in enumerate(runs, 1):
-        say(f"run {place} of {len(runs)}: cell {run.cell}, seed {run.seed}")
-        models[run] = train_job(run.job, run.settings, run.command)
-        for each in dev:
-            _scores(run, models[run], each)
-    return models
+def _train(place: int, runs: Sequence[CellRun], dev: Sequence[EvaluationData]) -> PublishedModel:
+    """The model of the run at this place, trained if it is not yet, and scored at once."""
+    run = runs[place]
+    say(f"run {place + 1} of {len(runs)}: cell {run.cell}, seed {run.seed}")
+    model = train_job(run.job, run.settings, run.command)
+    for each in dev:
+        _scores(run, model, each)
+    return model
 
 
 class _Apart:
-    """Trains and scores runs in a process of its own; what it leaves in OUT is found there."""
+    """Trains and scores runs, by their places, in a process of its own; what it leaves in OUT is found there."""
 
-    def __init__(self, settings: AblationSettings, baseline: CellRun) -> None:
-        self._settings, self._baseline = settings, baseline
+    def __init__(self, settings: AblationSettings, runs: Sequence[CellRun]) -> None:
+        self._settings, self._runs = settings, runs
 
-    def __call__(self, run: CellRun) -> None:
-        _train([run], self._dev)
+    def __call__(self, place: int) -> None:
+        _train(place, self._runs, self._dev)
 
     @cached_property
     def _dev(self) -> Sequence[EvaluationData]:
         share_cpus(self._settings.at_once)
-        return evaluation_sets(self._settings, self._baseline)["dev"]
+        return evaluation_sets(self._settings, self._runs[0])["dev"]
 
 
 def _scores(run: CellRun, model: PublishedModel, each: EvaluationData) -> ModelScores:

@@ -143,8 +143,8 @@ def _use(facts: ReleaseFacts, folder: Path) -> Iterable[str]:
     yield f"## Use\n\n```python\n{usage}\n```\n"
     yield f"Instruction and query, title and text are one text by the template `{facts.template}`."
     yield (
-        "Where a query with its instruction is longer than a model reads, cut the query: trainers cut the end of a text, "
-        "and without their instructions the rows of a topic are equal, with contrary labels."
+        "Cut the query where it is too long for a model with its instruction: trainers cut a text at its end, "
+        "and topics without their instructions are equal rows with contrary labels."
     )
     yield "`sha256sum --check checksums.sha256` or `foil verify` finds any changed file.\n"
 

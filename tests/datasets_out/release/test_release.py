@@ -34,7 +34,7 @@ def test_the_card_tells_where_the_rows_come_from(out, release):
     assert head["source_datasets"] == ["python_docs"]
     assert {each["config_name"] for each in head["configs"]} >= {"topics", "intents", "passages", "triplets"}
     text = (folder / "README.md").read_text()
-    assert "cut the query" in text
+    assert "Cut the query" in text
     snapshot = load_snapshot(out, None)
     for words in (snapshot.digest, "kind: verifiable", "rule_writer", "passages removed", "| seeds planned | 160 |",
                   "--set split.heldout_share=0.2", "checked no evaluation set", "No careful reader"):  # fmt: skip
