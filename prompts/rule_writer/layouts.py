@@ -60,9 +60,9 @@ def _snippet(_material: SeedMaterial, source: SourcePassage) -> str:
 
 
 def _post(material: SeedMaterial, source: SourcePassage) -> str:
-    """The query as the question; prose, what answers under its heading, and code as the answer."""
+    """The query as the question, prose and code as the answer; none where what answers is a manual's list of fields."""
     code = source.passage.text if source.kind == "code" else _code_of(source)
-    if not code or "```" in code:
+    if not code or "```" in code or any(b.header and not _is_code(b) for b in source.core_blocks):
         return ""
     blocks = () if source.kind == "code" else source.blocks
     text = join([b for b in blocks if not _is_code(b) and (b.core or _is_prose(b))])

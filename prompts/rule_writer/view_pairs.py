@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, permutations
 from random import Random
 from typing import TypeVar
 
@@ -45,6 +45,8 @@ _TOOLS = frozenset({"language", "uses"})
 """A call tells the language too."""
 _EXAMPLES = frozenset({"example", "code_sample", "section"})
 _ORIGINS = frozenset({"library", "namespace", "object_kind"})
+_SECTIONS = {"parameter": "parameters", "raises": "raises"}
+"""Families whose values stand in a section of their own: who documents a parameter has a section on them."""
 T = TypeVar("T")
 
 
@@ -200,7 +202,7 @@ class ViewPairFinder:
                 break
             offered = self._offers(family, full_text(d_plus), d_minus, d_plus.attributes)
             contrast = next((c for c in offered if 0 <= c.find_witness(d_plus) < VISIBLE), None)
-            if contrast is not None and not any(_overlap(contrast, other) for other in contrasts):
+            if contrast is not None and not any(overlap(contrast, other) for other in contrasts):
                 contrasts.append(contrast)
         return contrasts[:count]
 
@@ -292,11 +294,14 @@ def _supports(source: SourcePassage, chosen: Sequence[Block]) -> list[Block]:
     return found[len(chosen) :]
 
 
-def _overlap(first: Constraint, second: Constraint) -> bool:
-    """Whether two demands say much the same: of one family, both on figures or examples, or of values with one word."""
+def overlap(first: Constraint, second: Constraint) -> bool:
+    """Whether two demands say much the same: of one family, both on figures or examples, of values with one word, or
+    one of the section in which the other's value stands.
+    """
     families = {first.family, second.family}
     alike = len(families) == 1 or any(families <= group for group in (_FIGURES, _EXAMPLES, _ORIGINS, _METHODS, _TOOLS))
-    return alike or bool(stems(first.value) & stems(second.value))
+    nested = any(a.family == "section" and a.value == _SECTIONS.get(b.family) for a, b in permutations((first, second)))
+    return alike or nested or bool(stems(first.value) & stems(second.value))
 
 
 def deniable(constraints: Sequence[Constraint]) -> list[Constraint]:

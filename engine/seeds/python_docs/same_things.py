@@ -11,10 +11,9 @@ pass; `shutil.copy` and `numpy.copy`, `gzip.open` and `lzma.open` do not.
 **Kin**: objects for which a vaguer query asks alike. They share at least three content words and half of all, in the
 same order ("radians to degrees" is not "degrees to radians"), neither denies what the other says, and by leaving words
 out both come down to one phrase: "discrete Fourier transform of real input" for one dimension and for two.
-**Surely something else**: an object whose summary shares less than a third of the content words, and none of them if it
-has the same simple name. It is also neither owner nor member of the object, and its text is no near-copy of a positive.
-It has less than half of the words of a vaguer query, and neither its summary nor a sentence of its text has all that is
-asked for.
+**Surely something else**: an object of another simple name whose summary shares less than a third of the content words.
+It is also neither owner nor member of the object, and its text is no near-copy of a positive. It has less than half of
+the words of a vaguer query, and neither its summary nor a sentence of its text has all that is asked for.
 
 Price: only objects of one simple name are compared, and only texts that BM25 found.
 """
@@ -125,7 +124,7 @@ class ObjectIndex:
     def nearest(self, positions: Sequence[int], count: int) -> list[list[int]]:
         """For each position the passages nearest to its summary by BM25, enough to choose `count` negatives from."""
         summaries = [self.objects[position].summary for position in positions]
-        return self._index.nearest(summaries, 4 * count + 16, [()] * len(positions))
+        return self._index.nearest(summaries, 6 * count + 16, [()] * len(positions))
 
     def kin(self, position: int, nearest: Iterable[int]) -> Kin | None:
         """The nearest kin of an object, at most two, and the query that asks for all of them; None without any."""
@@ -222,7 +221,7 @@ def _may_answer(obj: DocumentedObject, other: DocumentedObject) -> bool:
     specific, others = specific_words(obj.words), specific_words(other.words)
     similarity = jaccard(specific, others) if specific and others else jaccard(obj.words, other.words)
     related = f"{other.name}.".startswith(f"{obj.name}.") or f"{obj.name}.".startswith(f"{other.name}.")
-    return related or similarity >= MAY_ANSWER or (similarity > 0 and obj.simple_name == other.simple_name)
+    return related or similarity >= MAY_ANSWER or obj.simple_name == other.simple_name
 
 
 def _has_all_in_a_sentence(passage: Passage, words: frozenset[str]) -> bool:

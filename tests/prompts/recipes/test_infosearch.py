@@ -44,6 +44,17 @@ ENGLISH = "The ferry to Lower Saltmarsh takes 35 minutes. It runs twice an hour 
 CHINESE = "前往盐沼镇的渡轮需要三十五分钟。渡轮每小时从北码头开出两班，风雨无阻，票在船上出售。"
 
 
+def in_prose(seed: Seed) -> Seed:
+    """The seed, but what answers is said in sentences and not in a list of fields."""
+    first, *others = seed.positives
+    said = first.text.replace("readings.", "readings. Gives the height of the water at the given hour.", 1)
+    return replace(seed, positives=(passage(said, title=first.title, **first.attributes), *others))
+
+
+FIELDS = SEEDS["python_docs"]
+SEEDS = {**SEEDS, "python_docs": in_prose(FIELDS)}
+
+
 def made(seed: Seed, ask=None, **settings) -> Topic:
     (topic,) = asyncio.run(InfoSearch(InfoSearchSettings(**settings))(seed, ask or RuleAsk()))
     return topic
@@ -98,7 +109,7 @@ def check_rules(topic: Topic) -> None:
     [
         ("msmarco", "length", ["sentence", "paragraph"]),
         ("robust04", "length", ["sentence", "paragraph"]),
-        ("python_docs", "format", ["stackoverflow_post", "manual"]),
+        ("python_docs", "format", ["stackoverflow_post", "code_snippet", "manual"]),
         ("leetcode", "format", ["stackoverflow_post", "code_snippet"]),
     ],
 )
@@ -106,6 +117,13 @@ def test_a_seed_meets_the_fixed_conditions_that_its_text_allows(corpus, dimensio
     topic = made(SEEDS[corpus], dimensions=(dimension,))
     check(topic)
     assert json.loads(topic.attributes["conditions"]) == conditions
+
+
+def test_a_manuals_list_of_fields_is_no_answer_of_a_post():
+    topic = made(in_prose(FIELDS), dimensions=("format",))
+    assert "Parameters" not in topic.passages[0].text
+    with pytest.raises(Rejected, match="no_condition"):
+        made(FIELDS, dimensions=("format",))
 
 
 def test_nobody_asks_for_the_length_of_an_answer_that_is_one_number():

@@ -131,3 +131,16 @@ def test_what_says_all_that_is_asked_for_is_no_negative(summary, other, text):
     index = ObjectIndex([first, second, third])
     (nearest,) = index.nearest([0], 3)
     assert {passage.title for passage in index.negatives(0, nearest, 3)} <= {"scipy.three"}
+
+
+def test_an_object_of_the_same_name_is_no_negative_whatever_its_summary_says():
+    first, second, third = (
+        replace(documented_object(name, about), passages=(Passage(body, "seed_positive", title=name),))
+        for name, about, body in (
+            ("pyarrow.Array.any", "Return whether any element is truthy", "True where an entry is truthy."),
+            ("numpy.any", "Test along an axis", "A scalar: whether an entry is True along an axis."),
+            ("scipy.roll", "Shift entries along a line", "Moves each entry along an axis, round the end."),
+        )
+    )
+    index = ObjectIndex([first, second, third])
+    assert [passage.title for passage in index.negatives(0, [1, 2], 3)] == ["scipy.roll"]
