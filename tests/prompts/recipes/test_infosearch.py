@@ -37,18 +37,11 @@ from prompts.parse import parse_reply
 from prompts.passages.answer_evidence import answers, evidence_of
 from prompts.passages.reply_types import AskedInstruction, Condition, Keywords, Rewritten
 from prompts.recipes.infosearch import InfoSearch, InfoSearchSettings
-from tests.support.topics.sample_seeds import CORPORA, SEEDS, RuleAsk, passage
+from tests.support.topics.sample_seeds import CORPORA, SEEDS, RuleAsk, in_prose, passage
 from validators.catalog import VALIDATORS
 
 ENGLISH = "The ferry to Lower Saltmarsh takes 35 minutes. It runs twice an hour from the northern pier in all weathers."
 CHINESE = "前往盐沼镇的渡轮需要三十五分钟。渡轮每小时从北码头开出两班，风雨无阻，票在船上出售。"
-
-
-def in_prose(seed: Seed) -> Seed:
-    """The seed, but what answers is said in sentences and not in a list of fields."""
-    first, *others = seed.positives
-    said = first.text.replace("readings.", "readings. Gives the height of the water at the given hour.", 1)
-    return replace(seed, positives=(passage(said, title=first.title, **first.attributes), *others))
 
 
 FIELDS = SEEDS["python_docs"]

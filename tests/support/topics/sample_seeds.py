@@ -1,7 +1,7 @@
 """Seeds of our own, one in the manner of each corpus that recipes read; and an `ask` that the rule writer answers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from engine.flow.ask import schema_of
 from engine.protocols import Prompt
@@ -193,6 +193,13 @@ def _mathematics() -> Seed:
         redistributable=True,
         attributes={"answer": "102"},
     )
+
+
+def in_prose(seed: Seed) -> Seed:
+    """The seed, but what answers is said in sentences and not in a list of fields."""
+    first, *others = seed.positives
+    said = first.text.replace("readings.", "readings. Gives the height of the water at the given hour.", 1)
+    return replace(seed, positives=(passage(said, title=first.title, **first.attributes), *others))
 
 
 SEEDS: Mapping[str, Seed] = {

@@ -9,7 +9,7 @@ import pytest
 from engine.topic import Topic
 from prompts.constraints.dimensions import EXACT_DIMENSIONS
 from prompts.recipes.infosearch import InfoSearch, InfoSearchSettings
-from tests.support.topics.sample_seeds import SEEDS, RuleAsk
+from tests.support.topics.sample_seeds import SEEDS, RuleAsk, in_prose
 from validators.checks.dimension_check import DimensionCheck, DimensionCheckSettings
 
 CASES = [("msmarco", "length"), ("msmarco", "keyword"), ("python_docs", "format"), ("leetcode", "format")]
@@ -17,7 +17,8 @@ CASES = [("msmarco", "length"), ("msmarco", "keyword"), ("python_docs", "format"
 
 def made(corpus: str, dimension: str) -> Topic:
     recipe = InfoSearch(InfoSearchSettings.model_validate({"dimensions": [dimension]}))
-    (topic,) = asyncio.run(recipe(SEEDS[corpus], RuleAsk()))
+    seed = in_prose(SEEDS[corpus]) if corpus == "python_docs" else SEEDS[corpus]
+    (topic,) = asyncio.run(recipe(seed, RuleAsk()))
     return topic
 
 
