@@ -67,8 +67,8 @@ def test_two_engines_answer_one_dies_and_none_is_left(settings):
     async def drill():
         first = await ask_all(0)
         actors = [place.actor for place in crew._places]
+        until(lambda: len(engine_processes()) == len(actors))  # psutil's picture of a busy machine may miss some
         pids = {each.parent().pid for each in engine_processes()}
-        assert len(pids) == len(actors)
         asking = asyncio.create_task(ask_all(1))
         await asyncio.sleep(0.1)
         os.kill(min(pids), signal.SIGKILL)
