@@ -111,8 +111,8 @@ def save_model(shape: Shape, folder: Path, dtype: torch.dtype = torch.float32) -
 
 def _model(shape: Shape) -> Any:
     if shape.both_ways:
-        return Gemma3TextModel(_both_ways(shape))
-    return Qwen3Model(_decoder(shape)) if shape.kv_heads else BertModel(_encoder(shape))
+        return Gemma3TextModel(Gemma3TextConfig(**_decoder(shape), use_bidirectional_attention=True))
+    return Qwen3Model(Qwen3Config(**_decoder(shape))) if shape.kv_heads else BertModel(_encoder(shape))
 
 
 def _encoder(shape: Shape) -> BertConfig:
@@ -126,35 +126,20 @@ def _encoder(shape: Shape) -> BertConfig:
     )
 
 
-def _decoder(shape: Shape) -> Qwen3Config:
-    return Qwen3Config(
-        vocab_size=shape.vocabulary,
-        hidden_size=shape.width,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.kv_heads,
-        head_dim=shape.head_width,
-        intermediate_size=shape.inner,
-        max_position_embeddings=shape.positions,
-        pad_token_id=MARKS.index(PAD),
-        eos_token_id=MARKS.index(END),
-    )
-
-
-def _both_ways(shape: Shape) -> Gemma3TextConfig:
-    return Gemma3TextConfig(
-        vocab_size=shape.vocabulary,
-        hidden_size=shape.width,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.kv_heads,
-        head_dim=shape.head_width,
-        intermediate_size=shape.inner,
-        max_position_embeddings=shape.positions,
-        use_bidirectional_attention=True,
-        pad_token_id=MARKS.index(PAD),
-        eos_token_id=MARKS.index(END),
-    )
+def _decoder(shape: Shape) -> dict[str, Any]:
+    """What the configs of both kinds of decoder call the parts of a shape."""
+    return {
+        "vocab_size": shape.vocabulary,
+        "hidden_size": shape.width,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.kv_heads,
+        "head_dim": shape.head_width,
+        "intermediate_size": shape.inner,
+        "max_position_embeddings": shape.positions,
+        "pad_token_id": MARKS.index(PAD),
+        "eos_token_id": MARKS.index(END),
+    }
 
 
 def settings_for(path: Path, sizes: Sizes, **changes: Any) -> TrainSettings:
