@@ -148,7 +148,8 @@ class CommitLog:
             return False
         raise DifferentJobError(
             f"{self.out} holds the run of another job ({_job_difference(standing, new)}); give this job another `out`, "
-            "or restore the settings (of a run, limits.seeds, limits.accept and the budget may grow)"
+            "or go on with the settings, templates and version of Foil that began it (of a run, limits.seeds, "
+            "limits.accept and the budget may grow)"
         )
 
     def _grow(self, new: Mapping[str, Any]) -> None:
