@@ -12,7 +12,7 @@ from datasets_out.training.sources import SourceSettings, TopicSource, digest_of
 from datasets_out.training.training_view import TrainingView
 from engine.atomic_files import held
 from engine.errors import UsageError
-from engine.storage.trees import download
+from engine.storage.trees import download, upload
 from trainer.model.published_model import PublishedModel, fingerprint_of, read_published_model
 from trainer.settings import TrainSettings
 
@@ -67,6 +67,7 @@ def _find_trained(job: Job, settings: TrainSettings) -> PublishedModel | None:
         return None
     digest = digest_of(pin_sources(job, settings), pin_protected(settings))
     trained = read_published_model(job.out, fingerprint_of(settings, digest))
+    upload(job.out / "model", whole=True)  # a kill may have cut the first upload short
     say("trained already, with these settings on these data")
     return trained
 

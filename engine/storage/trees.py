@@ -3,36 +3,40 @@
     download -> files in the mirror -> upload, once they are published
 
 Where a run lies on a disk there is nothing to do: the files are where they belong.
-Promise: an upload puts a folder's checksums last, so that what a kill cut short is found damaged and passed over. A
+Promise: a folder that is uploaded as a whole comes down as a whole or not at all. An upload puts a mark beside its
+files first and removes it last, and so does a removal: where a kill cut one short, no other machine sees the folder. A
 file that is in step with the bucket has the time of the bucket's object: two models have one size, so sizes alone would
 tell nothing, and no two clocks are compared.
 """
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from engine.storage.mirrors import mirrored_url
 from engine.storage.opening import open_store
 from engine.storage.store import Store, StoredObject
 
-_LAST = "checksums.json"
+_PARTIAL = "partial.mark"
+"""The mark in a folder of the bucket that is not whole: its upload or its removal goes on, or was cut short."""
 _SAME_S = 0.001
 
 
-def upload(folder: Path) -> None:
-    """Makes the bucket hold what a folder of a mirror holds now. Raises OSError."""
+def upload(folder: Path, *, whole: bool = False) -> None:
+    """Makes the bucket hold what a folder of a mirror holds now; `whole`: seen all at once. Raises OSError."""
     found = _store_of(folder)
     if found is None:
         return
     store, prefix = found
     there = {each.key: each for each in store.list_objects(prefix)}
     here = {f"{prefix}/{name.as_posix()}": folder / name for name in _published(folder)}
-    for key, path in sorted(here.items(), key=lambda item: (item[1].name == _LAST, item[0])):
-        if key not in there or not _in_step(path, there[key]):
-            store.put_file(key, path)
-    store.delete(there.keys() - here.keys())
+    changed = [key for key, path in sorted(here.items()) if key not in there or not _in_step(path, there[key])]
+    if whole and changed:
+        store.put(f"{prefix}/{_PARTIAL}", b"an upload or a removal goes on")
+    for key in changed:
+        store.put_file(key, here[key])
+    _delete(store, [*(there.keys() - here.keys()), *([f"{prefix}/{_PARTIAL}"] if whole else [])])
     for each in store.list_objects(prefix):
         if each.key in here and here[each.key].stat().st_size == each.bytes:
             _put_in_step(here[each.key], each)
@@ -41,14 +45,19 @@ def upload(folder: Path) -> None:
 def download(folder: Path) -> None:
     """Brings what the bucket holds of a folder into the mirror, over what is there. Raises OSError.
 
-    A file that the bucket has not is left: it may be published, and not uploaded yet.
+    A file that the bucket has not is left: it may be published, and not uploaded yet. A folder that is not whole there
+    is passed over.
     """
     found = _store_of(folder)
     if found is None:
         return
     store, prefix = found
-    for each in store.list_objects(prefix):
+    there = list(store.list_objects(prefix))
+    partial = tuple(each.key.removesuffix(_PARTIAL) for each in there if _is_mark(each.key))
+    for each in there:
         path = store.folder / each.key
+        if each.key.startswith(partial):
+            continue
         if not path.is_file() or not _in_step(path, each):
             path.parent.mkdir(parents=True, exist_ok=True)
             store.get_file(each.key, path)
@@ -60,7 +69,19 @@ def remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     if found := _store_of(folder):
         store, prefix = found
-        store.delete([each.key for each in store.list_objects(prefix)])
+        store.put(f"{prefix}/{_PARTIAL}", b"an upload or a removal goes on")
+        _delete(store, [each.key for each in store.list_objects(prefix)])
+
+
+def _delete(store: Store, keys: Iterable[str]) -> None:
+    """Deletes objects, the marks last: no folder is seen with a part of its files."""
+    keys = list(keys)
+    store.delete(key for key in keys if not _is_mark(key))
+    store.delete(filter(_is_mark, keys))
+
+
+def _is_mark(key: str) -> bool:
+    return key.endswith(f"/{_PARTIAL}")
 
 
 def _store_of(folder: Path) -> tuple[Store, str] | None:

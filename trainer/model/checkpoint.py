@@ -62,7 +62,7 @@ def publish(folder: Path, write: Callable[[Path], None]) -> None:
             else:
                 draft.unlink()
         publish_folder(folder, write)
-        upload(folder)
+        upload(folder, whole=True)
     except (OSError, SafetensorError) as error:
         raise CommitError(
             f"{folder} could not be written ({error}); see to the storage (space, quota, mount) and run again: "
