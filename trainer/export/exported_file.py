@@ -9,6 +9,7 @@ from engine.atomic_files import put_text, read_json
 from engine.errors import CorruptDataError
 from trainer.model.checksums import CARD, digest_of
 
+FOLDER, FLOAT32, INT8 = "onnx", "model.onnx", "model_qint8.onnx"
 FACTS_OF_EXPORT = "export.json"
 SECTION = re.compile(r"\n## ONNX\n.*?(?=\n## |\Z)", re.DOTALL)
 
@@ -17,7 +18,7 @@ SECTION = re.compile(r"\n## ONNX\n.*?(?=\n## |\Z)", re.DOTALL)
 class ExportedFile:
     """One file, and how its vectors of our own texts lie to those of the model.
 
-    `max_difference` is of the numbers of unit vectors; cosines are of vectors.
+    `max_difference` is of the numbers of unit vectors; cosines are of vectors. A reranker's scores are one vector.
     """
 
     name: str
@@ -47,6 +48,12 @@ def put_section(model: Path, files: Sequence[ExportedFile]) -> None:
 def facts_of(files: Sequence[ExportedFile]) -> dict[str, object]:
     """The content of export.json."""
     return {"files": [asdict(each) for each in files]}
+
+
+def onnx_file(name: str) -> Path:
+    """The file of `MODEL`, its float32 one, or of `MODEL/onnx/FILE.onnx`."""
+    path = Path(name)
+    return path if path.suffix == ".onnx" else path / FOLDER / FLOAT32
 
 
 def check_exported(file: Path) -> str:

@@ -3,9 +3,11 @@
     MODEL -> torch.onnx.export -> onnx/model.onnx (float32) -> dynamic quantisation -> onnx/model_qint8.onnx
           -> vectors of our own texts, in torch and in onnxruntime -> onnx/export.json, README.md
 
-The number of texts and their length are free. The graph ends with the states of the tokens, since pooling is
-a module of its own. int8: weights by channel (without that MiniLM's cosines fall to 0.955),
-activations by batch. Price: a few seconds for each file, and the disk that they take.
+The number of texts and their length are free. An embedder's graph ends with the states of the tokens, since pooling is
+a module of its own; a reranker's with the score of each pair. What is compared of a reranker is one vector: its scores
+of all pairs of our texts less their mean, at length 1, so that a cosine is the correlation of scores. int8: weights by
+channel (without that MiniLM's cosines fall to 0.955), activations by batch. Price: a few seconds for each file, and
+the disk that they take.
 """
 
 import logging
@@ -13,26 +15,29 @@ import shutil
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from engine.atomic_files import write_json
 from engine.errors import UsageError
 from trainer.export.check_texts import check_pairs, check_texts
-from trainer.export.exported_file import FACTS_OF_EXPORT, ExportedFile, facts_of, put_section
+from trainer.export.exported_file import FACTS_OF_EXPORT, FLOAT32, FOLDER, INT8, ExportedFile, facts_of, put_section
 from trainer.export.onnx_encoder import Floats, OnnxEncoder, load_exportable
+from trainer.export.onnx_scorer import OnnxScorer, has_pair_head, load_exportable_scorer
 from trainer.model.attention import SDPA, SDPA_FLOAT32, attention_of
 from trainer.model.checkpoint import publish
 from trainer.model.checksums import FACTS, digest_of, trained_template
 from trainer.model.encoder import Encoder
 from trainer.model.loading import backbone_of
+from trainer.reranker.pair_scorer import PairScorer, transformer_of
 from trainer.settings import EncodeSettings
 from trainer.text_templates import OWN, template_named
 
-FOLDER, FLOAT32, INT8 = "onnx", "model.onnx", "model_qint8.onnx"
 MOST_DIFFERENCE = 1e-4
 """What a number of a float32 vector may be off."""
 CHECKED_TOKENS = 512
@@ -46,17 +51,16 @@ def export_onnx(folder: Path, *, int8: bool = True, least_cosine: float = 0.98) 
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} is no model's directory; give one, such as out/demo/model")
-    template = trained_template(folder) or template_named(OWN)
-    encoder = load_exportable(folder, template, EncodeSettings(max_tokens=CHECKED_TOKENS))
-    expected = _vectors(encoder)
+    model = _load(folder)
+    expected = _vectors(model)
     files: list[ExportedFile] = []
 
     def write(draft: Path) -> None:
-        _export(encoder, draft / FLOAT32)
-        files.append(_check_float32(_compare(encoder, draft / FLOAT32, expected)))
+        _export(model, draft / FLOAT32)
+        files.append(_check_float32(_compare(model, draft / FLOAT32, expected)))
         if int8:
             _quantise(draft / FLOAT32, draft / INT8)
-            files.append(_check_int8(_compare(encoder, draft / INT8, expected), least_cosine))
+            files.append(_check_int8(_compare(model, draft / INT8, expected), least_cosine))
         write_json(draft / FACTS_OF_EXPORT, facts_of(files))
 
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
@@ -66,36 +70,49 @@ def export_onnx(folder: Path, *, int8: bool = True, least_cosine: float = 0.98) 
     return files
 
 
-class _States(nn.Module):
-    """The states of a backbone's last layer as the only output, from inputs by position."""
+def _load(folder: Path) -> Encoder | PairScorer:
+    """The embedder or reranker in a folder, with the template that it learnt."""
+    settings, template = EncodeSettings(max_tokens=CHECKED_TOKENS), trained_template(folder)
+    if has_pair_head(folder):
+        return load_exportable_scorer(folder, template or template_named("query_instruction"), settings)
+    return load_exportable(folder, template or template_named(OWN), settings)
 
-    def __init__(self, backbone: nn.Module, names: list[str]) -> None:
+
+class _Graph(nn.Module):
+    """One output of a transformer, from inputs by position."""
+
+    def __init__(self, transformer: nn.Module, inputs: list[str], output: str) -> None:
         super().__init__()
-        self._backbone, self._names = backbone, names
+        self._transformer, self._inputs, self._output = transformer, inputs, output
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        states: Tensor = self._backbone(**dict(zip(self._names, inputs, strict=True))).last_hidden_state
-        return states
+        output: Tensor = self._transformer(**dict(zip(self._inputs, inputs, strict=True)))[self._output]
+        return output
 
 
-def _export(encoder: Encoder, path: Path) -> None:
-    backbone = backbone_of(encoder.model)
-    if attention_of(backbone) == SDPA_FLOAT32:
-        backbone.set_attn_implementation(SDPA)
-    features = encoder.model.tokenizer(["a text", "a text of more words"], padding=True, return_tensors="pt")
+def _export(model: Encoder | PairScorer, path: Path) -> None:
+    is_reranker = isinstance(model, PairScorer)
+    transformer = transformer_of(model.model) if isinstance(model, PairScorer) else backbone_of(model.model)
+    output = "logits" if is_reranker else "last_hidden_state"
+    if attention_of(transformer) == SDPA_FLOAT32:
+        transformer.set_attn_implementation(SDPA)
+    example = ["a text", "a text of more words"]
+    features = model.model.tokenizer(example, example if is_reranker else None, padding=True, return_tensors="pt")
     names = list(features)
     free = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
     try:
         with _without_notes(), torch.no_grad():
             torch.onnx.export(
-                _States(backbone, names).eval(), tuple(features[name] for name in names), str(path), dynamo=True,
-                input_names=names, output_names=["last_hidden_state"], dynamic_shapes={"inputs": (free,) * len(names)},
+                _Graph(transformer, names, output).eval(), tuple(features[name] for name in names), str(path),
+                dynamo=True, input_names=names, output_names=[output], dynamic_shapes={"inputs": (free,) * len(names)},
                 external_data=False, verbose=False,
             )  # fmt: skip
     except ModuleNotFoundError as error:
         raise UsageError(f"an export needs {error.name}; pip install 'foil-ir[onnx]'") from error
     except Exception as error:  # the exporter raises errors of many kinds
-        raise UsageError(f"{type(backbone).__name__} does not export to ONNX ({error!r}); take another base") from error
+        raise UsageError(
+            f"{type(transformer).__name__} does not export to ONNX ({error!r}); take another base"
+        ) from error
 
 
 def _quantise(source: Path, target: Path) -> None:
@@ -117,13 +134,19 @@ def _without_notes() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def _vectors(encoder: Encoder | OnnxEncoder) -> Floats:
+def _vectors(model: Encoder | OnnxEncoder | PairScorer | OnnxScorer) -> Floats:
+    """[texts, D] of an embedder, [1, pairs] of a reranker."""
+    if isinstance(model, PairScorer | OnnxScorer):
+        queries = model.texts.format_pairs(check_pairs())
+        passages = model.texts.format_passages([("", text) for text in check_texts()])
+        scores = model.score([*product(queries, passages)])
+        return np.asarray(functional.normalize((scores - scores.mean())[None], dim=1))
     with torch.inference_mode():
-        return np.asarray(encoder.encode(check_texts(), check_pairs()))
+        return np.asarray(model.encode(check_texts(), check_pairs()))
 
 
-def _compare(encoder: Encoder, file: Path, expected: Floats) -> ExportedFile:
-    vectors = _vectors(OnnxEncoder(encoder, file))
+def _compare(model: Encoder | PairScorer, file: Path, expected: Floats) -> ExportedFile:
+    vectors = _vectors(OnnxScorer(model, file) if isinstance(model, PairScorer) else OnnxEncoder(model, file))
     cosines = (vectors * expected).sum(1)
     return ExportedFile(
         file.name, file.stat().st_size, digest_of(file), float(np.abs(vectors - expected).max()),

@@ -75,12 +75,16 @@ class PairScorer(nn.Module):
         self.tokens += sum(len(row["input_ids"]) for row in rows)
         return rows
 
-    def forward(self, rows: Sequence[dict[str, list[int]]]) -> Tensor:
-        """The scores of tokenised pairs, which go through the model together, in float32, [n]."""
+    def pad(self, rows: Sequence[dict[str, list[int]]]) -> dict[str, Tensor]:
+        """The features of tokenised pairs as one batch, on the CPU."""
         padded: BatchEncoding = self.model.tokenizer.pad(
             {name: [row[name] for row in rows] for name in rows[0]}, pad_to_multiple_of=LENGTH_STEP, return_tensors="pt"
         )
-        features = {name: values.to(self.device, non_blocking=True) for name, values in padded.items()}
+        return dict(padded)
+
+    def forward(self, rows: Sequence[dict[str, list[int]]]) -> Tensor:
+        """The scores of tokenised pairs, which go through the model together, in float32, [n]."""
+        features = {name: values.to(self.device, non_blocking=True) for name, values in self.pad(rows).items()}
         enabled = self.settings.precision == "bfloat16"
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=enabled):
             scores: Tensor = self.model(features)["scores"]

@@ -9,16 +9,16 @@ from trainer.systems.embedder import embedder
 from trainer.systems.endpoint import endpoint
 from trainer.systems.llm_reranker import METHODS, LlmReranker
 from trainer.systems.onnx_embedder import onnx_embedder
-from trainer.systems.system import Progress, System, SystemSettings, quiet
+from trainer.systems.system import ONNX, Progress, System, SystemSettings, quiet
 
-ENDPOINT, RERANKER, ONNX = "openai:", "rerank:", "onnx:"
+ENDPOINT, RERANKER = "openai:", "rerank:"
 
 
 def open_system(
     name: str, settings: SystemSettings, cache: Path, first: str = "bm25", on_progress: Progress = quiet
 ) -> System:
     """`bm25`, `base`, `openai:MODEL@URL`, `onnx:MODEL`, a directory, or a hub name; over `first`: `rerank:MODEL`,
-    `pointwise:MODEL@URL`, `listwise:MODEL@URL`.
+    `rerank:onnx:MODEL`, `pointwise:MODEL@URL`, `listwise:MODEL@URL`.
 
     Raises UsageError where there is no such system.
     """

@@ -1,4 +1,4 @@
-"""A cross-encoder of sentence-transformers over the best documents of a first stage, or over given candidates.
+"""A cross-encoder over the best documents of a first stage, or over given candidates: sentence-transformers' or ONNX.
 
 A reranker that Foil trained gets the template that it learnt.
 
@@ -6,20 +6,25 @@ Scores are the raw logits: behind a sigmoid the best ones would be equal in sing
 a query and document; nothing is cached.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
 from sentence_transformers import CrossEncoder
+from torch import Tensor
 
 from engine.errors import UsageError
 from trainer.benchmarks.benchmark import Benchmark
+from trainer.export.exported_file import check_exported, onnx_file
+from trainer.export.onnx_scorer import OnnxScorer, load_exportable_scorer
 from trainer.measures.judged import Run
 from trainer.model.checksums import folder_digest, trained_template
 from trainer.model.fitted_texts import of_cross_encoder
 from trainer.model.loading import missing_weights
+from trainer.reranker.pair_scorer import TextPair
 from trainer.systems.embedder import model_folder
-from trainer.systems.system import Progress, System, SystemSettings, documents_to_rerank, quiet
+from trainer.systems.system import ONNX, Progress, System, SystemSettings, documents_to_rerank, quiet
 from trainer.text_templates import template_named
 
 
@@ -29,11 +34,19 @@ class Reranker:
     def __init__(self, model: str, first: System, settings: SystemSettings, on_progress: Progress = quiet) -> None:
         self.name = f"rerank:{model}"
         self._first, self._settings, self._on_progress = first, settings, on_progress
-        own = trained_template(Path(model)) or template_named("query_instruction")
+        file = onnx_file(model.removeprefix(ONNX)) if model.startswith(ONNX) else None
+        folder = file.parent.parent if file else Path(model)
+        own = trained_template(folder) or template_named("query_instruction")
         self._template = template_named(settings.template) if settings.template else own
-        self._model = load_cross_encoder(model, settings.encode.max_tokens)
-        self._texts = of_cross_encoder(self._template, self._model.tokenizer, settings.encode.max_tokens)
-        self._weights = folder_digest(model_folder(model))
+        if file:
+            self._weights = check_exported(file)
+            scorer = OnnxScorer(load_exportable_scorer(folder, self._template, settings.encode), file)
+            self._predict, self._texts = scorer.score, scorer.texts
+        else:
+            cross_encoder = load_cross_encoder(model, settings.encode.max_tokens)
+            self._weights = folder_digest(model_folder(model))
+            self._predict = partial(_predict, cross_encoder, settings.batch)
+            self._texts = of_cross_encoder(self._template, cross_encoder.tokenizer, settings.encode.max_tokens)
 
     def facts(self) -> Mapping[str, str | float]:
         """Its own weights, and the first stage."""
@@ -53,13 +66,19 @@ class Reranker:
         return run
 
     def _scores(self, text: str, passages: list[str]) -> list[float]:
-        if not passages:
-            return []
-        scores = self._model.predict(
-            [(text, passage) for passage in passages], batch_size=self._settings.batch, show_progress_bar=False,
-            activation_fn=torch.nn.Identity(), convert_to_numpy=True,
-        )  # fmt: skip
-        return [float(score) for score in scores]
+        pairs = [(text, passage) for passage in passages]
+        return [float(score) for score in self._predict(pairs)] if pairs else []
+
+
+def _predict(model: CrossEncoder, batch: int, pairs: Sequence[TextPair]) -> Tensor:
+    scores: Tensor = model.predict(
+        list(pairs),
+        batch_size=batch,
+        show_progress_bar=False,
+        activation_fn=torch.nn.Identity(),
+        convert_to_tensor=True,
+    )
+    return scores
 
 
 def load_cross_encoder(name: str, max_tokens: int) -> CrossEncoder:

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine.ids import canonical_json, sha256_hex
-from trainer.export.exported_file import check_exported
+from trainer.export.exported_file import check_exported, onnx_file
 from trainer.export.onnx_encoder import OnnxEncoder, load_exportable
-from trainer.export.onnx_export import FLOAT32, FOLDER
 from trainer.model.checksums import trained_template
 from trainer.systems.dense import DenseSystem
 from trainer.systems.system import Progress, SystemSettings, quiet
@@ -15,11 +14,10 @@ from trainer.text_templates import CUT, OWN, QueryPair, template_named
 
 
 class OnnxEmbedder:
-    """`MODEL` (its float32 file) or `MODEL/onnx/FILE.onnx`."""
+    """Of `MODEL` (its float32 file) or `MODEL/onnx/FILE.onnx`."""
 
     def __init__(self, name: str, settings: SystemSettings) -> None:
-        path = Path(name)
-        file = path if path.suffix == ".onnx" else path / FOLDER / FLOAT32
+        file = onnx_file(name)
         folder = file.parent.parent
         own = trained_template(folder) or template_named(OWN)
         template = template_named(settings.template) if settings.template else own

@@ -12,6 +12,8 @@ from trainer.benchmarks.benchmark import Benchmark
 from trainer.measures.judged import Run
 from trainer.settings import EncodeSettings
 
+ONNX = "onnx:"
+"""Begins the name of a model that `foil export` wrote."""
 Progress = Callable[[str, int, int], None]
 """Called with what is done, how much of it, and of how much."""
 

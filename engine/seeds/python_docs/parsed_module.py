@@ -10,10 +10,11 @@ import importlib.util
 import inspect
 import sysconfig
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from engine.seeds.python_docs.attached_docs import doc_fragments
 from engine.seeds.python_docs.words import word_set
 
 STDLIB = "stdlib"
@@ -43,8 +44,9 @@ class Definition:
 class ParsedModule:
     """One parsed file. Names within the module are keys: `Class.method` for members.
 
-    `namespaces` holds, for each class, the names under which it offers another class's methods. `doc_fragments` and
-    `calls` (with the name that the result is assigned to, or "") come from files that attach docstrings by calls.
+    `namespaces` holds, for each class, the names under which it offers another class's methods. `doc_fragments` (dicts
+    of texts, by the dict's name) and `calls` (with the name that the result is assigned to, or "") come from files that
+    attach docstrings by calls.
     """
 
     name: str
@@ -56,7 +58,7 @@ class ParsedModule:
     imports: dict[str, tuple[str, str]] = field(default_factory=dict)
     star_imports: list[str] = field(default_factory=list)
     exported: frozenset[str] | None = None
-    doc_fragments: dict[str, str] = field(default_factory=dict)
+    doc_fragments: dict[str, dict[str, str]] = field(default_factory=dict)
     calls: list[tuple[str, ast.Call]] = field(default_factory=list)
 
 
@@ -171,36 +173,13 @@ def _add_exports(module: ParsedModule, node: ast.Assign | ast.AugAssign) -> None
 
 
 def _add_calls(module: ParsedModule, tree: ast.Module) -> None:
+    for statement in _module_statements(tree.body):
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.expr() as value):
+                module.doc_fragments[name] = doc_fragments(value, module.doc_fragments)
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                module.doc_fragments[name] = doc_fragments(value, module.doc_fragments)
     for node in ast.walk(tree):
-        _add_doc_fragments(module.doc_fragments, node)
         if isinstance(node, ast.Assign | ast.Expr) and isinstance(node.value, ast.Call):
             target = node.targets[0] if isinstance(node, ast.Assign) else None
             module.calls.append((target.id if isinstance(target, ast.Name) else "", node.value))
-
-
-def _add_doc_fragments(fragments: dict[str, str], node: ast.AST) -> None:
-    """The named texts of a documentation file: `parse_kwargs("name (type): text ...")` and dicts of texts."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "parse_kwargs":
-        for line in literal_text(node.args[0], {}).split("\n    "):
-            if line.strip() and not line.startswith(" "):
-                fragments.setdefault(line.split()[0], line.strip())
-            elif line.strip() and fragments:
-                fragments[next(reversed(fragments))] += f"\n    {line.rstrip()}"
-    elif isinstance(node, ast.Dict):
-        for key, value in zip(node.keys, node.values, strict=True):
-            if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                fragments.setdefault(key.value, literal_text(value, {}).strip())
-
-
-def literal_text(node: ast.expr, fragments: Mapping[str, str]) -> str:
-    """The text of a constant, a sum of texts, or a `.format(**fragments)` of one; "" for anything else."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return node.value
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return literal_text(node.left, fragments) + literal_text(node.right, fragments)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
-        text = literal_text(node.func.value, fragments)
-        for name, fragment in fragments.items():
-            text = text.replace("{" + name + "}", fragment)
-        return text.replace("{{", "{").replace("}}", "}")
-    return ""

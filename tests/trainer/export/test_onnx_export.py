@@ -1,4 +1,4 @@
-"""An exported embedder says what the model says, for any number and length of texts, and ranks as a system."""
+"""An exported model says what the model says, for any number and length of texts, and ranks as a system."""
 
 import json
 import re
@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from transformers import AutoTokenizer, LlamaConfig, LlamaModel
+from transformers import AutoTokenizer, GPT2Config, GPT2ForSequenceClassification, LlamaConfig, LlamaModel
 
 from engine.errors import CorruptDataError, UsageError
 from tests.support.training import FULL, TEMPLATE, settings_for
+from trainer.benchmarks.benchmark import Benchmark
 from trainer.export.check_texts import check_pairs, check_texts
 from trainer.model.checksums import check_model, folder_digest
 from trainer.model.encoder import load_encoder
+from trainer.reranker.pair_scorer import load_pair_scorer, save_pair_scorer
 from trainer.run.fit import train
 from trainer.systems.catalog import open_system
 from trainer.systems.system import SystemSettings
@@ -137,3 +139,52 @@ def test_the_texts_of_the_check_have_many_lengths(bert):
     assert len(lengths) > 10
     assert {bool(instruction) for instruction, _ in check_pairs()} == {True, False}
     assert all(re.search(r"\w", text) for text in check_texts()[1:])
+
+
+@pytest.fixture(scope="module")
+def reranker(bert, tmp_path_factory):
+    """A cross-encoder whose scores lie apart, and what its export found."""
+    scorer = load_pair_scorer(bert, TEMPLATE, FULL, head_seed=0)
+    with torch.no_grad():
+        scorer.model.model.classifier.weight *= 1000
+    folder = tmp_path_factory.mktemp("reranker") / "model"
+    save_pair_scorer(scorer, folder)
+    return folder, export_onnx(folder)
+
+
+def test_a_reranker_is_exported_with_its_scores(reranker):
+    model, (full, small) = reranker
+    assert full.max_difference <= 1e-4
+    assert full.mean_cosine == full.least_cosine == pytest.approx(1, abs=1e-5)
+    assert 0.98 < small.mean_cosine < 1
+    assert small.bytes < full.bytes / 2
+    session = open_session(model / "onnx" / "model.onnx")
+    assert [output.name for output in session.get_outputs()] == ["logits"]
+    for count, length in ((1, 2), (3, 17), (7, 64)):
+        feed = {each.name: np.ones((count, length), dtype=np.int64) for each in session.get_inputs()}
+        assert session.run(None, feed)[0].shape == (count, 1)
+
+
+def test_an_exported_reranker_orders_and_scores_as_the_model_does(reranker, tmp_path):
+    model, _ = reranker
+    words = ["bridge", "tower", "oslo", "who", "built", "years"]
+    documents = {f"d{number}": ("", " ".join(words[number % 6 :] * (number + 1))) for number in range(12)}
+    benchmark = Benchmark.of("t", documents, {"q1": "who built the tower", "q2": "oslo " * 60}, {})
+    tuned, onnx, small = (
+        open_system(f"rerank:{name}", SMALL, tmp_path)
+        for name in (model, f"onnx:{model}", f"onnx:{model}/onnx/model_qint8.onnx")
+    )
+    assert len({each.facts()["digest"] for each in (tuned, onnx, small)}) == 3
+    expected, found = tuned.rank(benchmark, 12), onnx.rank(benchmark, 12)
+    for query, scores in expected.items():
+        assert len(scores) > 3
+        assert found[query] == pytest.approx(scores, abs=1e-3)
+        assert sorted(found[query], key=found[query].get) == sorted(scores, key=scores.get)
+
+
+def test_a_reranker_that_reads_from_left_to_right_is_refused(bert, tmp_path):
+    config = GPT2Config(vocab_size=30522, n_embd=16, n_layer=1, n_head=2, n_positions=64, num_labels=1, pad_token_id=0)
+    GPT2ForSequenceClassification(config).save_pretrained(tmp_path / "decoder")
+    AutoTokenizer.from_pretrained(bert).save_pretrained(tmp_path / "decoder")
+    with pytest.raises(UsageError, match="is a decoder"):
+        export_onnx(tmp_path / "decoder")
