@@ -44,13 +44,16 @@ def write_packages(folder: Path) -> None:
     tensors = folder / "tinytensors"
     tensors.mkdir()
     (tensors / "_docs.py").write_text(
-        "common = parse_kwargs('''\n    out (Tensor): where the result goes.\n''')\n"
+        "like = parse_kwargs('''\n    dtype (type): that of the input.\n        Or another.\n''')\n"
+        "common: dict[str, str] = merge_dicts(parse_kwargs('''\n    out (Tensor): where the result goes.\n"
+        "    dtype (type): what is meant,\n        and no less.\n'''), {'note': '''Slow on {} alone.'''})\n"
         "def add_docstr(target, doc): ...\nadd_docstr(nothing)\n"
     )
     (tensors / "__init__.py").write_text(
         "raise RuntimeError('nobody may run this package')\n"
         'add_docstr(tinytensors.roll, r"""\nroll(input) -> Tensor\n\nRoll the rows along one axis.\n\n'
-        f'{body("rolling a matrix")}\n\nArgs:\n    {{out}}\n""".format(**common))\n'
+        f'{body("rolling a matrix")}\n\nArgs:\n    {{out}}\n    {{dtype}}\n\nThe set {{{{out}}}} and {{nothing}} stay.\n"""'
+        '.format(**common) + rf"""\n{common["note"].format("a CPU")}\n""")\n'
         + inverse.format(
             summary='"""Computes the inverse of a square matrix.\n', doc=body("tensors that get inverted", 6)
         )

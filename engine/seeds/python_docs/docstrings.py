@@ -76,8 +76,8 @@ _LATEX = (
     (re.compile(r"\\([A-Za-z]+)"), r" \1 "),
 )
 _NOTICE = re.compile(r"\s*(?:Copyright|\(c\)|Licen[cs]ed? )", re.IGNORECASE)
-_ALIAS = re.compile(r"\s*\(functional name: [^)\n]*\)")
-"""What torch's data pipes say in the middle of a sentence."""
+_REMARK = re.compile(r"\s*\(functional\s+name:[^)]*\)|^[ \t]*\$\{\w+\}$", re.MULTILINE)
+"""Torch's second name of a data pipe, in the middle of a sentence, and numpy's place for a parameter."""
 _DOCTEST_FLAG = re.compile(r"\s*# ?(doctest|xdoctest)\s*:.*$")
 _SIGNATURE = re.compile(r"^[\w.]+\s?\([^()]*(?:\([^()]*\)[^()]*)*\)\s*(?:->\s*[^.]{1,100})?$")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[A-Z\"'(\[`*]|[a-z_]+[.(_])")
@@ -115,7 +115,7 @@ def count_words(lines: Iterable[str]) -> int:
 
 def parse_docstring(text: str) -> Docstring:
     """Parses the docstring of one object; an empty or unreadable one has an empty summary."""
-    lines = inspect.cleandoc(_ALIAS.sub("", text)).expandtabs().splitlines()
+    lines = inspect.cleandoc(_REMARK.sub("", text)).expandtabs().splitlines()
     deprecated = any(line.startswith(".. deprecated::") for line in lines)
     lines = list(takewhile(lambda line: not _NOTICE.match(line), _drop_directives(_drop_signatures(lines))))
     first_paragraph, body = _split_paragraph(lines)

@@ -141,3 +141,9 @@ def test_any_text_can_be_read_and_its_sentences_are_parts_of_it(text):
         assert not any("\n" in line for line in section.lines)
     line = " ".join(text.split())
     assert " ".join(split_sentences(line)).split() == line.split()
+
+
+def test_what_is_no_part_of_the_text_is_left_out():
+    doc = parse_docstring("Join pipes (functional name:\n``concat``).\n\nOf any kind.\n${LIKE}\n\nCosts ${x} a day.")
+    assert doc.summary == "Join pipes."
+    assert [line for section in doc.sections for line in section.lines] == ["Of any kind.", "Costs ${x} a day."]

@@ -29,8 +29,23 @@ def test_objects_have_their_public_names_and_nothing_is_run(packages):
 
 
 def test_a_docstring_attached_by_a_call_is_found_with_its_shared_parts(packages):
-    objects = {item.name: item for item in read_objects("tinytensors")}
-    assert "out (Tensor): where the result goes." in objects["tinytensors.roll"].doc
+    doc = {item.name: item for item in read_objects("tinytensors")}["tinytensors.roll"].doc
+    assert "out (Tensor): where the result goes.\n" in doc
+    assert "dtype (type): what is meant,\n        and no less.\n" in doc  # the other dict has this name too
+    assert "The set {out} and {nothing} stay." in doc
+    assert "Slow on a CPU alone." in doc
+
+
+@pytest.mark.slow
+def test_attached_docstrings_of_torch_are_those_that_torch_has():
+    """All texts that `add_docstr` gives to functions, word by word."""
+    import torch
+
+    docs = {item.name: item.doc for item in read_objects("torch")}
+    names = [name for name in dir(torch) if isinstance(getattr(torch, name), type(torch.add)) and f"torch.{name}" in docs]
+    differ = [name for name in names if docs[f"torch.{name}"].split() != getattr(torch, name).__doc__.split()]
+    assert len(names) > 200
+    assert differ == []
 
 
 def test_source_comes_without_docstring(packages):
