@@ -52,7 +52,8 @@ def write_packages(folder: Path) -> None:
     (tensors / "__init__.py").write_text(
         "raise RuntimeError('nobody may run this package')\n"
         'add_docstr(tinytensors.roll, r"""\nroll(input) -> Tensor\n\nRoll the rows along one axis.\n\n'
-        f'{body("rolling a matrix")}\n\nArgs:\n    {{out}}\n    {{dtype}}\n\nThe set {{{{out}}}} and {{nothing}} stay.\n"""'
+        f'{body("rolling a matrix")}\n\nArgs:\n    {{out}}\n    {{dtype}}\n\n'
+        'The set {{out}} and {nothing} stay.\n"""'
         '.format(**common) + rf"""\n{common["note"].format("a CPU")}\n""")\n'
         + inverse.format(
             summary='"""Computes the inverse of a square matrix.\n', doc=body("tensors that get inverted", 6)

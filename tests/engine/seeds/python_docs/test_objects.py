@@ -42,7 +42,9 @@ def test_attached_docstrings_of_torch_are_those_that_torch_has():
     import torch
 
     docs = {item.name: item.doc for item in read_objects("torch")}
-    names = [name for name in dir(torch) if isinstance(getattr(torch, name), type(torch.add)) and f"torch.{name}" in docs]
+    names = [
+        name for name in dir(torch) if isinstance(getattr(torch, name), type(torch.add)) and f"torch.{name}" in docs
+    ]
     differ = [name for name in names if docs[f"torch.{name}"].split() != getattr(torch, name).__doc__.split()]
     assert len(names) > 200
     assert differ == []
