@@ -1,18 +1,23 @@
 """One run out of several: every topic of each, accepted or not, with what it cost.
 
-    snapshot, snapshot, ... --partition by partition--> a run of its own, with the snapshot `merged`
+    snapshot, snapshot, ... --ids, status--> which run's topic each id is --partition by partition--> a run of its own,
+    with the snapshot `merged`
 
-Promise: the runs are not touched, and topics keep their ids, so their split. A topic that an earlier run has is left
-out and counted, and so is one that nearly repeats one of an earlier run, where that is asked. Calls count as `reused`:
-the old runs paid for them. The same snapshots in the same order give the same bytes, and a merge that was stopped goes
-on after its last partition. Price: one partition in memory, and about 100 bytes a topic for the ids.
+Promise: the runs are not touched, and topics keep their ids, so their split. Of an id that several runs have, the first
+accepted topic goes in, or else the first; the others are left out and counted, apart where their content differs: the
+same seed and recipe under other settings. So is a topic that nearly repeats one of an earlier run, where that is asked.
+Calls count as `reused`: the old runs paid for them. The same snapshots in the same order give the same bytes, and a
+merge that was stopped goes on after its last partition. Price: every partition is read twice, one in memory at a time,
+and about 150 bytes a topic for the ids.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.origins import put_sources
@@ -26,10 +31,11 @@ SNAPSHOT = "merged"
 
 @dataclass(frozen=True, slots=True)
 class MergedRun:
-    """The new run's snapshot, and how many topics were left out: those of an earlier run, others by reason."""
+    """The new run's snapshot, and how many topics were left out: equal ones, others of the same id, and by reason."""
 
     snapshot: Snapshot
     repeated: int
+    differing: int
     left_out: Mapping[str, int]
 
 
@@ -57,12 +63,13 @@ def merge(sources: Sequence[Snapshot], into: Path, repeats: RepeatFinder | None 
     log = CommitLog(into)
     log.open(sha256_hex(canonical_json(job))[:32], job)
     put_sources(log, sources)
-    committed, known, left_out, repeated, index = set(log.partitions()), set[str](), Counter[str](), 0, 0
-    for source in sources:
+    kept, committed = _choose(sources), set(log.partitions())
+    left_out, repeated, differing, index = Counter[str](), 0, 0, 0
+    for place, source in enumerate(sources):
         for topics in read_partitions(source):
-            unknown = [topic for topic in topics if topic.id not in known]
-            repeated += len(topics) - len(unknown)
-            known.update(topic.id for topic in unknown)
+            unknown = [topic for topic in topics if kept[topic.id].source == place]
+            equal = sum(kept[topic.id].content == _content_of(topic) for topic in topics) - len(unknown)
+            repeated, differing = repeated + equal, differing + len(topics) - len(unknown) - equal
             reasons = [repeats.find(topic) if repeats else "" for topic in unknown]
             counts = Counter(filter(None, reasons))
             left_out.update(counts)
@@ -74,7 +81,30 @@ def merge(sources: Sequence[Snapshot], into: Path, repeats: RepeatFinder | None 
             repeats.end_run()
     sums = log.sums()
     log.put_plan({"seeds": sums.counts.seeds.total(), "partitions": sums.partitions})
-    return MergedRun(take_snapshot(into, SNAPSHOT), repeated, left_out)
+    return MergedRun(take_snapshot(into, SNAPSHOT), repeated, differing, left_out)
+
+
+class _Kept(NamedTuple):
+    source: int
+    accepted: bool
+    content: bytes
+
+
+def _choose(sources: Sequence[Snapshot]) -> dict[str, _Kept]:
+    """For each id the first run in which its topic is accepted; else the first that has it."""
+    kept: dict[str, _Kept] = {}
+    for place, source in enumerate(sources):
+        for topic in chain.from_iterable(read_partitions(source)):
+            accepted = topic.status == "accepted"
+            if topic.id not in kept or (accepted and not kept[topic.id].accepted):
+                kept[topic.id] = _Kept(place, accepted, _content_of(topic))
+    return kept
+
+
+def _content_of(topic: Topic) -> bytes:
+    """A digest of what a topic says, and of what became of it."""
+    parts = (topic.query, topic.intents, topic.passages, topic.judgments, topic.status, topic.reason)
+    return hashlib.blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
 def as_paid(topic: Topic) -> Topic:

@@ -23,6 +23,9 @@ def merge(
 ) -> None:
     """Write all topics of several runs as one run, with the snapshot `merged`; the runs stay as they are.
 
+    A seed has one topic of a recipe: of several runs' the first that was accepted. To train on all that other settings
+    made of it, name the runs in `train.data`.
+
     With --near-duplicates, the query and its relevant passages are compared by their three-word sequences (Jaccard
     similarity; candidates by MinHash). Topics of one run are not compared with each other.
     """
@@ -35,11 +38,14 @@ def merge(
     if as_json:
         print_json(
             {"out": str(into), "digest": merged.snapshot.digest, "topics": merged.snapshot.rows("topics"),
-             "repeated": merged.repeated, "left_out": dict(merged.left_out)}
+             "repeated": merged.repeated, "differing": merged.differing, "left_out": dict(merged.left_out)}
         )  # fmt: skip
         return
     rows = [(str(source.out), f"{source.rows('topics'):,}", source.digest[:16]) for source in sources]
-    rows += [("left out, since an earlier run has them", f"{merged.repeated:,}", "")]
+    rows += [
+        ("left out, since another run has them", f"{merged.repeated:,}", ""),
+        ("left out: another run has another topic of the same seed and recipe", f"{merged.differing:,}", ""),
+    ]
     rows += [(f"left out: {reason} of an earlier run", f"{n:,}", "") for reason, n in sorted(merged.left_out.items())]
     rows += [(str(into), f"{merged.snapshot.rows('topics'):,}", merged.snapshot.digest[:16])]
     show(["run", "topics", "digest"], rows, numbers=True)

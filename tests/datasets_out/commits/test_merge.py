@@ -40,6 +40,16 @@ def test_all_topics_are_there_once_and_nothing_is_paid_again(runs, tmp_path):
     assert again == told
 
 
+def test_of_one_id_the_first_accepted_topic_goes_in_and_others_are_told_apart(tmp_path):
+    made = [topic(number) for number in range(6)]
+    strict = [replace(each, status="rejected", reason="too_long") for each in made[:3]] + made[3:]
+    other = [replace(each, query=f"{each.query} again") for each in made[1:5]]
+    runs = [commit(tmp_path / name, topics) for name, topics in (("strict", strict), ("first", made), ("other", other))]
+    merged = merge([load_snapshot(run, None) for run in runs], tmp_path / "all")
+    assert (merged.repeated, merged.differing) == (3, 7)
+    assert sorted(topics(tmp_path / "all"), key=lambda each: each.id) == made
+
+
 def test_a_merge_that_was_stopped_ends_with_the_same_bytes(runs, tmp_path, monkeypatch):
     sources = [load_snapshot(run, None) for run in runs]
     whole = merge(sources, tmp_path / "whole").snapshot.digest
