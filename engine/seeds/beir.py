@@ -13,7 +13,7 @@ from pydantic import Field
 from engine.errors import SeedFormatError, UsageError
 from engine.seeds.corpus import parse_record
 from engine.seeds.files.rows import ENDINGS, SourceRow, attributes_of, read_rows
-from engine.seeds.judged import JudgedReader, JudgedSettings, Qrels, Query, read_qrels
+from engine.seeds.judged import JudgedReader, JudgedSettings, Qrels, Query, keep_higher, read_qrels
 from engine.topic import Passage
 
 
@@ -70,7 +70,7 @@ def read_judgments(path: Path, max_row_bytes: int) -> Qrels:
     for row in read_rows(path, max_row_bytes):
         if isinstance(row, SeedFormatError):
             raise row
-        qrels.setdefault(row.name("query-id"), {})[row.name("corpus-id")] = grade_of(row)
+        keep_higher(qrels.setdefault(row.name("query-id"), {}), row.name("corpus-id"), grade_of(row))
     return qrels
 
 

@@ -140,7 +140,7 @@ def mark_judged(passage: Passage) -> Passage:
 
 
 def read_qrels(paths: Iterable[Path], max_row_bytes: int) -> Qrels:
-    """Reads judgments in TREC's four columns, or in three below an optional header, separated by white space.
+    """Reads judgments in TREC's four columns, or in three below an optional header, separated by tabs or blanks.
 
     A document judged twice keeps its higher grade. A bad line is always refused: without that judgment a relevant
     document could become a negative.
@@ -155,12 +155,22 @@ def read_qrels(paths: Iterable[Path], max_row_bytes: int) -> Qrels:
 
 def _record_judgment(qrels: Qrels, line: Line) -> None:
     text = "a line that is too long" if line.content is None else line.content.decode("utf-8", "replace")
-    fields = text.split()
+    fields = _fields(text)
     if not fields or (line.number == 1 and fields[-1] == "score"):
         return
     grade = fields[-1] if len(fields) in {3, 4} else ""
     whole = _GRADE.fullmatch(grade)
     if not whole:
         raise UsageError(f"{line.name}:{line.number}: expected {QREL_FORMAT}, found {text[:120]!r}; mend the line")
-    grades = qrels.setdefault(fields[0], {})
-    grades[fields[-2]] = max(int(whole[1]), grades.get(fields[-2], int(whole[1])))
+    keep_higher(qrels.setdefault(fields[0], {}), fields[-2], int(whole[1]))
+
+
+def _fields(text: str) -> list[str]:
+    """The columns of a line: between tabs, where ids may hold blanks, or else between blanks."""
+    columns = [column.strip() for column in text.split("\t")]
+    return columns if len(columns) in {3, 4} and all(columns) else text.split()
+
+
+def keep_higher(grades: dict[str, int], document: str, grade: int) -> None:
+    """Notes a judgment; a document that is judged twice keeps its higher grade, in whatever layout."""
+    grades[document] = max(grade, grades.get(document, grade))

@@ -56,7 +56,8 @@ KINDS: Mapping[str, BenchmarkKind] = {
     "trec": BenchmarkKind(
         "TREC topics over a collection: Robust04, Core17, CACM, Cranfield", "https://trec.nist.gov",
         "topics and qrels are free, most documents are licensed by NIST or LDC",
-        "a folder with topics, qrels and documents; #narrative makes narratives instructions", read_trec, _always(""),
+        "a folder with topics, qrels and documents, in TREC's form or as MS MARCO's .tsv tables; #narrative makes "
+        "narratives instructions", read_trec, _always(""),
         many=True,
     ),
     "rank_llm": BenchmarkKind(

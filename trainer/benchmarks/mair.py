@@ -14,6 +14,7 @@ from pathlib import Path
 from engine.errors import UsageError
 from engine.seeds.beir import find_table, grade_of
 from engine.seeds.files.rows import SourceRow
+from engine.seeds.judged import keep_higher
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 from trainer.benchmarks.files import present, read_documents, rows
 from trainer.benchmarks.source import BenchmarkSource
@@ -66,7 +67,9 @@ def read_mair(source: BenchmarkSource, part: str) -> Benchmark:
         query = row.name("qid")
         queries.append(EvaluationQuery(query, row.text("query"), present(row, "instruction"), query, "instructed",
                                        domain=domain))  # fmt: skip
-        qrels[query] = dict(_label(row, label) for label in row.items("labels"))
+        qrels[query] = grades = dict[str, int]()
+        for label in row.items("labels"):
+            keep_higher(grades, *_label(row, label))
     documents = read_documents(source.path / DOCUMENTS / task, f"{prefix}docs", "doc")
     return Benchmark(source.name, source.revision, documents, tuple(queries), qrels)
 

@@ -4,6 +4,7 @@ The path is the JSON, `qrels` the judgments; or the path is a folder with one `.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,21 @@ def read_hits(path: Path) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
             qids = {str(hit["qid"]) for hit in row["hits"]}
             (qid,) = qids
             queries[qid] = as_text(row["query"])
-            candidates[qid] = {str(hit["docid"]): as_text(hit["content"]) for hit in row["hits"]}
+            candidates[qid] = _texts_of(row["hits"])
         except (KeyError, TypeError, ValueError) as error:
             raise UsageError(
                 f"{path}, list {number}: expected {{query, hits: [{{qid, docid, content}}]}} with one qid: {error!r}"
             ) from error
     return queries, candidates
+
+
+def _texts_of(hits: Sequence[Any]) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for hit in hits:
+        name, text = str(hit["docid"]), as_text(hit["content"])
+        if texts.setdefault(name, text) != text:
+            raise ValueError(f"{name!r} stands twice, with two texts")
+    return texts
 
 
 def _lists_of(path: Path) -> list[Any]:

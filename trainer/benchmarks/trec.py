@@ -1,14 +1,16 @@
 """TREC collections: topics, qrels and documents, in a folder or named one by one.
 
-In a folder, the topics' file has `topics` or `qry` in its name, that of the judgments `qrel`; all else is documents.
+In a folder, the topics' file has `topics`, `qry` or `queries` in its name, that of the judgments `qrel`; all else is
+documents. Both may be MS MARCO's tables: `id text` a topic, `pid text` or `docid url title body` a document, by tabs.
 The query is the title, or the description where there is none; the part `narrative` adds the narrative as instruction.
 Where the qrels judge numbers that the topics do not have, these are the topics' places from 1 (Cranfield).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from engine.errors import UsageError
+from engine.seeds.files.streams import open_streams, read_lines
 from engine.seeds.judged import Query, read_qrels
 from engine.seeds.trec import read_document_topics, read_documents, read_topics
 from trainer.benchmarks.beir import judged
@@ -20,10 +22,10 @@ from trainer.measures.judged import Qrels
 
 def read_trec(source: BenchmarkSource, part: str) -> Benchmark:
     """The topics that are judged."""
-    topics_file = source.topics or only_file(source.path, "topics", "qry")
+    topics_file = source.topics or only_file(source.path, "topics", "qry", "queries")
     qrels_file = source.qrels or only_file(source.path, "qrel")
     paths = [source.documents] if source.documents else _others(source.path, topics_file, qrels_file)
-    documents = {d.source_id: (d.title, d.text) for path in paths for d in good(read_documents(path, MOST_BYTES))}
+    documents = {name: document for path in paths for name, document in _documents(path)}
     topics, qrels = _topics(topics_file), read_qrels([qrels_file], MOST_BYTES)
     names = _numbers(topics, qrels)
     queries = [_query(topic, name, part) for topic, name in zip(topics, names, strict=True)]
@@ -31,8 +33,32 @@ def read_trec(source: BenchmarkSource, part: str) -> Benchmark:
 
 
 def _topics(path: Path) -> list[Query]:
-    """Topics as <top> blocks, or as <DOC> blocks where there is none."""
-    return list(good(read_topics(path, MOST_BYTES))) or list(good(read_document_topics(path, MOST_BYTES)))
+    """Topics as <top> blocks, or as <DOC> blocks or lines of a table where there is none."""
+    blocks = list(good(read_topics(path, MOST_BYTES))) or list(good(read_document_topics(path, MOST_BYTES)))
+    return blocks or [Query(name, text, path.name, number, {"title": text})
+                      for number, (name, text) in enumerate(_lines(path, 2), start=1)]  # fmt: skip
+
+
+def _documents(path: Path) -> Iterator[tuple[str, tuple[str, str]]]:
+    """The id, title and text of each document of a file."""
+    if path.name.removesuffix(".gz").endswith(".tsv"):
+        yield from ((name, (rest[-2] if len(rest) > 1 else "", rest[-1])) for name, *rest in _lines(path, 2, 4))
+    else:
+        yield from ((d.source_id, (d.title, d.text)) for d in good(read_documents(path, MOST_BYTES)))
+
+
+def _lines(path: Path, *columns: int) -> Iterator[list[str]]:
+    """The fields of each line, of which there are as many as one of `columns`; UsageError names the line otherwise."""
+    for stream in open_streams(path):
+        for line in read_lines(stream, MOST_BYTES):
+            text = "" if line.content is None else line.content.decode("utf-8", "replace").rstrip("\r\n")
+            fields = [field.strip() for field in text.split("\t")]
+            if text and (len(fields) not in columns or not fields[0]):
+                raise UsageError(f"{line.name}:{line.number}: expected {' or '.join(map(str, columns))} fields between "
+                                 f"tabs, found {text[:120]!r}; give topics and documents in TREC's form or MS MARCO's "
+                                 "tables")  # fmt: skip
+            if text:
+                yield fields
 
 
 def _numbers(topics: Sequence[Query], qrels: Qrels) -> list[str]:

@@ -57,6 +57,47 @@ def test_trec_takes_titles_and_its_part_narrative_the_narratives(tmp_path):
     assert read_benchmark(source, "").documents["D2"] == ("", "A ferry at noon.")
 
 
+def test_trec_reads_the_tables_of_ms_marco_too(tmp_path):
+    (tmp_path / "msmarco-test2019-queries.tsv").write_text("301\tferry price\n9\tnobody judged it\n")
+    (tmp_path / "2019qrels-pass.txt").write_text("301 0 D1 2\n")
+    (tmp_path / "collection.tsv").write_text("D1\tThe ferry costs 4 dollars.\nD2\t\n")
+    source = BenchmarkSource(kind="trec", path=tmp_path)
+    benchmark = read_benchmark(source, "")
+    assert queries_of(benchmark) == [("301", "ferry price", "", "301", "original")]
+    assert benchmark.documents == {"D1": ("", "The ferry costs 4 dollars."), "D2": ("", "")}
+    (tmp_path / "collection.tsv").write_text("D1\thttps://a.example\tFerries\tFour dollars.\n")
+    assert read_benchmark(source, "").documents == {"D1": ("Ferries", "Four dollars.")}
+    (tmp_path / "collection.tsv").write_text("D1\tFerries\tFour dollars.\n")
+    with pytest.raises(UsageError, match=r"collection.tsv:1: expected 2 or 4 fields between tabs"):
+        read_benchmark(source, "")
+
+
+def test_a_document_that_is_judged_twice_keeps_its_higher_grade_in_every_layout(tmp_path):
+    written = write_benchmark("beir", tmp_path / "tsv")
+    (tmp_path / "tsv/qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td1\t0\n")
+    rows = write_benchmark("beir", tmp_path / "jsonl")
+    (tmp_path / "jsonl/qrels/test.tsv").unlink()
+    twice = [{"query-id": "q1", "corpus-id": "d1", "score": score} for score in (2, 0)]
+    (tmp_path / "jsonl/qrels/test.jsonl").write_text(lines(*twice))
+    assert read_benchmark(written, "test").qrels == read_benchmark(rows, "test").qrels == {"q1": {"d1": 2}}
+    mair = write_benchmark("mair", tmp_path / "mair")
+    labels = [{"id": "d1", "score": 2}, {"id": "d1", "score": 1}]
+    (tmp_path / "mair/MAIR-Queries/LitSearch/queries.jsonl").write_text(
+        lines({"qid": "q1", "instruction": "Find papers.", "query": "ferries", "labels": labels})
+    )
+    assert read_benchmark(mair, "LitSearch").qrels == {"q1": {"d1": 2}}
+
+
+def test_a_list_with_two_texts_of_one_document_is_refused(tmp_path):
+    source = write_benchmark("rank_llm", tmp_path)
+    hits = [{"qid": 7, "docid": "d1", "content": text} for text in ("One.", "One.", "Two.")]
+    (tmp_path / "hits.json").write_text(json.dumps([{"query": "ferry", "hits": hits[:2]}]))
+    assert read_benchmark(source, "").candidates == {"7": ("d1",)}
+    (tmp_path / "hits.json").write_text(json.dumps([{"query": "ferry", "hits": hits}]))
+    with pytest.raises(UsageError, match="'d1' stands twice, with two texts"):
+        read_benchmark(source, "")
+
+
 def test_candidate_lists_are_what_is_ranked(tmp_path):
     benchmark = read("rank_llm", tmp_path)[f"rank_llm/{tmp_path.name}"]
     assert benchmark.candidates == {"7": ("d1", "d2")}
