@@ -20,7 +20,7 @@ EVALUATIONS = pa.schema(
     [
         *((name, pa.string()) for name in ("benchmark", "query_group", "measure", "system")),
         ("count", pa.int64()),
-        *((name, pa.float64()) for name in ("value", "difference", "low", "high")),
+        *((name, pa.float64()) for name in ("value", "difference", "low", "high", "p_t_test", "p_wilcoxon", "p_holm")),
         ("k", pa.int64()),
         *((name, pa.string()) for name in ("base", *_JSON)),
         ("chosen_on", pa.bool_()),

@@ -40,7 +40,11 @@ class EvaluationQuery:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """One collection. `candidates`, where it has them, are the documents of each query that a system orders."""
+    """One collection. `candidates`, where it has them, are the documents of each query that a system orders.
+
+    `headline`: the one of `measures` whose mean over the queries as they were, and over collections that may have
+    others, its authors call the score.
+    """
 
     name: str
     revision: str
@@ -49,6 +53,7 @@ class Benchmark:
     qrels: Qrels
     candidates: Mapping[str, tuple[str, ...]] | None = None
     measures: tuple[str, ...] = ("nDCG@10",)
+    headline: str = ""
 
     @cached_property
     def digest(self) -> str:

@@ -6,6 +6,7 @@ last underscore (InstructIR). Two of mteb's rules do not hold: what should fall 
 the task; and a document with its query's id stays. Written for mteb 2.26.
 """
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 MEASURES = {"ndcg": "nDCG", "map": "AP", "mrr": "RR", "recall": "R", "precision": "P", "robustness": "Robustness"}
 """mteb's name of a measure -> ours; others, such as hit_rate, have none here."""
+NO_COUNTERPART = ("nDCG@10",)
+LOG = logging.getLogger(__name__)
 
 
 def parts_of_task(path: Path) -> tuple[str, ...]:
@@ -41,8 +44,11 @@ def read_mteb(source: BenchmarkSource, part: str) -> Benchmark:
     lists = data.get("top_ranked")
     candidates = lists and {name: tuple(dict.fromkeys(found)) for name, found in lists.items()}
     qrels = {name: dict(grades) for name, grades in data["relevant_docs"].items()}
+    main, measures = task.metadata.main_score, measures_of(task.metadata.main_score, task.metadata.name)
+    if measures == NO_COUNTERPART and main != "ndcg_at_10":
+        LOG.warning("%s is measured by %s in mteb, which Foil has not; nDCG@10 is shown", task.metadata.name, main)
     return Benchmark(source.name, source.revision or _revision(task), documents, queries, qrels, candidates or None,
-                     measures_of(task.metadata.main_score, task.metadata.name))  # fmt: skip
+                     measures, measures[1] if main == "p-MRR" else "")  # fmt: skip
 
 
 def measures_of(main_score: str, task: str) -> tuple[str, ...]:
@@ -54,7 +60,7 @@ def measures_of(main_score: str, task: str) -> tuple[str, ...]:
     if main_score == "p-MRR":
         return followir_measures(task)
     name, _, k = main_score.partition("_at_")
-    return (f"{MEASURES[name]}@{k}",) if name in MEASURES and k.isdecimal() else ("nDCG@10",)
+    return (f"{MEASURES[name]}@{k}",) if name in MEASURES and k.isdecimal() else NO_COUNTERPART
 
 
 def _task(name: str) -> "AbsTaskRetrieval":

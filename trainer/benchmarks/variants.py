@@ -38,7 +38,8 @@ def read_followir(source: BenchmarkSource, part: str) -> Benchmark:
     lists = read_candidates(folder)
     candidates = lists and {query.id: lists[key] for query in queries if (key := _key(query, lists))}
     measures = followir_measures(part or folder.name)
-    return Benchmark(source.name, source.revision, read_documents(folder), queries, qrels, candidates, measures)
+    documents = read_documents(folder)
+    return Benchmark(source.name, source.revision, documents, queries, qrels, candidates, measures, measures[1])
 
 
 def followir_measures(collection: str) -> tuple[str, str]:

@@ -6,7 +6,7 @@ of the collections (FollowIR, InfoSearch). The interval resamples queries of all
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ import numpy as np
 from engine.atomic_files import put_text
 from engine.errors import CorruptDataError
 from trainer.comparison.scores import CollectionScores, Values
-from trainer.measures.significance import bootstrap_interval, differences
+from trainer.measures.significance import bootstrap_interval, differences, holm, t_test, wilcoxon
 
 Average = Literal["queries", "parts"]
 
@@ -24,7 +24,9 @@ Average = Literal["queries", "parts"]
 class Result:
     """One number, in points (x 100), of `count` queries or cores. `low` and `high` bound the difference to the base.
 
-    `group` is "" for the whole, else `mode: reversed`, `dimension: length`, `part: Core17` and the like.
+    `group` is "" for the whole, else `mode: reversed`, `dimension: length`, `part: Core17` and the like. The p-values
+    are of no difference to the base, by Student's paired t-test and Wilcoxon's signed-rank test; `p_holm` is that of
+    the t-test corrected over all systems and measures of the group. The base, and a single query, have none.
     """
 
     benchmark: str
@@ -36,6 +38,9 @@ class Result:
     difference: float
     low: float
     high: float
+    p_t_test: float | None = None
+    p_wilcoxon: float | None = None
+    p_holm: float | None = None
 
 
 def results(
@@ -43,14 +48,18 @@ def results(
 ) -> Iterator[Result]:
     """All results on a benchmark: of the whole, then of its parts and groups where it has several."""
     for group, parts in _slices(scores):
-        measures = dict.fromkeys(measure for part in parts for measure in part[base])
-        for measure in measures:
+        found = []
+        for measure in dict.fromkeys(measure for part in parts for measure in part[base]):
             by_system = {
                 system: weighted([part[system].get(measure, {}) for part in parts], average) for system in parts[0]
             }
             for system, values in by_system.items():
                 if values:
-                    yield _result((benchmark, group, measure, system), values, by_system[base], resamples)
+                    name = (benchmark, group, measure, system)
+                    found.append(_result(name, values, by_system[base], resamples, tested=system != base))
+        tested = {str(place): each.p_t_test for place, each in enumerate(found) if each.p_t_test is not None}
+        corrected = holm(tested)
+        yield from (replace(each, p_holm=corrected.get(str(place))) for place, each in enumerate(found))
 
 
 def weighted(parts: Sequence[Values], average: Average) -> dict[str, float]:
@@ -65,11 +74,12 @@ def weighted(parts: Sequence[Values], average: Average) -> dict[str, float]:
     return {f"{place}/{key}": value * scales[place] for place, part in enumerate(parts) for key, value in part.items()}
 
 
-def _result(name: tuple[str, str, str, str], values: Values, base: Values, resamples: int) -> Result:
+def _result(name: tuple[str, str, str, str], values: Values, base: Values, resamples: int, *, tested: bool) -> Result:
     gains = 100 * differences(base, values)
     low, high = bootstrap_interval(gains, resamples) if gains.any() else (0.0, 0.0)
     mean = 100 * float(np.mean(list(values.values())))
-    return Result(*name, len(values), mean, float(gains.mean()), low, high)
+    p_values = (t_test(gains), wilcoxon(gains)) if tested and len(gains) > 1 else ()
+    return Result(*name, len(values), mean, float(gains.mean()), low, high, *p_values)
 
 
 Slice = tuple[str, list[Mapping[str, Mapping[str, Values]]]]

@@ -14,6 +14,9 @@ from trainer.systems.system import System
 GROUPED_BY = ("mode", "dimension", "domain")
 """What queries are told apart by, where a benchmark tells them apart."""
 
+SCORE = "score"
+"""FollowIR's: AP@1000 of Robust04 and Core17, nDCG@5 of News21, under the original instructions (its section 5)."""
+
 Values = Mapping[str, float]
 """Query, or core of queries -> value in [-1, 1]."""
 
@@ -44,8 +47,16 @@ def score(
             run = system.rank(benchmark, depth)
             on_run(benchmark, system, run)
             values[system.name] = measure_all(chosen, benchmark.queries, benchmark.qrels, run)
+            if headline := _headline(benchmark, values[system.name]):
+                values[system.name] |= {SCORE: headline}
         groups = groups_of(benchmark.queries)
         yield CollectionScores(benchmark.name, benchmark.digest, benchmark.revision, values, groups)
+
+
+def _headline(benchmark: Benchmark, values: Mapping[str, Values]) -> dict[str, float]:
+    """The values of the measure of the score, of the queries that are as they were; empty where there are none."""
+    as_they_were = {query.id for query in benchmark.queries if query.mode == "original"}
+    return {name: value for name, value in values.get(benchmark.headline, {}).items() if name in as_they_were}
 
 
 def groups_of(queries: Sequence[EvaluationQuery]) -> dict[str, dict[str, str]]:

@@ -12,7 +12,6 @@ evaluation, CIKM 2007; Efron, Bootstrap methods, Annals of Statistics 7, 1979; H
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,23 +98,3 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
         least = max(least, min(1.0, (len(p_values) - rank) * p_values[name]))
         adjusted[name] = least
     return {name: adjusted[name] for name in p_values}
-
-
-@dataclass(frozen=True, slots=True)
-class GroupMean:
-    """The mean of a group's values, and how many there are."""
-
-    mean: float
-    count: int
-
-
-def means_by(values: Mapping[str, float], group_of: Callable[[str], str]) -> dict[str, GroupMean]:
-    """The mean of each group of queries or cores: a dimension, a mode, a domain. Groups come in the order of values.
-
-    >>> means_by({"a1": 0.25, "a2": 0.75, "b1": 1.0}, lambda query: query[0])
-    {'a': GroupMean(mean=0.5, count=2), 'b': GroupMean(mean=1.0, count=1)}
-    """
-    groups: dict[str, list[float]] = {}
-    for name, value in values.items():
-        groups.setdefault(group_of(name), []).append(value)
-    return {group: GroupMean(float(np.mean(found)), len(found)) for group, found in groups.items()}

@@ -43,7 +43,7 @@ def write_qrels(path: Path, qrels: Qrels) -> None:
 
 def write_run(path: Path, run: Run, tag: str = "foil") -> None:
     """Writes a run, best first, with ranks from 1; scores read back equal."""
-    _field(tag)
+    check_field(tag)
 
     def entries(query: str, scores: Mapping[str, float]) -> Iterator[str]:
         for rank, document in enumerate(ranked(run, query), start=1):
@@ -57,11 +57,12 @@ def _lines(
 ) -> Iterator[str]:
     for query, documents in rows.items():
         for name in (query, *documents):
-            _field(name)
+            check_field(name)
         yield from (f"{query} {entry}\n" for entry in entries(query, documents))
 
 
-def _field(name: str) -> None:
+def check_field(name: str) -> None:
+    """UsageError for a name that cannot stand in a file of TREC's."""
     if not _FIELDS.fullmatch(name):
         raise UsageError(f"{name!r} cannot stand in a TREC file, whose fields have no blanks; rename it")
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from engine.errors import CorruptDataError
 from tests.trainer.benchmarks.tiny_benchmarks import write_benchmark
@@ -15,7 +16,7 @@ from trainer.benchmarks.source import BenchmarkSource
 from trainer.comparison import results as results_module
 from trainer.comparison import scores as scores_module
 from trainer.comparison.results import keep, results, weighted
-from trainer.comparison.scores import score
+from trainer.comparison.scores import CollectionScores, score
 from trainer.measures.catalog import measure_all, measure_named
 from trainer.systems.bm25 import Bm25
 from trainer.systems.system import Bm25Settings
@@ -52,9 +53,41 @@ def test_parts_and_groups_are_told_apart_and_the_base_is_what_others_are_compare
     assert base.value == pytest.approx(100 / np.log2(3))
     assert good.difference == pytest.approx(good.value - base.value)
     assert (good.low, good.high) == pytest.approx((good.difference, good.difference))
-    assert (base.difference, base.low, base.high) == (0.0, 0.0, 0.0)
+    assert (base.difference, base.low, base.high, base.p_t_test, base.p_holm) == (0.0, 0.0, 0.0, None, None)
+    assert (found["dimension: keyword", "p-MRR", "good"].p_t_test, good.p_wilcoxon) == (None, 0.5)
     assert ("mode: instructed", "p-MRR", "good") not in found
     assert found["dimension: keyword", "p-MRR", "good"].count == 1
+
+
+def test_followirs_score_is_of_the_original_instructions_and_a_mean_over_collections(tmp_path):
+    source = write_benchmark("followir", tmp_path)
+    scores = list(score(benchmarks_of(source), [Fixed("base", {"d1": 1.0, "d2": 2.0, "d3": 3.0})], (), 10))
+    found = {(r.group, r.measure): r for r in results("followir", scores, "base", "parts", 100)}
+    own = {part.name: part.values["base"] for part in scores}
+    ap = {query: value for query, value in own["followir/Core17"]["AP@1000"].items() if query.endswith("-og")}
+    ndcg = {query: value for query, value in own["followir/News21"]["nDCG@5"].items() if query.endswith("-og")}
+    assert own["followir/Core17"]["score"] == ap
+    assert own["followir/News21"]["score"] == ndcg
+    assert found["", "score"].value == pytest.approx(
+        100 * (np.mean(list(ap.values())) + np.mean(list(ndcg.values()))) / 2
+    )
+
+
+def test_each_result_has_its_p_values_and_one_corrected_over_its_group():
+    rng = np.random.default_rng(0)
+    own = {name: dict(enumerate(rng.random(30) + gain)) for name, gain in (("base", 0), ("a", 0.2), ("b", 0.0))}
+    other = {name: dict(enumerate(rng.random(30))) for name in own}
+    values = {name: {"m1": own[name], "m2": other[name]} for name in own}
+    found = list(results("b", [CollectionScores("b", "", "", values, {})], "base", "queries", 100))
+    tested = [each for each in found if each.system != "base"]
+    gains = {(each.system, each.measure): np.subtract(list(values[each.system][each.measure].values()),
+             list(values["base"][each.measure].values())) for each in tested}  # fmt: skip
+    raw = {key: stats.ttest_1samp(gain, 0).pvalue for key, gain in gains.items()}
+    assert [each.p_t_test for each in tested] == pytest.approx(list(raw.values()))
+    assert [each.p_wilcoxon for each in tested] == pytest.approx([stats.wilcoxon(g).pvalue for g in gains.values()])
+    least = min(tested, key=lambda each: each.p_t_test)
+    assert least.p_holm == pytest.approx(min(1, 4 * least.p_t_test))
+    assert all(each.p_holm >= each.p_t_test for each in tested)
 
 
 @given(st.lists(st.lists(st.floats(0, 1), max_size=5), min_size=1, max_size=4).filter(any))

@@ -3,13 +3,18 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.trainer.measures.variants import Variant, list_with, variants_of
+from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 from trainer.measures.catalog import measure_named
 from trainer.measures.following.gold_changes import GoldChanges, GoldRanks, GoldScores
 from trainer.measures.following.p_mrr import rank_change
 from trainer.measures.following.sicr import printed_sicr, released_sicr
 from trainer.measures.following.wise import WISE
+from trainer.systems.bm25 import Bm25
+from trainer.systems.system import Bm25Settings
 
 TRIPLE = variants_of("c", "original", "instructed", "reversed")
 
@@ -145,3 +150,20 @@ def test_each_instruction_is_compared_with_the_reverse_that_excludes_its_documen
     run = {query.id: list_with(at, 9) for query, at in zip(queries, places, strict=True)}
     assert measure_named("SICR").values(queries, qrels, run) == {"c": 0.5}
     assert measure_named("WISE").values(queries, qrels, run) == {"c": pytest.approx((1 + -1) / 2)}
+
+
+WORDS = st.lists(st.sampled_from(["ferry", "bread", "dawn", "noon", "oven", "not"]), min_size=1, max_size=5).map(
+    " ".join
+)
+
+
+@given(st.lists(WORDS, min_size=2, max_size=6), WORDS, WORDS, WORDS)
+def test_words_that_are_added_to_a_query_never_lower_a_score_of_bm25_so_its_sicr_is_0(texts, query, wanted, unwanted):
+    documents = {name: ("", text) for name, text in zip(("gold", "positive1", "c", "d", "e", "f"), texts, strict=False)}
+    queries = [
+        EvaluationQuery("c-original", query, "", "c", "original"),
+        EvaluationQuery("c-instructed", query, wanted, "c", "instructed"),
+        EvaluationQuery("c-reversed", query, unwanted, "c", "reversed"),
+    ]
+    run = Bm25(Bm25Settings()).rank(Benchmark("ours", "", documents, tuple(queries), judged(2)), 10)
+    assert measure_named("SICR").values(queries, judged(2), run) == {"c": 0.0}

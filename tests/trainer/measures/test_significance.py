@@ -8,7 +8,7 @@ from scipy import stats
 
 from engine.errors import UsageError
 from trainer.measures import significance
-from trainer.measures.significance import bootstrap_interval, differences, holm, means_by, t_test, wilcoxon
+from trainer.measures.significance import bootstrap_interval, differences, holm, t_test, wilcoxon
 
 DRAWN = np.random.default_rng(7)
 BEFORE, AFTER = DRAWN.normal(0.4, 0.2, 40), DRAWN.normal(0.48, 0.2, 40)
@@ -70,8 +70,3 @@ def test_holm_is_between_the_raw_and_the_bonferroni_value_and_keeps_the_order(p_
 def test_holm_is_as_worked_by_hand():
     expected = {"a": 0.03, "b": 0.06, "c": 0.06, "d": 0.02}
     assert holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005}) == pytest.approx(expected)
-
-
-def test_means_are_taken_by_group():
-    found = means_by({"q1": 0.5, "q2": 1.0, "q3": 0.0}, {"q1": "law", "q2": "law", "q3": "health"}.get)
-    assert {group: (row.mean, row.count) for group, row in found.items()} == {"law": (0.75, 2), "health": (0.0, 1)}
