@@ -25,6 +25,7 @@ def need_onnx() -> None:
 def show_export(model: Path, *, int8: bool = True, least_cosine: float = LEAST_COSINE) -> list[ExportedFile]:
     """Exports a model, and shows what was compared."""
     from trainer.export.onnx_export import export_onnx
+    from trainer.export.onnx_scorer import has_pair_head
 
     files = export_onnx(model, int8=int8, least_cosine=least_cosine)
     rows = [
@@ -32,5 +33,6 @@ def show_export(model: Path, *, int8: bool = True, least_cosine: float = LEAST_C
          f"{each.least_cosine:.4f}") for each in files
     ]  # fmt: skip
     show(["file", "MB", "largest difference", "mean cosine", "least cosine"], rows)
-    say(f"foil evaluate onnx:{model} --on BENCHMARK measures it beside other systems")
+    system = f"rerank:onnx:{model}" if has_pair_head(model) else f"onnx:{model}"
+    say(f"foil evaluate {system} --on BENCHMARK measures it beside other systems")
     return files

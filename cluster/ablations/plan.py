@@ -40,6 +40,12 @@ def cell_runs(settings: AblationSettings) -> list[CellRun]:
     kept_apart = [*map(_pinned, own.protect), *_data_of(settings, base, cells[0])]
     runs = [run for cell in cells for run in _runs_of(settings, base, cell, kept_apart)]
     schedules = {run.cell: run.settings.schedule for run in runs}
+    for run in runs:
+        if run.settings.reranker:
+            raise UsageError(
+                f"the cell {run.cell} trains a reranker, and cells are compared as embedders; train rerankers with "
+                "`foil train`, and compare them with `foil evaluate rerank:OUT/model ...`"
+            )
     check_equal_steps([(cell, None if each.epochs else each.steps) for cell, each in schedules.items()])
     return runs
 

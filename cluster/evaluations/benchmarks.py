@@ -26,7 +26,7 @@ from trainer.comparison.scores import CollectionScores, score
 from trainer.interop.model_index import put_results
 from trainer.measures.catalog import measure_named
 from trainer.measures.judged import Run
-from trainer.measures.trec_files import write_run
+from trainer.measures.trec_files import check_field, write_run
 from trainer.model.checksums import CARD, FACTS, read_facts
 from trainer.systems.catalog import open_system
 from trainer.systems.system import System, SystemSettings
@@ -68,7 +68,8 @@ def evaluate_benchmarks(
         name, average = name_of(source), kind_named(source.kind).average
         name += "" if instructions == "given" else f", {instructions} instructions"
         on_run = partial(_write_run, out / "runs") if keep_runs else _no_run
-        scores = list(score(_told(benchmarks_of(source), instructions), opened, measures, settings.depth, on_run))
+        benchmarks = _told(benchmarks_of(source), instructions, writable=keep_runs)
+        scores = list(score(benchmarks, opened, measures, settings.depth, on_run))
         found = list(results(name, scores, BESIDE[-1], average, settings.resamples))
         show_results(text, found)
         chosen = {system for system in names if _is_chosen_on(system, scores)}
@@ -160,8 +161,11 @@ def about(
     }
 
 
-def _told(benchmarks: Iterator[Benchmark], instructions: Instructions) -> Iterator[Benchmark]:
+def _told(benchmarks: Iterator[Benchmark], instructions: Instructions, *, writable: bool) -> Iterator[Benchmark]:
+    """The benchmarks, told one by one; `writable`: whose ids can stand in a run, or UsageError before anything ran."""
     for own in benchmarks:
+        for name in (*own.documents, *(query.id for query in own.queries)) if writable else ():
+            check_field(name)
         benchmark = with_instructions(own, instructions)
         say(f"{benchmark.name}: {len(benchmark.documents):,} documents, {len(benchmark.queries):,} queries")
         yield benchmark

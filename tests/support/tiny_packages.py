@@ -52,7 +52,7 @@ def write_packages(folder: Path) -> None:
     (tensors / "__init__.py").write_text(
         "raise RuntimeError('nobody may run this package')\n"
         'add_docstr(tinytensors.roll, r"""\nroll(input) -> Tensor\n\nRoll the rows along one axis.\n\n'
-        f'{body("rolling a matrix")}\n\nArgs:\n    {{out}}\n    {{dtype}}\n\n'
+        f"{body('rolling a matrix')}\n\nArgs:\n    {{out}}\n    {{dtype}}\n\n"
         'The set {{out}} and {nothing} stay.\n"""'
         '.format(**common) + rf"""\n{common["note"].format("a CPU")}\n""")\n'
         + inverse.format(

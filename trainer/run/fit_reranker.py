@@ -13,12 +13,12 @@ import numpy as np
 
 from datasets_out.training.training_view import TrainingView
 from engine.storage.trees import remove
+from trainer.evaluation.list_measures import measure_reranker
 from trainer.evaluation.validation import Validation
 from trainer.loss.batch_loss import BatchLoss
 from trainer.model.checkpoint import require_finite
 from trainer.model.published_model import PublishedModel, fingerprint_of, read_published_model
 from trainer.reranker.batch_gradients import add_list_gradients
-from trainer.reranker.list_measures import measure_reranker
 from trainer.reranker.pair_scorer import PairScorer, load_starting_scorer, save_pair_scorer
 from trainer.reranker.ranking_lists import make_lists
 from trainer.run.fit import BatchReader, run_steps

@@ -52,6 +52,17 @@ def test_a_model_stands_beside_bm25_and_the_base_in_tables_rows_and_runs(evaluat
     assert "infosearch/Clarity-v1: 3 documents, 3 queries" in done.stderr
 
 
+def test_ids_that_no_run_can_hold_are_told_before_anything_is_ranked(tmp_path):
+    write_benchmark("beir", tmp_path / "ours")
+    for name in ("corpus.jsonl", "qrels/test.tsv"):
+        path = tmp_path / "ours" / name
+        path.write_text(path.read_text().replace("d1", "d 1"))
+    arguments = ["evaluate", "bm25", "--on", f"beir:{tmp_path / 'ours'}", "--out", tmp_path / "out"]
+    done = foil(*arguments, "--runs")
+    assert (done.returncode, "'d 1' cannot stand in a TREC file" in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_results_in_the_folder_of_a_run_are_rows_of_sql_and_no_damage(evaluated):
     folder, _, done = evaluated
     rows = json.loads(done.stdout.splitlines()[-1])

@@ -16,9 +16,9 @@ from engine.errors import UsageError
 from tests.support.paths import REPO
 from tests.support.training import FULL, TEMPLATE, StoppedError, load, settings_for
 from trainer.evaluation.evaluate import means
+from trainer.evaluation.list_measures import evaluate_lists, measure_reranker, table_of_encoder, table_of_scorer
 from trainer.model.published_model import fingerprint_of
 from trainer.reranker.batch_gradients import add_list_gradients
-from trainer.reranker.list_measures import evaluate_lists, measure_reranker, table_of_encoder, table_of_scorer
 from trainer.reranker.pair_scorer import load_pair_scorer, load_starting_scorer
 from trainer.reranker.ranking_lists import make_lists
 from trainer.reranker_settings import RerankerSettings

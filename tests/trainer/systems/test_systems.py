@@ -16,6 +16,7 @@ from tests.trainer.benchmarks.tiny_benchmarks import write_benchmark
 from tests.trainer.systems.loopback_models import embeddings_server, vector_of
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 from trainer.benchmarks.catalog import read_benchmark
+from trainer.model.checksums import digest_of
 from trainer.systems import dense, embedder
 from trainer.systems.bm25 import Bm25
 from trainer.systems.catalog import open_system
@@ -48,6 +49,27 @@ def test_bm25_finds_what_shares_a_word_and_orders_all_candidates(tmp_path):
     found = Bm25(Bm25Settings()).rank(lists, 10)["7"]
     assert found["d1"] > found["d2"] == 0
     assert Bm25(Bm25Settings(b=0)).rank(plain, 10) != Bm25(Bm25Settings()).rank(plain, 10)
+
+
+def test_a_given_order_and_a_run_in_a_file_are_systems(tmp_path):
+    lists = read_benchmark(write_benchmark("rank_llm", tmp_path / "lists"), "")
+    given_order = open_system("given", SMALL, tmp_path).rank(lists, 1)
+    assert {query: sorted(scores, key=scores.get, reverse=True) for query, scores in given_order.items()} == {
+        query: list(documents) for query, documents in lists.candidates.items()
+    }
+    with pytest.raises(UsageError, match="ours has no lists of candidates"):
+        open_system("given", SMALL, tmp_path).rank(BENCHMARK, 5)
+    file = tmp_path / "other.run"
+    file.write_text("q1 Q0 d3 1 0.5 x\nq1 Q0 d7 2 2.5 x\nq1 Q0 d2 3 0.5 x\nq9 Q0 d1 1 1 x\n")
+    system = open_system(f"run:{file}", SMALL, tmp_path)
+    found = system.rank(BENCHMARK, 2)
+    assert (found["q1"], found["q9"], found["q0"]) == ({"d7": 2.5, "d2": 0.5}, {"d1": 1.0}, {})
+    assert system.facts()["weights"] == digest_of(file)
+    file.write_text("q77 Q0 d3 1 0.5 x\n")
+    with pytest.raises(UsageError, match="has no query of ours, such as q0"):
+        open_system(f"run:{file}", SMALL, tmp_path).rank(BENCHMARK, 2)
+    with pytest.raises(UsageError, match="does not read"):
+        open_system("run:nowhere", SMALL, tmp_path)
 
 
 @given(st.integers(0, 99), st.integers(1, 12), st.integers(1, 9), st.booleans())
