@@ -1,28 +1,39 @@
 """Writes a page of tables from the results of `foil evaluate --on`: benchmarks below each other, systems side by side.
 
-python scripts/results_page.py FOLDER [SYSTEM ...] > docs/results.md      reads results.jsonl and prompts.jsonl
+python scripts/results_page.py FOLDER [SYSTEM ...] [--chosen NAME=COLLECTION,...] > docs/results.md
+
+It reads results.jsonl and prompts.jsonl. `--chosen joint=cacm,perspectrum`: systems whose folder's name begins so were
+made with these collections before the eyes of whoever chose their settings.
 """
 
+import argparse
 import json
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
-BESIDE = ("bm25", "base")
+BESIDE, GIVEN = ("bm25", "base"), "given"
 HEAD = """# Results on tasks of others
 
 Written by `scripts/results MODEL...` from {rows} rows of results. Points; differences to the base model (packaged
 MiniLM) with 95 % paired bootstrap intervals. None of these queries is trained on by these models.
-A dagger marks a collection on which step or blend of the model were chosen. What each measure says:
-[evaluation](evaluation.md); which models these are: [benchmarks](benchmarks.md).
+A dagger marks what settings of a model were chosen on, by a program or by hand: there its numbers are no test. What
+each measure says: [evaluation](evaluation.md); which models these are: [benchmarks](benchmarks.md). Of lists to
+re-rank, BM25 knows the documents of all lists alone, so its word counts are others than those of the whole collection.
 """
 
 
 def page(rows: Sequence[Row], systems: Sequence[str], prompts: Sequence[Row] = ()) -> Iterator[str]:
     """The lines of the page; a system is named by the folder that its model lies in."""
     yield HEAD.format(rows=len(rows))
+    yield from findings(rows, systems)
+    yield from (
+        f"- The order in which the lists of {row['benchmark']} come (`given`): {row['measure']} {row['value']:.1f}."
+        for row in rows
+        if row["system"] == GIVEN and not row["group"]
+    )
+    yield ""
     yield f"| benchmark | measure | n | {' | '.join(map(shown, systems))} |"
     yield "|---" * (len(systems) + 3) + "|"
     lines: dict[tuple[str, str, str], dict[str, Row]] = {}
@@ -45,6 +56,18 @@ def page(rows: Sequence[Row], systems: Sequence[str], prompts: Sequence[Row] = (
         yield from spread(prompts, systems)
         yield ""
     yield "Libraries: " + ", ".join(f"{name} {version}" for name, version in rows[0]["versions"].items()) + "."
+
+
+def findings(rows: Sequence[Row], systems: Sequence[str]) -> Iterator[str]:
+    """A line a model: which differences to the base lie beyond their intervals, on whole collections."""
+    for system in systems[len(BESIDE) :]:
+        own = [row for row in rows if row["system"] == system and ":" not in row["group"]]
+        sides = []
+        for side, sign in (("better", 1), ("worse", -1)):
+            found = [f"{row['benchmark']} {row['measure']} {row['difference']:+.1f}{dagger(row)}" for row in own
+                     if row["low"] * sign > 0 and row["high"] * sign > 0]  # fmt: skip
+            sides.append(f"{side} than the base beyond its interval: {', '.join(found) or 'nothing'}")
+        yield f"- {shown(system)}: {'; '.join(sides)}."
 
 
 def spread(rows: Sequence[Row], systems: Sequence[str]) -> Iterator[str]:
@@ -73,18 +96,46 @@ def shown(system: str) -> str:
 def cell(row: Row) -> str:
     """A value, and its difference to the base; a dagger where the system was chosen on this benchmark."""
     difference = f" ({row['difference']:+.1f} [{row['low']:+.1f}, {row['high']:+.1f}])"
-    dagger = " †" if row.get("chosen_on") else ""
-    return f"{row['value']:.1f}{difference if row['system'] != 'base' else ''}{dagger}"
+    return f"{row['value']:.1f}{difference if row['system'] != 'base' else ''}{dagger(row)}"
+
+
+def dagger(row: Row) -> str:
+    """The mark of what a model was chosen on."""
+    return " †" if row.get("chosen_on") else ""
 
 
 def read_rows(path: Path, systems: Sequence[str]) -> list[Row]:
-    """The rows of these systems; none where the file is not there."""
+    """The rows of these systems as each was last measured; none where the file is not there."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [row for row in map(json.loads, lines) if row["system"] in systems]
+    rows = [row for row in map(json.loads, lines) if row["system"] in systems]
+    newest = {row["system"]: row["facts"] for row in rows}
+    return [row for row in rows if row["facts"] == newest[row["system"]]]
+
+
+def mark_chosen(rows: Sequence[Row], chosen: Mapping[str, Sequence[str]]) -> None:
+    """Marks the rows of systems on collections that `chosen` names; a row over several parts has the mark of each."""
+    parts: dict[str, set[str]] = {}
+    for row in rows:
+        parts.setdefault(row["benchmark"], {row["benchmark"].rpartition("/")[2]}).update(part_of(row))
+    for row in rows:
+        names = {name for system, own in chosen.items() if shown(row["system"]).startswith(system) for name in own}
+        if names & (part_of(row) or parts[row["benchmark"]]):
+            row["chosen_on"] = True
+
+
+def part_of(row: Row) -> set[str]:
+    """The one part of a benchmark that a row is of; nothing for all others."""
+    kind, _, name = row["group"].partition(": ")
+    return {name} if kind == "part" else set()
 
 
 if __name__ == "__main__":
-    folder, *given = sys.argv[1:]
-    names = list(dict.fromkeys([*BESIDE, *given]))
-    results, prompted = (read_rows(Path(folder) / name, names) for name in ("results.jsonl", "prompts.jsonl"))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("systems", nargs="*")
+    parser.add_argument("--chosen", nargs="*", default=[])
+    given = parser.parse_args()
+    names = list(dict.fromkeys([*BESIDE, *given.systems]))
+    results, prompted = (read_rows(given.folder / name, [*names, GIVEN]) for name in ("results.jsonl", "prompts.jsonl"))
+    mark_chosen(results, {name: own.split(",") for name, _, own in (each.partition("=") for each in given.chosen)})
     print("\n".join(page(results, names, prompted)))
