@@ -9,20 +9,17 @@ import json
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
 import pytrec_eval
 
+from benchmarks.made_runs import made_benchmark
 from engine.models.pacing import Endpoint
 from engine.telemetry.metrics import REQUESTS_IN_FLIGHT
 from engine.telemetry.prometheus import serve_metrics
 from trainer.measures.catalog import measure_all, measure_named
-from trainer.measures.judged import Qrels, Run
 
 ANY_PORT = 0
-DOCUMENTS, RELEVANT, MODES = 1_000, 20, ("original", "instructed", "reversed", "changed")
 RANKING = {"nDCG@10": "ndcg_cut.10", "AP": "map", "RR": "recip_rank", "R@1000": "recall.1000"}
 PAIRED = ("p-MRR", "SICR", "WISE", "ideal WISE", "Robustness@10", "both views")
 
@@ -45,32 +42,6 @@ def request_costs(requests: int) -> dict[str, float]:
             on.append(us_a_request(requests))
     found = {"off_us_a_request": statistics.median(off), "on_us_a_request": statistics.median(on)}
     return {**found, "ratio_on_off": found["on_us_a_request"] / found["off_us_a_request"]}
-
-
-@dataclass(frozen=True)
-class MadeQuery:
-    """A query of a made benchmark."""
-
-    id: str
-    core: str
-    mode: str
-
-
-def made_benchmark(count: int, distinct_scores: int) -> tuple[list[MadeQuery], Qrels, Run]:
-    """Queries in four modes, 20 relevant documents each (fewer under instructions), 1,000 documents a list."""
-    random = np.random.default_rng(0)
-    names = np.array([f"document-{number:06d}" for number in range(50_000)], dtype=object)
-    queries = [MadeQuery(f"q{number}", f"c{number // 4}", MODES[number % 4]) for number in range(count)]
-    qrels: dict[str, dict[str, int]] = {}
-    run = {}
-    for query in queries:
-        if query.mode == "original":
-            listed = names[random.integers(50_000 - DOCUMENTS) + np.arange(DOCUMENTS)]
-            relevant = random.choice(listed, RELEVANT, replace=False)
-        run[query.id] = dict(zip(listed, (random.integers(distinct_scores, size=DOCUMENTS) / 8).tolist(), strict=True))
-        kept = {"original": relevant, "instructed": relevant[:5]}.get(query.mode, relevant[5:])
-        qrels[query.id] = dict.fromkeys(kept, 1)
-    return queries, qrels, run
 
 
 def seconds(work: Callable[[], object]) -> float:
