@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
-BESIDE, GIVEN = ("bm25", "base"), "given"
+BESIDE, GIVEN, SIGNIFICANT = ("bm25", "base"), "given", 0.05
 HEAD = """# Results on tasks of others
 
 Written by `scripts/results MODEL...` from {rows} rows of results. Points; differences to the base model (packaged
 MiniLM) with 95 % paired bootstrap intervals. None of these queries is trained on by these models.
+Bold differences, of which there are few, stand Holm's correction over all that was compared on a benchmark too.
 A dagger marks what settings of a model were chosen on, by a program or by hand: there its numbers are no test. What
 each measure says: [evaluation](evaluation.md); which models these are: [benchmarks](benchmarks.md). Of lists to
 re-rank, BM25 knows the documents of all lists alone, so its word counts are others than those of the whole collection.
@@ -39,11 +40,10 @@ def page(rows: Sequence[Row], systems: Sequence[str], prompts: Sequence[Row] = (
     lines: dict[tuple[str, str, str], dict[str, Row]] = {}
     for row in rows:
         lines.setdefault((row["benchmark"], row["group"], row["measure"]), {})[row["system"]] = row
-    for (benchmark, group, measure), of in lines.items():
+    for (_, _, measure), of in lines.items():
         if "base" in of:
             cells = (cell(of[system]) if system in of else "" for system in systems)
-            where = f"{benchmark}, {group}" if group else benchmark
-            yield f"| {where} | {measure} | {of['base']['count']} | {' | '.join(cells)} |"
+            yield f"| {where(of['base'])} | {measure} | {of['base']['count']} | {' | '.join(cells)} |"
     yield ""
     yield "| system | weights | template | tokens |"
     yield "|---|---|---|---|"
@@ -59,13 +59,13 @@ def page(rows: Sequence[Row], systems: Sequence[str], prompts: Sequence[Row] = (
 
 
 def findings(rows: Sequence[Row], systems: Sequence[str]) -> Iterator[str]:
-    """A line a model: which differences to the base lie beyond their intervals, on whole collections."""
+    """A line a model: the differences to the base that lie beyond their intervals, of whole collections and parts."""
     for system in systems[len(BESIDE) :]:
-        own = [row for row in rows if row["system"] == system and ":" not in row["group"]]
+        own = [row for row in rows if row["system"] == system and row["group"].partition(":")[0] in ("", "part")]
         sides = []
         for side, sign in (("better", 1), ("worse", -1)):
-            found = [f"{row['benchmark']} {row['measure']} {row['difference']:+.1f}{dagger(row)}" for row in own
-                     if row["low"] * sign > 0 and row["high"] * sign > 0]  # fmt: skip
+            beyond = [row for row in own if row["low"] * sign > 0 and row["high"] * sign > 0]
+            found = [f"{where(row).replace(', part: ', '/')} {row['measure']} {gain(row)}" for row in beyond]
             sides.append(f"{side} than the base beyond its interval: {', '.join(found) or 'nothing'}")
         yield f"- {shown(system)}: {'; '.join(sides)}."
 
@@ -87,6 +87,11 @@ def spread(rows: Sequence[Row], systems: Sequence[str]) -> Iterator[str]:
         yield f"| {benchmark} | {measure} | {next(iter(of.values()))['count']} | {' | '.join(cells)} |"
 
 
+def where(row: Row) -> str:
+    """The benchmark of a row, with its group."""
+    return f"{row['benchmark']}, {row['group']}" if row["group"] else row["benchmark"]
+
+
 def shown(system: str) -> str:
     """A system's name as the page has it: of `joint/without-docs/model` the words `without docs`."""
     parts = [part for part in Path(system).parts if part != "model"]
@@ -97,6 +102,12 @@ def cell(row: Row) -> str:
     """A value, and its difference to the base; a dagger where the system was chosen on this benchmark."""
     difference = f" ({row['difference']:+.1f} [{row['low']:+.1f}, {row['high']:+.1f}])"
     return f"{row['value']:.1f}{difference if row['system'] != 'base' else ''}{dagger(row)}"
+
+
+def gain(row: Row) -> str:
+    """A difference with its marks; in bold where it stands Holm's correction over the table of its benchmark."""
+    bold = "**" if (row.get("p_holm") or 1) < SIGNIFICANT else ""
+    return f"{bold}{row['difference']:+.1f}{bold}{dagger(row)}"
 
 
 def dagger(row: Row) -> str:
