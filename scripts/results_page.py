@@ -106,7 +106,7 @@ def cell(row: Row) -> str:
 
 def gain(row: Row) -> str:
     """A difference with its marks; in bold where it stands Holm's correction over the table of its benchmark."""
-    bold = "**" if (row.get("p_holm") or 1) < SIGNIFICANT else ""
+    bold = "**" if row["p_holm"] is not None and row["p_holm"] < SIGNIFICANT else ""
     return f"{bold}{row['difference']:+.1f}{bold}{dagger(row)}"
 
 

@@ -74,7 +74,8 @@ def _lines(part: Mapping[str, Any]) -> Iterable[bytes]:
 def checked(benchmark: Benchmark) -> Benchmark:
     """The benchmark, if its parts belong together.
 
-    Relevant documents that are missing stay unretrieved, and are told where no candidate lists explain them. Raises
+    Relevant documents that are missing stay unretrieved, and are told where no candidate lists explain them; so are
+    queries without a list where others have one. Raises
     UsageError where nothing can be ranked, where an id stands twice, or where a candidate is no document.
     """
     ids, name = {query.id for query in benchmark.queries}, benchmark.name
@@ -90,6 +91,10 @@ def checked(benchmark: Benchmark) -> Benchmark:
     if missing and benchmark.candidates is None:
         LOG.warning("%s: %s of %s relevant documents are missing, e.g. %s", name, len(missing), len(relevant),
                     min(missing))  # fmt: skip
+    listless = [] if benchmark.candidates is None else sorted(ids - benchmark.candidates.keys())
+    if listless:
+        LOG.warning("%s: %s of %s queries have no list of candidates and count 0, e.g. %s", name, len(listless),
+                    len(ids), listless[0])  # fmt: skip
     for query, documents in (benchmark.candidates or {}).items():
         if unknown := [document for document in documents if document not in benchmark.documents]:
             raise UsageError(f"{name}: candidate {unknown[0]!r} of query {query!r} is no document; complete the corpus")

@@ -21,10 +21,11 @@ def doc_fragments(node: ast.expr, known: DocFragments) -> dict[str, str]:
             found |= known.get(name, {})
         case ast.Dict(keys=keys, values=values):
             for key, value in zip(keys, values, strict=True):
-                if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                    found[key.value] = literal_text(value, known).strip()
-        case ast.Call(func=ast.Name(id="parse_kwargs"), args=[text, *_]):
-            entries = re.split(r"\n {4}(?! )", literal_text(text, known))
+                text = literal_text(value, known).strip()
+                if text and isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    found[key.value] = text
+        case ast.Call(func=ast.Name(id="parse_kwargs"), args=[described, *_]):
+            entries = re.split(r"\n {4}(?! )", literal_text(described, known))
             found |= {entry.split()[0]: entry.strip() for entry in entries if entry.strip()}
         case ast.Call(func=ast.Name(id="merge_dicts"), args=parts):
             for part in parts:

@@ -72,6 +72,14 @@ def test_trec_reads_the_tables_of_ms_marco_too(tmp_path):
         read_benchmark(source, "")
 
 
+def test_a_query_without_a_list_of_candidates_is_told(tmp_path, caplog):
+    source = write_benchmark("followir", tmp_path)
+    lists = tmp_path / "News21" / "top_ranked.jsonl"
+    lists.write_text(lists.read_text().splitlines()[0] + "\n")
+    read_benchmark(source, "News21")
+    assert "1 of 2 queries have no list of candidates and count 0, e.g. q1-changed" in caplog.text
+
+
 def test_a_document_that_is_judged_twice_keeps_its_higher_grade_in_every_layout(tmp_path):
     written = write_benchmark("beir", tmp_path / "tsv")
     (tmp_path / "tsv/qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td1\t0\n")
