@@ -13,7 +13,7 @@ from functools import partial
 
 import pytrec_eval
 
-from benchmarks.made_runs import made_benchmark
+from benchmarks.peers.made_runs import made_benchmark
 from engine.models.pacing import Endpoint
 from engine.telemetry.metrics import REQUESTS_IN_FLIGHT
 from engine.telemetry.prometheus import serve_metrics

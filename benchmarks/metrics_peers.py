@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.made_runs import made_benchmark
+from benchmarks.peers.made_runs import made_benchmark
 
 PEERS = ("foil", "pytrec_eval", "mteb", "ranx")
 STATUS, CLEAR, RESET_PEAK = Path("/proc/self/status"), Path("/proc/self/clear_refs"), "5"
