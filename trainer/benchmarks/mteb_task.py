@@ -1,4 +1,5 @@
-"""Retrieval, reranking and instruction tasks that mteb holds, by their names: `mteb:NAME`. A part is SUBSET/SPLIT.
+"""Retrieval, reranking and instruction tasks that mteb holds, by their names: `mteb:NAME`. A part is SUBSET/SPLIT, or
+TASK/SUBSET/SPLIT of an aggregate (CQADupstack), whose mean is over its tasks.
 
 mteb loads the data, from the hub or from what `datasets` has on this machine. Queries of an InstructionReranking task
 whose ids end in -og and -changed are one core; so are those of an InstructionRetrieval task that differ behind the
@@ -28,17 +29,27 @@ LOG = logging.getLogger(__name__)
 
 
 def parts_of_task(path: Path) -> tuple[str, ...]:
-    """The subsets of a task with their splits."""
-    task = _task(str(path))
-    return tuple(f"{subset}/{split}" for subset in task.hf_subsets for split in task.eval_splits)
+    """The subsets of a task, or of each task of an aggregate, with their splits."""
+    return tuple(_parts(str(path)))
+
+
+def _parts(name: str) -> dict[str, tuple["AbsTaskRetrieval", str, str]]:
+    tasks = _tasks(name)
+    return {
+        "/".join([*([task.metadata.name] if len(tasks) > 1 else []), subset, split]): (task, subset, split)
+        for task in tasks for subset in task.hf_subsets for split in task.eval_splits
+    }  # fmt: skip
 
 
 def read_mteb(source: BenchmarkSource, part: str) -> Benchmark:
     """One subset in one split."""
-    task, (subset, _, split) = _task(str(source.path)), part.partition("/")
+    parts = _parts(str(source.path))
+    if part not in parts:
+        raise UsageError(f"{source.path} has no {part!r}; it has {', '.join(parts)}")
+    task, subset, split = parts[part]
     data = _loaded(task).get(subset, {}).get(split)
     if data is None:
-        raise UsageError(f"{task.metadata.name} has no {part!r}; it has {', '.join(parts_of_task(source.path))}")
+        raise UsageError(f"the data of {task.metadata.name} have no {subset}/{split}; evaluate another part of it")
     documents = {row["id"]: (_text(row, "title"), _text(row, "text")) for row in data["corpus"]}
     queries = judged([_query(row, task.metadata.type) for row in data["queries"]], data["relevant_docs"])
     lists = data.get("top_ranked")
@@ -63,20 +74,23 @@ def measures_of(main_score: str, task: str) -> tuple[str, ...]:
     return (f"{MEASURES[name]}@{k}",) if name in MEASURES and k.isdecimal() else NO_COUNTERPART
 
 
-def _task(name: str) -> "AbsTaskRetrieval":
+def _tasks(name: str) -> list["AbsTaskRetrieval"]:
     try:
         import mteb
+        from mteb.abstasks.aggregated_task import AbsTaskAggregate
         from mteb.abstasks.retrieval import AbsTaskRetrieval
     except ImportError as error:
         raise UsageError(f"mteb:{name} needs mteb; pip install 'foil-ir[interop]' ({error})") from None
     try:
-        task = mteb.get_task(name)
+        found = mteb.get_task(name)
     except KeyError as error:
         raise UsageError(f"mteb has no task {name!r} ({error.args[0]})") from None
-    if not isinstance(task, AbsTaskRetrieval) or task.metadata.modalities != ["text"]:
-        raise UsageError(f"{name} is a {task.metadata.type} task of {', '.join(task.metadata.modalities)}; choose one "
-                         "of retrieval or reranking of text")  # fmt: skip
-    return task
+    tasks = list(found.tasks) if isinstance(found, AbsTaskAggregate) else [found]
+    for task in tasks:
+        if not isinstance(task, AbsTaskRetrieval) or task.metadata.modalities != ["text"]:
+            raise UsageError(f"{name} is a {task.metadata.type} task of {', '.join(task.metadata.modalities)}; choose "
+                             "one of retrieval or reranking of text")  # fmt: skip
+    return tasks
 
 
 def _loaded(task: "AbsTaskRetrieval") -> Mapping[str, Mapping[str, Any]]:

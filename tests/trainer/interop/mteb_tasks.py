@@ -3,6 +3,8 @@
 from datasets import Dataset
 from mteb._evaluators.retrieval_metrics import evaluate_p_mrr_change
 from mteb.abstasks import AbsTaskRetrieval
+from mteb.abstasks.aggregate_task_metadata import AggregateTaskMetadata
+from mteb.abstasks.aggregated_task import AbsTaskAggregate
 from mteb.abstasks.task_metadata import TaskMetadata
 
 from tests.support.trainer_world import NO_YEAR, PLACES, THINGS, YEAR
@@ -58,6 +60,24 @@ class TinyRetrieval(AbsTaskRetrieval):
     def task_specific_scores(self, scores, qrels, results, hf_split, hf_subset):
         SCORES[self.metadata.name] = scores
         return {}
+
+
+class TinyOther(TinyRetrieval):
+    """The same without two of its queries."""
+
+    metadata = described("TinyOther", "Retrieval", "ndcg_at_10")
+
+    def load_data(self, **_):
+        kept = dict(list(QUERIES.items())[2:])
+        self.dataset = {"default": {"test": split_of(kept, {name: QRELS[name] for name in kept})}}
+        self.data_loaded = True
+
+
+class TinyAggregate(AbsTaskAggregate):
+    metadata = AggregateTaskMetadata(
+        name="TinyAggregate", description="Both.", reference=None, tasks=[TinyRetrieval(), TinyOther()],
+        main_score="ndcg_at_10", type="Retrieval", eval_splits=["test"], bibtex_citation="",
+    )  # fmt: skip
 
 
 class TinyInstructionReranking(AbsTaskRetrieval):

@@ -12,11 +12,13 @@ from tests.support.trainer_world import topic
 from tests.support.training import settings_for
 from trainer.benchmarks import mteb_task
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from trainer.benchmarks.catalog import benchmarks_of, parts_of, read_benchmark
+from trainer.benchmarks.catalog import KINDS, benchmarks_of, parts_of, read_benchmark
 from trainer.benchmarks.making.folder import write_benchmark
 from trainer.benchmarks.making.parts import only_queries
 from trainer.benchmarks.making.topics import benchmark_of
 from trainer.benchmarks.source import BenchmarkSource
+from trainer.comparison.results import results
+from trainer.comparison.scores import score
 from trainer.interop.mteb_folder import task_of
 from trainer.interop.mteb_model import load_for_mteb
 from trainer.measures.catalog import measure_named
@@ -35,7 +37,7 @@ def tasks(monkeypatch):
     pytest.importorskip("mteb", reason=NEEDED)
     from tests.trainer.interop import mteb_tasks
 
-    for task in (mteb_tasks.TinyRetrieval, mteb_tasks.TinyInstructionReranking):
+    for task in (mteb_tasks.TinyRetrieval, mteb_tasks.TinyInstructionReranking, mteb_tasks.TinyAggregate):
         monkeypatch.setitem(sys.modules["mteb.get_tasks"]._TASKS_REGISTRY, task.metadata.name, task)
     return mteb_tasks
 
@@ -103,6 +105,20 @@ def test_mteb_gives_the_p_mrr_that_we_give_by_the_template_of_the_model(tasks, m
     assert np.mean(changes) != 0
     other = SystemSettings(template="query_instruction")
     assert evaluated(task(), load_for_mteb(model, other))["p-MRR"] != pytest.approx(np.mean(changes), abs=1e-6)
+
+
+def test_an_aggregate_is_the_mean_of_its_tasks(tasks, model, tmp_path):
+    one, other = benchmarks_of(BenchmarkSource(kind="mteb", path="TinyAggregate"))
+    assert (one.name, other.name) == (
+        "TinyAggregate/TinyRetrieval/default/test",
+        "TinyAggregate/TinyOther/default/test",
+    )
+    assert len(other.queries) == len(one.queries) - 2
+    system = open_system(str(model), SystemSettings(), tmp_path)
+    scores = list(score([one, other], [system], (), 1000))
+    found = next(results("t", scores, system.name, KINDS["mteb"].average, 100))
+    means = [evaluated(task(), load_for_mteb(model))["ndcg_at_10"] for task in (tasks.TinyRetrieval, tasks.TinyOther)]
+    assert found.value == pytest.approx(100 * np.mean(means), abs=1e-3)
 
 
 def test_the_meta_names_weights_and_changed_settings(tasks, model, tmp_path):
