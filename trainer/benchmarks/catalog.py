@@ -95,7 +95,9 @@ KINDS: Mapping[str, BenchmarkKind] = {
     ),
     "mteb": BenchmarkKind(
         "A task of mteb by its name: retrieval, reranking, instructions", "https://github.com/embeddings-benchmark/mteb",
-        "that of the task's data", "mteb installed, and the hub or the cache of `datasets`; #SUBSET/SPLIT takes one",
+        "that of the task's data",
+        "mteb installed, and the hub or the cache of `datasets`; #SUBSET/SPLIT takes one, of an aggregate "
+        "#TASK/SUBSET/SPLIT",
         read_mteb, parts_of_task, "the task's main measure", place="TASK",
     ),
     "made": BenchmarkKind(
