@@ -47,9 +47,9 @@ _DEMANDS = (
     "Limit the results to {noun}s that {plural}.",
     "Make sure that the {noun} {third}.",
     "It is important to me that the {noun} {third}.",
-    "I could use a {noun} that {third}.",
+    "I have to find a {noun} that {third}.",
     "Return {noun}s only if they {plural}.",
-    "A {noun} that {third} would help me most.",
+    "The {noun} that I need {third}.",
     "Give me nothing but {noun}s that {plural}.",
 )
 _FURTHER_DEMANDS = (

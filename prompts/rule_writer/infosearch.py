@@ -222,8 +222,16 @@ _SEARCHES = ("What I typed in is this: {q}.", "I searched for this: {q}.", "My s
 _SPEAKER = frozenset(("i", "my", "we", "our"))
 """Whoever asks in the first person needs no opening."""
 _TASKS = (
-    "I have a task that is stated in full beside this request.",
-    "This is about the problem that comes with my request.",
+    "I am looking for a solution to this problem.",
+    "I need help with this problem.",
+    "I am stuck on this task.",
+    "I have to solve this task.",
+    "I am working on this exercise.",
+    "I would like to see how this is solved.",
+    "This task is part of my course.",
+    "I could not solve this problem on my own.",
+    "How would you solve this task?",
+    "I want to compare my attempt at this problem.",
 )
 _PROBLEMS = ("I am working on this problem: {q}.", "This is about the following problem: {q}.", "I am stuck here: {q}.")
 _LEAST_PROBLEM_WORDS, _PROBLEM_WORDS = 10, 45
@@ -234,9 +242,9 @@ _TO_DO = re.compile(
     re.IGNORECASE,
 )
 _REFERENCES = (
-    "I have sent my question along with this request.",
-    "My question is the one that comes with this request.",
-    "You will find my question beside this request.",
+    "I am looking for an answer to this.",
+    "I want to find out about this.",
+    "This is what I have to look up.",
 )
 _BROKEN = re.compile(
     r"\b(?:please|and|or|the|a|an|of|in|to|for|with|by|is|are|what|how|who|where|when)$|\?", re.IGNORECASE
