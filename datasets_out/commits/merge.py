@@ -54,10 +54,11 @@ class RepeatFinder(Protocol):
 
 
 def merge(sources: Sequence[Snapshot], into: Path, repeats: RepeatFinder | None = None) -> MergedRun:
-    """Writes or completes the run of all topics of `sources`. Raises DifferentJobError if `into` holds another run."""
+    """Writes or completes the run of all topics of `sources`. Raises DifferentJobError if `into` holds another run, or
+    one that took of an id the first topic, accepted or not, as an earlier version did."""
     if into.resolve() in {source.out.resolve() for source in sources}:
         raise UsageError(f"{into} is one of the runs to merge; give the merged run a folder of its own")
-    job: dict[str, Any] = {"merge": [source.digest for source in sources]}
+    job: dict[str, Any] = {"merge": [source.digest for source in sources], "of_one_id": "the first accepted"}
     if repeats:
         job["near_duplicates"] = repeats.similarity
     log = CommitLog(into)

@@ -23,14 +23,12 @@ class GivenOrder:
         """Its name; the lists are part of the benchmark's digest."""
         return {"system": self.name}
 
-    def rank(self, benchmark: Benchmark, k: int) -> Run:  # noqa: ARG002 - a list is not cut, as no other system cuts it
-        """The candidates, whose scores are their places from the end. Raises UsageError where there are no lists."""
+    def rank(self, benchmark: Benchmark, k: int) -> Run:
+        """The first `k` candidates, scored by their places. Raises UsageError where there are no lists."""
         if benchmark.candidates is None:
             raise UsageError(f"{benchmark.name} has no lists of candidates, so no order is given; leave out `given`")
-        return {
-            query.id: {document: float(-place) for place, document in enumerate(benchmark.candidates.get(query.id, ()))}
-            for query in benchmark.queries
-        }
+        lists = {query.id: benchmark.candidates.get(query.id, ())[:k] for query in benchmark.queries}
+        return {query: {name: float(-place) for place, name in enumerate(names)} for query, names in lists.items()}
 
 
 class TrecRun:

@@ -53,10 +53,11 @@ def test_bm25_finds_what_shares_a_word_and_orders_all_candidates(tmp_path):
 
 def test_a_given_order_and_a_run_in_a_file_are_systems(tmp_path):
     lists = read_benchmark(write_benchmark("rank_llm", tmp_path / "lists"), "")
-    given_order = open_system("given", SMALL, tmp_path).rank(lists, 1)
-    assert {query: sorted(scores, key=scores.get, reverse=True) for query, scores in given_order.items()} == {
-        query: list(documents) for query, documents in lists.candidates.items()
-    }
+    for k in (10, 1):
+        found = open_system("given", SMALL, tmp_path).rank(lists, k)
+        assert {query: sorted(scores, key=scores.get, reverse=True) for query, scores in found.items()} == {
+            query: list(documents[:k]) for query, documents in lists.candidates.items()
+        }
     with pytest.raises(UsageError, match="ours has no lists of candidates"):
         open_system("given", SMALL, tmp_path).rank(BENCHMARK, 5)
     file = tmp_path / "other.run"
