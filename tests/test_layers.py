@@ -37,7 +37,11 @@ FENCES = {
     },
     "openai": {"engine/models/hosted.py"},
     "vllm": {"engine/models/local_vllm.py"},
-    "mteb": {"trainer/interop/mteb_folder.py", "trainer/interop/mteb_model.py", "trainer/benchmarks/mteb_task.py"},
+    "mteb": {
+        "trainer/interop/mteb_folder.py",
+        "trainer/interop/mteb_model.py",
+        "trainer/benchmarks/readers/mteb_task.py",
+    },
     "torch": {"trainer"},
     "transformers": {"trainer"},
     "sentence_transformers": {"trainer"},

@@ -30,6 +30,11 @@ HUB: Mapping[str, Mapping[str, str]] = {
         f"{name}-v1": f"jianqunZ/{name}-v1"
         for name in ("Audience", "Clarity", "Format", "Language", "Length", "Source")
     },
+    "mfollowir": {
+        "mFollowIR": "jhu-clsp/mFollowIR-parquet-mteb",
+        "mFollowIR-cross-lingual": "jhu-clsp/mFollowIR-cross-lingual-parquet-mteb",
+    },
+    "bright": {"BRIGHT": "xlangai/BRIGHT"},
     "mair": {"MAIR-Queries": "MAIR-Bench/MAIR-Queries", "MAIR-Docs": "MAIR-Bench/MAIR-Docs"},
 }
 """Subfolder -> data set of the hub, of each benchmark that can be fetched."""

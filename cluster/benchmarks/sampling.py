@@ -14,7 +14,7 @@ from trainer.benchmarks.making.settings import MakingSettings
 from trainer.measures.judged import Run
 from trainer.systems.catalog import open_system
 from trainer.systems.embedder import embedder
-from trainer.systems.system import System, SystemSettings
+from trainer.systems.system import System, SystemSettings, ranking_of
 
 
 def open_pool(systems: Sequence[str], settings: SystemSettings, vectors: Path, first: str) -> list[System]:
@@ -25,7 +25,7 @@ def open_pool(systems: Sequence[str], settings: SystemSettings, vectors: Path, f
 
 def rank_all(benchmark: Benchmark, pool: Sequence[System], depth: int) -> dict[str, Run]:
     """The runs of all systems, by their names."""
-    return {system.name: system.rank(benchmark, depth) for system in pool}
+    return {system.name: ranking_of(system, benchmark, depth) for system in pool}
 
 
 def sample(

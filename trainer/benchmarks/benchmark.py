@@ -7,7 +7,7 @@ as several benchmarks, one at a time, since each ranks its own documents.
 import hashlib
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -43,7 +43,7 @@ class Benchmark:
     """One collection. `candidates`, where it has them, are the documents of each query that a system orders.
 
     `headline`: the one of `measures` whose mean over the queries as they were, and over collections that may have
-    others, its authors call the score.
+    others, its authors call the score. `excluded`: documents that stand in no ranking of a query.
     """
 
     name: str
@@ -54,13 +54,15 @@ class Benchmark:
     candidates: Mapping[str, tuple[str, ...]] | None = None
     measures: tuple[str, ...] = ("nDCG@10",)
     headline: str = ""
+    excluded: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @cached_property
     def digest(self) -> str:
         """The sha256 of all content, in any order of its files; name, revision and measures do not count."""
         queries = {query.id: asdict(query) for query in self.queries}
         digest = hashlib.sha256()
-        for part in (self.documents, queries, self.qrels, self.candidates or {}):
+        excluded = {query: sorted(documents) for query, documents in self.excluded.items()}
+        for part in (self.documents, queries, self.qrels, self.candidates or {}, *([excluded] if excluded else [])):
             for line in _lines(part):
                 digest.update(line)
             digest.update(b"\n")

@@ -7,20 +7,21 @@ from pathlib import Path
 from typing import Literal
 
 from engine.errors import SeedFormatError, UsageError
-from trainer.benchmarks.beir import read_beir
 from trainer.benchmarks.benchmark import Benchmark, checked
 from trainer.benchmarks.files import collections_in
-from trainer.benchmarks.instructir import read_instructir
-from trainer.benchmarks.mair import read_mair
-from trainer.benchmarks.mair import tasks_in as mair_tasks
 from trainer.benchmarks.making.made import read_made
-from trainer.benchmarks.mteb_task import parts_of_task, read_mteb
-from trainer.benchmarks.pir import read_pir
-from trainer.benchmarks.pir import tasks_in as pir_tasks
-from trainer.benchmarks.rank_llm import read_rank_llm
+from trainer.benchmarks.readers.beir import read_beir
+from trainer.benchmarks.readers.bright import domains_in, read_bright
+from trainer.benchmarks.readers.instructir import read_instructir
+from trainer.benchmarks.readers.mair import read_mair
+from trainer.benchmarks.readers.mair import tasks_in as mair_tasks
+from trainer.benchmarks.readers.mteb_task import parts_of_task, read_mteb
+from trainer.benchmarks.readers.pir import read_pir
+from trainer.benchmarks.readers.pir import tasks_in as pir_tasks
+from trainer.benchmarks.readers.rank_llm import read_rank_llm
+from trainer.benchmarks.readers.trec import read_trec
+from trainer.benchmarks.readers.variants import languages_in, read_followir, read_infosearch, read_mfollowir
 from trainer.benchmarks.source import BenchmarkSource
-from trainer.benchmarks.trec import read_trec
-from trainer.benchmarks.variants import read_followir, read_infosearch
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,11 @@ KINDS: Mapping[str, BenchmarkKind] = {
         "a folder a collection (Robust04, News21, Core17), as downloaded",
         read_followir, collections_in, "p-MRR, and AP@1000 (News21: nDCG@5)",
     ),
+    "mfollowir": BenchmarkKind(
+        "FollowIR in Persian, Russian and Chinese (arXiv 2501.19264)",
+        "https://huggingface.co/datasets/jhu-clsp/mFollowIR[-cross-lingual]-parquet-mteb", "ODC-BY",
+        "the folder of one of the two, as downloaded", read_mfollowir, languages_in, "p-MRR, nDCG@20",
+    ),
     "instructir": BenchmarkKind(
         "Instructions of one user each to a query (arXiv 2402.14334)", "https://github.com/kaistAI/InstructIR",
         "MIT; passages of MS MARCO: non-commercial research", "the folder INSTRUCTIR, as downloaded",
@@ -87,6 +93,12 @@ KINDS: Mapping[str, BenchmarkKind] = {
         "126 tasks of six domains with instructions (arXiv 2410.10127)",
         "https://huggingface.co/datasets/MAIR-Bench/MAIR-Queries and MAIR-Docs", "that of each task's data",
         "a folder with MAIR-Queries and MAIR-Docs, a subfolder a task", read_mair, mair_tasks, average="queries",
+    ),
+    "bright": BenchmarkKind(
+        "Queries that take reasoning, of twelve domains (arXiv 2407.12883)",
+        "https://huggingface.co/datasets/xlangai/BRIGHT", "CC-BY-4.0",
+        "the folder, as downloaded: documents and examples; #DOMAIN/long has the long documents",
+        read_bright, domains_in,
     ),
     "pir": BenchmarkKind(
         "One perspective of two on a root query", "https://github.com/colinzhaoust/pir", "Apache-2.0",

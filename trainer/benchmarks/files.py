@@ -72,12 +72,12 @@ def judgments(folder: Path, *names: str) -> Qrels:
     return read_judgments(table(folder, *names), MOST_BYTES)
 
 
-def read_candidates(folder: Path) -> dict[str, tuple[str, ...]] | None:
-    """`top_ranked`, where it is: rows of qid and pid (FollowIR), or of query-id and corpus-ids (mteb)."""
-    if find_table(folder, "top_ranked") is None:
+def read_candidates(folder: Path, name: str = "top_ranked") -> dict[str, tuple[str, ...]] | None:
+    """The lists, where they are: rows of qid and pid (FollowIR), or of query-id and corpus-ids (mteb)."""
+    if find_table(folder, name) is None:
         return None
     found: dict[str, list[str]] = {}
-    for row in rows(folder, "top_ranked"):
+    for row in rows(folder, name):
         if "qid" in row.value:
             found.setdefault(row.name("qid"), []).append(row.name("pid"))
         else:
@@ -89,13 +89,15 @@ def collections_in(folder: Path, name: str = "corpus") -> tuple[str, ...]:
     """The subfolders that hold a collection each; ("",) where the folder itself is one."""
     if find_table(folder, name) is not None:
         return ("",)
-    return tuple(sorted(sub.name for sub in _subfolders(folder) if find_table(sub, name))) or ("",)
+    folders = (path for path in subpaths(folder) if path.is_dir())
+    return tuple(sorted(sub.name for sub in folders if find_table(sub, name))) or ("",)
 
 
-def _subfolders(folder: Path) -> list[Path]:
+def subpaths(folder: Path) -> list[Path]:
+    """The files and folders in it, by name; UsageError where it is no folder."""
     if not folder.is_dir():
         raise UsageError(f"{folder} is no folder; give the one that holds the benchmark's files")
-    return [path for path in folder.iterdir() if path.is_dir()]
+    return sorted(folder.iterdir())
 
 
 def read_document(path: Path) -> Any:

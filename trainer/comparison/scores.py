@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 from trainer.measures.catalog import measure_all, measure_named
 from trainer.measures.judged import Run
-from trainer.systems.system import System
+from trainer.systems.system import System, ranking_of
 
 GROUPED_BY = ("mode", "dimension", "domain")
 """What queries are told apart by, where a benchmark tells them apart."""
@@ -44,7 +44,7 @@ def score(
         chosen = [measure_named(name) for name in measures or benchmark.measures]
         values = {}
         for system in systems:
-            run = system.rank(benchmark, depth)
+            run = ranking_of(system, benchmark, depth)
             on_run(benchmark, system, run)
             values[system.name] = measure_all(chosen, benchmark.queries, benchmark.qrels, run)
             if headline := _headline(benchmark, values[system.name]):

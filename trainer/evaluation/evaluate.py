@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from datasets_out.training.training_view import TopicGroup
 from engine.errors import TrainingDivergedError
-from trainer.benchmarks.rank_llm import read_hits
+from trainer.benchmarks.readers.rank_llm import read_hits
 from trainer.data.collate import key_of
 from trainer.evaluation.topic_measures import MEASURES, Floats, TopicScores
 from trainer.measures.judged import single_queries

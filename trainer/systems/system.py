@@ -67,11 +67,21 @@ def quiet(what: str, done: int, total: int) -> None:
     """Tells no progress."""
 
 
+def ranking_of(system: System, benchmark: Benchmark, depth: int) -> Run:
+    """The system's `depth` documents of each query, less those that the benchmark excludes for it."""
+    run, excluded = system.rank(benchmark, depth), benchmark.excluded
+    return {
+        query: {name: score for name, score in scores.items() if name not in excluded[query]} if query in excluded
+        else scores
+        for query, scores in run.items()
+    }  # fmt: skip
+
+
 def documents_to_rerank(benchmark: Benchmark, first: System, depth: int) -> dict[str, list[str]]:
     """For each query its candidates, or the best `depth` documents of the first stage, best first."""
     if benchmark.candidates is not None:
         return {query.id: list(benchmark.candidates.get(query.id, ())) for query in benchmark.queries}
-    found = first.rank(benchmark, depth)
+    found = ranking_of(first, benchmark, depth)
     return {query: sorted(scores, key=lambda document: -scores[document])[:depth] for query, scores in found.items()}
 
 

@@ -3,15 +3,19 @@
 import doctest
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from engine.errors import UsageError
 from tests.trainer.benchmarks.tiny_benchmarks import LAYOUTS, lines, write_benchmark
-from trainer.benchmarks import instructir, trec
 from trainer.benchmarks.catalog import KINDS, benchmarks_of, parts_of, read_benchmark
-from trainer.benchmarks.mair import DOMAINS
+from trainer.benchmarks.making.folder import write_benchmark as write_made
+from trainer.benchmarks.readers import instructir, trec
+from trainer.benchmarks.readers.mair import DOMAINS
 from trainer.benchmarks.source import BenchmarkSource
+from trainer.systems.bm25 import Bm25
+from trainer.systems.system import Bm25Settings, ranking_of
 
 FILES = [(kind, name) for kind, files in LAYOUTS.items() for name in files]
 
@@ -126,6 +130,43 @@ def test_followir_is_read_as_published_and_as_in_mteb(tmp_path):
     assert (core.measures, news.measures) == (("p-MRR", "AP@1000"), ("p-MRR", "nDCG@5"))
 
 
+def test_mfollowir_is_read_by_language_and_says_where_its_list_of_changes_is_another(tmp_path, caplog):
+    source = write_benchmark("mfollowir", tmp_path)
+    [(name, found)] = {benchmark.name: benchmark for benchmark in benchmarks_of(source)}.items()
+    assert (name, found.measures) == ("mfollowir/fas", ("p-MRR", "nDCG@20"))
+    assert [(query.core, query.mode, query.instruction) for query in found.queries] == [
+        ("q1", "original", "All."), ("q1", "changed", "Only prices."),
+    ]  # fmt: skip
+    assert (found.qrels["q1-changed"], found.candidates["q1-changed"]) == ({"d1": 1, "d2": 0}, ("d2", "d1"))
+    assert "other documents" not in caplog.text
+    (tmp_path / "qrel_diff-fas/qrel_diff.jsonl").write_text(lines({"query-id": "q1", "corpus-ids": ["d1", "d2"]}))
+    read_benchmark(source, "fas")
+    assert "names other documents than the qrels change for 1 of 1 queries, e.g. q1" in caplog.text
+
+
+def test_bright_has_a_collection_a_domain_and_documents_that_no_ranking_holds(tmp_path):
+    [(name, found)] = read("bright", tmp_path).items()
+    assert (name, sorted(found.documents)) == ("bright/pony", ["d1", "d2", "d3"])
+    assert (found.qrels, found.excluded) == ({"0": {"d1": 1}, "1": {"d2": 1}}, {"0": {"d2"}})
+    assert {query.domain for query in found.queries} == {"pony"}
+    ranked = ranking_of(Bm25(Bm25Settings()), found, 10)
+    assert {query: sorted(scores) for query, scores in ranked.items()} == {"0": ["d1"], "1": ["d1", "d2"]}
+    source = BenchmarkSource(kind="bright", path=tmp_path)
+    assert read_benchmark(source, "pony/long").qrels == {"0": {"p1": 1}, "1": {"p1": 1}}
+    assert replace(found, excluded={}).digest != found.digest
+    with pytest.raises(UsageError, match="no part 'pony/short'"):
+        read_benchmark(source, "pony/short")
+    with pytest.raises(UsageError, match=r"0 of 1 files robotics-\*.parquet are in"):
+        read_benchmark(source, "robotics")
+
+
+def test_a_made_benchmark_keeps_what_is_excluded(tmp_path):
+    [found] = read("bright", tmp_path / "bright").values()
+    write_made(tmp_path / "made", found, {})
+    made = read_benchmark(BenchmarkSource(kind="made", path=tmp_path / "made"), "")
+    assert (made.excluded, made.digest) == (found.excluded, found.digest)
+
+
 def test_infosearch_has_three_modes_a_query_and_a_dimension_a_folder(tmp_path):
     found = read("infosearch", tmp_path)
     assert [query.mode for query in found["infosearch/Audience-v1"].queries] == ["original", "instructed", "reversed"]
@@ -187,10 +228,11 @@ def test_a_broken_file_is_named_or_what_is_wrong_with_the_whole(tmp_path, kind, 
             path.unlink()
         case "other keys":
             path.write_text(json.dumps({"un": "known"}) + "\n")
-    optional = damage == "gone" and name.endswith("top_ranked.jsonl")
     part = name.partition("/")[0] if kind in {"followir", "infosearch"} else ""
-    if optional:
-        assert read_benchmark(source, part).candidates is None
+    part = "pony/long" if name.startswith("long_") else part
+    if damage == "gone" and name.endswith(("top_ranked.jsonl", "qrel_diff.jsonl")):
+        path.parent.rmdir() if kind == "mfollowir" else None
+        assert (read_benchmark(source, part or "fas").candidates is None) == name.endswith("top_ranked.jsonl")
         return
     with pytest.raises(UsageError) as caught:
         [read_benchmark(source, each) for each in ([part] if part else parts_of(source))]

@@ -62,6 +62,23 @@ LAYOUTS = {
             {"query-id": "q1-og", "corpus-ids": ["d1", "d2"]}, {"query-id": "q1-changed", "corpus-ids": ["d2", "d1"]}
         ),
     },
+    "mfollowir": {
+        "corpus-fas/corpus.jsonl": CORPUS,
+        "queries-fas/queries.jsonl": lines(
+            {"_id": "q1-og", "text": "ferry to Saltmarsh"}, {"_id": "q1-changed", "text": "ferry to Saltmarsh"}
+        ),
+        "instruction-fas/instruction.jsonl": lines(
+            {"query-id": "q1-og", "instruction": "All."}, {"query-id": "q1-changed", "instruction": "Only prices."}
+        ),
+        "default-fas/test.jsonl": lines(
+            *({"query-id": f"q1-{form}", "corpus-id": name, "score": grade}
+              for form, name, grade in (("og", "d1", 1), ("og", "d2", 1), ("changed", "d1", 1), ("changed", "d2", 0)))
+        ),
+        "top_ranked-fas/top_ranked.jsonl": lines(
+            {"query-id": "q1-og", "corpus-ids": ["d1", "d2"]}, {"query-id": "q1-changed", "corpus-ids": ["d2", "d1"]}
+        ),
+        "qrel_diff-fas/qrel_diff.jsonl": lines({"query-id": "q1", "corpus-ids": ["d2"]}),
+    },
     "instructir": {
         "corpus.jsonl": CORPUS,
         "queries.jsonl": lines(
@@ -87,6 +104,19 @@ LAYOUTS = {
             {"qid": "q1", "instruction": "", "query": "bread", "labels": [{"id": "d2", "score": 1}]}
         ),
         "MAIR-Docs/Quora/a_docs.jsonl": lines({"id": "d1", "doc": "Ferries."}, {"id": "d2", "doc": "Bread."}),
+    },
+    "bright": {
+        "documents/pony-00000-of-00002.jsonl": lines({"id": "d1", "content": "A ferry costs four dollars."}),
+        "documents/pony-00001-of-00002.jsonl": lines(
+            {"id": "d2", "content": "A ferry leaves at noon."}, {"id": "d3", "content": "Bake bread."}
+        ),
+        "examples/pony-00000-of-00001.jsonl": lines(
+            {"id": "0", "query": "what does the ferry cost", "reasoning": "A price is asked for.", "gold_ids": ["d1"],
+             "gold_ids_long": ["p1"], "excluded_ids": ["d2"], "gold_answer": "Four dollars."},
+            {"id": "1", "query": "when does the ferry leave", "reasoning": "", "gold_ids": ["d2"],
+             "gold_ids_long": ["p1"], "excluded_ids": ["N/A"], "gold_answer": ""},
+        ),
+        "long_documents/pony-00000-of-00001.jsonl": lines({"id": "p1", "content": "A ferry costs. It leaves at noon."}),
     },
     "made": {
         "corpus.jsonl": CORPUS,

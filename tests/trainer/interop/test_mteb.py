@@ -10,12 +10,12 @@ import pytest
 from engine.errors import UsageError
 from tests.support.trainer_world import topic
 from tests.support.training import settings_for
-from trainer.benchmarks import mteb_task
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 from trainer.benchmarks.catalog import KINDS, benchmarks_of, parts_of, read_benchmark
 from trainer.benchmarks.making.folder import write_benchmark
 from trainer.benchmarks.making.parts import only_queries
 from trainer.benchmarks.making.topics import benchmark_of
+from trainer.benchmarks.readers import mteb_task
 from trainer.benchmarks.source import BenchmarkSource
 from trainer.comparison.results import results
 from trainer.comparison.scores import score

@@ -9,7 +9,7 @@ from typing import Any
 from engine.atomic_files import write_json
 from engine.errors import UsageError
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from trainer.benchmarks.making.made import CANDIDATES, FACTS, INSTRUCTIONS
+from trainer.benchmarks.making.made import CANDIDATES, EXCLUDED, FACTS, INSTRUCTIONS
 
 
 def write_benchmark(folder: Path, benchmark: Benchmark, facts: Mapping[str, Any]) -> None:
@@ -42,6 +42,7 @@ def _tables(benchmark: Benchmark) -> dict[str, list[dict[str, Any]]]:
         "queries": [_query_row(query) for query in benchmark.queries],
         INSTRUCTIONS: [{"query-id": q.id, "instruction": q.instruction} for q in benchmark.queries if q.instruction],
         CANDIDATES: [{"query-id": q, "corpus-ids": [*found]} for q, found in (benchmark.candidates or {}).items()],
+        EXCLUDED: [{"query-id": q, "corpus-ids": sorted(found)} for q, found in benchmark.excluded.items()],
     }
 
 

@@ -5,6 +5,7 @@
     qrels/test.tsv      query-id, corpus-id, score
     instruction.jsonl   {query-id, instruction}, of queries that have one (the table of mteb)
     top_ranked.jsonl    {query-id, corpus-ids}, where each query has candidates of its own (the table of mteb)
+    excluded.jsonl      {query-id, corpus-ids}, where documents stand in no ranking of a query
     benchmark.json      {digest, measures, ...}: how it was made
 
 BEIR's readers take the same folder without instructions. Ids of queries are CORE_NUMBER, as InstructIR's.
@@ -22,7 +23,7 @@ from trainer.benchmarks.files import judgments, present, read_candidates, read_d
 from trainer.benchmarks.source import BenchmarkSource
 
 FACTS = "benchmark.json"
-INSTRUCTIONS, CANDIDATES = "instruction", "top_ranked"
+INSTRUCTIONS, CANDIDATES, EXCLUDED = "instruction", "top_ranked", "excluded"
 
 
 def read_made(source: BenchmarkSource, part: str) -> Benchmark:
@@ -31,8 +32,10 @@ def read_made(source: BenchmarkSource, part: str) -> Benchmark:
     facts = read_facts_of(folder)
     told = _instructions(folder)
     queries = tuple(_query(row, told) for row in rows(folder, "queries"))
+    excluded = {query: frozenset(names) for query, names in (read_candidates(folder, EXCLUDED) or {}).items()}
     found = Benchmark(source.name, source.revision or facts["digest"], read_documents(folder), queries,
-                      judgments(folder, "qrels/test"), read_candidates(folder), tuple(facts["measures"]))  # fmt: skip
+                      judgments(folder, "qrels/test"), read_candidates(folder), tuple(facts["measures"]),
+                      excluded=excluded)  # fmt: skip
     if found.digest != facts["digest"]:
         raise UsageError(f"{folder} is not what {FACTS} vouches for: its content has the digest {found.digest[:16]}, "
                          f"not {facts['digest'][:16]}; make it again, or read it as beir:{folder}")  # fmt: skip

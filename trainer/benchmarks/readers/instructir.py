@@ -12,11 +12,11 @@ from pathlib import Path
 
 from engine.seeds.beir import find_table
 from engine.seeds.files.rows import SourceRow
-from trainer.benchmarks.beir import judged
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 from trainer.benchmarks.files import judgments, present, read_documents, row_id, rows
+from trainer.benchmarks.readers.beir import judged
+from trainer.benchmarks.readers.variants import QRELS
 from trainer.benchmarks.source import BenchmarkSource
-from trainer.benchmarks.variants import QRELS
 
 MARK = "[SEP]"
 

@@ -13,9 +13,9 @@ from engine.errors import UsageError
 from engine.seeds.files.streams import open_streams, read_lines
 from engine.seeds.judged import Query, read_qrels
 from engine.seeds.trec import read_document_topics, read_documents, read_topics
-from trainer.benchmarks.beir import judged
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 from trainer.benchmarks.files import MOST_BYTES, good
+from trainer.benchmarks.readers.beir import judged
 from trainer.benchmarks.source import BenchmarkSource
 from trainer.measures.judged import Qrels
 

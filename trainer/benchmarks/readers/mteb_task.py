@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import UsageError
-from trainer.benchmarks.beir import judged
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, Mode
-from trainer.benchmarks.instructir import core_of
+from trainer.benchmarks.readers.beir import judged
+from trainer.benchmarks.readers.instructir import core_of
+from trainer.benchmarks.readers.variants import FOLLOWIR, followir_measures
 from trainer.benchmarks.source import BenchmarkSource
-from trainer.benchmarks.variants import FOLLOWIR, followir_measures
 
 if TYPE_CHECKING:
     from mteb.abstasks.retrieval import AbsTaskRetrieval

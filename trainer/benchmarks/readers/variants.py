@@ -1,23 +1,29 @@
-"""Benchmarks whose queries stand under several instructions: FollowIR and InfoSearch, as published and as in mteb.
+"""Benchmarks whose queries stand under several instructions: FollowIR, mFollowIR and InfoSearch.
 
     FollowIR, as published  queries {_id, text, instruction_og, instruction_changed}, qrels_og/test, qrels_changed/test,
                             corpus {_id, title, text}, top_ranked {qid, pid}
     FollowIR, as in mteb    queries {_id, text} and qrels/test with ids X-og and X-changed, instruction {query-id,
                             instruction}, top_ranked {query-id, corpus-ids}
+    mFollowIR, as in mteb   the same, each name with its language (corpus-fas), in one folder; corpus, queries,
+                            instruction, default, top_ranked, qrel_diff {query-id, corpus-ids}
     InfoSearch              as FollowIR, without top_ranked, with instruction_reversed and qrels_reversed/test
 
 Built from the code that reads the published files (EIT-NLP/InfoSearch at d0eae63, AbsTaskInstructionRetrieval.py;
 mteb 2.20) and from the papers. The published files were not at hand, so these readers were not tried on them.
 """
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from engine.seeds.beir import find_table
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, Mode
-from trainer.benchmarks.files import judgments, present, read_candidates, read_documents, row_id, rows
+from trainer.benchmarks.files import judgments, present, read_candidates, read_documents, row_id, rows, subpaths
 from trainer.benchmarks.source import BenchmarkSource
+from trainer.measures.following.p_mrr import removed_documents
 from trainer.measures.judged import Qrels
+
+LOG = logging.getLogger(__name__)
 
 FOLLOWIR: Mapping[str, Mode] = {"og": "original", "changed": "changed"}
 INFOSEARCH: Mapping[str, Mode] = {"og": "original", "changed": "instructed", "reversed": "reversed"}
@@ -35,11 +41,24 @@ def read_followir(source: BenchmarkSource, part: str) -> Benchmark:
     folder = source.path / part
     published = find_table(folder, "qrels_og/test") is not None
     queries, qrels = _in_columns(folder, FOLLOWIR, "") if published else _with_suffixes(folder)
-    lists = read_candidates(folder)
-    candidates = lists and {query.id: lists[key] for query in queries if (key := _key(query, lists))}
     measures = followir_measures(part or folder.name)
-    documents = read_documents(folder)
+    documents, candidates = read_documents(folder), _candidates(folder, queries)
     return Benchmark(source.name, source.revision, documents, queries, qrels, candidates, measures, measures[1])
+
+
+def read_mfollowir(source: BenchmarkSource, part: str) -> Benchmark:
+    """One language of mFollowIR (Weller et al., arXiv 2501.19264), or of its form with English queries."""
+    folder, end = source.path, f"-{part}"
+    queries, qrels = _with_suffixes(folder, end)
+    documents, candidates = read_documents(folder, f"corpus{end}"), _candidates(folder, queries, end)
+    measures = ("p-MRR", "nDCG@20")
+    return Benchmark(source.name, source.revision, documents, queries, qrels, candidates, measures, measures[1])
+
+
+def languages_in(path: Path) -> tuple[str, ...]:
+    """The languages whose corpus lies there, such as fas."""
+    names = (name.name.split(".")[0].partition("corpus-") for name in subpaths(path))
+    return tuple(sorted({language for before, found, language in names if found and not before}))
 
 
 def followir_measures(collection: str) -> tuple[str, str]:
@@ -75,11 +94,11 @@ def _in_columns(folder: Path, modes: Mapping[str, Mode], dimension: str) -> Judg
     return tuple(queries), qrels
 
 
-def _with_suffixes(folder: Path) -> Judged:
-    """mteb's form, where an instruction is a query of its own."""
-    instructions = {row.name("query-id"): present(row, "instruction") for row in rows(folder, "instruction")}
+def _with_suffixes(folder: Path, end: str = "") -> Judged:
+    """mteb's form, where an instruction is a query of its own; `end` follows the name of each table."""
+    instructions = {row.name("query-id"): present(row, "instruction") for row in rows(folder, f"instruction{end}")}
     queries = []
-    for row in rows(folder, "queries"):
+    for row in rows(folder, f"queries{end}"):
         core, dash, suffix = row_id(row).rpartition("-")
         if not dash or suffix not in FOLLOWIR:
             raise row.format_error("an id that ends in -og or -changed", row_id(row))
@@ -88,7 +107,26 @@ def _with_suffixes(folder: Path) -> Judged:
         queries.append(
             EvaluationQuery(row_id(row), row.text("text"), instructions[row_id(row)], core, FOLLOWIR[suffix])
         )
-    return tuple(queries), judgments(folder, *QRELS)
+    qrels = judgments(folder, *([f"default{end}"] if end else QRELS))
+    _tell_other_changes(folder, f"qrel_diff{end}", qrels)
+    return tuple(queries), qrels
+
+
+def _tell_other_changes(folder: Path, name: str, qrels: Qrels) -> None:
+    """Warns where mteb's list of the documents that should fall is another than that of the qrels."""
+    if find_table(folder, name) is None:
+        return
+    listed = {row.name("query-id"): sorted(map(str, row.items("corpus-ids"))) for row in rows(folder, name)}
+    removed = {core: sorted(removed_documents({f"{core}-changed": {}, **qrels}, f"{core}-og", f"{core}-changed"))
+               for core in listed}  # fmt: skip
+    if other := [core for core in listed if listed[core] != removed[core]]:
+        LOG.warning("%s: %s names other documents than the qrels change for %s of %s queries, e.g. %s; mteb's p-MRR "
+                    "goes by it, Foil's by the qrels", folder, name, len(other), len(listed), other[0])  # fmt: skip
+
+
+def _candidates(folder: Path, queries: Sequence[EvaluationQuery], end: str = "") -> dict[str, tuple[str, ...]] | None:
+    lists = read_candidates(folder, f"top_ranked{end}")
+    return lists and {query.id: lists[key] for query in queries if (key := _key(query, lists))}
 
 
 def _key(query: EvaluationQuery, lists: Mapping[str, tuple[str, ...]]) -> str:

@@ -10,11 +10,11 @@ from typing import Any
 
 from engine.errors import UsageError
 from engine.seeds.judged import read_qrels
-from trainer.benchmarks.beir import judged
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 from trainer.benchmarks.files import MOST_BYTES, as_text
+from trainer.benchmarks.readers.beir import judged
+from trainer.benchmarks.readers.trec import only_file
 from trainer.benchmarks.source import BenchmarkSource
-from trainer.benchmarks.trec import only_file
 
 
 def read_rank_llm(source: BenchmarkSource, _: str) -> Benchmark:
