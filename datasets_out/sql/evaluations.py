@@ -1,4 +1,7 @@
-"""Results of `foil evaluate --out OUT` as rows of the view `evaluations`, where OUT is a run: OUT/results.jsonl.
+"""Results of `foil evaluate --out OUT` as rows of views, where OUT is a run.
+
+    OUT/results.jsonl -> evaluations
+    OUT/prompts.jsonl -> prompt_evaluations (--prompts)
 
 They are no part of what is committed: no fingerprint, snapshot or training run depends on them.
 """
@@ -14,33 +17,50 @@ from engine.atomic_files import read_regular
 from engine.errors import CorruptDataError
 from engine.ids import canonical_json
 
-RESULTS = "results.jsonl"
-_JSON = ("collections", "facts", "versions")
-EVALUATIONS = pa.schema(
-    [
-        *((name, pa.string()) for name in ("benchmark", "query_group", "measure", "system")),
-        ("count", pa.int64()),
-        *((name, pa.float64()) for name in ("value", "difference", "low", "high", "p_t_test", "p_wilcoxon", "p_holm")),
-        ("k", pa.int64()),
-        *((name, pa.string()) for name in ("base", *_JSON)),
-        ("chosen_on", pa.bool_()),
-    ]
+RESULTS, PROMPTS = "results.jsonl", "prompts.jsonl"
+_JSON = ("collections", "facts", "versions", "selected_prompts", "by_prompt")
+_RENAMED = {"group": "query_group", "none": "no_prompt"}
+"""What the files call by words of SQL."""
+
+
+def _schema(numbers: str, others: str) -> pa.Schema:
+    texts = ("benchmark", "query_group", "measure", "system")
+    columns = [*((name, pa.string()) for name in texts), ("count", pa.int64())]
+    columns += [(name, pa.float64()) for name in numbers.split()]
+    return pa.schema([*columns, ("k", pa.int64()), *((name, pa.string()) for name in others.split())])
+
+
+EVALUATIONS = _schema("value difference low high p_t_test p_wilcoxon p_holm", "base collections facts versions").append(
+    pa.field("chosen_on", pa.bool_())
 )
-"""A row is one number in points; `query_group` is what results.jsonl calls `group`, a word of SQL; `chosen_on`: the
-system's weights were chosen on this benchmark."""
+"""A row is one number in points; `chosen_on`: the system's weights were chosen on this benchmark."""
+PROMPT_EVALUATIONS = _schema(
+    "no_prompt selected hindsight mean spread difference low high",
+    "base selected_prompts by_prompt collections facts versions",
+)
+"""A row is what prompts are worth to a system by one measure, in points (`trainer.comparison.prompts`)."""
 
 
 def read_evaluations(out: Path) -> pa.Table:
     """The rows in the order of the file, none where there is none. Raises CorruptDataError where it does not read."""
-    path = out / RESULTS
+    return _read(out / RESULTS, EVALUATIONS)
+
+
+def read_prompt_evaluations(out: Path) -> pa.Table:
+    """The same of --prompts."""
+    return _read(out / PROMPTS, PROMPT_EVALUATIONS)
+
+
+def _read(path: Path, schema: pa.Schema) -> pa.Table:
     try:
         lines = read_regular(path).splitlines() if path.exists() else []
-        return pa.Table.from_pylist([_row(json.loads(line)) for line in lines], EVALUATIONS)
+        return pa.Table.from_pylist([_row(json.loads(line), schema) for line in lines], schema)
     except (OSError, LookupError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise CorruptDataError(
             f"{path} does not hold rows of `foil evaluate` ({error!r}); remove it and evaluate again"
         ) from error
 
 
-def _row(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {**row, "query_group": row["group"], **{name: canonical_json(row[name]) for name in _JSON}}
+def _row(row: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
+    renamed = {**row, **{column: row[name] for name, column in _RENAMED.items() if column in schema.names}}
+    return {**renamed, **{name: canonical_json(row[name]) for name in _JSON if name in schema.names}}

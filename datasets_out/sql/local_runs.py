@@ -17,7 +17,7 @@ from pathlib import Path
 
 from datasets_out.commits.schema import TABLES
 from datasets_out.commits.snapshot import load_snapshot
-from datasets_out.sql.evaluations import RESULTS
+from datasets_out.sql.evaluations import PROMPTS, RESULTS
 from datasets_out.sql.views import DERIVED_SQL
 from engine.storage.local_store import LocalStore
 from engine.storage.mirrors import cache_folder
@@ -25,7 +25,7 @@ from engine.storage.opening import open_store
 
 _DOCUMENTS = ("run.json", "plan.json", "sources.json", "growth-{:08d}.json", "plan-{:08d}.json")
 _FOLDERS = ("commits", "versions", "snapshots")
-_OF_THIS_MACHINE = ("audits", "desk", RESULTS)
+_OF_THIS_MACHINE = ("audits", "desk", RESULTS, PROMPTS)
 _FETCHES = 16
 _DYNAMIC = re.compile(r"\b(query|query_table|show|summarize|information_schema)\b|duckdb_", re.IGNORECASE)
 """What may read a table that the text of a query does not name."""

@@ -24,15 +24,16 @@ from datasets_out.commits.stored_rows import StoredSpan
 from datasets_out.commits.versions import NO_PARTITIONS, LogTotals, PartitionRanges
 from datasets_out.notes.notes import NOTES, read_notes
 from datasets_out.sql.audits import SHOWN, audit_files, read_audits
-from datasets_out.sql.evaluations import EVALUATIONS, read_evaluations
+from datasets_out.sql.evaluations import EVALUATIONS, PROMPT_EVALUATIONS, read_evaluations, read_prompt_evaluations
 from datasets_out.sql.scans import CountedTopics, Range, StoredRows, TripletBatches
 from engine.errors import CorruptDataError, UsageError
 from engine.ids import DEV_SHARE, HELDOUT_SHARE, canonical_json
 
-VIEWS = (*TABLES, "rejects", "triplets", "runs", "audits", "evaluations", "notes")
+VIEWS = (*TABLES, "rejects", "triplets", "runs", "audits", "evaluations", "prompt_evaluations", "notes")
 BESIDE = {
     "audits": (read_audits, SHOWN.empty_table()),
     "evaluations": (read_evaluations, EVALUATIONS.empty_table()),
+    "prompt_evaluations": (read_prompt_evaluations, PROMPT_EVALUATIONS.empty_table()),
     "notes": (read_notes, NOTES.empty_table()),
 }
 """Views of what lies beside the commits: how each is read, and the view of none."""
@@ -55,7 +56,7 @@ _RUN_TYPES = {"fingerprint": pa.string(), "cost_usd": pa.float64(), "job": pa.st
 
 @dataclass(frozen=True, slots=True)
 class RunSources:
-    """A run's name, its six tables, what lies beside them (`runs`, `audits`, `evaluations`, `notes`), and its sums."""
+    """A run's name, its six tables, what lies beside them (`runs` and those of BESIDE), and its sums."""
 
     name: str
     tables: Mapping[str, StoredRows]
@@ -201,6 +202,7 @@ def _run_script(out: Path, snapshot: str | None) -> str:
         _audits_view(source.out),
         _rows_view("runs", _runs(source, source.sums())),
         _rows_view("evaluations", read_evaluations(source.out)),
+        _rows_view("prompt_evaluations", read_prompt_evaluations(source.out)),
         _rows_view("notes", read_notes(source.out)),
     ]
     head = f"-- Views over {source.out}, snapshot {source.digest}. What comes later needs a new script.\n"

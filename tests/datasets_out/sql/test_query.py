@@ -29,12 +29,19 @@ from datasets_out.sql.views import VIEWS, dataset, views_script
 from engine.errors import CorruptDataError, NoRunError, UsageError
 from engine.topic import Verdict
 from tests.support.sample_run import PLOT, SHORT, SORT, make, rejected, topics
+from trainer.comparison.prompts import PromptResult
 from trainer.comparison.results import Result, keep
 
 EVALUATION = {
     **asdict(Result("pir", "mode: reversed", "p-MRR", "it's\u2028ours", 12, 4.5, -0.25, -1.0, 0.5)),
     "collections": {"pir/ours": {"digest": "d", "revision": ""}}, "k": 1000, "base": "b",
     "facts": {"template": "query_instruction"}, "versions": {"torch": None},
+}  # fmt: skip
+
+PROMPTED = {
+    **asdict(PromptResult("pir", "", "p-MRR", "ours", 12, 4.5, 5.0, 6.0, 4.0, 0.5, 0.5, -1.0, 2.0, ("Be exact.",),
+                          {"Be exact.": 5.0, "it's late": 3.0})),
+    **{name: EVALUATION[name] for name in ("collections", "k", "base", "facts", "versions")},
 }  # fmt: skip
 
 
@@ -44,6 +51,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     put_rows(folder, "first", "ann", [dict.fromkeys(AUDITS.names) | {"item": 1, "label": 1, "mark": -1}])
     for _ in range(2):
         keep(folder / "results.jsonl", [EVALUATION])
+        keep(folder / "prompts.jsonl", [PROMPTED])
     put_note(folder, topic_id="t", author="ann", flag="bad", note="it's wrong", noted_at="2026-01-01T00:00:00+00:00")
     return folder
 
@@ -58,7 +66,7 @@ def test_every_view_is_there_and_counts_what_was_committed(out):
     (row,) = run_sql(out, f"SELECT {', '.join(counts.values())}").to_pylist()
     assert row == {
         "topics": 5, "intents": 4, "passages": 6, "judgments": 10, "calls": 2, "runs": 1, "audits": 1,
-        "evaluations": 1, "notes": 1,
+        "evaluations": 1, "prompt_evaluations": 1, "notes": 1,
         "rejects": 2, "triplets": 6,
         "verdicts": sum(len(topic.verdicts) for partition in topics() for topic in partition),
     }  # fmt: skip
@@ -350,7 +358,7 @@ def test_asking_imports_no_heavy_library():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("view", ["audits", "evaluations"])
+@pytest.mark.parametrize("view", ["audits", "evaluations", "prompt_evaluations"])
 def test_a_run_without_such_has_an_empty_view_of_the_same_types(out, tmp_path, view):
     folder = make(tmp_path / "run")
     plain = duckdb.connect()
@@ -364,6 +372,11 @@ def test_evaluations_are_rows_with_their_facts_as_json(out):
     json_columns = "facts->>'template', collections->'pir/ours'->>'digest'"
     sql = f"SELECT system, query_group, count, low, {json_columns} FROM evaluations"
     assert rows(out, sql) == [("it's\u2028ours", "mode: reversed", 12, -1.0, "query_instruction", "d")]
+
+
+def test_what_prompts_are_worth_is_a_row_with_each_prompt_as_json(out):
+    sql = "SELECT no_prompt, selected, hindsight, spread, selected_prompts->>0, by_prompt->>'it''s late', k"
+    assert rows(out, f"{sql} FROM prompt_evaluations") == [(4.5, 5.0, 6.0, 0.5, "Be exact.", "3.0", 1000)]
 
 
 @pytest.mark.slow
