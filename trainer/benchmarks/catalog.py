@@ -136,8 +136,12 @@ def name_of(source: BenchmarkSource) -> str:
 
 
 def parts_of(source: BenchmarkSource) -> tuple[str, ...]:
-    """The names of the collections of a benchmark, "" where it is one."""
-    return (source.part,) if source.part else kind_named(source.kind).parts(source.path)
+    """The names of the collections of a benchmark, "" where it is one; UsageError where none lies there."""
+    parts = (source.part,) if source.part else kind_named(source.kind).parts(source.path)
+    if not parts:
+        told = f"`foil benchmarks show {source.kind}` says what to bring"
+        raise UsageError(f"no collection of {source.kind} lies in {source.path}; {told}")
+    return parts
 
 
 def read_benchmark(source: BenchmarkSource, part: str) -> Benchmark:

@@ -160,6 +160,13 @@ def test_bright_has_a_collection_a_domain_and_documents_that_no_ranking_holds(tm
         read_benchmark(source, "robotics")
 
 
+@pytest.mark.parametrize("kind", ["bright", "mfollowir"])
+def test_a_folder_without_a_collection_is_refused(tmp_path, kind):
+    (tmp_path / "documents").mkdir()
+    with pytest.raises(UsageError, match=f"no collection of {kind} lies in .*; `foil benchmarks show {kind}`"):
+        parts_of(BenchmarkSource(kind=kind, path=tmp_path))
+
+
 def test_a_made_benchmark_keeps_what_is_excluded(tmp_path):
     [found] = read("bright", tmp_path / "bright").values()
     write_made(tmp_path / "made", found, {})
