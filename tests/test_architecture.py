@@ -151,14 +151,14 @@ class TinyMeasure(RankingMeasure):
         ],
     },
     "benchmark": {
-        "trainer/benchmarks/tiny.py": [(NEW, '''
+        "trainer/benchmarks/readers/tiny.py": [(NEW, '''
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 
 def read_tiny(source, part):
     return Benchmark(source.name, "", {"d": ("", "a text")}, (EvaluationQuery("q", "a query"),), {"q": {"d": 1}})
 ''')],
         "trainer/benchmarks/catalog.py": [
-            ("\n\n@dataclass(", "from trainer.benchmarks.tiny import read_tiny\n\n\n@dataclass("),
+            ("\n\n@dataclass(", "from trainer.benchmarks.readers.tiny import read_tiny\n\n\n@dataclass("),
             ('    "beir": ', '    "tiny": BenchmarkKind("", "", "", "", read_tiny, _always("")),\n    "beir": '),
         ],
     },

@@ -104,7 +104,7 @@ def _table(
     """The cells on one set; the rows of their runs are kept in OUT/results.jsonl."""
     scores = {run: _scores(run, models[run], each) for run in runs}
     _keep_rows(stage, each, scores, settings)
-    return Table(stage, each.name, _compared(each, scores, settings.resamples))
+    return Table(stage, each.name, _compared(each, scores))
 
 
 def _choose(table: Table, each: EvaluationData, measure: str) -> str:
@@ -116,7 +116,7 @@ def _choose(table: Table, each: EvaluationData, measure: str) -> str:
     return best_cell(table.compared[name])
 
 
-def _compared(each: EvaluationData, scores: Scores, resamples: int) -> Compared:
+def _compared(each: EvaluationData, scores: Scores) -> Compared:
     """Each measure of which all runs have values, and the cells on it."""
     parts = {run: [values_of(part) for part in found.collections] for run, found in scores.items()}
     compared = {}
@@ -125,7 +125,7 @@ def _compared(each: EvaluationData, scores: Scores, resamples: int) -> Compared:
         for run, of_run in parts.items():
             by_cell.setdefault(run.cell, []).append(weighted([part.get(measure, {}) for part in of_run], each.average))
         if all(values for of_seeds in by_cell.values() for values in of_seeds):
-            compared[measure] = compare_cells(by_cell, resamples)
+            compared[measure] = compare_cells(by_cell)
     return compared
 
 

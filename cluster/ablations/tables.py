@@ -14,9 +14,9 @@ from trainer.ablation.table import CellResult, cell_text
 MARK = "*"
 """Stands beside the measure by which the cell was chosen."""
 LEGEND = (
-    f"Points: mean over seeds ± their standard deviation, difference to the {BASELINE} with its 95 % paired bootstrap "
-    "interval over queries (of a query the mean over seeds), p of the paired t-test after Holm's correction over the "
-    "cells of a column."
+    f"Points: mean over seeds ± their standard deviation, difference to the {BASELINE} with its 95 % interval, p after "
+    "Holm's correction over the cells of a column. Interval and p hold for other queries and other seeds; of one seed, "
+    "for other queries alone."
 )
 COLUMNS = ("in points", "cell", "n", "mean ± seeds", "difference", "95 % interval", "p (Holm)")
 Compared = Mapping[str, Sequence[CellResult]]

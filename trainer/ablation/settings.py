@@ -71,7 +71,7 @@ class AblationSettings(Settings):
     encode: EncodeSettings = Field(
         default=EncodeSettings(max_tokens=512, precision="float32"), description="of texts of benchmarks"
     )
-    resamples: int = Field(default=2000, ge=100, le=10**6, description="of the paired bootstrap")
+    resamples: int = Field(default=2000, ge=100, le=10**6, description="of the paired bootstrap in OUT/results.jsonl")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,19 @@
 """The numbers of an ablation's table: cells against the baseline on one measure, over seeds and queries.
 
-The difference of a query is the mean over seeds of (cell - baseline). Its bootstrap interval and its t-test resample
-queries: seeds of one query are not independent, so they do not count as more queries. How much seeds matter is the
-spread: the standard deviation (n - 1) of their means. Holm's correction is over all cells that are compared with the
-baseline on that measure.
+A difference is (cell - baseline) of one seed and query. Its interval and its p-value hold for other queries and for
+other seeds (`significance.crossed_estimate`): with few seeds they are wide, and one seed says nothing of others. The
+spread is the standard deviation (n - 1) of the means of seeds. Holm's correction is over all cells that are compared
+with the baseline on that measure.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+import numpy as np
+
 from engine.errors import UsageError
-from trainer.measures.significance import bootstrap_interval, differences, holm, t_test
+from trainer.measures.significance import Estimate, Floats, crossed_estimate, holm
 
 Values = Mapping[str, float]
 """Query, or core of queries -> value, such that their plain mean is the result."""
@@ -22,8 +24,8 @@ class CellResult:
     """One cell on one measure, in points (x 100), of `count` queries.
 
     `seed_means` are the means of its runs, `spread` their standard deviation (None of one seed). `low` and `high` bound
-    the difference to the baseline with 95 % confidence; `p` is that of the paired t-test (None below two queries),
-    `p_holm` the corrected one. The baseline has difference 0 and no p.
+    the difference to the baseline with 95 % confidence; `p` is that of no difference, `p_holm` the corrected one (None
+    below two queries). The baseline has difference 0 and no p.
     """
 
     cell: str
@@ -38,37 +40,31 @@ class CellResult:
     p_holm: float | None
 
 
-def compare_cells(values: Mapping[str, Sequence[Values]], resamples: int) -> list[CellResult]:
+def compare_cells(values: Mapping[str, Sequence[Values]]) -> list[CellResult]:
     """All cells on one measure; `values` are cell -> seed -> query -> value in [-1, 1], the baseline's first.
 
-    Raises UsageError where cells were not measured on the same queries.
+    Raises UsageError where runs were not measured on the same queries.
     """
-    averages = {cell: mean_over_seeds(of_seeds) for cell, of_seeds in values.items()}
-    baseline, *others = averages
-    gains = {cell: 100 * differences(averages[baseline], averages[cell]) for cell in others}
-    p_values = {cell: t_test(gain) for cell, gain in gains.items() if len(gain) > 1}
-    corrected = holm(p_values)
-    found = []
-    for cell, of_seeds in values.items():
-        means = tuple(100 * fmean(seed.values()) for seed in of_seeds)
-        gain = gains.get(cell)
-        low, high = (0.0, 0.0) if gain is None or not gain.any() else bootstrap_interval(gain, resamples)
-        difference = 0.0 if gain is None else float(gain.mean())
-        spread = stdev(means) if len(means) > 1 else None
-        result = (cell, len(averages[cell]), means, fmean(means), spread, difference, low, high)
-        found.append(CellResult(*result, p_values.get(cell), corrected.get(cell)))
-    return found
+    baseline, *others = values
+    queries = sorted(values[baseline][0])
+    points = {cell: 100 * _rows(of_seeds, queries) for cell, of_seeds in values.items()}
+    estimates = {cell: crossed_estimate(points[cell] - points[baseline]) for cell in others}
+    corrected = holm({cell: found.p for cell, found in estimates.items() if found.p is not None})
+    return [_result(cell, rows, estimates.get(cell), corrected.get(cell)) for cell, rows in points.items()]
 
 
-def mean_over_seeds(of_seeds: Sequence[Values]) -> dict[str, float]:
-    """The mean over seeds of every query; UsageError where a seed was measured on others.
+def _rows(of_seeds: Sequence[Values], queries: Sequence[str]) -> Floats:
+    """[seeds, queries]"""
+    if any(sorted(values) != queries for values in of_seeds):
+        raise UsageError("the runs were measured on different queries; evaluate them anew in another `out`")
+    return np.array([[values[query] for query in queries] for values in of_seeds])
 
-    >>> mean_over_seeds([{"a": 0.0, "b": 1.0}, {"a": 0.5, "b": 1.0}])
-    {'a': 0.25, 'b': 1.0}
-    """
-    if any(values.keys() != of_seeds[0].keys() for values in of_seeds):
-        raise UsageError("the runs of a cell were measured on different queries; evaluate them anew in another `out`")
-    return {query: fmean(values[query] for values in of_seeds) for query in of_seeds[0]}
+
+def _result(cell: str, points: Floats, found: Estimate | None, p_holm: float | None) -> CellResult:
+    means = tuple(points.mean(1).tolist())
+    spread = stdev(means) if len(means) > 1 else None
+    mean, low, high, p = (found.mean, found.low, found.high, found.p) if found else (0.0, 0.0, 0.0, None)
+    return CellResult(cell, points.shape[1], means, fmean(means), spread, mean, low, high, p, p_holm)
 
 
 def best_cell(results: Sequence[CellResult]) -> str:
