@@ -59,8 +59,13 @@ def present(row: SourceRow, key: str) -> str:
 
 def read_documents(folder: Path, name: str = "corpus", text: str = "text") -> Documents:
     """The documents of a table; one that stands twice must stand twice alike."""
+    return documents_of(rows(folder, name), text)
+
+
+def documents_of(table_rows: Iterable[SourceRow], text: str) -> Documents:
+    """The same of rows, whose texts stand under `text`."""
     documents: dict[str, tuple[str, str]] = {}
-    for row in rows(folder, name):
+    for row in table_rows:
         document = row.title().strip(), present(row, text)
         if documents.setdefault(row_id(row), document) != document:
             raise row.format_error("one document of this id", row_id(row))

@@ -61,7 +61,13 @@ def _described(benchmark: Benchmark, folder: Path) -> dict[str, Any]:
 def _split(benchmark: Benchmark) -> dict[str, Any]:
     from datasets import Dataset
 
-    lists = benchmark.candidates
+    lists, excluded = benchmark.candidates, benchmark.excluded
+    if excluded:  # mteb knows no exclusion: each query lists what is left
+        every = dict.fromkeys((query.id for query in benchmark.queries), tuple(benchmark.documents))
+        lists = {
+            query: tuple(name for name in names if name not in excluded.get(query, ()))
+            for query, names in (lists or every).items()
+        }
     return {
         "corpus": Dataset.from_list([
             {"id": name, "title": title, "text": text} for name, (title, text) in benchmark.documents.items()

@@ -61,15 +61,15 @@ def test_one_seed_is_students_test_and_differing_seeds_widen_the_interval():
 
 
 def test_training_noise_alone_is_seldom_taken_for_a_gain():
-    """3 seeds of a cell that is no better, 70 queries: a test over queries alone would find it so in most draws."""
+    """3 seeds of a cell that is no better, 70 queries, spreads as measured of WISE (docs/benchmarks.md)."""
     generator = np.random.default_rng(0)
     shape = (1000, 3, 70)
     seeds, queries, rest = (generator.normal(size=size) for size in ((1000, 3, 1), (1000, 1, 70), shape))
-    gains = 3 * seeds + 5 * queries + 5 * rest
+    gains = 2.7 * seeds + 2 * queries + 16 * rest
     found = [crossed_estimate(gain) for gain in gains]
-    assert 0.03 < np.mean([estimate.p < 0.05 for estimate in found]) < 0.1
-    assert np.mean([estimate.low <= 0 <= estimate.high for estimate in found]) > 0.9
-    assert np.mean([t_test(gain.mean(0)) < 0.05 for gain in gains]) > 0.3
+    assert 0.03 < np.mean([estimate.p < 0.05 for estimate in found]) < 0.07
+    assert np.mean([estimate.low <= 0 <= estimate.high for estimate in found]) > 0.93
+    assert np.mean([t_test(gain.mean(0)) < 0.05 for gain in gains]) > 0.2
 
 
 def test_holm_corrects_over_the_cells(compared):

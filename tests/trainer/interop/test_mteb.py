@@ -25,7 +25,7 @@ from trainer.measures.catalog import measure_named
 from trainer.run.card import shown_name
 from trainer.run.fit import train
 from trainer.systems.catalog import open_system
-from trainer.systems.system import SystemSettings
+from trainer.systems.system import SystemSettings, ranking_of
 
 NEEDED = "mteb is not installed; pip install 'foil-ir[interop]'"
 CHANGED = SystemSettings(template="query_instruction", encode={"max_tokens": 5, "precision": "float32"})
@@ -55,7 +55,7 @@ def benchmark_named(name):
 
 
 def ours(benchmark, model, folder, measure):
-    run = open_system(str(model), SystemSettings(), folder).rank(benchmark, 1000)
+    run = ranking_of(open_system(str(model), SystemSettings(), folder), benchmark, 1000)
     return measure_named(measure).values(benchmark.queries, benchmark.qrels, run)
 
 
@@ -165,7 +165,14 @@ def test_a_made_benchmark_is_a_task_of_mteb_with_our_scores(tasks, model, tmp_pa
     lists = {query.id: tuple(benchmark.documents)[place:] for place, query in enumerate(benchmark.queries[:30])}
     judged = {query: {name: 1 - grade for name, grade in benchmark.qrels[query].items()} for query in lists}
     listed = replace(only_queries(benchmark, lists), candidates=lists, qrels=judged)
-    for name, made in (("ours", benchmark), ("listed", listed)):
+    kept_out = {
+        query: frozenset(name for name in list(benchmark.documents)[:20] if not grades.get(name))
+        for query, grades in benchmark.qrels.items()
+    }
+    excluding = replace(benchmark, excluded=kept_out)
+    without = ours(benchmark, model, tmp_path / "vectors", "nDCG@10")
+    assert ours(excluding, model, tmp_path / "vectors", "nDCG@10") != without
+    for name, made in (("ours", benchmark), ("excluding", excluding), ("listed", listed)):
         write_benchmark(tmp_path / name, made, {})
         task = task_of(tmp_path / name)
         kept = {}

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from engine.errors import UsageError
 from engine.seeds.files.rows import ENDINGS, SourceRow, read_rows
-from trainer.benchmarks.benchmark import Benchmark, Documents, EvaluationQuery
-from trainer.benchmarks.files import MOST_BYTES, good, present, subpaths
+from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
+from trainer.benchmarks.files import MOST_BYTES, documents_of, good, subpaths
 from trainer.benchmarks.source import BenchmarkSource
 
 NONE = "N/A"
@@ -43,12 +43,8 @@ def read_bright(source: BenchmarkSource, part: str) -> Benchmark:
         qrels[query] = dict.fromkeys(map(str, row.items(f"gold_ids{suffix}")), 1)
         if kept_out := frozenset(map(str, row.items("excluded_ids"))) - {NONE}:
             excluded[query] = kept_out
-    documents = _documents(source.path / f"{prefix}documents", domain)
+    documents = documents_of(_rows(source.path / f"{prefix}documents", domain), "content")
     return Benchmark(source.name, source.revision, documents, tuple(queries), qrels, excluded=excluded)
-
-
-def _documents(folder: Path, domain: str) -> Documents:
-    return {row.name("id"): ("", present(row, "content")) for row in _rows(folder, domain)}
 
 
 def _rows(folder: Path, domain: str) -> Iterator[SourceRow]:

@@ -57,8 +57,8 @@ def read_mfollowir(source: BenchmarkSource, part: str) -> Benchmark:
 
 def languages_in(path: Path) -> tuple[str, ...]:
     """The languages whose corpus lies there, such as fas."""
-    names = (name.name.split(".")[0].partition("corpus-") for name in subpaths(path))
-    return tuple(sorted({language for before, found, language in names if found and not before}))
+    names = (table.name.split(".")[0] for table in subpaths(path))
+    return tuple(sorted({name.removeprefix("corpus-") for name in names if name.startswith("corpus-")}))
 
 
 def followir_measures(collection: str) -> tuple[str, str]:
