@@ -154,6 +154,10 @@ def test_bright_has_a_collection_a_domain_and_documents_that_no_ranking_holds(tm
     source = BenchmarkSource(kind="bright", path=tmp_path)
     assert read_benchmark(source, "pony/long").qrels == {"0": {"p1": 1}, "1": {"p1": 1}}
     assert replace(found, excluded={}).digest != found.digest
+    with (tmp_path / "documents/pony-00001-of-00002.jsonl").open("a") as file:
+        file.write(lines({"id": "d1", "content": "Another text of the same id."}))
+    with pytest.raises(UsageError, match=r"00001-of-00002.jsonl:3: expected one document of this id, found 'd1'"):
+        read_benchmark(source, "pony")
     with pytest.raises(UsageError, match="no part 'pony/short'"):
         read_benchmark(source, "pony/short")
     with pytest.raises(UsageError, match=r"0 of 1 files robotics-\*.parquet are in"):
