@@ -25,8 +25,8 @@ from engine.models.params import Params
 from engine.requests import Message, Request
 from engine.topic import Passage, Seed
 from prompts.recipes.infir import Infir, InfirSettings
-from tests.support.models.tiny_vllm_model import make_tiny_model
 from tests.support.topics.sample_seeds import RuleAsk
+from tests.support.vllm.tiny_model import make_tiny_model
 
 SUBJECTS = (
     "tide tables", "rye bread", "bicycle chains", "barn owls", "paper mills", "harbour cranes", "winter barley",

@@ -10,7 +10,7 @@ from benchmarks.gpu.check import Figures, SkippedError
 from benchmarks.gpu.sizes import Sizes
 from engine.models.local_vllm import LocalVllm, LocalVllmSettings
 from engine.requests import Message, Reply, Request
-from tests.support.models.tiny_vllm_model import make_tiny_model
+from tests.support.vllm.tiny_model import make_tiny_model
 
 REPO = Path(__file__).resolve().parents[3]
 CONTEXT = 2_048

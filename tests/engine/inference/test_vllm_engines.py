@@ -6,7 +6,6 @@ import os
 import signal
 import time
 
-import psutil
 import pytest
 
 from engine.inference.pooled_vllm import PooledVllm, engine_spec, use_engines
@@ -14,8 +13,9 @@ from engine.models.local_vllm import LocalVllm, LocalVllmSettings
 from engine.models.params import Params
 from engine.models.retry import complete
 from engine.requests import Message, Request
-from tests.support.models.tiny_vllm_model import make_tiny_model
 from tests.support.paths import REPO
+from tests.support.vllm.processes import engine_processes, gone, spawned_processes
+from tests.support.vllm.tiny_model import make_tiny_model
 
 ray = pytest.importorskip("ray")
 pytestmark = [
@@ -42,17 +42,6 @@ def settings(tmp_path, ray_home, monkeypatch):
     ray.shutdown()
 
 
-def engine_processes():
-    return [each for each in psutil.Process().children(recursive=True) if "VLLM::EngineCore" in " ".join(title(each))]
-
-
-def title(process):
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
-
-
 def test_two_engines_answer_one_dies_and_none_is_left(settings):
     from engine.inference.engine_actors import EngineCalls, EngineCrew
 
@@ -67,26 +56,29 @@ def test_two_engines_answer_one_dies_and_none_is_left(settings):
     async def drill():
         first = await ask_all(0)
         actors = [place.actor for place in crew._places]
-        until(lambda: len(engine_processes()) == len(actors))  # psutil's picture of a busy machine may miss some
-        pids = {each.parent().pid for each in engine_processes()}
+        until(lambda: len(engine_processes()) == len(actors))
+        started.extend(spawned_processes())
+        actor = engine_processes()[0].ppid()
         asking = asyncio.create_task(ask_all(1))
         await asyncio.sleep(0.1)
-        os.kill(min(pids), signal.SIGKILL)
+        os.kill(actor, signal.SIGKILL)
         return first, await asking
 
     crew = EngineCrew([engine_spec(settings, LocalVllm)], "text", "run1")
     model = PooledVllm(settings)
+    started = []
     crew.start()
     use_engines(EngineCalls(crew.session))
     try:
         first, second = asyncio.run(drill())
         until(lambda: len(engine_processes()) == 2)
+        started.extend(spawned_processes())
     finally:
         use_engines(None)
         crew.close()
     assert all(reply.completion_tokens == 24 for reply in (*first, *second))
     assert {reply.endpoint for reply in first} == {"local_vllm"}
-    until(lambda: not engine_processes())
+    assert gone(started, within_s=60)
 
 
 def until(true, within_s=120.0):

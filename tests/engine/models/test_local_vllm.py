@@ -35,10 +35,11 @@ from engine.requests import Message, Request
 from prompts.parse import parse_reply
 from prompts.recipes.catalog import RECIPES
 from prompts.rule_writer.model import RuleWriter
-from tests.support.models.tiny_vllm_model import make_tiny_model
 from tests.support.paths import REPO
 from tests.support.small_parts import opened, run_parts, topics
 from tests.support.topics.sample_seeds import SEEDS
+from tests.support.vllm.processes import descendants, engine_processes, gone, spawned_processes
+from tests.support.vllm.tiny_model import make_tiny_model
 from validators.catalog import VALIDATORS, validators_of
 
 HAS_VLLM = importlib.util.find_spec("vllm") is not None
@@ -118,24 +119,6 @@ def client(loop, server):
 
 def asked(model, text=PROMPT, schema=None, **params):
     return Request(model.name, (Message("user", text),), {**SAMPLING, **model.traits.params, **params}, schema)
-
-
-def descendants(name):
-    """Our processes with this in their title: vLLM names those that it starts."""
-    import psutil
-
-    found = []
-    for process in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if name in " ".join(process.cmdline()):
-                found.append(process)
-    return found
-
-
-def gone(processes, within_s=10.0):
-    import psutil
-
-    return not psutil.wait_procs(processes, timeout=within_s)[1]
 
 
 # what needs no vLLM
@@ -474,7 +457,7 @@ def test_a_killed_engine_is_made_anew_and_every_request_is_answered(loop, local)
         tasks = [asyncio.create_task(complete(local, request)) for request in requests]
         await asyncio.sleep(0.5)
         assert not any(task.done() for task in tasks)
-        kill(*descendants("VLLM::EngineCore"))
+        kill(*engine_processes())
         return await asyncio.gather(*tasks)
 
     replies = loop.run(drill())
@@ -485,7 +468,7 @@ def test_a_killed_engine_is_made_anew_and_every_request_is_answered(loop, local)
 @needs_vllm
 def test_close_leaves_no_process(loop, local):
     loop.run(local.complete(asked(local)))
-    started = [*descendants("VLLM::"), *descendants("orphan_reaper.py")]
+    started = [*spawned_processes(), *descendants("orphan_reaper.py")]
     assert len(started) >= 2
     loop.run(local.close())
     assert gone(started)
@@ -548,7 +531,7 @@ def test_a_killed_server_comes_back_and_every_request_is_answered(loop, server, 
 
 @needs_vllm
 def test_close_of_the_server_leaves_no_process(loop, server):
-    started = [*descendants("VLLM::"), *descendants("vllm.entrypoints")]
+    started = [*spawned_processes(), *descendants("vllm.entrypoints")]
     assert len(started) >= 3
     loop.run(server.close())
     assert gone(started)
