@@ -84,5 +84,5 @@ def test_the_topic_of_the_readme_is_what_its_job_makes(tmp_path, monkeypatch):
     quoted = " ".join((REPO / "README.md").read_text().replace("\n>", "\n").split())
     for role in ("instructed", "dual"):
         [instruction] = [intent.instruction for intent in ferry.intents if intent.role == role]
-        assert sum(sentence in quoted for sentence in re.findall(r"[^.]+\.", instruction)) >= 2, instruction
+        assert instruction in quoted
     assert all(passage.text.partition(".")[0] in quoted for passage in ferry.passages[:2])

@@ -101,10 +101,12 @@ def by_occurrences(
     )
 
 
-def by_count(count: Callable[[str], int], bounds: tuple[int, ...], *, at_least: bool) -> Detector:
+def by_count(
+    count: Callable[[str], int], bounds: tuple[int, ...], is_near: Callable[[str, int], bool], *, at_least: bool
+) -> Detector:
     """The value is a bound on a count; the witness is the whole text. The tightest bound that holds is offered.
 
-    A text within a quarter of the bound, or one off, is too near to it for a reader who does not count.
+    A text whose count `is_near` the bound is in doubt, on whichever side it lies.
     """
 
     def find(text: str, _: Attributes, value: str) -> int:
@@ -114,11 +116,11 @@ def by_count(count: Callable[[str], int], bounds: tuple[int, ...], *, at_least: 
         return 0 if (total >= int(value) if at_least else total <= int(value)) else -1
 
     def offer(text: str, attributes: Attributes) -> Iterable[str]:
-        clear = [b for b in bounds if find(text, attributes, str(b)) >= 0 and not unsure(text, attributes, str(b))]
+        clear = [b for b in bounds if find(text, attributes, str(b)) >= 0 and not is_near(text, b)]
         return [str(bound) for bound in (clear[-1:] if at_least else clear[:1])]
 
     def unsure(text: str, _: Attributes, value: str) -> bool:
-        return not value.isdecimal() or abs(count(text) - int(value)) <= max(1, int(value) // 4)
+        return not value.isdecimal() or is_near(text, int(value))
 
     return Detector(find, offer, unsure, doubts_witness=True)
 
@@ -140,13 +142,34 @@ def _count_words(text: str) -> int:
     return len(text.split())
 
 
+def _is_near_words(text: str, bound: int) -> bool:
+    """Within a quarter: too near for a reader who does not count."""
+    return abs(_count_words(text) - bound) <= max(1, bound // 4)
+
+
 def _count_steps(text: str) -> int:
     """Lines with an equals sign: the written calculations of a worked solution."""
     return sum("=" in line for line in text.splitlines())
 
 
+def _most_steps(text: str) -> int:
+    """Lines that a reader may count too: those with two numbers, which may be a calculation in words."""
+    return sum("=" in line or len(_NUMERAL.findall(line)) > 1 for line in text.splitlines())
+
+
+def _exceeds_nearly(text: str, bound: int) -> bool:
+    """Neither surely at most the bound, nor two lines above it."""
+    return _most_steps(text) > bound and _count_steps(text) < bound + 2
+
+
+def _falls_short_nearly(text: str, bound: int) -> bool:
+    """Neither surely at least the bound, nor two lines below it."""
+    return _count_steps(text) < bound and _most_steps(text) > bound - 2
+
+
+_NUMERAL = re.compile(r"\d[\d.,]*")
 _WORD_BOUNDS, _STEP_BOUNDS = (40, 60, 80, 120, 200), (2, 3, 4, 5)
-AT_MOST_WORDS = by_count(_count_words, _WORD_BOUNDS, at_least=False)
-AT_LEAST_WORDS = by_count(_count_words, _WORD_BOUNDS, at_least=True)
-AT_MOST_STEPS = by_count(_count_steps, _STEP_BOUNDS, at_least=False)
-AT_LEAST_STEPS = by_count(_count_steps, _STEP_BOUNDS, at_least=True)
+AT_MOST_WORDS = by_count(_count_words, _WORD_BOUNDS, _is_near_words, at_least=False)
+AT_LEAST_WORDS = by_count(_count_words, _WORD_BOUNDS, _is_near_words, at_least=True)
+AT_MOST_STEPS = by_count(_count_steps, _STEP_BOUNDS, _exceeds_nearly, at_least=False)
+AT_LEAST_STEPS = by_count(_count_steps, _STEP_BOUNDS, _falls_short_nearly, at_least=True)

@@ -89,6 +89,9 @@ _TOUCHED: Mapping[str, tuple[str, ...]] = {
     "library": ("project", "hosted"),
     "namespace": ("project", "hosted", "wrote"),
     "times_sign": ("usual", "laid out"),
+    "joined": ("long", "laid out"),
+    "at_most_steps": ("long", "laid out"),
+    "at_least_steps": ("long", "laid out"),
     "order_words": ("phrased", "laid out", "sentences"),
 }
 """Words of the aspects that a family decides, or nearly."""

@@ -390,6 +390,13 @@ TIMES_SIGN = by_patterns(
     {"asterisk": (r"\d[%)]? *\* *[$(]?\d", "*"), "cross": (r"\d[%)]? *[x×] *[$(]?\d", "x|×")},
     {"asterisk": r"\*", "cross": r"[\d)%] *[x×]|[x×] *[\d($]|\btimes\b|\\times"},
 )
+_TERM, _OPERATOR = r"\(?\$?\d[\d.,]{0,12}%?\)?", r"(?:[+*/×÷–−^]|-(?![A-Za-z])|(?<=\d)x|(?<=\d )x)"
+JOINED = by_pattern(
+    rf"(?<![\d.,]){_TERM} ?[-+*×x–] ?{_TERM} ?[-+*×x–] ?{_TERM} ?=",
+    "=",
+    loose=rf"{_OPERATOR}[^=\n]{{0,80}}{_OPERATOR}|\A[^=]*\Z",
+)
+"""More than one operation before an equals sign. A stroke may be a fraction's: it is no witness, and leaves a doubt."""
 ARITHMETIC = by_pattern(r"\d[^=\n]{0,80}= *[^\s\d]{0,2}\d", "=", loose=r"=|\d *[-+*/×÷] *\d")
 ANSWER_LINE = by_pattern(
     r"^#### |\b(?:final )?answer is\b|^answer:", "####|answer", loose=r"####|answer|\\boxed|^\W*[\d.,$]+\W*$"

@@ -36,7 +36,8 @@ _POSITIVES = 4
 WHOLE = frozenset({"code", "mathematics", "abstract"})
 """Kinds of text that are never cut."""
 _WORD = re.compile(r"[^\W_]+")
-_FORMAL = frozenset({"at_most_words", "at_least_words", "at_most_steps", "at_least_steps"})
+_FORMAL = frozenset({"at_most_words", "at_least_words", "at_most_steps", "at_least_steps", "times_sign"})
+"""What parts almost any two texts, and says little: how long they are, and how solutions write multiplication."""
 _FIGURES = frozenset({"figure", "year", "date", "percentage", "money", "measure"})
 _PHRASES = frozenset({"mentions", "names"})
 _METHODS = frozenset({"approach", "uses"})
@@ -315,7 +316,7 @@ def denials(constraints: Sequence[Constraint]) -> list[Constraint]:
 
 
 def _fitting(families: Sequence[str], kind: frozenset[str]) -> list[str]:
-    """The families of a kind of text, in order; bounds on length only in the first half, or they would dominate."""
+    """The families of a kind of text, in order; what is formal only in the first half, or it would dominate."""
     fitting = [f for f in families if f in kind]
     return [f for i, f in enumerate(fitting) if f not in _FORMAL or i < len(fitting) // 2]
 

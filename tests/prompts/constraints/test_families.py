@@ -64,7 +64,7 @@ CODE = """def longest_path(graph):
 """
 SUMS = """First, let x be the number of pears at $2 each.
 Then half a bag is 1/2 of it.
-She buys 3 * 4 = 12 pears and adds 2 + 1 = 3 plums.
+She buys 3 * 4 = 12 pears and adds 2 + 1 + 0 = 3 plums.
 Then x = 12 / 3 = 4 a day.
 Which is 4.5 - 0.5 = 4 again.
 And 8 / 2 = 4.

@@ -71,6 +71,7 @@ def test_what_only_looks_like_it_is_no_witness(family, text, shown):
 
 ASTERISK, CROSS = ("times_sign", "asterisk"), ("times_sign", "cross")
 FRACTION, DOLLAR, ORDER = ("fraction", ""), ("dollar_sign", ""), ("order_words", "")
+JOINED = ("joined", "")
 
 
 @pytest.mark.parametrize(
@@ -80,6 +81,7 @@ FRACTION, DOLLAR, ORDER = ("fraction", ""), ("dollar_sign", ""), ("order_words",
         (CROSS, ["3 x 4 = 12", "3x4=12", "20% x $50 = $10", "(2+3) x 4 = 20", "3 × 4 = 12", "5 ×$4 = $20"]),
         (FRACTION, ["3/4 * 20 = 15", "He eats 1/2 of it", "1/3 of 9 is 3", "(2/5)*10=4", "that is 5/6.", "4/7 left"]),
         (DOLLAR, ["It costs $5.", "$ 12 + $3", "He has $0.50", "$1,200 a year", "5*$4=$20", "She earns $20/hour"]),
+        (JOINED, ["46+36+40 = 122", "3 * (16.50 + 22.50 + 42) = $243", "It is 50 - 10 x 2 = 30.", "$7 + $3 – $1=$9"]),
         (ORDER, [
             "First, add 2 and 3.\nThen take 1 away.", "First find the sum.\nNext: 4.", "To start: 2.\nFinally: 3.",
             "First there were 3.\nAfter that, 2 came.", "To begin, 2+2=4.\nThen 4+1=5.", "First: 3.\nSecond: 5.",
@@ -99,6 +101,7 @@ def test_what_a_solution_writes_is_seen(constraint, lines):
         (CROSS, ["3 * 4 = 12", "x = 4", "3x + 4 = 10", "Let x be 3", "2 boxes", "6 X-rays", "0xff"]),
         (FRACTION, ["20/4 = 5", "100/20=5", "$20/hour", "12/25/2020", "4/2 = 2", "half of it", "1/25", "3/12"]),
         (DOLLAR, ["It costs 5 dollars.", "5 USD", "She pays 20.", "$x is unknown", "50 cents", "US$"]),
+        (JOINED, ["46+3 = 49", "3 * 2 = 6 * 4 = 24", "2*1/2 = 1", "9 / 3 / 3 = 1", "3 pears + 4 plums - 1 = 6", "1-2"]),
         (ORDER, [
             "Then 3 are left.", "The first day he ran 3.\nThe second day 4.", "He was first.", "First he had 3.",
             "Next year: 4.", "She first adds 3, then 4.", "At first there were 3.\nAnd then 4.",
@@ -114,8 +117,35 @@ def test_a_solution_with_something_like_it_is_denied_nothing():
     for constraint, line in (
         (CROSS, "3 times 4 is 12"), (ASTERISK, "** 12 **"), (FRACTION, "half of 20 is 10"), (FRACTION, "20/4 = 5"),
         (DOLLAR, "US$ only"), (ORDER, "He first adds 3, and then 4."),
+        (JOINED, "2*1/2 = 1"), (JOINED, "3 pears + 4 plums - 1 = 6"), (JOINED, "It is six."),
     ):  # fmt: skip
         assert not Constraint(*constraint, negated=True).is_clear(passage(line)), line
+
+
+@pytest.mark.parametrize(
+    "text", ["46+36 = 82\n82+40 = 122", "3 * 2 = 6 * 4 = 24", "a well-known half-price shop: 3+4 = 7"]
+)
+def test_a_solution_that_takes_one_operation_at_a_time_is_denied_more(text):
+    assert Constraint("joined", negated=True).is_clear(passage(text))
+    assert Constraint("joined", negated=True).holds(passage(text))
+
+
+@pytest.mark.parametrize(
+    ("family", "bound", "lines", "clear"),
+    [
+        ("at_most_steps", "2", 2, True), ("at_most_steps", "2", 3, False), ("at_most_steps", "2", 4, True),
+        ("at_least_steps", "4", 4, True), ("at_least_steps", "4", 3, False), ("at_least_steps", "4", 2, True),
+    ],
+)  # fmt: skip
+def test_a_bound_on_calculations_is_clear_up_to_it_and_two_lines_off(family, bound, lines, clear):
+    text = "\n".join(["She has 1 + 1 = 2 pears."] * lines)
+    assert Constraint(family, bound).is_clear(passage(text)) is clear
+    assert Constraint(family, bound).holds(passage(text)) is (lines <= 2 if family == "at_most_steps" else lines >= 4)
+
+
+def test_a_calculation_in_words_leaves_the_number_of_calculations_in_doubt():
+    text = "She has 1 + 1 = 2 pears.\nTwice 2 is 4.\nSo 4 - 1 = 3 are left."
+    assert not Constraint("at_most_steps", "2").is_clear(passage(text))
 
 
 def test_a_denial_needs_a_text_without_anything_like_it():
