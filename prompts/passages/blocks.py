@@ -327,11 +327,14 @@ def leans(text: str) -> bool:
 def _with_leads(pieces: Sequence[Block], text: str) -> list[Block]:
     """The blocks, each joined to what it announces: by a colon, within a sentence, or as an example's caption."""
     joined: list[Block] = []
+    at = 0  # where the last of them begins
     for block in pieces:
         both = f"{joined[-1].text}{block.gap}{block.text}" if joined and _announces(joined[-1], block) else ""
-        if both and both in text:  # in one section, and nothing between them
+        if both and text.startswith(both, at):  # in one section, and nothing between them
             last = joined.pop()
             block = replace(block, text=both, gap=last.gap, paragraph=last.paragraph)  # noqa: PLW2901
+        else:
+            at = max(at, text.find(block.text, at + len(joined[-1].text) if joined else at))
         joined.append(block)
     return joined
 

@@ -15,7 +15,7 @@ from engine.ids import sha256_hex
 from engine.topic import Passage, Seed
 from prompts.constraints.constraint import full_text
 from prompts.passages.answer_evidence import Evidence, evidence_from
-from prompts.passages.blocks import SourcePassage, is_about, is_judged, may_answer, segment
+from prompts.passages.blocks import SourcePassage, is_about, is_judged, kind_of, may_answer, segment
 from prompts.passages.readable import flaw_of
 from prompts.passages.reply_types import View
 from prompts.passages.views import BlockIndex
@@ -90,16 +90,18 @@ def build_material(
 
     Prose that cannot be used as it stands is left out (`prompts.passages.readable`), and what has few of the query's
     words comes last.
-    `shorten` cuts a longer positive to its answering blocks and as many others as fit, and says so (`edited_from`).
+    `shorten` cuts a longer positive to its answering blocks and as many others as fit, and says so (`edited_from`);
+    longer code is left out.
     At most `negatives` negatives are kept, of each the first `passage_chars` characters.
     """
     found = _positives_of(seed)
-    usable = [passage for passage in found if not flaw_of(passage)]
+    room = passage_chars if shorten else None
+    usable = [passage for passage in found if not flaw_of(passage) and not _is_cut_off(passage, room)]
     positives = sorted(usable, key=lambda passage: not may_answer(seed.query, passage))[:most_positives]
     if not positives:
-        raise Rejected("unreadable", f"no relevant passage can be used as it stands: {flaw_of(found[0])}")
+        flaw = flaw_of(found[0]) or f"{len(found[0].text)} characters of code, which is never cut to {room}"
+        raise Rejected("unreadable", f"no relevant passage can be used as it stands: {flaw}")
     answer = seed.attributes.get("answer_sentence", "") or seed.attributes.get("answer", "")
-    room = passage_chars if shorten else None
     return SeedMaterial(
         seed,
         tuple(_positive_source(f"P{i}", p, seed.query, answer, room) for i, p in enumerate(positives, 1)),
@@ -108,6 +110,11 @@ def build_material(
             for i, p in enumerate(_looked_at([p for p in non_relevant(seed) if not flaw_of(p)], negatives), 1)
         ),
     )
+
+
+def _is_cut_off(passage: Passage, room: int | None) -> bool:
+    """Whether it is code that does not fit: a part of a program is no solution."""
+    return room is not None and len(passage.text) > room and kind_of(passage) == "code"
 
 
 def _looked_at(others: Sequence[Passage], count: int) -> Sequence[Passage]:

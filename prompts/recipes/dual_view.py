@@ -34,7 +34,7 @@ from prompts.recipes.verifiable import Verifiable, VerifiableSettings
 from prompts.render import load, recipe_fingerprint
 from prompts.sampling import writing
 
-VERSION = "12"
+VERSION = "13"
 """Raised when the same seed, settings and template would give other topics."""
 
 

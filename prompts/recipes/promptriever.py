@@ -29,7 +29,7 @@ from prompts.passages.topic_builder import TopicBuilder
 from prompts.render import load, recipe_fingerprint
 from prompts.sampling import writing
 
-VERSION = "12"
+VERSION = "13"
 """Raised when the same seed, settings and templates would give other topics."""
 
 _WORDS = 170

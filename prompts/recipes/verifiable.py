@@ -29,7 +29,7 @@ from prompts.passages.topic_builder import TopicBuilder
 from prompts.passages.views import BlockIndex
 from prompts.render import load, recipe_fingerprint
 
-VERSION = "16"
+VERSION = "17"
 """Raised when the same seed, settings and template would give other topics."""
 
 _MAX_POSITIVES = 5

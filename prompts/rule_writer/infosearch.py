@@ -197,8 +197,8 @@ _CONDITION_PHRASES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("not be set out as a question and an answer", "not be a post with a question and its answer"),
     ),
     "code_snippet": (
-        ("be a code snippet", "consist of nothing but code", "be plain code without any text around it"),
-        ("not be code alone", "not consist of code alone"),
+        ("be a code snippet", "be code with comments at most", "be code from the first line to the last"),
+        ("say something outside the code", "be more than a code snippet", "have text beside the code"),
     ),
     "manual": (
         ("be laid out like a manual page", "read like a page of a manual", "have the form of a manual page"),

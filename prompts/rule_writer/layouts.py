@@ -60,16 +60,15 @@ def _snippet(_material: SeedMaterial, source: SourcePassage) -> str:
 
 
 def _post(material: SeedMaterial, source: SourcePassage) -> str:
-    """The query as the question, prose and code as the answer; none where what answers is a manual's list of fields."""
-    code = source.passage.text if source.kind == "code" else _code_of(source)
+    """The query as the question, prose and code as the answer; none where what answers is a manual's list of fields.
+
+    Code alone makes none: with a question above it, it is hardly more than code.
+    """
+    code = _code_of(source)
     if not code or "```" in code or any(b.header and not _is_code(b) for b in source.core_blocks):
         return ""
-    blocks = () if source.kind == "code" else source.blocks
-    text = join([b for b in blocks if not _is_code(b) and (b.core or _is_prose(b))])
-    if blocks and not text:
-        return ""  # code with a question above it is hardly more than code
-    answer = "\n\n".join([*([text] if text else []), f"```\n{code}\n```"])
-    return f"Question: {material.seed.query.strip()}\n\nAnswer:\n{answer}"
+    text = join([b for b in source.blocks if not _is_code(b) and (b.core or _is_prose(b))])
+    return f"Question: {material.seed.query.strip()}\n\nAnswer:\n{text}\n\n```\n{code}\n```" if text else ""
 
 
 def _manual(_material: SeedMaterial, source: SourcePassage) -> str:

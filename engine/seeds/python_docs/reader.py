@@ -147,14 +147,14 @@ class PythonDocsReader:
                 yield DocumentedObject(item.name, item.library, item.kind, summary, content_words(summary), passages)
 
     def _passages(self, item: PythonObject, docstring: Docstring) -> Iterator[Passage]:
-        """The documentation, one further passage of it that begins at a section, and the source."""
+        """The documentation, one further passage of it that begins at a section, the source if it does the work."""
         chunks = pack_sections(docstring.sections, self._settings.max_passage_words)
         has_documentation = bool(chunks) and _is_usable_text(chunks[0])
         if has_documentation:
             further_chunks = (chunk for chunk in chunks[1:] if chunk.starts_section and _is_usable_text(chunk))
             for chunk in [chunks[0], *further_chunks][:2]:
                 yield _documentation_passage(item, chunk, docstring.summary)
-        fits = _MIN_WORDS <= len(item.source.split()) <= self._settings.max_passage_words
+        fits = _MIN_WORDS <= len(item.source.split()) <= self._settings.max_passage_words and not _delegates(item)
         if fits and (not has_documentation or fraction_of("source", item.name) < self._settings.source_share):
             yield _passage(item, item.source, _attributes(item, "source"))
 
@@ -179,6 +179,11 @@ class PythonDocsReader:
                 "query_form": "shared" if kin else "question" if question else "summary",
             },
         )
+
+
+def _delegates(item: PythonObject) -> bool:
+    """Whether the source calls something else of its own name: what is asked for is done there."""
+    return re.search(rf"\.{re.escape(item.name.rpartition('.')[2])}\(", item.source) is not None
 
 
 def licence_of(library: str) -> str:

@@ -12,12 +12,14 @@ pass; `shutil.copy` and `numpy.copy`, `gzip.open` and `lzma.open` do not.
 same order ("radians to degrees" is not "degrees to radians"), neither denies what the other says, and by leaving words
 out both come down to one phrase: "discrete Fourier transform of real input" for one dimension and for two.
 **Surely something else**: an object of another simple name whose summary shares less than a third of the content words.
-It is also neither owner nor member of the object, and its text is no near-copy of a positive. It has less than half of
-the words of a vaguer query, and neither its summary nor a sentence of its text has all that is asked for.
+It is also neither owner nor member of the object, its text is no near-copy of a positive, and does not call the object
+or name it in full. It has less than half of the words of a vaguer query, and neither its summary nor a sentence of its
+text has all that is asked for.
 
 Price: only objects of one simple name are compared, and only texts that BM25 found.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -178,7 +180,8 @@ class ObjectIndex:
                 break
             if owner in used_owners or _is_near_copy(passage, vocabularies):
                 continue
-            if any(_may_answer(self.objects[relevant], self.objects[owner]) for relevant in relevant_owners):
+            relevant = [self.objects[each] for each in relevant_owners]
+            if any(_may_answer(obj, self.objects[owner]) or _uses(passage, obj) for obj in relevant):
                 continue
             if 2 * len(vaguer & self.objects[owner].words) >= len(vaguer) > 0:
                 continue
@@ -222,6 +225,13 @@ def _may_answer(obj: DocumentedObject, other: DocumentedObject) -> bool:
     similarity = jaccard(specific, others) if specific and others else jaccard(obj.words, other.words)
     related = f"{other.name}.".startswith(f"{obj.name}.") or f"{obj.name}.".startswith(f"{other.name}.")
     return related or similarity >= MAY_ANSWER or obj.simple_name == other.simple_name
+
+
+def _uses(passage: Passage, obj: DocumentedObject) -> bool:
+    """Whether a text calls an object, or names it in full: its example may show what is asked for."""
+    simple = obj.name.rpartition(".")[2]
+    found = simple in passage.text and re.search(rf"(?<!\w){re.escape(simple)}\(", passage.text)
+    return bool(found) or obj.name in passage.text
 
 
 def _has_all_in_a_sentence(passage: Passage, words: frozenset[str]) -> bool:

@@ -80,3 +80,9 @@ def test_a_page_without_a_section_is_laid_out_as_the_whole_page():
     blocks = segment("P1", passage(text, form="documentation"), "open the sluice").blocks
     assert join(blocks) == text
     assert join(blocks[:3]) == text[: text.index("\nExamples")]
+
+
+def test_two_sections_of_one_name_are_not_taken_for_one():
+    lines = ["The rhino eats grass.", ">>> f(1)", "Returns:", "The rhino eats grass.", "Returns:", ">>> f(1)"]
+    made = segment("P1", passage("\n".join(lines), form="documentation"), "rhino").blocks
+    assert [block.text for block in made] == ["The rhino eats grass.", ">>> f(1)"] * 2

@@ -8,7 +8,7 @@ from engine.errors import Rejected
 from engine.topic import Passage
 from prompts.passages.readable import flaw_of
 from prompts.passages.seed_material import build_material
-from tests.support.topics.zoo import seed, topic_of
+from tests.support.topics.zoo import passage, seed, topic_of
 from validators.checks.readable import ReadableCheck, ReadableSettings
 
 SOUND = (
@@ -103,6 +103,16 @@ def test_a_recipe_leaves_broken_pages_out_and_refuses_a_seed_with_nothing_else()
     with pytest.raises(Rejected, match="cut_off") as refused:
         build_material(seed(positives=(broken,)), passage_chars=500, negatives=4)
     assert refused.value.reason == "unreadable"
+
+
+def test_code_that_does_not_fit_is_left_out_and_never_cut():
+    short, long = (passage("def f(x):\n" + "    x += 1\n" * n, form="source", language="python") for n in (3, 99))
+    material = build_material(seed(positives=(long, short), query="f"), passage_chars=500, negatives=4)
+    assert [p.text for p in material.positive_passages] == [short.text]
+    with pytest.raises(Rejected, match="characters of code, which is never cut to 500"):
+        build_material(seed(positives=(long,), query="f"), passage_chars=500, negatives=4)
+    whole = build_material(seed(positives=(long,), query="f"), passage_chars=500, negatives=4, shorten=False)
+    assert [p.text for p in whole.positive_passages] == [long.text]
 
 
 def test_the_check_rejects_a_topic_and_names_the_passage():

@@ -12,7 +12,7 @@ from prompts.recipes.infosearch import InfoSearch, InfoSearchSettings
 from tests.support.topics.sample_seeds import SEEDS, RuleAsk, in_prose
 from validators.checks.dimension_check import DimensionCheck, DimensionCheckSettings
 
-CASES = [("msmarco", "length"), ("msmarco", "keyword"), ("python_docs", "format"), ("leetcode", "format")]
+CASES = [("msmarco", "length"), ("msmarco", "keyword"), ("python_docs", "format")]
 
 
 def made(corpus: str, dimension: str) -> Topic:

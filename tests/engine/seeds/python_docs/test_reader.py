@@ -73,6 +73,16 @@ def test_shares_decide_wording_and_sources(packages):
     assert forms == {"documentation"}
 
 
+@pytest.mark.parametrize(("does", "is_there"), [("other.wander(x)", False), ("wandering(x)", True)])
+def test_a_source_that_hands_the_work_on_is_no_passage(tmp_path, monkeypatch, does, is_there):
+    steps = "".join(f"    step_{n} = x[{n}] * {n}  # one more of the entries\n" for n in range(9))
+    about = documented("Let the entries wander along a line.", "wandering")
+    (tmp_path / "tinyfile.py").write_text(f"def wander(x):\n{about}{steps}    return {does}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    (seed,) = read(libraries=("tinyfile",), source_share=1).values()
+    assert ("source" in {passage.attributes["form"] for passage in seed.positives}) is is_there
+
+
 def test_an_absent_library_is_skipped_and_named(packages, caplog):
     reader = PythonDocsReader(PythonDocsSettings(libraries=("no_such_library", "tinytensors")))
     with caplog.at_level(logging.WARNING):

@@ -144,3 +144,24 @@ def test_an_object_of_the_same_name_is_no_negative_whatever_its_summary_says():
     )
     index = ObjectIndex([first, second, third])
     assert [passage.title for passage in index.negatives(0, [1, 2], 3)] == ["scipy.roll"]
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("Moves each entry, as in torch.shift(x).", False),
+        (">>> ops.shift(x)", False),
+        ("See also torch.ops.shift.", False),
+        ("A shift (to the left) is made.", True),
+        ("Calls downshift(x).", True),
+    ],
+)
+def test_a_text_that_calls_the_object_or_names_it_in_full_is_no_negative(said, kept):
+    first, second = (
+        replace(documented_object(name, about), passages=(Passage(text, "seed_positive", title=name),))
+        for name, about, text in (
+            ("torch.ops.shift", "Move the bits of an entry", "Moves bits."),
+            ("torch.roll", "Let entries wander along a line", said),
+        )
+    )
+    assert bool(ObjectIndex([first, second]).negatives(0, [1], 3)) is kept

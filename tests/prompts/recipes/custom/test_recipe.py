@@ -417,7 +417,7 @@ def test_the_fingerprint_follows_the_templates_and_not_their_folder(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "least"), [("custom", 15), ("infosearch", 6)])
+@pytest.mark.parametrize(("name", "least"), [("custom", 15), ("infosearch", 3)])
 def test_the_example_jobs_run_over_the_documentation(name, least, tmp_path):
     command = [
         sys.executable, "-m", "cluster", "run", f"examples/jobs/{name}.yaml", "--out", str(tmp_path / "out"), "--json",
