@@ -198,7 +198,11 @@ _CONDITION_PHRASES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "code_snippet": (
         ("be a code snippet", "be code with comments at most", "be code from the first line to the last"),
-        ("say something outside the code", "be more than a code snippet", "have text beside the code"),
+        (
+            "not be a code snippet",
+            "be something other than a code snippet",
+            "not be code from the first line to the last",
+        ),
     ),
     "manual": (
         ("be laid out like a manual page", "read like a page of a manual", "have the form of a manual page"),

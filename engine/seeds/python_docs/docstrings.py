@@ -65,6 +65,7 @@ _RULE = re.compile(r"^\s*[=+*~^_-][=+*~^_ -]{2,}$")
 _ARGUMENT = re.compile(r"^\s*\*{0,2}\w+(?:\s*\([^)]*\))?\s*:\s")
 _POINTER = re.compile(
     r"sphx_glr|(?i:^(?:read|see) (?:more|details?|further)?\s*(?:in |at )?(?:the |term )*(?:user guide|glossary))"
+    r"|(?i:^(?:refer to|see) [\w.`:~]+ for (?:full |more |further )?(?:documentation|details?|information)\.?$)"
 )
 _LATEX = (
     (re.compile(r"([_^])\{(\w+)\}"), r"\1\2"),
@@ -291,8 +292,9 @@ def _join_paragraph(paragraph: list[str]) -> str:
 def _clean_paragraph(text: str, indent: int) -> Iterator[str]:
     """The paragraph without markup and without sentences that only point elsewhere; nothing if nothing is left."""
     text = strip_markup(text[:-1] if text.endswith("::") else text)
-    if _POINTER.search(text):
-        text = " ".join(sentence for sentence in split_sentences(text) if not _POINTER.search(sentence))
+    sentences = split_sentences(text)
+    if any(_POINTER.search(sentence) for sentence in sentences):
+        text = " ".join(sentence for sentence in sentences if not _POINTER.search(sentence))
     if text.strip(" :"):
         yield " " * min(indent, 8) + text
 

@@ -147,3 +147,20 @@ def test_what_is_no_part_of_the_text_is_left_out():
     doc = parse_docstring("Join pipes (functional name:\n``concat``).\n\nOf any kind.\n${LIKE}\n\nCosts ${x} a day.")
     assert doc.summary == "Join pipes."
     assert [line for section in doc.sections for line in section.lines] == ["Of any kind.", "Costs ${x} a day."]
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("Refer to `tides.sum` for full documentation.", []),
+        ("It is fast. See :class:`~tides.Sum` for more details.", ["It is fast."]),
+        ("Read more in the User Guide.", []),
+        (
+            "See tides.sum for details on the order of its terms.",
+            ["See tides.sum for details on the order of its terms."],
+        ),
+    ],
+)
+def test_a_sentence_that_only_points_elsewhere_is_left_out(text, left):
+    doc = parse_docstring(f"Add it up.\n\n{text}")
+    assert [line for section in doc.sections for line in section.lines] == left
