@@ -38,7 +38,7 @@ from prompts.recipes.custom.specs import (
 )
 from prompts.render import recipe_fingerprint
 
-VERSION = "2"
+VERSION = "3"
 """Raised when the same seed, settings and templates would give other topics."""
 
 LoopItem = tuple[str, int] | None
