@@ -37,7 +37,7 @@ from prompts.passages.topic_builder import TopicBuilder
 from prompts.render import PromptTemplate, load, recipe_fingerprint
 from prompts.sampling import writing
 
-VERSION = "13"
+VERSION = "14"
 """Raised when the same seed, settings and templates would give other topics."""
 
 _TEMPLATES = ("keywords", "rewrite", "instruction", "reversal", "query_negative")

@@ -223,8 +223,8 @@ _QUESTIONS = ("My question is this: {q}?", "Here is what I would like to know: {
 _NEEDS = ("What I am looking for is this: {q}.", "I need help with the following: {q}.", "This is my subject: {q}.")
 _ORDERS = ("What I want to do is this: {q}.", "I need help with the following: {q}.", "This is my task: {q}.")
 _SEARCHES = ("What I typed in is this: {q}.", "I searched for this: {q}.", "My search was this: {q}.")
-_SPEAKER = frozenset(("i", "my", "we", "our"))
-"""Whoever asks in the first person needs no opening."""
+_SPEAKER = frozenset(("i", "my", "we", "our", "need"))
+"""Whoever asks in the first person, or says "need something", needs no opening."""
 _TASKS = (
     "I am looking for a solution to this problem.",
     "I need help with this problem.",

@@ -54,6 +54,8 @@ _FIELD = re.compile(
 _ROLE = re.compile(r":[\w+.-]+(?::[\w+.-]+)*:`([^`]+)`")
 _LINK = re.compile(r"`([^`<]+?)\s*<[^`>]+>`_{0,2}")
 _QUOTES = re.compile(r"``(.+?)``|`([^`\n]+)`_{0,2}")
+_TILDE = re.compile(r"^~(?=[A-Za-z]\w*\.)")
+"""Before a name of which a page shows the last part alone."""
 _CITED = re.compile(r"(?i)\b(to|in|by|see|of|from|with|and|per|following) \[([\w.+-]{1,12})\]_")
 _CITED_FIRST = re.compile(r"(^|[.:!?]\s+)\[([\w.+-]{1,12})\]_(?=\s+[a-z])")
 _CITATION = re.compile(r"\s?\[[\w.+-]{1,12}\]_")
@@ -142,7 +144,7 @@ def strip_markup(line: str) -> str:
     """A line of prose without its reStructuredText markup."""
     line = _ROLE.sub(lambda match: _role_text(match[1]), line)
     line = _LINK.sub(r"\1", line)
-    line = _QUOTES.sub(lambda match: match[1] or match[2], line)
+    line = _QUOTES.sub(lambda match: match[1] or _TILDE.sub("", match[2]), line)
     line = _STRONG.sub(r"\1", _CITATION.sub("", _CITED.sub(r"\1 [\2]", _CITED_FIRST.sub(r"\1[\2]", line))))
     line = line.replace("\\ ", "").replace("\\*", "*").replace("\\_", "_").replace(" 's ", "'s ")
     return _strip_latex(line) if "\\" in line else line

@@ -188,6 +188,12 @@ def test_the_instruction_is_the_query_rephrased_and_then_the_condition():
     assert not any(long.query in i.instruction for i in long.intents)
 
 
+def test_whoever_asks_in_the_first_person_or_says_what_is_needed_gets_no_opening():
+    for query in ("I want the height of the water", "Need something for the height of the water"):
+        topic = made(replace(in_prose(SEEDS["python_docs"]), query=query))
+        assert all(intent.instruction.startswith(f"{query}. ") for intent in topic.intents[1:])
+
+
 def test_a_benchmark_says_that_it_is_held_out():
     assert "split" not in made(SEEDS["msmarco"]).attributes
     assert made(SEEDS["msmarco"], purpose="benchmark").attributes["split"] == "heldout"

@@ -95,6 +95,7 @@ def test_a_google_docstring_is_read_alike():
         ("use :meth:`~a.b.close` or `open`_", "use close or open"),
         ("see `the guide <https://example.org>`_", "see the guide"),
         ("``x`` is **not** *y*", "x is not y"),
+        ("use the `~tides.Sum.add` method, not ``~x.y`` or `~`", "use the tides.Sum.add method, not ~x.y or ~"),
         (r"out is :math:`\frac{1}{n} \sum_{i} x_i`", "out is (1) / (n) sum _i x_i"),
         (r"sum of :math:`\frac{(x_i - x_{i-1})}{2}`", "sum of ((x_i - x_(i-1))) / (2)"),
         ("2 * 3 * 4 and **kwargs", "2 * 3 * 4 and **kwargs"),
