@@ -80,7 +80,7 @@ async def topics_of(count: int) -> list[Topic]:
     with tempfile.TemporaryDirectory() as folder:
         replies = replies_in(Path(folder))
         for seed in reader(settings.model_validate({"kind": "python_docs"})):
-            ask = SeedAsk(replies, {"writer": RuleWriter()}, parse_reply, repair_attempts=1)
+            ask = SeedAsk(replies, {"writer": RuleWriter()}, parse_reply, corrections=1)
             try:
                 [topic] = await recipe(seed, ask)
             except Rejected:
@@ -183,7 +183,7 @@ async def rated(
         replies = replies_in(Path(folder))
         for intent, passage, label in labelled:
             topic = Topic(f"{intent.id} {passage.id}", intent.id, "gsm8k", "none", intent.query)
-            ask = SeedAsk(replies, roles, parse_reply, repair_attempts=1)
+            ask = SeedAsk(replies, roles, parse_reply, corrections=1)
             panel = JudgePanel("judge_relevance", settings, topic, ask)
             count = await panel.collect_votes(panel.rate_passage, intent, [passage])
             labels.append((1 if count.decision == passage.id else -1, label))

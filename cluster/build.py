@@ -50,6 +50,8 @@ def build_parts(job: Job, reuse: Sequence[str] = (), run: str = "") -> Parts:
         parse=parse_reply,
         store=CommitLog(job.out, run=run),
         out=str(job.out),
+        corrections=job.replies.corrections,
+        candidates=job.replies.candidates,
         paid=ReplyArchive([open_store(mirror_of(out)) for out in reuse]) if reuse else None,
     )
 

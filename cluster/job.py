@@ -1,6 +1,6 @@
 """The job file: one YAML page in the order of the flow, checked before anything is started.
 
-    seeds -> recipe -> models -> validators -> out -> limits -> runtime (-> train -> evaluate)
+    seeds -> recipe -> models -> validators -> replies -> out -> limits -> runtime (-> train -> evaluate)
 
 One error lists all mistakes, each with its line, its value and what to write instead.
 """
@@ -20,7 +20,7 @@ from cluster.catalog import MODELS, SEEDS
 from cluster.seeds.mixed import MixedSettings
 from cluster.yaml_page import MAX_DEPTH, KeyPath, cut, is_hidden, read_yaml, shown
 from engine.errors import UsageError
-from engine.flow.limits import Limits, RuntimeSettings
+from engine.flow.limits import Limits, ReplySettings, RuntimeSettings
 from engine.models.endpoints import HostedSettings
 from engine.models.params import Price
 from engine.protocols import for_role
@@ -36,7 +36,7 @@ MAX_MISTAKES = 50
 """Bytes of a job file, and mistakes that one refusal lists."""
 
 REQUIRED = ("seeds", "recipe", "models", "out")
-OPTIONAL = ("validators", "limits", "runtime", "train", "evaluate")
+OPTIONAL = ("validators", "replies", "limits", "runtime", "train", "evaluate")
 
 Catalog = Mapping[str, tuple[type[Settings], Callable[..., Any]]]
 Section = TypeVar("Section", bound=Settings)
@@ -50,6 +50,7 @@ class Job:
     recipe: Settings
     models: Mapping[str, Settings]
     validators: tuple[Settings, ...]
+    replies: ReplySettings
     place: str
     limits: Limits
     runtime: RuntimeSettings
@@ -68,6 +69,7 @@ class Job:
             "recipe": self.recipe.model_dump(mode="json"),
             "models": {name: model.identity() for name, model in self.models.items()},
             "validators": [validator.model_dump(mode="json") for validator in self.validators],
+            "replies": self.replies.model_dump(mode="json"),
             "limits": self.limits.model_dump(mode="json", exclude={"budget", "breakers"}),
         }
 
@@ -181,6 +183,7 @@ class _Checker:
         recipe = self._read_recipe(document.get("recipe"))
         models = self._read_models(document.get("models"))
         validators = self._read_validators(document.get("validators"))
+        replies = self._read_section(("replies",), document.get("replies", {}), ReplySettings)
         limits = self._read_section(("limits",), document.get("limits", {}), Limits)
         runtime = self._read_section(("runtime",), document.get("runtime", {}), RuntimeSettings)
         train = self._read_optional("train", document, TrainSettings)
@@ -190,9 +193,9 @@ class _Checker:
         self._check_roles(
             models, {("recipe",): recipe, **{("validators", i): part for i, part in enumerate(validators)}}
         )
-        if self.mistakes or not (seeds and recipe and limits and runtime and out):
+        if self.mistakes or not (seeds and recipe and replies and limits and runtime and out):
             raise _refusal("the job was refused", self.mistakes)
-        return Job(seeds, recipe, models, validators, out, limits, runtime, train, evaluate)
+        return Job(seeds, recipe, models, validators, replies, out, limits, runtime, train, evaluate)
 
     def _check_keys(self, document: Mapping[str, Any]) -> None:
         for key in document:

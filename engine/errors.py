@@ -42,6 +42,7 @@ from __future__ import annotations
 
 import pickle
 import traceback
+from typing import Any
 
 
 class FoilError(Exception):
@@ -264,6 +265,17 @@ class Rejected(Exception):  # noqa: N818 - a decision, not an error
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(reason, detail)
         self.reason, self.detail = reason, detail
+
+
+class FaultyReply(Rejected):
+    """A reply that can be read and not be used: its writer is told `advice` and asked again, as often as a stage may.
+
+    After the last turn it rejects the seed; where `usable` is given, that answer is taken in its place.
+    """
+
+    def __init__(self, reason: str, detail: str, advice: str, usable: Any = None) -> None:
+        super().__init__(reason, detail)
+        self.advice, self.usable = advice, usable
 
 
 def portable(error: Exception, what_failed: str) -> Exception:

@@ -44,19 +44,27 @@ class Prompt:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
+ReplyCheck = Callable[[Answer], Answer]
+"""Takes an answer and gives it back, mended where a program can. Raises engine.errors.FaultyReply for one that its
+writer has to mend, Rejected for one that ends the seed."""
+
+
 class Ask(Protocol):
     """Sends one prompt to the model that the job names `role`, and returns its typed reply.
 
-    Raises UnreadableReplyError after the last correction turn, RefusedRequestError for a refused request,
-    BudgetSpentError when the budget is used up. `votes` returns every choice of an `n > 1` prompt that can be read, the
-    first of them corrected where it must be. `scored` returns the answer with the provider's logprobs of
-    it, None where there are none. `calls` are those answered so far, for this seed or topic.
+    A reply that cannot be read, or that `check` refuses, is corrected in further turns of the conversation, and then
+    drawn anew, as often as the run allows. Raises UnreadableReplyError or FaultyReply after that, RefusedRequestError
+    for a refused request, BudgetSpentError when the budget is used up. `votes` returns every choice of an `n > 1`
+    prompt that can be read, the first corrected where it must be. `scored` returns the answer with the provider's
+    logprobs of it, None where there are none. `calls` are those answered so far, for this seed or topic.
     """
 
     @property
     def calls(self) -> Sequence[Call]: ...
 
-    def __call__(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> Awaitable[Answer]: ...
+    def __call__(
+        self, prompt: Prompt, answer: type[Answer], *, role: str = "writer", check: ReplyCheck[Answer] | None = None
+    ) -> Awaitable[Answer]: ...
     def votes(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> Awaitable[list[Answer]]: ...
     def scored(
         self, prompt: Prompt, answer: type[Answer], *, role: str = "writer"
@@ -267,7 +275,8 @@ def for_role(named: Mapping[str, Named], role: str) -> Named | None:
 class Parts:
     """The concrete parts of one run, built once in each worker process by `cluster.build`.
 
-    `paid` holds replies that other runs have paid for.
+    `paid` holds replies that other runs have paid for. A faulty reply is corrected in up to `corrections` further
+    turns; after them `candidates` new ones are drawn by one request, and the first that passes is taken.
     """
 
     recipe: Recipe
@@ -276,5 +285,6 @@ class Parts:
     parse: Callable[[str, type[Any]], Any]
     store: CommitStore
     out: str
-    repair_attempts: int = 1
+    corrections: int = 2
+    candidates: int = 0
     paid: PaidReplies | None = None

@@ -162,6 +162,8 @@ class Call:
     """One request that a topic was made with, as it stands in the shard: what it asked, of whom, for how much.
 
     Latency stays in the journal: it differs between runs, and shards do not. `reused` replies were paid by another run.
+    `fault` is why the reply was not taken as it is, `REASON: DETAIL`, "" where it was; `salvaged` names the fields of
+    the answer that were mended without asking again.
     """
 
     request_id: str
@@ -174,6 +176,8 @@ class Call:
     finish_reason: str
     reply_text: str
     reused: bool = False
+    fault: str = ""
+    salvaged: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from pydantic_core import PydanticUndefined
 from cluster.catalog import MODELS, SEEDS
 from cluster.job import MAX_BYTES, OPTIONAL, REQUIRED
 from cluster.yaml_page import MAX_DEPTH, MAX_NODES
-from engine.flow.limits import Limits, RuntimeSettings
+from engine.flow.limits import Limits, ReplySettings, RuntimeSettings
 from engine.settings import Settings
 from prompts.recipes.catalog import RECIPES
 from trainer.ablation.settings import AblationSettings
@@ -51,6 +51,7 @@ def page() -> str:
         for kind, (settings, _) in catalog.items():
             parts.append(_table(f"`{section}`, kind: {kind}", settings))
     plain: dict[str, type[Settings]] = {
+        "replies": ReplySettings,
         "limits": Limits,
         "runtime": RuntimeSettings,
         "train": TrainSettings,

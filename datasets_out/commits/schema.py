@@ -49,6 +49,7 @@ _COLUMNS: dict[str, dict[str, pa.DataType]] = {
         "topic_id": _TEXT, "partition": pa.int32(), "request_id": _TEXT, "task": _TEXT, "model": _TEXT,
         "template": _TEXT, "prompt_tokens": pa.int64(), "completion_tokens": pa.int64(), "cost_usd": pa.float64(),
         "finish_reason": _TEXT, "reply_text": _TEXT, "reused": pa.bool_(),
+        "fault": _TEXT, "salvaged": _TEXT,
     },
 }  # fmt: skip
 
@@ -66,7 +67,7 @@ TABLES: dict[str, pa.Schema] = {
 _CHILDREN: dict[str, type[Any]] = {
     "intents": Intent, "passages": Passage, "judgments": Judgment, "verdicts": Verdict, "calls": Call,
 }  # fmt: skip
-_LATER_COLUMNS = {"reused": False}
+_LATER_COLUMNS = {"reused": False, "fault": "", "salvaged": ""}
 """Columns that the first files of this schema lack, and what their absence means."""
 RECORD_IDS = (
     ("topic", "topics", "topic_id"),

@@ -81,6 +81,8 @@ _OWN = {
     "calls.finish_reason": "why the model stopped",
     "calls.reply_text": "the raw reply",
     "calls.reused": "whether another run paid for it",
+    "calls.fault": "why the reply was not taken, REASON: DETAIL; '' where it was",
+    "calls.salvaged": "fields of the answer that were mended without asking again",
     "triplets.intent_role": "role of the intent",
     "triplets.positive_id": "id of the relevant passage",
     "triplets.positive_role": "its role",

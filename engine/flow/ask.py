@@ -1,8 +1,8 @@
 """`ask`: what a recipe or validator calls, and all that it sees of models, journal and money.
 
-    prompt -> Request -> journal? -----------------------------> reply -> parse -> answer
-                            | no                                  ^         | unreadable: a correction turn
-                            v                                     |
+    prompt -> Request -> journal? -----------------------------> reply -> parse -> check -> answer
+                            | no                                  ^         | faulty: a correction turn; after the
+                            v                                     |         v last one, candidates drawn anew
                          budget -> model (with retries) -> journal
 
 Promise: a reply is durable before it is parsed; a request once answered is not sent again, in this run or a later one;
@@ -16,10 +16,10 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain
-from typing import Any
+from typing import Any, Generic
 from weakref import WeakValueDictionary
 
 from pydantic import BaseModel
@@ -28,8 +28,10 @@ from engine.crash_points import crash_point
 from engine.errors import (
     STOPPING,
     CutReplyError,
+    FaultyReply,
     FoilError,
     ModelError,
+    Rejected,
     UnreadableReplyError,
     UsageError,
     WithheldReplyError,
@@ -39,16 +41,23 @@ from engine.flow.journal import PartitionJournal
 from engine.flow.seed_outcome import SeedClock
 from engine.keys import scrub_reply
 from engine.models import retry
-from engine.protocols import Answer, Model, PaidReplies, Prompt, for_role
+from engine.protocols import Answer, Model, PaidReplies, Prompt, ReplyCheck, for_role
 from engine.requests import Message, Reply, Request, estimate_tokens
 from engine.storage.lease import check_fence, lost_folder
 from engine.telemetry.spans import request_span
 from engine.topic import Call
 
-_CORRECTION = (
+_UNREADABLE = (
     "Your answer could not be used: {problem}. Answer the same task once more. "
     "Write one JSON object and nothing before or after it. It must fit this JSON schema: {schema}"
 )
+_FAULTY = (
+    "Your answer cannot be used yet.\n{advice}\nMend this, and write the whole answer once more: one JSON object with "
+    "the same keys, and nothing before or after it."
+)
+_CANDIDATE_TEMPERATURE = 0.7
+"""Candidates of a prompt that asks for a lower one are drawn at this temperature: at 0 they would all be one."""
+_FAULT_CHARACTERS = 500
 
 
 class ReplyService:
@@ -136,7 +145,8 @@ class ReplyService:
 
 
 class SeedAsk:
-    """The `ask` of one seed, an engine.protocols.Ask.
+    """The `ask` of one seed, an engine.protocols.Ask. A reply has up to `corrections` turns to be mended; after them
+    one request draws `candidates` new ones, of which the first that passes is taken.
 
     `calls` are those answered so far, in the order in which they were asked: prompts that wait side by side keep their
     places however their replies come in, so that a topic's calls are the same in every run.
@@ -148,17 +158,21 @@ class SeedAsk:
         models: Mapping[str, Model],
         parse: Callable[[str, type[Any]], Any],
         *,
-        repair_attempts: int,
+        corrections: int = 2,
+        candidates: int = 0,
         seed_id: str = "",
         clock: SeedClock | None = None,
     ) -> None:
-        self._replies, self._models, self._parse, self._repairs = replies, models, parse, repair_attempts
+        self._replies, self._models, self._parse = replies, models, parse
+        self._corrections, self._candidates = corrections, candidates
         self._seed_id, self._clock = seed_id, clock or SeedClock(math.inf)
         self.calls: list[Call] = []
         self._calls_by_prompt: list[list[Call]] = []
 
-    async def __call__(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> Answer:
-        first, _ = await self._ask(prompt, answer, role)
+    async def __call__(
+        self, prompt: Prompt, answer: type[Answer], *, role: str = "writer", check: ReplyCheck[Answer] | None = None
+    ) -> Answer:
+        first, _ = await self._ask(prompt, answer, role, check)
         return first
 
     async def scored(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> tuple[Answer, Any]:
@@ -175,21 +189,64 @@ class SeedAsk:
                 answers.append(self._read(text, finish_reason, reply, answer))
         return answers
 
-    async def _ask(self, prompt: Prompt, answer: type[Answer], role: str) -> tuple[Answer, Reply]:
-        model = model_for(self._models, role)
-        calls: list[Call] = []
-        self._calls_by_prompt.append(calls)
-        for repairs_left in range(self._repairs, -1, -1):
-            request, reply = await self._reply(model, prompt, answer)
-            calls.append(_call(prompt, request, reply))
-            self.calls[:] = chain.from_iterable(self._calls_by_prompt)
+    async def _ask(
+        self, prompt: Prompt, answer: type[Answer], role: str, check: ReplyCheck[Answer] | None = None
+    ) -> tuple[Answer, Reply]:
+        stage = _Stage(model_for(self._models, role), prompt, answer, check)
+        self._calls_by_prompt.append(stage.calls)
+        usable: tuple[Answer, Reply] | None = None
+        for turns_left in range(self._corrections, -1, -1):
+            request, reply = await self._reply(stage.model, prompt, answer)
             try:
-                return self._read(reply.text, reply.finish_reason, reply, answer, free=model.traits.free), reply
-            except UnreadableReplyError as error:
-                if not repairs_left:
+                return self._take(stage, request, reply), reply
+            except (UnreadableReplyError, FaultyReply) as fault:
+                last = fault
+                if isinstance(fault, FaultyReply) and fault.usable is not None:
+                    usable = fault.usable, reply
+                if turns_left:
+                    prompt = replace(prompt, messages=prompt.messages + _correction(reply, fault, answer))
+        try:
+            drawn = await self._draw(stage) if self._candidates else None
+        except (UnreadableReplyError, FaultyReply) as fault:
+            drawn, last = None, fault
+        if drawn or usable:
+            return drawn or usable  # type: ignore[return-value]
+        raise last
+
+    async def _draw(self, stage: "_Stage[Answer]") -> tuple[Answer, Reply]:
+        """The first of the new candidates that passes; as the last of them, where none does."""
+        asked = {**stage.model.traits.params, **stage.prompt.sampling, **stage.prompt.params}
+        temperature = max(_CANDIDATE_TEMPERATURE, asked.get("temperature", 0.0))
+        params = {**stage.prompt.params, "n": self._candidates, "temperature": temperature}
+        request, reply = await self._reply(stage.model, replace(stage.prompt, params=params), stage.answer)
+        choices = ((reply.text, reply.finish_reason), *reply.others)
+        for place, (text, finish_reason) in enumerate(choices, 1):
+            choice = replace(reply, text=text, finish_reason=finish_reason)
+            try:
+                return self._take(stage, request, choice, is_last=place == len(choices)), choice
+            except (UnreadableReplyError, FaultyReply):
+                if place == len(choices):
                     raise
-                prompt = replace(prompt, messages=prompt.messages + _correction(reply, error, answer))
-        raise AssertionError("unreachable: the last turn returns or raises")
+        raise AssertionError("unreachable: a reply has a choice")
+
+    def _take(self, stage: "_Stage[Answer]", request: Request, reply: Reply, *, is_last: bool = True) -> Answer:
+        """The answer of a reply, read and checked. The call is kept with what was wrong or mended; of several choices
+        the one that is taken, or the last."""
+        fault, salvaged = "", ""
+        try:
+            parsed = self._read(reply.text, reply.finish_reason, reply, stage.answer, free=stage.model.traits.free)
+            taken = stage.check(parsed) if stage.check else parsed
+            salvaged = ", ".join(name for name, value in taken if value != getattr(parsed, name))
+            is_last = True
+        except (UnreadableReplyError, Rejected) as error:
+            fault = _fault(error)
+            is_last = is_last or not isinstance(error, UnreadableReplyError | FaultyReply)
+            raise
+        finally:
+            if is_last:
+                stage.calls.append(_call(stage.prompt, request, reply, fault=fault, salvaged=salvaged))
+                self.calls[:] = chain.from_iterable(self._calls_by_prompt)
+        return taken
 
     def _read(self, text: str, finish_reason: str, reply: Reply, answer: type[Answer], *, free: bool = False) -> Answer:
         """The typed answer. A reply that was cut or withheld is no text, whatever it looks like."""
@@ -206,6 +263,17 @@ class SeedAsk:
             return request, await self._replies.answer(model, request)
         with self._clock.stopped():
             return request, await self._replies.answer(model, request)
+
+
+@dataclass(frozen=True)
+class _Stage(Generic[Answer]):
+    """One prompt on its way to an answer, and the calls that it took."""
+
+    model: Model
+    prompt: Prompt
+    answer: type[Answer]
+    check: ReplyCheck[Answer] | None
+    calls: list[Call] = field(default_factory=list)
 
 
 def model_for(models: Mapping[str, Model], role: str) -> Model:
@@ -252,12 +320,21 @@ def _without_hidden_fields(parsed: Answer, answer: type[Answer]) -> Answer:
     return parsed.model_copy(update=defaults) if hidden else parsed
 
 
-def _correction(reply: Reply, error: Exception, answer: type[BaseModel]) -> tuple[Message, Message]:
-    text = _CORRECTION.format(problem=error, schema=json.dumps(schema_of(answer)))
+def _correction(reply: Reply, fault: Exception, answer: type[BaseModel]) -> tuple[Message, Message]:
+    if isinstance(fault, FaultyReply):
+        text = _FAULTY.format(advice=fault.advice)
+    else:
+        text = _UNREADABLE.format(problem=fault, schema=json.dumps(schema_of(answer)))
     return Message("assistant", reply.text), Message("user", text)
 
 
-def _call(prompt: Prompt, request: Request, reply: Reply) -> Call:
+def _fault(error: Exception) -> str:
+    """What a call says of a reply that was not taken: the reason code, and the detail."""
+    text = f"{error.reason}: {error.detail}" if isinstance(error, Rejected) else f"unreadable_reply: {error}"
+    return text[:_FAULT_CHARACTERS]
+
+
+def _call(prompt: Prompt, request: Request, reply: Reply, *, fault: str, salvaged: str) -> Call:
     return Call(
         request_id=request.id,
         task=prompt.task,
@@ -269,4 +346,6 @@ def _call(prompt: Prompt, request: Request, reply: Reply) -> Call:
         finish_reason=reply.finish_reason,
         reply_text=reply.text,
         reused=reply.reused,
+        fault=fault,
+        salvaged=salvaged,
     )

@@ -55,6 +55,20 @@ class Limits(Settings):
     breakers: BreakerSettings = Field(default=BreakerSettings(), description="when the run stops by itself")
 
 
+class ReplySettings(Settings):
+    """What is done about a reply that cannot be read, or that a check of the recipe refuses."""
+
+    corrections: int = Field(
+        default=2, ge=0, le=8, description="further turns in which the model is told what is wrong and answers anew"
+    )
+    candidates: int = Field(
+        default=0,
+        ge=0,
+        le=64,
+        description="answers then drawn anew by one request; the first that passes is taken",
+    )
+
+
 class WorkerRange(Settings):
     """As many workers as find room, up to `max`; an autoscaler of the cluster is asked to hold room for `min`."""
 

@@ -284,9 +284,15 @@ class Flow:
         return with_outcome(topic, verdicts, [*calls, *ask.calls], failure)
 
     def _ask_for(self, open_partition: _OpenPartition, seed_id: str, clock: SeedClock) -> SeedAsk:
-        parts, repairs = self._parts, self._parts.repair_attempts
+        parts = self._parts
         return SeedAsk(
-            open_partition.replies, parts.models, parts.parse, repair_attempts=repairs, seed_id=seed_id, clock=clock
+            open_partition.replies,
+            parts.models,
+            parts.parse,
+            corrections=parts.corrections,
+            candidates=parts.candidates,
+            seed_id=seed_id,
+            clock=clock,
         )
 
 

@@ -25,7 +25,7 @@ from engine.flow.budget import BudgetClient
 from engine.flow.journal import Journal, PartitionJournal
 from engine.flow.limits import Limits
 from engine.ids import fraction_of
-from engine.protocols import Answer, Ask, Cost, Model, Parts, Prompt
+from engine.protocols import Answer, Ask, Cost, Model, Parts, Prompt, ReplyCheck
 from engine.requests import CHARACTERS_PER_TOKEN, Reply, Request, estimate_tokens
 from engine.storage.opening import open_store
 from engine.topic import Call, Seed
@@ -164,13 +164,22 @@ class _PayingAsk(SeedAsk):
 
     def __init__(self, parts: Parts, journal: PartitionJournal, budget: BudgetClient, seed: Seed) -> None:
         replies = ReplyService(journal, budget, "plan", parts.paid)
-        super().__init__(replies, parts.models, parts.parse, repair_attempts=parts.repair_attempts, seed_id=seed.id)
+        super().__init__(
+            replies,
+            parts.models,
+            parts.parse,
+            corrections=parts.corrections,
+            candidates=parts.candidates,
+            seed_id=seed.id,
+        )
         self._parts, self._journal, self._seed = parts, journal, seed
         self._role_of: dict[str, str] = {}
 
-    async def _ask(self, prompt: Prompt, answer: type[Answer], role: str) -> tuple[Answer, Reply]:
+    async def _ask(
+        self, prompt: Prompt, answer: type[Answer], role: str, check: ReplyCheck[Answer] | None = None
+    ) -> tuple[Answer, Reply]:
         self._role_of[prompt.task] = role
-        return await super()._ask(prompt, answer, role)
+        return await super()._ask(prompt, answer, role, check)
 
     def planned(self) -> list[PlannedCall]:
         """Its calls, correction turns among them."""
@@ -192,7 +201,9 @@ class _RehearsalAsk:
         self._parts, self._journal, self._stand_in, self._seed = parts, journal, stand_in, seed
         self._planned: list[PlannedCall] = []
 
-    async def __call__(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> Answer:
+    async def __call__(
+        self, prompt: Prompt, answer: type[Answer], *, role: str = "writer", check: ReplyCheck[Answer] | None = None
+    ) -> Answer:
         model = model_for(self._parts.models, role)
         request = make_request(model, prompt, answer, self._seed.id)
         paid = self._parts.paid
@@ -203,7 +214,7 @@ class _RehearsalAsk:
             reply = await self._stand_in.complete(replace(request, facts={**prompt.facts, "imagined": True}))
             self._planned.append(_estimated_call(self._seed, role, request, model=model, reply=reply))
         parsed: Answer = self._parts.parse(reply.text, answer)
-        return parsed
+        return check(parsed) if check else parsed
 
     async def scored(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> tuple[Answer, Any]:
         """Without logprobs."""

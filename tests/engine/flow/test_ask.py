@@ -13,8 +13,10 @@ from pydantic.json_schema import SkipJsonSchema
 from engine.errors import (
     BudgetSpentError,
     CutReplyError,
+    FaultyReply,
     ModelError,
     RefusedRequestError,
+    Rejected,
     TransientModelError,
     UnreadableReplyError,
     UsageError,
@@ -55,9 +57,9 @@ class Script(Model):
         return Reply(request.id, answer, completion_tokens=self.tokens, cost_usd=self.cost_usd)
 
 
-def asker(folder, model, *, repairs=1, budget=None, reader=parse):
+def asker(folder, model, *, repairs=1, candidates=0, budget=None, reader=parse):
     replies = ReplyService(Journal(open_store(folder)).open(0), budget or Budget(BudgetSettings()), "me")
-    return SeedAsk(replies, {"writer": model}, reader, repair_attempts=repairs)
+    return SeedAsk(replies, {"writer": model}, reader, corrections=repairs, candidates=candidates)
 
 
 def test_an_answer_is_typed_and_its_call_is_kept(tmp_path):
@@ -108,6 +110,76 @@ def test_after_the_last_correction_turn_the_reply_is_given_up(tmp_path, repairs)
     with pytest.raises(UnreadableReplyError, match="not a Line"):
         asyncio.run(ask(PROMPT, Line))
     assert len(model.sent) == len(ask.calls) == repairs + 1
+
+
+def at_most_four(line: Line) -> Line:
+    """A check: longer texts are faulty, capitals are mended, "no" ends the seed, "soso" is usable where need be."""
+    if line.text == "no":
+        raise Rejected("refused", "it says no")
+    if len(line.text) > 4 or line.text == "soso":
+        usable = line if line.text == "soso" else None
+        raise FaultyReply("too_long", f"{len(line.text)} letters", "Write four letters at most.", usable)
+    return Line(text=line.text.lower())
+
+
+def line(text: str) -> str:
+    return Line(text=text).model_dump_json()
+
+
+def test_a_faulty_reply_is_told_what_is_wrong_in_the_same_conversation(tmp_path):
+    model = Script(line("longer"), line("FINE"))
+    ask = asker(tmp_path, model)
+    assert asyncio.run(ask(PROMPT, Line, check=at_most_four)) == Line(text="fine")
+    assert model.sent[1].messages[: len(PROMPT.messages)] == PROMPT.messages
+    *_, faulty, correction = model.sent[1].messages
+    assert (faulty.role, faulty.content) == ("assistant", line("longer"))
+    assert "Write four letters at most." in correction.content
+    assert [(call.fault, call.salvaged) for call in ask.calls] == [("too_long: 6 letters", ""), ("", "text")]
+    again = asker(tmp_path, Script("never asked"))
+    assert asyncio.run(again(PROMPT, Line, check=at_most_four)) == Line(text="fine")
+    assert again.calls == ask.calls
+
+
+def test_after_the_last_turn_a_fault_rejects_and_every_attempt_is_kept(tmp_path):
+    ask = asker(tmp_path, Script(*[line("longer")] * 3), repairs=2)
+    with pytest.raises(FaultyReply, match="too_long"):
+        asyncio.run(ask(PROMPT, Line, check=at_most_four))
+    assert [call.fault for call in ask.calls] == ["too_long: 6 letters"] * 3
+
+
+def test_an_answer_that_is_usable_is_taken_where_no_better_one_came(tmp_path):
+    ask = asker(tmp_path, Script(line("soso"), line("longer")))
+    assert asyncio.run(ask(PROMPT, Line, check=at_most_four)) == Line(text="soso")
+
+
+def test_a_rejection_of_a_check_is_no_fault_to_correct(tmp_path):
+    model = Script(line("no"))
+    ask = asker(tmp_path, model)
+    with pytest.raises(Rejected, match="refused"):
+        asyncio.run(ask(PROMPT, Line, check=at_most_four))
+    assert (len(model.sent), [call.fault for call in ask.calls]) == (1, ["refused: it says no"])
+
+
+def test_candidates_are_drawn_by_one_request_after_the_turns_and_the_first_that_passes_is_taken(tmp_path):
+    drawn = Reply("", line("longer"), others=((line("longest"), "stop"), (line("ok"), "stop"), (line("no"), "stop")))
+    model = Choices(Reply("", line("longer")), Reply("", "no JSON"), drawn)
+    ask = asker(tmp_path, model, candidates=4)
+    assert asyncio.run(ask(PROMPT, Line, check=at_most_four)) == Line(text="ok")
+    assert model.sent[2].messages == PROMPT.messages
+    assert (model.sent[2].params["n"], model.sent[2].params["temperature"]) == (4, 0.7)
+    assert [call.reply_text for call in ask.calls] == [line("longer"), "no JSON", line("ok")]
+    assert [bool(call.fault) for call in ask.calls] == [True, True, False]
+    again = asker(tmp_path, Script("never asked"), candidates=4)
+    assert asyncio.run(again(PROMPT, Line, check=at_most_four)) == Line(text="ok")
+
+
+def test_candidates_of_which_none_passes_leave_the_usable_answer_or_reject(tmp_path):
+    none = Reply("", line("longer"), others=((line("longest"), "stop"),))
+    ask = asker(tmp_path / "a", Choices(Reply("", line("soso")), none), repairs=0, candidates=2)
+    assert asyncio.run(ask(PROMPT, Line, check=at_most_four)) == Line(text="soso")
+    ask = asker(tmp_path / "b", Choices(Reply("", line("longer")), none), repairs=0, candidates=2)
+    with pytest.raises(FaultyReply, match="7 letters"):
+        asyncio.run(ask(PROMPT, Line, check=at_most_four))
 
 
 class Choices(Script):
@@ -263,7 +335,7 @@ def test_a_free_models_reply_is_never_taken_from_another_run(tmp_path):
             "me",
             ReplyArchive([open_store(tmp_path / "a")]),
         )
-        asyncio.run(SeedAsk(replies, {"writer": model}, parse, repair_attempts=1)(PROMPT, Line))
+        asyncio.run(SeedAsk(replies, {"writer": model}, parse, corrections=1)(PROMPT, Line))
         assert len(model.sent) == sent
 
 

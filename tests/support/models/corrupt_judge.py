@@ -201,7 +201,7 @@ async def measure_acceptance(validator: JudgeCheck, topics: Sequence[Topic], jud
     """Puts the topics before the validator, with a real `ask`."""
     replies, totals, calls = replies_in(folder), Counter[tuple[bool, bool, bool]](), 0
     for topic in topics:
-        ask = SeedAsk(replies, {"judge": judge}, parse_reply, repair_attempts=1)
+        ask = SeedAsk(replies, {"judge": judge}, parse_reply, corrections=1)
         after, verdicts = await validator(topic, ask)
         passed = all(verdict.outcome != "reject" for verdict in verdicts)
         totals[passed, is_true(topic), passed and is_true(after)] += 1
@@ -226,4 +226,4 @@ def replies_in(folder: Path) -> ReplyService:
 
 def asker(folder: Path, **models: Any) -> SeedAsk:
     """A real `ask` over these models, by role."""
-    return SeedAsk(replies_in(folder), models, parse_reply, repair_attempts=1)
+    return SeedAsk(replies_in(folder), models, parse_reply, corrections=1)

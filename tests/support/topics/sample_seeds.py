@@ -230,13 +230,14 @@ class RuleAsk:
     prompts: list[Prompt] = field(default_factory=list)
     calls = ()
 
-    async def __call__(self, prompt, answer, *, role="writer"):
+    async def __call__(self, prompt, answer, *, role="writer", check=None):
         self.prompts.append(prompt)
         request = Request(
             "rule_writer", prompt.messages, prompt.params, schema_of(answer), prompt.task, prompt.template,
             prompt.inputs, "seed", facts=prompt.facts,
         )  # fmt: skip
-        return parse_reply((await RuleWriter().complete(request)).text, answer)
+        parsed = parse_reply((await RuleWriter().complete(request)).text, answer)
+        return check(parsed) if check else parsed
 
     async def votes(self, prompt, answer, *, role="writer"):
         return [await self(prompt, answer, role=role)]

@@ -79,9 +79,7 @@ def test_what_the_rule_writer_makes_stands_before_the_rule_judge(tmp_path, recip
     ferries = [replace(SEEDS["msmarco"], id=f"ferry{i}") for i in range(60)]
     for seed in ferries if recipe == "infosearch" else animal_seeds(60):
         try:
-            topics += asyncio.run(
-                make(seed, SeedAsk(replies, {"writer": RuleWriter()}, parse_reply, repair_attempts=1))
-            )
+            topics += asyncio.run(make(seed, SeedAsk(replies, {"writer": RuleWriter()}, parse_reply, corrections=1)))
         except Rejected as reason:
             refused[reason.reason] += 1
     assert len(topics) > 30, refused
