@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from engine.model_traits import ModelTraits
 from engine.rates.client import AskForRates
@@ -42,6 +42,13 @@ class Prompt:
     params: Mapping[str, Any] = field(default_factory=dict)
     sampling: Mapping[str, Any] = field(default_factory=lambda: SAMPLING)
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class PlainAnswer(BaseModel):
+    """Base of answers that are the reply's text as it stands: the request asks for no JSON, and carries no schema."""
+
+    model_config = ConfigDict(frozen=True)
+    text: str
 
 
 ReplyCheck = Callable[[Answer], Answer]

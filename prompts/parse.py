@@ -13,12 +13,14 @@ from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationErro
 from pydantic_core import CoreSchema
 
 from engine.errors import UnreadableReplyError
+from engine.protocols import PlainAnswer
 
 A = TypeVar("A", bound=BaseModel)
 
 MAX_REPLY = 400_000
 """Most characters of a reply; a longer one is refused."""
 _MAX_OBJECTS = 32
+_THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 _FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 
 
@@ -40,11 +42,16 @@ class StructuredReply(BaseModel):
 
 
 def parse_reply(text: str, answer: type[A]) -> A:
-    """The reply as an `answer`. UnreadableReplyError says what is wrong with the likeliest candidate."""
+    """The reply as an `answer`; where that is plain text, the reply without the thoughts before it.
+
+    UnreadableReplyError says what is wrong with the likeliest candidate.
+    """
     if len(text) > MAX_REPLY:
         raise UnreadableReplyError(
             f"the reply has {len(text)} characters, more than {MAX_REPLY}; ask for a shorter one"
         )
+    if issubclass(answer, PlainAnswer):
+        return answer(text=_THOUGHTS.sub("", text).strip())
     first_error: ValidationError | None = None
     for candidate in _candidates(text):
         try:

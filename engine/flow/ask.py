@@ -41,20 +41,16 @@ from engine.flow.journal import PartitionJournal
 from engine.flow.seed_outcome import SeedClock
 from engine.keys import scrub_reply
 from engine.models import retry
-from engine.protocols import Answer, Model, PaidReplies, Prompt, ReplyCheck, for_role
+from engine.protocols import Answer, Model, PaidReplies, PlainAnswer, Prompt, ReplyCheck, for_role
 from engine.requests import Message, Reply, Request, estimate_tokens
 from engine.storage.lease import check_fence, lost_folder
 from engine.telemetry.spans import request_span
 from engine.topic import Call
 
-_UNREADABLE = (
-    "Your answer could not be used: {problem}. Answer the same task once more. "
-    "Write one JSON object and nothing before or after it. It must fit this JSON schema: {schema}"
-)
-_FAULTY = (
-    "Your answer cannot be used yet.\n{advice}\nMend this, and write the whole answer once more: one JSON object with "
-    "the same keys, and nothing before or after it."
-)
+_UNREADABLE = "Your answer could not be used: {problem}. Answer the same task once more. "
+_FAULTY = "Your answer cannot be used yet.\n{advice}\nMend this and write the whole answer once more. "
+_PLAIN = "Write the text alone, and nothing before or after it."
+_JSON = "Write one JSON object and nothing before or after it."
 _CANDIDATE_TEMPERATURE = 0.7
 """Candidates of a prompt that asks for a lower one are drawn at this temperature: at 0 they would all be one."""
 _FAULT_CHARACTERS = 500
@@ -308,23 +304,26 @@ def _sampling(model: Model, prompt: Prompt) -> Mapping[str, Any]:
 
 
 @cache
-def schema_of(answer: type[BaseModel]) -> dict[str, Any]:
-    """The JSON schema of an answer type, made once."""
-    return answer.model_json_schema()
+def schema_of(answer: type[BaseModel]) -> dict[str, Any] | None:
+    """The JSON schema of an answer type, made once; None where the answer is plain text."""
+    return None if issubclass(answer, PlainAnswer) else answer.model_json_schema()
 
 
 def _without_hidden_fields(parsed: Answer, answer: type[Answer]) -> Answer:
     """The answer without fields that its schema hides: only the embedded rule writer can know what belongs there."""
-    hidden = parsed.model_fields_set - schema_of(answer).get("properties", {}).keys()
+    hidden = parsed.model_fields_set - (schema_of(answer) or answer.model_json_schema()).get("properties", {}).keys()
     defaults = {name: answer.model_fields[name].get_default(call_default_factory=True) for name in hidden}
     return parsed.model_copy(update=defaults) if hidden else parsed
 
 
 def _correction(reply: Reply, fault: Exception, answer: type[BaseModel]) -> tuple[Message, Message]:
+    schema = schema_of(answer)
+    form = _PLAIN if schema is None else _JSON
     if isinstance(fault, FaultyReply):
-        text = _FAULTY.format(advice=fault.advice)
+        text = _FAULTY.format(advice=fault.advice) + form
     else:
-        text = _UNREADABLE.format(problem=fault, schema=json.dumps(schema_of(answer)))
+        fits = f" It must fit this JSON schema: {json.dumps(schema)}" if schema else ""
+        text = _UNREADABLE.format(problem=fault) + form + fits
     return Message("assistant", reply.text), Message("user", text)
 
 

@@ -94,7 +94,7 @@ def check_passage(
         raise Rejected("speaks_of_task", f"the passage says {found[0]!r}")
     if kind == "code":
         _check_code(text, passage.attributes.get("language", ""))
-    if kind == "mathematics" and answer and not _reaches(text, answer):
+    if kind == "mathematics" and answer and not reaches(text, answer):
         raise Rejected("wrong_answer", f"the solution does not end with {answer!r}: {text[-80:]!r}")
 
 
@@ -152,7 +152,7 @@ def _ends(text: str) -> list[str]:
     return [lines[0], lines[-1]] if lines else []
 
 
-def _reaches(text: str, answer: str) -> bool:
+def reaches(text: str, answer: str) -> bool:
     """Whether the result is among the numbers of the last line that has any; of another result, its last words."""
     wanted = answer.replace(",", "").strip()
     if not _NUMBER.fullmatch(wanted):

@@ -1,6 +1,6 @@
 """Building a topic: intents x passages, judged pair by pair, each part once."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from engine.errors import Rejected
@@ -28,9 +28,11 @@ class TopicBuilder:
         *,
         constraints: Sequence[Constraint] = (),
         evidence: Evidence = (),
-        **attributes: str,
+        attributes: Mapping[str, str] | None = None,
+        **more: str,
     ) -> Intent:
         """A new row; the query is the seed's unless another is given. Raises Rejected(same_instruction)."""
+        attributes = {**(attributes or {}), **more}
         if constraints:
             attributes["constraints"] = dump_constraints(constraints)
         if evidence:

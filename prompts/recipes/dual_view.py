@@ -4,11 +4,11 @@
                                                                          (I ,q)    +1  -1
                                                                          (I',q)    -1  +1
 
-Dual-View, section 2: both views stand in one topic, for one more request. The second instruction is as long as the
-first, so that no length tells them apart. The seed must have an `instruction` and an
-instruction negative. The topics of another run (`seeds: {kind: run}`) have both, and so have Promptriever's published
-rows (`kind: msmarco`). For any other corpus `base` names the recipe that makes the first view. Under the original
-intent, the bare query, both passages are relevant.
+Dual-View, section 2: both views stand in one topic, for two more requests: the questions that d- answers and d+ leaves
+open, then an instruction that asks for them, about as long as the first, so that no length tells the two apart. The
+seed must have an `instruction` and an instruction negative. The topics of another run (`seeds: {kind: run}`) have both,
+and so have Promptriever's published rows (`kind: msmarco`). For any other corpus `base` names the recipe that makes the
+first view. Under the original intent, the bare query, both passages are relevant.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,30 +19,27 @@ from pydantic import Field
 from engine.errors import Rejected
 from engine.protocols import Ask, Recipe
 from engine.settings import Settings
-from engine.topic import Intent, Seed, Topic
-from prompts.constraints.constraint import constraints_of, surely_broken, surely_hold
+from engine.topic import Intent, Passage, Seed, Topic
 from prompts.constraints.instructions import STYLES
-from prompts.passages.answer_evidence import answers, evidence_of
-from prompts.passages.blocks import stems
-from prompts.passages.reply_checks import WORDS, check_wording, length_of
-from prompts.passages.reply_types import WrittenInstruction
-from prompts.passages.seed_material import SeedMaterial, build_view_material, instruction_negatives
 from prompts.passages.topic_builder import TopicBuilder
 from prompts.recipes.infir import Infir, InfirSettings
 from prompts.recipes.promptriever import Promptriever, PromptrieverSettings
 from prompts.recipes.verifiable import Verifiable, VerifiableSettings
 from prompts.render import load, recipe_fingerprint
-from prompts.sampling import writing
+from prompts.writing.checks import CHECKS_DESCRIPTION, OnFail, Reason
+from prompts.writing.contrast import MOST_DEMANDS, TEMPLATES, Cell, ContrastWriter, Demands, length_of
+from prompts.writing.material import WritingMaterial, cut_passage, distinct, writing_material
 
-VERSION = "13"
+VERSION = "14"
 """Raised when the same seed, settings and template would give other topics."""
-
 
 _BASES: Mapping[str, Callable[[Any], Recipe]] = {
     "promptriever": Promptriever,
     "infir": Infir,
     "verifiable": Verifiable,
 }
+_CARRIED = ("constraints", "evidence", "demands", "style", "length_format")
+"""What is known of the first instruction, and stays true of it."""
 
 
 class DualViewSettings(Settings):
@@ -59,27 +56,22 @@ class DualViewSettings(Settings):
         3, ge=1, le=8, description="instruction negatives kept in the topic, d- among them"
     )
     negatives: int = Field(30, ge=0, le=1_000, description="other negatives kept in the topic")
-    most_alike: float = Field(
-        0.8, gt=0, le=1, description="share of content words that two instructions may have in common (Jaccard)"
-    )
+    checks: dict[Reason, OnFail] = Field(default_factory=dict, description=CHECKS_DESCRIPTION)
 
 
 class DualView:
     """Implements `engine.protocols.Recipe`.
 
     Rejected with `empty_query`, `no_positive`, `no_instruction` or `no_instruction_negative` where the seed has none of
-    it, the writer's own refusal (`no_contrast`), or, for a reply that claims what is not so, `constraint_not_held`,
-    `value_not_named`, `bad_constraint`, `same_instruction`, `keeps_other_passages`, or the name of a check of free text
-    (`prompts.passages.reply_checks`).
+    it, or with the name of a check (`prompts.writing.checks`).
     """
 
     name = "dual_view"
 
     def __init__(self, settings: DualViewSettings) -> None:
         self._settings = settings
-        self._template = load("dual_view/instruction")
         self._base = _BASES[settings.base.kind](settings.base) if settings.base else None
-        digests = [self._template.digest, self._base.fingerprint if self._base else ""]
+        digests = [*(load(name).digest for name in TEMPLATES), self._base.fingerprint if self._base else ""]
         self.fingerprint = recipe_fingerprint(VERSION, digests, settings)
 
     async def __call__(self, seed: Seed, ask: Ask) -> Sequence[Topic]:
@@ -89,72 +81,54 @@ class DualView:
 
     async def _both_views(self, seed: Seed, ask: Ask) -> Topic:
         first = _instruction_of(seed)
-        material = build_view_material(seed, passage_chars=self._settings.passage_chars)
-        length = length_of(first.instruction)
-        cell = {"length": length, "style": STYLES[material.number("dual_view") // 2 % 4]}
-        d_plus, d_minus = material.positive_passages
-        prompt = self._template.render(
-            {"material": material, **cell},
-            **cell,
-            kind=material.positives[0].kind,
-            query=seed.query,
-            instruction=first.instruction,
-            first=d_plus.text[: self._settings.passage_chars],
-            first_title=d_plus.title,
-            second=d_minus.text[: self._settings.passage_chars],
-            second_title=d_minus.title,
-        )
-        prompt = writing(prompt, WORDS[length][1])
-        written = await ask(prompt, WrittenInstruction, role="instruction_writer")
-        return self._topic(material, first, written)
+        excluded = distinct([p for p in seed.negatives if p.role == "instruction_negative"])
+        material = writing_material(seed, passage_chars=self._settings.passage_chars)
+        d_plus = distinct(seed.positives)[0]
+        d_minus = next((p for p in excluded if p.id != d_plus.id), None)
+        if d_minus is None:
+            raise Rejected("no_instruction_negative", "none of the seed's negatives has the role instruction_negative")
+        writer = ContrastWriter(material, ask, self._settings.checks)
+        shown = [cut_passage(p, self._settings.passage_chars) for p in (d_minus, d_plus)]
+        questions = await writer.pair_questions(*shown)
+        demands = Demands(questions.answered[:MOST_DEMANDS])
+        cell = Cell(length_of(first.instruction), STYLES[material.number("dual_view") % len(STYLES)])
+        second = await writer.instruction(demands, cell, poisoned=True, unlike=first.instruction)
+        dual = Intent("", "dual", second, seed.query, {"demands": demands.attribute()})
+        return self._topic(material, writer, (first, dual), (d_plus, d_minus, *excluded))
 
-    def _topic(self, material: SeedMaterial, first: Intent, written: WrittenInstruction) -> Topic:
-        d_plus, d_minus = material.positive_passages
-        constraints = written.check([d_minus], [d_plus])
-        written.check_ids("P2", ["P1"])
-        if not written.demands:
-            check_wording(written.instruction, length_of(first.instruction))
-        second = written.instruction.strip()
-        self._differ(first.instruction, second)
-        demand, evidence = constraints_of(first), evidence_of(first)
-        if demand and not (surely_hold(demand, d_plus) and surely_broken(demand, d_minus)):
-            raise Rejected("constraint_not_held", f"the seed's own instruction: {first.attributes['constraints']}")
-        evidence = evidence if all(answers(evidence, p) for p in (d_plus, d_minus)) else ()
+    def _topic(
+        self,
+        material: WritingMaterial,
+        writer: ContrastWriter,
+        intents: tuple[Intent, Intent],
+        passages: Sequence[Passage],
+    ) -> Topic:
+        (first, second), (d_plus, d_minus, *more) = intents, passages
         topic = TopicBuilder(self.name, material.seed)
         topic.add_passages(d_plus, d_minus)
-        excluded = topic.add_new(instruction_negatives(material.seed), self._settings.instruction_negatives - 1)
-        negatives = topic.add_new(material.negative_passages, self._settings.negatives)
-        original = topic.add_intent("original", evidence=evidence)
+        excluded = topic.add_new(more, self._settings.instruction_negatives - 1)
+        negatives = topic.add_new(material.negatives, self._settings.negatives)
+        original = topic.add_intent("original")
         topic.judge(original, "seed", (d_plus, 1), *((p, -1) for p in negatives))
         topic.judge(original, "construction", *((p, 1) for p in (d_minus, *excluded)))
-        instructed = topic.add_intent("instructed", first.instruction, constraints=demand, evidence=evidence)
-        topic.judge(instructed, "rule" if demand else "seed", (d_plus, 1), (d_minus, -1))
-        topic.judge(instructed, "seed", *((p, -1) for p in excluded))
-        dual = topic.add_intent("dual", second, constraints=constraints, evidence=evidence)
-        topic.judge(dual, "rule" if constraints else "construction", (d_plus, -1), (d_minus, 1))
+        instructed = topic.add_intent("instructed", first.instruction, attributes=first.attributes)
+        topic.judge(instructed, "seed", (d_plus, 1), (d_minus, -1), *((p, -1) for p in excluded))
+        dual = topic.add_intent("dual", second.instruction, attributes=second.attributes)
+        topic.judge(dual, "construction", (d_plus, -1), (d_minus, 1))
         dropped = {key: value for key, value in material.seed.attributes.items() if key == "dropped"}
-        return topic.build(rows="dual_view", **dropped)
-
-    def _differ(self, first: str, second: str) -> None:
-        first_stems, second_stems = stems(first), stems(second)
-        share = len(first_stems & second_stems) / max(1, len(first_stems | second_stems))
-        if share > self._settings.most_alike:
-            raise Rejected(
-                "same_instruction", f"the two instructions share {share:.0%} of their content words: {second!r}"
-            )
+        return topic.build(rows="dual_view", **writer.topic_attributes(), **dropped)
 
 
 def _instruction_of(seed: Seed) -> Intent:
-    """The instruction that comes with the seed, with its constraints and evidence where the seed has them."""
+    """The instruction that comes with the seed, with what the seed knows of it."""
     instruction = seed.attributes.get("instruction", "").strip()
     if not instruction:
         raise Rejected("no_instruction", "the seed's attributes state no `instruction`")
-    return Intent("", "instructed", instruction, seed.query, _checkable(seed.attributes))
+    return Intent("", "instructed", instruction, seed.query, _carried(seed.attributes))
 
 
-def _checkable(attributes: Mapping[str, str]) -> dict[str, str]:
-    """What a program needs to check an instruction, where it is known."""
-    return {key: attributes[key] for key in ("constraints", "evidence") if key in attributes}
+def _carried(attributes: Mapping[str, str]) -> dict[str, str]:
+    return {key: attributes[key] for key in _CARRIED if key in attributes}
 
 
 def seed_of(topic: Topic) -> Seed:
@@ -176,7 +150,7 @@ def seed_of(topic: Topic) -> Seed:
         redistributable=topic.redistributable,
         attributes={
             **topic.attributes,
-            **_checkable(instructed.attributes),
+            **_carried(instructed.attributes),
             "instruction": instructed.instruction,
             "topic": topic.id,
         },

@@ -8,43 +8,52 @@
     (not I_c) -1   +1    +1     -1            reversely instructed
 
 A passage of the corpus that meets one condition alone stays as it is; for every other condition the first positive is
-rewritten. If a seed meets fewer than two conditions of a dimension, the recipe tries the next one that was drawn.
-`constraints.dimensions` decides Keyword, Format, Language and Length. Audience and Source need a judge and are labelled
-by construction. Three conditions take about ten requests, one after the other.
+rewritten. If a seed meets fewer than two conditions of a dimension, the recipe tries the next one that was drawn, up to
+`tries`. `constraints.dimensions` decides Keyword, Format, Language and Length, and tells the writer what it measured.
+Audience and Source need a judge and are labelled by construction. Three conditions take about six requests.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Literal, cast
+from typing import Literal
 
 from pydantic import Field, field_validator
 
-from engine.errors import Rejected
+from engine.errors import FaultyReply, Rejected
 from engine.ids import canonical_json
 from engine.protocols import Ask
 from engine.settings import Settings
-from engine.topic import Intent, IntentRole, Passage, Seed, Topic
+from engine.topic import Passage, Seed, Topic
 from prompts.constraints.detectors import fold_text
-from prompts.constraints.dimensions import CONDITIONS, DIMENSIONS, EXACT_DIMENSIONS, Dimension, describe, meets
+from prompts.constraints.dimensions import (
+    CONDITIONS,
+    DIMENSIONS,
+    EXACT_DIMENSIONS,
+    Dimension,
+    count_words,
+    describe,
+    meets,
+)
 from prompts.languages import languages
-from prompts.passages.answer_evidence import Evidence, answers
 from prompts.passages.blocks import kept_attributes, stems
-from prompts.passages.reply_checks import check_passage, check_reversal, check_rewritten, check_unanswered
-from prompts.passages.reply_types import AskedInstruction, Condition, Keywords, Rewritten, constraints_from
-from prompts.passages.seed_material import SeedMaterial, build_material
 from prompts.passages.topic_builder import TopicBuilder
-from prompts.render import PromptTemplate, load, recipe_fingerprint
+from prompts.render import load, recipe_fingerprint
 from prompts.sampling import writing
+from prompts.writing.answers import Keywords, Wording
+from prompts.writing.checks import CHECKS_DESCRIPTION, OnFail, Problem, Reason, denies, figures_in
+from prompts.writing.contrast import Demands
+from prompts.writing.examples import wording_example
+from prompts.writing.material import WritingMaterial, writing_material
+from prompts.writing.stage import Stages
 
-VERSION = "14"
+VERSION = "15"
 """Raised when the same seed, settings and templates would give other topics."""
 
-_TEMPLATES = ("keywords", "rewrite", "instruction", "reversal", "query_negative")
+_TEMPLATES = ("keywords", "rewrite", "wording", "query_negative")
 _TONES = ("a polite request", "a plain statement of what is needed", "a question")
-_NEGATIVES = 4
 _NEGATIVE_WORDS = (30, 150)
-_ARTICLE_WORDS = 400
+_ARTICLE_WORDS = 300
 
 
 class InfoSearchSettings(Settings):
@@ -54,6 +63,7 @@ class InfoSearchSettings(Settings):
     dimensions: tuple[Dimension, ...] = Field(
         DIMENSIONS, min_length=1, description="the dimensions; a seed's order of trying them follows from its hash"
     )
+    tries: int = Field(2, ge=1, le=6, description="dimensions that are tried before a seed is rejected")
     purpose: Literal["training", "benchmark"] = Field(
         "training", description="benchmark: every topic says that it is held out (attribute `split`)"
     )
@@ -65,8 +75,9 @@ class InfoSearchSettings(Settings):
         "seed", description="seed: the corpus's own hard negative where it has one, else a written one"
     )
     passage_chars: int = Field(
-        4_000, ge=200, le=500_000, description="characters of a passage; a longer positive is shortened"
+        4_000, ge=200, le=500_000, description="characters of a passage; a longer positive is cut at a sentence"
     )
+    checks: dict[Reason, OnFail] = Field(default_factory=dict, description=CHECKS_DESCRIPTION)
 
     @field_validator("languages")
     @classmethod
@@ -79,57 +90,48 @@ class InfoSearchSettings(Settings):
 
 @dataclass(frozen=True, slots=True)
 class _ConditionRow:
-    """One condition: its passage, and both instructions."""
+    """One condition: its passage, and the sentences that ask for it and against it."""
 
     condition: str
     passage: Passage
-    asked: AskedInstruction
-    reversed: Condition
+    wording: Wording
 
 
 class InfoSearch:
     """Implements `engine.protocols.Recipe`.
 
-    Rejected with `empty_query`, `no_positive`, `no_answer`, `no_condition` (no dimension found two conditions),
-    `no_negative`, or, for a reply that is not what was asked for, `condition_not_met`, `keyword_not_named`,
-    `bad_constraint`, `empty_text`, `same_passage`, `same_instruction`, `answer_lost`, `answers_query`,
-    `not_reversed`, or the name of another check of free text (`prompts.passages.reply_checks`).
+    Rejected with `empty_query`, `no_positive`, `no_condition` (no dimension found two conditions), or the name of a
+    check (`prompts.writing.checks`). A condition for which no turn brings a passage is left out.
     """
 
     name = "infosearch"
 
     def __init__(self, settings: InfoSearchSettings) -> None:
         self._settings = settings
-        self._templates = {name: load(f"infosearch/{name}") for name in _TEMPLATES}
-        digests = [template.digest for template in self._templates.values()]
+        digests = [load(f"infosearch/{name}").digest for name in _TEMPLATES]
         self.fingerprint = recipe_fingerprint(VERSION, digests, settings)
 
     async def __call__(self, seed: Seed, ask: Ask) -> Sequence[Topic]:
-        material = build_material(seed, passage_chars=self._settings.passage_chars, negatives=_NEGATIVES)
-        material = material.that_answers()
+        material = writing_material(seed, passage_chars=self._settings.passage_chars)
         order = Random(material.number("infosearch")).sample(self._settings.dimensions, len(self._settings.dimensions))
-        for dimension in order:
-            writer = _DimensionWriter(material, dimension, self._settings, self._templates, ask)
+        why: list[str] = []
+        for dimension in order[: self._settings.tries]:
+            writer = _DimensionWriter(material, dimension, self._settings, ask)
             passages = await writer.passages()
             if len(passages) >= 2:
                 return [await writer.topic(passages)]
-        raise Rejected("no_condition", f"none of {', '.join(order)} has two conditions that the seed can meet")
+            why.append(f"{dimension}: {'; '.join(writer.dropped) or f'{len(passages)} conditions'}")
+        raise Rejected("no_condition", f"no dimension has two conditions that were met: {' | '.join(why)}")
 
 
 class _DimensionWriter:
     """One seed under one dimension. Requests go one by one, so that the calls of a topic keep one order."""
 
-    def __init__(
-        self,
-        material: SeedMaterial,
-        dimension: Dimension,
-        settings: InfoSearchSettings,
-        templates: Mapping[str, PromptTemplate],
-        ask: Ask,
-    ) -> None:
-        self._material, self._dimension, self._settings, self._templates = material, dimension, settings, templates
-        self._ask = ask
-        self._query, self._kind = material.seed.query, material.positives[0].kind
+    def __init__(self, material: WritingMaterial, dimension: Dimension, settings: InfoSearchSettings, ask: Ask) -> None:
+        self._material, self._dimension, self._settings = material, dimension, settings
+        self._stages = Stages(material, ask, settings.checks)
+        self._query = material.seed.query
+        self.dropped: list[str] = []
 
     async def passages(self) -> dict[str, Passage]:
         """A passage for every condition that the seed can meet."""
@@ -137,104 +139,115 @@ class _DimensionWriter:
         passages: dict[str, Passage] = {}
         for condition in conditions if len(conditions) > 1 else ():
             others = [c for c in conditions if c != condition]
-            passage = self._corpus_passage(condition, others) or await self._rewrite(condition, others)
-            if passage is not None:
-                passages[condition] = passage
+            try:
+                passages[condition] = self._corpus_passage(condition, others) or await self._rewrite(condition, others)
+            except FaultyReply as fault:
+                self.dropped.append(f"{condition}: {fault.reason}: {fault.detail}")
         return passages
 
     async def topic(self, passages: Mapping[str, Passage]) -> Topic:
         negative = await self._query_negative()
-        rows = [await self._row(condition, passage) for condition, passage in passages.items()]
+        rows = [_ConditionRow(c, p, await self._wording(c)) for c, p in passages.items()]
         builder = TopicBuilder(InfoSearch.name, self._material.seed)
         builder.add_passages(*passages.values(), negative)
-        original = builder.add_intent("original", evidence=rows[0].asked.evidence)
+        original = builder.add_intent("original")
         builder.judge(original, "seed", *((p, 1) for p in passages.values()))
         builder.judge(original, "seed" if negative.role == "seed_negative" else "construction", (negative, -1))
         for row in rows:
-            for role, reply, sign in (("instructed", row.asked, 1), ("reversed", row.reversed, -1)):
-                intent = self._add_intent(builder, cast("IntentRole", role), row, reply, rows[0].asked.evidence)
-                labels = ((p, sign if p is row.passage else -sign) for p in passages.values())
-                builder.judge(intent, "rule" if self._dimension in EXACT_DIMENSIONS else "construction", *labels)
-                builder.judge(intent, "construction", (negative, -1))
+            self._add_rows(builder, row, list(passages.values()), negative)
         held_out = {"split": "heldout"} if self._settings.purpose == "benchmark" else {}
+        attributes = {**held_out, **self._stages.topic_attributes()}
+        if self.dropped:
+            attributes["dropped"] = canonical_json(self.dropped)
         conditions = canonical_json([*passages])
-        return builder.build(rows="infosearch", dimension=self._dimension, conditions=conditions, **held_out)
+        return builder.build(rows="infosearch", dimension=self._dimension, conditions=conditions, **attributes)
 
-    def _add_intent(
-        self, builder: TopicBuilder, role: IntentRole, row: _ConditionRow, reply: Condition, evidence: Evidence
-    ) -> Intent:
-        return builder.add_intent(
-            role,
-            f"{row.asked.question.strip()} {reply.condition.strip()}",
-            constraints=constraints_from(reply.demands),
-            evidence=evidence,
-            dimension=self._dimension,
-            condition=row.condition,
-        )
+    def _add_rows(
+        self, builder: TopicBuilder, row: _ConditionRow, passages: Sequence[Passage], negative: Passage
+    ) -> None:
+        """The condition and its reversal, over all passages."""
+        question = (f"Is it {describe(self._dimension, row.condition)}?",)
+        judge = "rule" if self._dimension in EXACT_DIMENSIONS else "construction"
+        known = {"dimension": self._dimension, "condition": row.condition}
+        asked = f"{row.wording.question.strip()} {row.wording.condition.strip()}"
+        denied = f"{row.wording.question.strip()} {row.wording.reversal.strip()}"
+        wanted = {**known, "demands": Demands(question).attribute()}
+        unwanted = {**known, "demands": Demands((), question).attribute()}
+        instructed = builder.add_intent("instructed", asked, attributes=wanted)
+        reversed_intent = builder.add_intent("reversed", denied, attributes=unwanted)
+        for intent, sign in ((instructed, 1), (reversed_intent, -1)):
+            builder.judge(intent, judge, *((p, sign if p is row.passage else -sign) for p in passages))
+            builder.judge(intent, "construction", (negative, -1))
 
     async def _conditions(self) -> Sequence[str]:
         if self._dimension == "language":
             return self._settings.languages
         if self._dimension != "keyword":
             return CONDITIONS[self._dimension]
-        prompt = self._templates["keywords"].render(
-            {"material": self._material},
-            kind=self._kind,
-            query=self._query,
-            passages=[p.text for p in self._material.positive_passages],
-            most=self._settings.keywords,
+        prompt = load("infosearch/keywords").render(
+            query=self._query, passages=[p.text for p in self._material.positives[:3]], most=self._settings.keywords
         )
-        written = await self._ask(writing(prompt, 60, temperature=0.7), Keywords, role="instruction_writer")
-        usable = {fold_text(word): word.strip() for word in written.keywords if self._is_usable(word.strip())}
-        return list(usable.values())[: self._settings.keywords]
+        written = await self._stages.answer(
+            writing(prompt, 60, temperature=0.7), Keywords, "instruction_writer", mend=self._usable_keywords
+        )
+        return list(written.keywords)[: self._settings.keywords]
+
+    def _usable_keywords(self, reply: Keywords) -> Keywords:
+        """Those that stand in a passage and say more than the question, each once."""
+        usable = {fold_text(word): word.strip() for word in reply.keywords if self._is_usable(word.strip())}
+        return Keywords(keywords=tuple(usable.values()))
 
     def _is_usable(self, word: str) -> bool:
-        """Whether a keyword stands in a passage, and says more than the question."""
         news = stems(word) - stems(self._query)
-        return bool(news) and any(meets("keyword", word, p) for p in self._material.positive_passages)
+        return bool(news) and any(meets("keyword", word, p) for p in self._material.positives)
 
     def _corpus_passage(self, condition: str, others: Sequence[str]) -> Passage | None:
         """A positive that meets this condition and no other, as it is."""
-        for source in self._material.positives:
+        for passage in self._material.positives:
             if self._dimension in EXACT_DIMENSIONS:
-                fits = self._meets_only(source.passage, condition, others)
+                fits = self._meets_only(passage, condition, others)
             else:
-                fits = source.passage.attributes.get(self._dimension) == condition
+                fits = passage.attributes.get(self._dimension) == condition
             if fits:
-                return replace(source.passage, attributes={**source.passage.attributes, **self._labels(condition)})
+                return replace(passage, attributes={**passage.attributes, **self._labels(condition)})
         return None
 
-    async def _rewrite(self, condition: str, others: Sequence[str]) -> Passage | None:
-        """The first positive rewritten; None where the writer says that it cannot be done."""
+    async def _rewrite(self, condition: str, others: Sequence[str]) -> Passage:
+        """The first positive rewritten. Raises FaultyReply where no turn meets the condition."""
         base = self._material.positive
-        prompt = self._templates["rewrite"].render(
-            {"material": self._material, "condition": condition},
+        unwanted = [describe("keyword", other) for other in others] if self._dimension == "keyword" else []
+        prompt = load("infosearch/rewrite").render(
             query=self._query,
             dimension=self._dimension,
             title=base.title,
             passage=base.text,
             wanted=describe(self._dimension, condition),
-            unwanted=[describe(self._dimension, other) for other in others] if self._dimension == "keyword" else [],
+            unwanted=unwanted,
         )
-        words = _ARTICLE_WORDS + 2 * len(base.text.split())
-        written = await self._ask(writing(prompt, words), Rewritten, role="passage_writer")
-        if written.refusal:
-            return None
-        if not written.source:
-            check_rewritten(written.stripped_text(), written.facts, base, figures=self._dimension != "language")
-        base = next((p for p in self._material.positive_passages if p.id == written.source), base)
-        passage = Passage(
-            written.stripped_text(),
-            "generated_positive",
-            title="" if self._dimension == "language" else base.title,
-            edited_from=base.id,
-            attributes=kept_attributes(base) | self._labels(condition),
+        title = "" if self._dimension == "language" else base.title
+
+        def passage_of(text: str) -> Passage:
+            attributes = kept_attributes(base) | self._labels(condition)
+            return Passage(text, "generated_positive", title=title, edited_from=base.id, attributes=attributes)
+
+        text = await self._stages.text(
+            writing(prompt, _ARTICLE_WORDS + 2 * len(base.text.split())),
+            "passage_writer",
+            lambda text: self._rewrite_problems(passage_of(text), condition, others),
+            keeps_fences=self._dimension == "format",
         )
+        return passage_of(text)
+
+    def _rewrite_problems(self, passage: Passage, condition: str, others: Sequence[str]) -> Iterator[Problem]:
+        wanted = describe(self._dimension, condition)
         if self._dimension in EXACT_DIMENSIONS and not self._meets_only(passage, condition, others):
-            raise Rejected(
-                "condition_not_met", f"{self._dimension} {condition!r} is not what was written: {passage.text[:200]!r}"
-            )
-        return passage
+            measured = f"It has {count_words(passage.text)} words and {passage.text.count(chr(10)) + 1} lines."
+            advice = f"It is not {wanted}. {measured if self._dimension == 'length' else ''}".strip()
+            yield Problem("condition_not_met", f"{self._dimension} {condition!r} is not what was written", advice)
+        answer = figures_in(self._material.seed.attributes.get("answer", ""))
+        lost = sorted((answer & figures_in(self._material.positive.text)) - figures_in(passage.text))
+        if lost and self._dimension != "language":
+            yield Problem("answer_lost", f"the passage lacks {lost[0]}", f"The answer is lost: say {lost[0]} as well.")
 
     def _meets_only(self, passage: Passage, condition: str, others: Sequence[str]) -> bool:
         return meets(self._dimension, condition, passage) and not any(
@@ -244,44 +257,50 @@ class _DimensionWriter:
     def _labels(self, condition: str) -> dict[str, str]:
         return {"dimension": self._dimension, "condition": condition}
 
-    async def _row(self, condition: str, passage: Passage) -> _ConditionRow:
-        wanted = describe(self._dimension, condition)
-        facts = {"material": self._material, "dimension": self._dimension, "condition": condition}
-        shared = {"kind": self._kind, "query": self._query, "wanted": wanted}
-        tone = _TONES[self._material.number(condition) % len(_TONES)]
-        asked = await self._ask(
-            writing(self._templates["instruction"].render(facts, **shared, tone=tone), 80, temperature=0.9),
-            AskedInstruction,
-            role="instruction_writer",
+    async def _wording(self, condition: str) -> Wording:
+        """The question in other words, the condition, and its reversal."""
+        example = wording_example(self._material.number(f"wording {condition}"))
+        prompt = load("infosearch/wording").render(
+            query=self._query,
+            wanted=describe(self._dimension, condition),
+            tone=_TONES[self._material.number(condition) % len(_TONES)],
+            example=example,
+            example_answer=canonical_json({k: example[k] for k in ("question", "condition", "reversal")}),
         )
-        prompt = self._templates["reversal"].render(facts, wanted=wanted, condition=asked.condition)
-        reverse = await self._ask(writing(prompt, 40, temperature=0.7), Condition, role="instruction_writer")
-        if not asked.evidence:
-            check_reversal(asked.condition, reverse.condition)
-        for reply in (asked, reverse):
-            if self._dimension == "keyword" and fold_text(condition) not in fold_text(reply.condition):
-                raise Rejected("keyword_not_named", f"{reply.condition!r} does not name {condition!r}")
-        return _ConditionRow(condition, passage, asked, reverse)
+        return await self._stages.answer(
+            writing(prompt, 100, temperature=0.8),
+            Wording,
+            "instruction_writer",
+            problems=lambda reply: self._wording_problems(reply, condition),
+        )
+
+    def _wording_problems(self, reply: Wording, condition: str) -> Iterator[Problem]:
+        if not denies(reply.reversal) or fold_text(reply.reversal) == fold_text(reply.condition):
+            advice = (
+                f'"reversal" must exclude the property: say with "not" or "no" that {reply.condition!r} is unwanted.'
+            )
+            yield Problem(
+                "not_reversed", f"{reply.reversal!r} does not exclude what {reply.condition!r} asks for", advice
+            )
+        for text in (reply.condition, reply.reversal):
+            if self._dimension == "keyword" and fold_text(condition) not in fold_text(text):
+                yield Problem("keyword_not_named", f"{text!r} does not name it", f'Name "{condition}" in: {text}')
 
     async def _query_negative(self) -> Passage:
-        candidates = (p for p in self._material.negative_passages if not answers(self._material.evidence, p))
-        seed_negative = next(candidates, None)
-        if seed_negative is not None and self._settings.query_negative == "seed":
-            return seed_negative
+        negatives = self._material.negatives
+        if negatives and self._settings.query_negative == "seed":
+            return negatives[0]
         positive = self._material.positive
         words = min(max(len(positive.text.split()), _NEGATIVE_WORDS[0]), _NEGATIVE_WORDS[1])
-        prompt = self._templates["query_negative"].render(
-            {"material": self._material},
-            kind=self._kind,
-            query=self._query,
-            passage=positive.text,
-            words=round(words, -1),
+        prompt = load("infosearch/query_negative").render(
+            noun=self._material.noun, query=self._query, passage=positive.text, words=round(words, -1)
         )
-        written = await self._ask(writing(prompt, 3 * words), Rewritten, role="passage_writer")
-        if written.refusal:
-            raise Rejected("no_negative", written.refusal)
-        negative = Passage(written.stripped_text(), "query_negative")
-        if not written.source:
-            check_passage(negative, "text" if self._kind == "documentation" else self._kind, others=[positive])
-            check_unanswered(negative.text, written.facts, self._query)
-        return negative
+        answer = figures_in(self._material.seed.attributes.get("answer", "")) - figures_in(self._query)
+
+        def problems(text: str) -> Iterator[Problem]:
+            if said := sorted(answer & figures_in(text)):
+                yield Problem("answers_query", f"the passage says {said[0]!r}", f"It gives the answer, {said[0]}.")
+
+        return Passage(
+            await self._stages.text(writing(prompt, 3 * words), "passage_writer", problems), "query_negative"
+        )

@@ -1,0 +1,195 @@
+"""Checks of what a model wrote: each says what is wrong to a reader, and to the writer how to mend it.
+
+    answer = await ask_checked(ask, prompt, WrittenText, role, problems=..., mend=..., policy=..., marks=...)
+
+What a program can mend is mended first (`mend`). Of the problems that are left, `policy` says what each one does:
+
+    correct            the writer is told and asked again; after the last turn the seed is rejected
+    correct_or_mark    the same, but after the last turn the answer is taken, and the topic marked
+    mark               the answer is taken, and the topic marked
+    reject             the seed is rejected at once
+
+A topic's marks stand in its attribute `marks`. `docs/recipes.md` has the table of checks and their defaults.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel
+
+from engine.errors import FaultyReply, Rejected
+from engine.protocols import Ask, Prompt
+
+A = TypeVar("A", bound=BaseModel)
+OnFail = Literal["correct", "correct_or_mark", "mark", "reject"]
+
+Reason = Literal[
+    "no_questions", "empty_text", "refusal", "echo", "speaks_of_task", "same_instruction", "same_query", "same_passage",
+    "near_copy", "not_code", "wrong_answer", "too_short", "too_long", "ignores_demand", "repeats_query", "wrong_length",
+    "condition_not_met", "answer_lost", "answers_query", "not_reversed", "keyword_not_named",
+]  # fmt: skip
+
+DEFAULTS: Mapping[Reason, OnFail] = {
+    "no_questions": "correct",
+    "empty_text": "correct",
+    "refusal": "correct",
+    "echo": "correct",
+    "speaks_of_task": "correct",
+    "same_instruction": "correct",
+    "same_query": "correct",
+    "same_passage": "correct",
+    "near_copy": "correct",
+    "not_code": "correct",
+    "wrong_answer": "correct",
+    "too_short": "correct",
+    "too_long": "correct",
+    "ignores_demand": "correct_or_mark",
+    "repeats_query": "mark",
+    "wrong_length": "correct_or_mark",
+    "condition_not_met": "correct",
+    "answer_lost": "correct",
+    "answers_query": "correct",
+    "not_reversed": "correct",
+    "keyword_not_named": "correct",
+}
+"""What a problem does where the job says nothing."""
+
+CHECKS_DESCRIPTION = "what each check does that finds something: correct, correct_or_mark, mark or reject"
+ECHO_WORDS = 8
+"""Words in a row that a reply may not share with the rules and examples of its own prompt."""
+_NEAR_COPY = 0.6
+"""Share of the runs of three words that two texts have in common, above which one is a copy of the other."""
+_FEWEST_RUNS = 20
+_WORD = re.compile(r"\w+")
+_REFUSAL = re.compile(
+    r"\A\W*(?:i['’]m sorry|i am sorry|sorry,|i (?:cannot|can['’]?t|am unable|won['’]t)|as an ai\b|unfortunately, i)",
+    re.IGNORECASE,
+)
+_SPEAKS_OF_TASK = re.compile(
+    r"\b(?:must(?: not)? answer\b|P[12]\b|(?:first|second|given|shown) (?:passage|program|solution)\b|"
+    r"as (?:requested|instructed)\b|(?:the|your|this) (?:search query|instruction) (?:asks|is|wants))",
+    re.IGNORECASE,
+)
+_DENIES = re.compile(
+    r"\b(?:not|no|never|none|nothing|neither|nor|without|other than|but|except|excluding|exclude|avoid|leave out|skip|"
+    r"unlike|instead of|rather than|free of|anything else|cannot|lacks?|omit)\b|n['’]t\b",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with a reply: its code, what a reader is told, and what its writer is told."""
+
+    reason: Reason
+    detail: str
+    advice: str
+
+
+async def ask_checked(
+    ask: Ask,
+    prompt: Prompt,
+    answer: type[A],
+    *,
+    role: str,
+    problems: Callable[[A], Iterable[Problem]],
+    mend: Callable[[A], A],
+    policy: Mapping[Reason, OnFail],
+    marks: set[str],
+) -> A:
+    """The answer, mended, without a problem that the policy does not let pass; adds the others to `marks`.
+
+    Raises FaultyReply (a Rejected) after the last turn, Rejected at once where the policy says so.
+    """
+
+    def check(reply: A) -> A:
+        mended = mend(reply)
+        grave = [p for p in problems(mended) if _on_fail(policy, p) != "mark"]
+        if not grave:
+            return mended
+        first = min(grave, key=lambda p: _GRAVITY.index(_on_fail(policy, p)))
+        if _on_fail(policy, first) == "reject":
+            raise Rejected(first.reason, first.detail)
+        usable = mended if _on_fail(policy, first) == "correct_or_mark" else None
+        raise FaultyReply(first.reason, first.detail, "\n".join(f"- {p.advice}" for p in grave), usable)
+
+    taken = await ask(prompt, answer, role=role, check=check)
+    marks.update(p.reason for p in problems(taken))
+    return taken
+
+
+_GRAVITY: Sequence[OnFail] = ("reject", "correct", "correct_or_mark", "mark")
+
+
+def _on_fail(policy: Mapping[Reason, OnFail], problem: Problem) -> OnFail:
+    return policy.get(problem.reason) or DEFAULTS[problem.reason]
+
+
+def text_problems(text: str, prompt: Prompt, echo_words: int | None = None) -> Iterator[Problem]:
+    """What no written text may be: empty, a refusal, about its own task, or taken from the prompt's example."""
+    if not text.strip():
+        yield Problem("empty_text", "the reply has no text", "Your answer was empty. Write the text.")
+    elif found := _REFUSAL.search(text):
+        yield Problem("refusal", text[:200], f"Do not answer {found[0]!r}. Write the text as well as you can.")
+    elif found := _SPEAKS_OF_TASK.search(text):
+        yield Problem(
+            "speaks_of_task",
+            f"it says {found[0]!r}",
+            f"It says {found[0]!r}, which whoever reads it later has never seen. Write the text itself.",
+        )
+    if echo := echo_of(text, prompt, echo_words or ECHO_WORDS):
+        yield Problem(
+            "echo", f"it repeats {echo!r}", f'"{echo}" is taken from the example or the rules. Use none of it.'
+        )
+
+
+def echo_of(text: str, prompt: Prompt, least: int = ECHO_WORDS) -> str:
+    """The first run of `least` words that a text shares with the prompt's rules and examples and not with its material.
+
+    Rules and examples are the prompt's system messages, the material its first user message.
+    """
+    words = _WORD.findall(text.lower())
+    ours = _grams("\n".join(m.content for m in prompt.messages if m.role == "system"), least)
+    material = _grams("\n".join(m.content for m in prompt.messages if m.role == "user"), least)
+    for start in range(len(words) - least + 1):
+        gram = tuple(words[start : start + least])
+        if gram in ours and gram not in material:
+            return " ".join(gram)
+    return ""
+
+
+def denies(text: str) -> bool:
+    """Whether a sentence excludes something: it has a word such as "not", "without" or "except"."""
+    return bool(_DENIES.search(text))
+
+
+def figures_in(text: str) -> set[str]:
+    """The numbers of a text, without commas."""
+    return {number.replace(",", "") for number in _NUMBER.findall(text)}
+
+
+def _grams(text: str, least: int) -> set[tuple[str, ...]]:
+    words = _WORD.findall(text.lower())
+    return {tuple(words[i : i + least]) for i in range(len(words) - least + 1)}
+
+
+def near_copy(text: str, others: Iterable[str]) -> str:
+    """The first of the others of which the text is a copy for the most part; "" where there is none."""
+    return next((other for other in others if _shared(text, other) > _NEAR_COPY), "")
+
+
+def _shared(text: str, other: str) -> float:
+    """The share of the shorter text's runs of three words that the other has too."""
+    runs, other_runs = _runs(text), _runs(other)
+    fewest = min(len(runs), len(other_runs))
+    if fewest < _FEWEST_RUNS:
+        return float(_WORD.findall(text.lower()) == _WORD.findall(other.lower()))
+    return len(runs & other_runs) / fewest
+
+
+def _runs(text: str) -> set[tuple[tuple[str, str], ...]]:
+    return set(pairwise(pairwise(_WORD.findall(text.lower()))))

@@ -1,0 +1,360 @@
+"""The stages by which a model writes a contrast: two instructions for one query, and a passage for each.
+
+    (query, P+)          -> questions that P+ answers, and questions that it leaves open
+    (query, questions)   -> an instruction that asks for them            its writer sees no passage, and can quote none
+    (query, P+, task)    -> a passage that answers some questions and not others
+    (query, P+, I+)      -> another query, with which the same instruction makes sense
+
+The questions are the demands of the instruction: short enough for a small model to write and for a small judge to
+decide one by one. They stand with the intent (attribute `demands`), and so say why a label stands. Every stage is
+checked, corrected in words and marked (`prompts.writing.checks`).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from engine.ids import canonical_json
+from engine.protocols import Prompt
+from engine.topic import Passage, PassageRole
+from prompts.constraints.detectors import fold_text
+from prompts.constraints.instructions import LENGTHS, STYLES, Length, Style
+from prompts.constraints.source_code import GRAMMARS, facts_of, language_of
+from prompts.passages.blocks import stems
+from prompts.passages.reply_checks import reaches
+from prompts.render import PromptTemplate, load
+from prompts.sampling import writing
+from prompts.writing.answers import Questions
+from prompts.writing.checks import Problem, near_copy
+from prompts.writing.examples import WORDS, Example, example_for
+from prompts.writing.material import WritingMaterial
+from prompts.writing.stage import Stages
+
+TEMPLATES = tuple(
+    f"writing/{name}" for name in ("questions", "pair_questions", "instruction", "passage", "other_query")
+)
+MOST_QUESTIONS, MOST_DEMANDS = 3, 2
+_QUESTION_WORDS = (3, 25)
+_INSTRUCTION_WORDS = (8, 320)
+_PASSAGE_WORDS = (40, 300)
+"""Words that a passage of prose is asked to have: as many as P+, within these bounds."""
+_ROOM = (0.5, 2.0)
+"""How much shorter or longer than asked for a passage may be."""
+_MOST_ALIKE = 0.8
+_FORMATS: Sequence[tuple[Length, int]] = (("short", 60), ("medium", 95), ("long", 140))
+
+
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """Questions that a relevant passage answers, and questions that it must not answer."""
+
+    demands: tuple[str, ...]
+    bans: tuple[str, ...] = ()
+
+    def attribute(self) -> str:
+        """As it stands with an intent: {"demands": [...], "bans": [...]}."""
+        return canonical_json({"demands": list(self.demands), "bans": list(self.bans)})
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell of Promptriever's grid: how long an instruction is, and how it is put."""
+
+    length: Length
+    style: Style
+
+
+def cell_of(number: int, lengths: Sequence[Length] = LENGTHS, styles: Sequence[Style] = STYLES) -> Cell:
+    """The cell that a number draws."""
+    return Cell(lengths[number % len(lengths)], styles[number // len(lengths) % len(styles)])
+
+
+def length_of(instruction: str) -> Length:
+    """The length format that is nearest to an instruction's number of words."""
+    words = len(instruction.split())
+    return next((name for name, most in _FORMATS if words <= most), "very_long")
+
+
+def contrast_of(questions: Questions, material: WritingMaterial, cell: Cell) -> tuple[Demands, Demands]:
+    """What I+ asks for and what I- asks for: one question or two, which P+ answers, and which it leaves open.
+
+    In the style `negation` each also bans the first question of the other.
+    """
+    number = material.number("demands")
+    most = 1 if cell.length == "short" else 1 + number % MOST_DEMANDS
+    wanted, other = questions.answered[:most], questions.open[:most]
+    if cell.style == "negation":
+        return Demands(wanted, other[:1]), Demands(other, wanted[:1])
+    return Demands(wanted), Demands(other)
+
+
+@dataclass(frozen=True, slots=True)
+class PassageTask:
+    """What a passage has to do: the query that it answers, what else it answers, and what it leaves open.
+
+    `category`: how an instruction negative fails (Promptriever, section 2.2), kept as an attribute of the passage.
+    """
+
+    role: PassageRole
+    query: str
+    must: tuple[str, ...]
+    must_not: tuple[str, ...]
+    category: str = ""
+
+
+class ContrastWriter(Stages):
+    """Writes the parts of one seed's topic."""
+
+    async def questions(self, passage: Passage) -> Questions:
+        """Up to three questions that the passage answers besides the query, and as many that it leaves open."""
+        material, example = self.material, self._example("questions")
+        sample = {"answered": example.demands, "open": (*example.demands_minus, *example.bans)}
+        prompt = _template("questions").render(
+            noun=material.noun,
+            query=material.seed.query,
+            title=passage.title,
+            passage=passage.text,
+            example=example,
+            example_answer=canonical_json(sample),
+        )
+        return await self._questions(prompt)
+
+    async def pair_questions(self, passage: Passage, other: Passage) -> Questions:
+        """Questions that the first passage answers and the other leaves open, and the other way round."""
+        material, example = self.material, self._example("pair_questions")
+        sample = {"answered": example.demands, "open": example.demands_minus}
+        prompt = _template("pair_questions").render(
+            noun=material.noun,
+            query=material.seed.query,
+            passage=passage.text,
+            other=other.text,
+            example=example,
+            example_answer=canonical_json(sample),
+        )
+        return await self._questions(prompt)
+
+    async def _questions(self, prompt: Prompt) -> Questions:
+        return await self.answer(
+            writing(prompt, 120, temperature=0.7),
+            Questions,
+            "instruction_writer",
+            mend=partial(_mended_questions, query=self.material.seed.query),
+            problems=_question_problems,
+        )
+
+    async def instruction(self, demands: Demands, cell: Cell, *, poisoned: bool = False, unlike: str = "") -> str:
+        """An instruction that asks for these demands; `unlike` is the other one of the topic."""
+        material = self.material
+        example = self._example(f"instruction {poisoned}", cell.style)
+        theirs = example.i_minus if poisoned else example.i_plus
+        prompt = _template("instruction").render(
+            noun=material.noun,
+            style=cell.style,
+            query=material.seed.query,
+            demands=demands.demands,
+            bans=demands.bans,
+            words=WORDS[cell.length],
+            example=example,
+            example_demands=example.demands_minus if poisoned else example.demands,
+            example_bans=example.bans_minus if poisoned else example.bans,
+            example_words=WORDS[cell.length],
+            example_instruction=theirs[cell.length],
+        )
+        written = await self.text(
+            writing(prompt, 2 * WORDS[cell.length]),
+            "instruction_writer",
+            lambda text: self._instruction_problems(text, demands, unlike),
+        )
+        if length_of(written) != cell.length:
+            self.marks.add("other_length")
+        return written
+
+    async def passage(self, task: PassageTask, others: Sequence[Passage]) -> Passage:
+        """A passage that does what its task says; no copy of the others, nor a passage of the seed."""
+        material, example = self.material, self._example(f"passage {task.role}")
+        words = self._words()
+        shown = _example_task(example, task.role)
+        prompt = _template("passage").render(
+            noun=material.noun,
+            query=material.seed.query,
+            passage=material.positive.text,
+            task=self._task_text(task, words, material.language, titled=bool(material.positive.title)),
+            example_task="\n".join(
+                (
+                    f"Query of P1: {example.query}",
+                    "P1:",
+                    example.p_plus,
+                    "",
+                    self._task_text(shown, len(_example_text(example, task.role).split()), example.language),
+                )
+            ),
+            example_passage=_example_text(example, task.role),
+        )
+        room = 3 * len(material.positive.text.split()) if material.kind == "code" else 2 * words
+        written = await self.text(
+            writing(prompt, max(room, 120)),
+            "passage_writer",
+            lambda text: self._passage_problems(text, task, others, words),
+        )
+        title, text = self._title_and_text(written)
+        known = {"language": material.language, "category": task.category}
+        return Passage(text, task.role, title=title, attributes={k: v for k, v in known.items() if v})
+
+    async def other_query(self, instruction: str) -> str:
+        """Q-: another query, which P+ does not answer, and with which the instruction makes sense."""
+        material, example = self.material, self._example("other_query")
+        prompt = _template("other_query").render(
+            noun=material.noun,
+            query=material.seed.query,
+            passage=material.positive.text,
+            instruction=instruction,
+            example=example,
+            example_instruction=example.i_plus["short"],
+        )
+        words = len(material.seed.query.split())
+        return await self.text(
+            writing(prompt, 30 + 2 * words),
+            "instruction_writer",
+            lambda text: self._query_problems(text, words),
+        )
+
+    def _instruction_problems(self, text: str, demands: Demands, unlike: str) -> Iterator[Problem]:
+        words = len(text.split())
+        low, high = _INSTRUCTION_WORDS
+        if words < low:
+            yield Problem(
+                "too_short", f"the instruction has {words} words", "It is too short. Say more of what is wanted."
+            )
+        if words > high:
+            yield Problem(
+                "too_long", f"the instruction has {words} words", f"It has {words} words. Write {high} at most."
+            )
+        if unlike and (near_copy(text, [unlike]) or _alike(text, unlike) > _MOST_ALIKE):
+            advice = "It is the other instruction of this query once more. Ask for what this one lists."
+            yield Problem("same_instruction", "the instruction is the other one again", advice)
+        said = stems(text)
+        for question in demands.demands:
+            if stems(question) and not stems(question) & said:
+                yield Problem("ignores_demand", f"it does not ask: {question}", f"It does not ask for this: {question}")
+        query = fold_text(self.material.seed.query)
+        if len(query.split()) > 2 and query in fold_text(text):
+            yield Problem("repeats_query", "the instruction holds the query", "Do not repeat the query in it.")
+
+    def _passage_problems(
+        self, written: str, task: PassageTask, others: Sequence[Passage], words: int
+    ) -> Iterator[Problem]:
+        material = self.material
+        _, text = self._title_and_text(written)
+        own = [*material.positives, *material.negatives, *others]
+        if fold_text(text) in {fold_text(p.text) for p in own}:
+            yield Problem(
+                "same_passage", f"it is a passage of the topic: {text[:80]!r}", "It is P1 again. Write another."
+            )
+        elif material.kind == "code":
+            yield from _code_problems(text, material.language)
+        elif copied := near_copy(text, [p.text for p in own]):
+            advice = "Most of it is copied. Write it anew, in other sentences, with what the task asks for."
+            yield Problem("near_copy", f"most of it stands in another passage: {copied[:80]!r}", advice)
+        if material.kind not in ("code", "mathematics"):
+            count = len(text.split())
+            if not _ROOM[0] * words <= count <= _ROOM[1] * words:
+                advice = f"It has {count} words. Write about {words}."
+                yield Problem("wrong_length", f"the passage has {count} words, not {words}", advice)
+        answer = material.seed.attributes.get("answer", "")
+        if (
+            material.kind == "mathematics"
+            and task.query == material.seed.query
+            and answer
+            and not reaches(text, answer)
+        ):
+            advice = "Its result is wrong, or does not stand in the last line. Solve the problem anew, step by step."
+            yield Problem("wrong_answer", f"it does not end with {answer!r}: {text[-80:]!r}", advice)
+
+    def _query_problems(self, text: str, words: int) -> Iterator[Problem]:
+        if fold_text(text) == fold_text(self.material.seed.query):
+            yield Problem(
+                "same_query", f"{text!r} is the seed's query", "It is the first query again. Write another one."
+            )
+        if len(text.split()) > 20 + 3 * words:
+            advice = (
+                f"It has {len(text.split())} words, the first query {words}. Write the query alone, as long as that."
+            )
+            yield Problem("too_long", f"the query has {len(text.split())} words", advice)
+
+    def _title_and_text(self, written: str) -> tuple[str, str]:
+        """What stands on a line of its own before the text is its title, where P+ has one."""
+        head, _, rest = written.partition("\n")
+        is_title = bool(self.material.positive.title) and self.material.kind != "code" and rest.strip() != ""
+        return (head.strip(" #*").strip(), rest.strip()) if is_title else ("", written)
+
+    def _task_text(self, task: PassageTask, words: int, language: str, *, titled: bool = False) -> str:
+        """What the writer of a passage is told about the one that is wanted."""
+        noun, must = self.material.noun, "Must answer" if self.material.noun == "passage" else "Must"
+        lines = [f"Second {noun}", f"Query: {task.query}", f"{must}: {' '.join(task.must) or 'the query alone.'}"]
+        if task.must_not:
+            lines.append(f"{must.replace('Must', 'Must not')}: {' '.join(task.must_not)}")
+        if language:
+            lines.append(f"Language: {language}")
+        if noun == "passage":
+            lines.append(f"Length: about {words} words.")
+        if titled and noun != "program":
+            lines.append("Begin with a title on a line of its own.")
+        return "\n".join(lines)
+
+    def _words(self) -> int:
+        words = len(self.material.positive.text.split())
+        return round(min(max(words, _PASSAGE_WORDS[0]), _PASSAGE_WORDS[1]), -1)
+
+    def _example(self, purpose: str, style: str = "") -> Example:
+        return example_for(self.material.kind, self.material.number(f"example {purpose}"), style)
+
+
+def _template(stage: str) -> PromptTemplate:
+    return load(f"writing/{stage}")
+
+
+def _alike(text: str, other: str) -> float:
+    """The share of content words that two instructions have in common (Jaccard)."""
+    first, second = stems(text), stems(other)
+    return len(first & second) / max(1, len(first | second))
+
+
+def _example_task(example: Example, role: PassageRole) -> PassageTask:
+    """The task of an example that has the same role."""
+    if role == "query_negative":
+        return PassageTask(role, example.q_minus, example.demands, (example.query,))
+    return PassageTask(role, example.query, example.demands_minus, example.demands)
+
+
+def _example_text(example: Example, role: PassageRole) -> str:
+    return example.p2_minus if role == "query_negative" else example.p1_minus
+
+
+def _mended_questions(reply: Questions, *, query: str) -> Questions:
+    """The first three of each list that are questions, each once, and none of them the query."""
+    seen = {fold_text(query)}
+
+    def kept(questions: Sequence[str]) -> tuple[str, ...]:
+        good: list[str] = []
+        for question in questions:
+            text = " ".join(question.split()).rstrip(".") if question.rstrip().endswith(("?", ".")) else ""
+            text = text if text.endswith("?") or not text else f"{text}?"
+            if text and fold_text(text) not in seen and _QUESTION_WORDS[0] <= len(text.split()) <= _QUESTION_WORDS[1]:
+                seen.add(fold_text(text))
+                good.append(text)
+        return tuple(good[:MOST_QUESTIONS])
+
+    return Questions(answered=kept(reply.answered), open=kept(reply.open))
+
+
+def _question_problems(reply: Questions) -> Iterator[Problem]:
+    for name, questions in (("answered", reply.answered), ("open", reply.open)):
+        if not questions:
+            advice = f'"{name}" needs at least one short question that differs from the query and from the other list.'
+            yield Problem("no_questions", f"no usable question under {name!r}", advice)
+
+
+def _code_problems(text: str, language: str) -> Iterator[Problem]:
+    if language_of(language) in GRAMMARS and facts_of(text, language) is None:
+        advice = f"It does not parse as {language}. Write the program alone, without any word around it."
+        yield Problem("not_code", f"it cannot be parsed as {language}: {text[:80]!r}", advice)

@@ -1,0 +1,90 @@
+"""The examples that stand in prompts: 24 of our own for each kind of text, of which one is drawn for each prompt.
+
+    example_for(kind, number) -> Example        web pages, programs, worked solutions; prompts/examples/*.jsonl
+
+So no example stands in more than 5 % of the prompts of a run; what a writer copies from one is told (`checks.echo_of`).
+Instructions come in the lengths of Promptriever's grid, of which the published means are 40, 84, 107 and 181 words.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from prompts.constraints.families import Kind
+from prompts.constraints.instructions import LENGTHS, Length
+
+WORDS: Mapping[Length, int] = {"short": 40, "medium": 84, "long": 107, "very_long": 181}
+"""Mean words of an instruction in each length format (Promptriever, section 3.1)."""
+_FOLDER = Path(__file__).parent.parent / "examples"
+_FILES: Mapping[str, str] = {"code": "code", "mathematics": "mathematics"}
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleNegative:
+    """A passage that answers the query and breaks the instruction, and in which way."""
+
+    category: str
+    reason: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A topic in small: `i_plus` and `i_minus` by length format, the questions behind them, and five passages."""
+
+    id: str
+    style: str
+    query: str
+    title: str
+    p_plus: str
+    demands: tuple[str, ...]
+    bans: tuple[str, ...]
+    i_plus: Mapping[Length, str]
+    demands_minus: tuple[str, ...]
+    bans_minus: tuple[str, ...]
+    i_minus: Mapping[Length, str]
+    p1_minus: str
+    q_minus: str
+    p2_minus: str
+    negatives: tuple[ExampleNegative, ...]
+    language: str = ""
+
+
+@cache
+def examples_of(kind: str) -> Sequence[Example]:
+    """All examples of a kind of text."""
+    path = _FOLDER / f"{_FILES.get(kind, 'web')}.jsonl"
+    return tuple(_example(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines())
+
+
+def example_for(kind: Kind, number: int, style: str = "") -> Example:
+    """The example that a number draws; of those with this style, where one is given."""
+    drawn = [e for e in examples_of(kind) if style in ("", e.style)]
+    return drawn[number % len(drawn)]
+
+
+@cache
+def _wordings() -> Sequence[Mapping[str, str]]:
+    lines = (_FOLDER / "wordings.jsonl").read_text(encoding="utf-8").splitlines()
+    return tuple(json.loads(line) for line in lines)
+
+
+def wording_example(number: int) -> Mapping[str, str]:
+    """A question and a property, with the question in other words, the demand and its opposite, drawn by a number."""
+    return _wordings()[number % len(_wordings())]
+
+
+def _example(record: Mapping[str, Any]) -> Example:
+    made: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
+    made |= {name: _by_length(record[name]) for name in ("i_plus", "i_minus")}
+    made["negatives"] = tuple(ExampleNegative(**each) for each in record["negatives"])
+    return Example(**{field.name: made[field.name] for field in fields(Example) if field.name in made})
+
+
+def _by_length(parts: Sequence[str]) -> dict[Length, str]:
+    """A file has the short one, the medium one, and what each longer one says besides."""
+    short, medium, *more = parts
+    return dict(zip(LENGTHS, (short, medium, medium + more[0], medium + "".join(more)), strict=True))

@@ -1,0 +1,95 @@
+"""One stage of writing: a prompt, its typed answer, the checks of it, and the marks that a topic keeps of them."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from engine.protocols import Ask, Prompt
+from prompts.writing.answers import WrittenText, without_fence, without_wrapping
+from prompts.writing.checks import OnFail, Problem, Reason, ask_checked, text_problems
+from prompts.writing.material import WritingMaterial
+
+A = TypeVar("A", bound=BaseModel)
+_CODE_ECHO = 16
+"""Words in a row of a program that may not be those of the example: short runs are idioms of the language."""
+
+
+def _nothing(_: object) -> Iterable[Problem]:
+    return ()
+
+
+class Stages:
+    """Asks for the parts of one seed's topic. `marks` are the problems that were let pass."""
+
+    def __init__(self, material: WritingMaterial, ask: Ask, policy: Mapping[Reason, OnFail]) -> None:
+        self.material, self._ask, self._policy = material, ask, policy
+        self.marks: set[str] = set(material.marks)
+
+    def topic_attributes(self) -> dict[str, str]:
+        """What the topic says of its making: the marks, where there are any."""
+        return {"marks": ", ".join(sorted(self.marks))} if self.marks else {}
+
+    async def answer(
+        self,
+        prompt: Prompt,
+        answer: type[A],
+        role: str,
+        *,
+        mend: Callable[[A], A] = lambda reply: reply,
+        problems: Callable[[A], Iterable[Problem]] = _nothing,
+    ) -> A:
+        """A JSON answer, mended and checked, none of whose texts is taken from the prompt's example."""
+
+        def found(reply: A) -> Iterator[Problem]:
+            yield from problems(reply)
+            for text in _texts(reply):
+                yield from (p for p in text_problems(text, prompt) if p.reason == "echo")
+
+        return await ask_checked(
+            self._ask, prompt, answer, role=role, mend=mend, problems=found, policy=self._policy, marks=self.marks
+        )
+
+    async def text(
+        self,
+        prompt: Prompt,
+        role: str,
+        problems: Callable[[str], Iterable[Problem]],
+        *,
+        keeps_fences: bool = False,
+    ) -> str:
+        """A plain text, freed of what stands around it, that passes the checks of every text and those given."""
+        is_code = self.material.kind == "code" and role == "passage_writer"
+
+        def mended(reply: WrittenText) -> WrittenText:
+            bare = (
+                reply.text.strip()
+                if keeps_fences
+                else without_fence(reply.text)
+                if is_code
+                else without_wrapping(reply.text)
+            )
+            return WrittenText(text=bare)
+
+        def found(written: WrittenText) -> Iterator[Problem]:
+            yield from text_problems(written.text, prompt, _CODE_ECHO if is_code else None)
+            if written.text.strip():
+                yield from problems(written.text)
+
+        written = await ask_checked(
+            self._ask,
+            prompt,
+            WrittenText,
+            role=role,
+            mend=mended,
+            problems=found,
+            policy=self._policy,
+            marks=self.marks,
+        )
+        return written.text
+
+
+def _texts(reply: BaseModel) -> Iterator[str]:
+    """All texts of an answer, those in lists too."""
+    for _, value in reply:
+        yield from [value] if isinstance(value, str) else [text for text in value or () if isinstance(text, str)]
