@@ -205,6 +205,7 @@ class TrainSettings(Settings):
         default=1, ge=0, le=1_000, description="passages of a topic that none of its intents wants, at most"
     )
     other_queries: bool = Field(default=False, description="also train on a topic's poisoned queries")
+    bare_queries: bool = Field(default=True, description="also train on the bare query of a topic with instructions")
     schedule: ScheduleSettings = ScheduleSettings()
     retention: RetentionSettings = RetentionSettings()
     validation: ValidationSettings = ValidationSettings()

@@ -267,7 +267,10 @@ class BatchReader:
 
     def _read_trimmed(self, topics: NDArray[np.int64]) -> list[TopicGroup]:
         settings = self._settings
-        return [trim_group(group, settings.distractors, settings.other_queries) for group in self._read(topics)]
+        return [
+            trim_group(group, settings.distractors, settings.other_queries, settings.bare_queries)
+            for group in self._read(topics)
+        ]
 
 
 def _part(topics: int | None, of_source: int, of_all: int) -> int:
