@@ -8,7 +8,7 @@
 
 Promptriever, sections 2.1 and 2.2. The cell of the grid follows from the seed's hash, so the grid is balanced. The
 validator `judge_relevance` decides which generated passages stay, and whether the generated positive replaces the
-seed's. Section 5's ablations put an instruction that says nothing in the place of I. A seed takes two requests.
+seed's. A seed takes two requests. Section 5's controls are settings of the training (`train.instructions`).
 """
 
 from collections.abc import Sequence
@@ -39,15 +39,6 @@ _ALLOWED = (40, 250)
 _EXACT = ("code", "mathematics")
 _MOST_SHOWN = 3
 
-Ablation = Literal["none", "repeated_query", "generic_instruction", "swapped_instruction"]
-
-_GENERIC = (
-    "Rank the passages by how well they answer the question.",
-    "Relevant is what helps to answer the question; everything else is not.",
-    "Look for the passage that serves the searcher best.",
-    "Find text that deals with what was asked.",
-)
-
 
 class PromptrieverSettings(Settings):
     """How Promptriever's topics are made."""
@@ -62,9 +53,6 @@ class PromptrieverSettings(Settings):
         5, ge=1, le=8, description="instruction negatives asked for; of those that a judge lets stand it keeps three"
     )
     negatives: int = Field(3, ge=0, le=1_000, description="seed negatives kept in the topic")
-    ablation: Ablation = Field(
-        "none", description="what stands in the instruction's place; other than `none`, no passage is written"
-    )
 
 
 class Promptriever:
@@ -74,8 +62,7 @@ class Promptriever:
     for a reply that claims what is not so, `constraint_not_held`, `value_not_named`, `bad_constraint`,
     `same_instruction`, `same_passage`, `keeps_other_passages`, or the name of a check of free text
     (`prompts.passages.reply_checks`).
-    Written passages that fail such a check are left out; `no_negative` where none is left, or no negative to borrow an
-    instruction from.
+    Written passages that fail such a check are left out; `no_negative` where none is left.
     """
 
     name = "promptriever"
@@ -92,8 +79,6 @@ class Promptriever:
         number = material.number("promptriever")
         length = settings.lengths[number % len(settings.lengths)]
         style = settings.styles[number // len(settings.lengths) % len(settings.styles)]
-        if settings.ablation != "none":
-            return [await self._ablation_topic(material, ask, length, style)]
         written = await self._instruction_of(material, ask, length, style)
         facts = self._facts(material, length, style)
         shared = _shared_inputs(material)
@@ -156,31 +141,6 @@ class Promptriever:
         dropped = {"dropped": canonical_json(selection.dropped)} if selection.dropped else {}
         return topic.build(rows="promptriever", **dropped)
 
-    async def _ablation_topic(self, material: SeedMaterial, ask: Ask, length: Length, style: Style) -> Topic:
-        """The pair and its negatives under an instruction that says nothing about them."""
-        instruction = await self._ablation_instruction(material, ask, length, style)
-        topic = TopicBuilder(self.name, material.seed)
-        topic.add_passages(material.positive)
-        negatives = topic.add_new(material.negative_passages, self._settings.negatives)
-        if not negatives:
-            raise Rejected("no_negative", "an ablation contrasts the positive with seed negatives; the seed has none")
-        original = topic.add_intent("original")
-        for intent in (original, topic.add_intent("instructed", instruction, ablation=self._settings.ablation)):
-            topic.judge(intent, "seed", (material.positive, 1), *((p, -1) for p in negatives))
-        return topic.build(rows="promptriever", ablation=self._settings.ablation)
-
-    async def _ablation_instruction(self, material: SeedMaterial, ask: Ask, length: Length, style: Style) -> str:
-        if self._settings.ablation == "repeated_query":
-            return material.seed.query
-        if self._settings.ablation == "generic_instruction":
-            return _GENERIC[material.number("generic") % len(_GENERIC)]
-        other = next((passage for passage in material.negative_passages if _query_of(passage)), None)
-        if other is None:
-            raise Rejected("no_negative", "no negative has a query or title to borrow an instruction from")
-        seed = Seed(f"{material.seed.id}\x1f{other.id}", material.seed.corpus, _query_of(other), (other,))
-        donor = build_material(seed, passage_chars=self._settings.passage_chars, negatives=0)
-        return (await self._instruction_of(donor, ask, length, style)).instruction.strip()
-
 
 class _Selection:
     """The written passages that pass the checks of free text; `dropped` says why others did not."""
@@ -218,7 +178,3 @@ def _shared_inputs(material: SeedMaterial) -> dict[str, str]:
         "title": material.positive.title,
         "passage": material.positive.text,
     }
-
-
-def _query_of(passage: Passage) -> str:
-    return passage.attributes.get("query", "") or passage.title
