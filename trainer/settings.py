@@ -12,6 +12,7 @@ from datasets_out.training.training_view import CACHED_PARTITIONS, SplitSettings
 from engine.errors import UsageError
 from engine.settings import Settings
 from trainer.benchmarks.source import BenchmarkSource
+from trainer.comparison.instructions import Instructions
 from trainer.model_settings import ModelSettings
 from trainer.presets import PRESETS, Preset, merge_settings
 from trainer.reranker_settings import RerankerSettings, embedder_choices
@@ -205,6 +206,15 @@ class TrainSettings(Settings):
         default=1, ge=0, le=1_000, description="passages of a topic that none of its intents wants, at most"
     )
     other_queries: bool = Field(default=False, description="also train on a topic's poisoned queries")
+    instructions: Instructions = Field(
+        default="given",
+        description="what stands in their place: `none`, `repeat`, `generic` or `swap`, Promptriever's controls; all "
+        "but `given` leave the instruction negatives out",
+    )
+    instruction_negatives: bool = Field(
+        default=True, description="keep passages that the bare query wants and no instruction of the topic does"
+    )
+    bare_queries: bool = Field(default=True, description="also train on the bare query of a topic with instructions")
     schedule: ScheduleSettings = ScheduleSettings()
     retention: RetentionSettings = RetentionSettings()
     validation: ValidationSettings = ValidationSettings()

@@ -50,15 +50,23 @@ def _of_benchmark(text: str) -> Iterator[PartToMake]:
         yield PartToMake(folder, read_benchmark(source, part))
 
 
-def _of_ifeval(settings: MakingSettings, folder: str, only: str = "") -> Iterator[PartToMake]:
-    """The sub-tasks that have queries, or the one that is named."""
+def prompts_of_sub_tasks(folder: str, only: str = "") -> dict[str, list[ifeval.VerifiablePrompt]]:
+    """IFEval's prompts by sub-task, or those of the one that is named."""
     if only and only not in ifeval.SUB_TASKS:
         raise UsageError(f"IFEval has no sub-task {only!r}; choose one of {', '.join(ifeval.SUB_TASKS)}")
     with told_as_usage():
-        prompts, responses = ifeval.read_prompts(Path(folder)), ifeval.read_responses(Path(folder))
+        prompts = ifeval.read_prompts(Path(folder))
+    names = (only,) if only else ifeval.SUB_TASKS
+    return {name: [prompt for prompt in prompts if ifeval.sub_task_of(prompt.ids) == name] for name in names}
+
+
+def _of_ifeval(settings: MakingSettings, folder: str, only: str = "") -> Iterator[PartToMake]:
+    """The sub-tasks that have queries, or the one that is named."""
+    prompts = prompts_of_sub_tasks(folder, only)
+    with told_as_usage():
+        responses = ifeval.read_responses(Path(folder))
     found = 0
-    for name in (only,) if only else ifeval.SUB_TASKS:
-        own = [prompt for prompt in prompts if ifeval.sub_task_of(prompt.ids) == name]
+    for name, own in prompts.items():
         benchmark, counts = ifeval.sub_task(name, own, responses, settings)
         if benchmark.queries:
             found += 1

@@ -44,6 +44,7 @@ from cluster.commands.trainers.benchmarks import fetch_benchmark, list_benchmark
 from cluster.commands.trainers.evaluate import evaluate
 from cluster.commands.trainers.make_benchmark import make
 from cluster.commands.trainers.mine import mine
+from cluster.commands.trainers.respond_benchmark import respond
 from cluster.commands.trainers.review_benchmark import review
 from cluster.commands.trainers.train import train
 from cluster.terminal import print_line
@@ -62,6 +63,7 @@ BENCHMARKS_COMMANDS: dict[str, Callable[..., None]] = {
     "make": make,
     "review": review,
     "annotate": annotate,
+    "respond": respond,
 }
 
 app = typer.Typer(

@@ -194,8 +194,8 @@ def diversity_table(asks: Sequence[tuple[str, Ask]], embed: Embed | None) -> Rep
         "diversity",
         "Diversity of instructions",
         "APS: average pairwise similarity (InF-IR, section 4.2), lower is more varied; by meaning with --by-meaning. "
-        "Distinct trigrams stand for INGF, which has no published formula; higher is more varied. Runs are compared "
-        "over equally many instructions.",
+        "Distinct trigrams are Foil's own measure, not InF-IR's INGF, of which the paper prints no formula; higher is "
+        "more varied. Runs are compared over equally many instructions.",
         _columns(rows),
         rows,
         empty="No accepted topic has an instruction.",

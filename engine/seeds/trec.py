@@ -5,6 +5,7 @@ optional; the text begins on the line of the tag or on the next. CACM has `<DOC>
 Documents are `<DOC>` blocks without an XML root, tags in either case, or one HTML file for each document (CACM).
 A document with `<author>` and `<bib>`, or with CACM's line of the issue, is an abstract: these lines stand at its end,
 and its attributes name `author` and `year`. Cranfield's records without either bear another record's title.
+The Federal Register has its title in `<DOCTITLE>` within the text, which then does not repeat it.
 Each line is read as UTF-8 if it decodes as such, else as Latin-1. A line break within a paragraph becomes a space;
 paragraphs stay apart.
 """
@@ -21,7 +22,8 @@ from engine.seeds.files.streams import Stream, open_streams, read_lines
 from engine.seeds.judged import Query
 from engine.topic import Passage
 
-TITLES = ("headline", "title", "head", "hl", "ttl", "ti")
+TITLE_IN_TEXT = "doctitle"
+TITLES = ("headline", "title", "head", "hl", "ttl", "ti", TITLE_IN_TEXT)
 BODIES = ("lp", "leadpara", "text")
 NOT_TEXT = ("docno", "docid", "dochdr", "fileid", "first", "second", "author", "bib")
 ENTITIES = {"&hyph;": "-", "&blank;": " "}  # the Federal Register's own; the rest are HTML's
@@ -149,18 +151,27 @@ def _parse_document(block: MarkupBlock) -> Passage | SeedFormatError:
     name = _DOCNO.search(block.text, 0, ends[-1] if ends else 0) or _DOC_ID.match(block.text)
     if block.fault or name is None or not name[1].strip():
         return block.format_error(block.fault or "a document with a <DOCNO>")
-    title = next((text for tag in TITLES for text in _element_texts(block.text, (tag,))), "")
-    bodies = _element_texts(block.text, BODIES) or [_remove_elements(block.text, (*NOT_TEXT, *TITLES))]
+    title, markup = _take_title(block.text)
+    bodies = _element_texts(markup, BODIES) or [_remove_elements(markup, (*NOT_TEXT, *TITLES))]
     title = " ".join(_strip_markup(title).split())
     paragraphs = [paragraph for body in bodies for paragraph in _split_paragraphs(body)]
     attributes: dict[str, str] = {}
-    if found := [*_element_texts(block.text, ("author",)), *_element_texts(block.text, ("bib",))]:
+    if found := [*_element_texts(markup, ("author",)), *_element_texts(markup, ("bib",))]:
         author, *source = (" ".join(_strip_markup(text).split()) for text in found)
         paragraphs = [*_without_title(paragraphs, title), *filter(None, (author, *source))]
         attributes = _abstract(author.title().replace("And ", ""), " ".join(source))
         title = title if author or any(source) else ""
     text = "\n\n".join(paragraphs)
     return Passage(text, "seed_positive", title=title, source_id=name[1].strip(), attributes=attributes)
+
+
+def _take_title(markup: str) -> tuple[str, str]:
+    """The title with its tags, and the markup without it where it stands within the text."""
+    for tag in TITLES:
+        for first, start, end, last in _elements(markup, (tag,)):
+            rest = f"{markup[:first]}\n\n{markup[last:]}" if tag == TITLE_IN_TEXT else markup
+            return markup[start:end], rest
+    return "", markup
 
 
 def _without_title(paragraphs: list[str], title: str) -> list[str]:

@@ -25,7 +25,9 @@ def test_what_a_job_says_wins_over_its_preset():
 
 
 def test_the_literal_preset_is_the_printed_loss():
-    loss = TrainSettings.model_validate({"preset": "inf_embed_literal"}).loss
+    settings = TrainSettings.model_validate({"preset": "inf_embed_literal"})
+    loss = settings.loss
+    assert not settings.bare_queries
     assert (loss.temperature, loss.duplicates, loss.positive_counted, loss.blocks) == (
         1.0, "kept", "each_block", ("P", "I"),
     )  # fmt: skip

@@ -87,7 +87,7 @@ KINDS: Mapping[str, BenchmarkKind] = {
         "Six attributes of documents, asked for and asked against (arXiv 2410.23841)",
         "https://huggingface.co/datasets/jianqunZ/{Audience,Clarity,Format,Language,Length,Source}-v1",
         "none stated", "a folder a dimension, as downloaded", read_infosearch, collections_in,
-        "WISE(K=20), SICR, p-MRR, nDCG@10",
+        "WISE(K=20), SICR, p-MRR, nDCG@10, Robustness@10 by mode",
     ),
     "mair": BenchmarkKind(
         "126 tasks of six domains with instructions (arXiv 2410.10127)",

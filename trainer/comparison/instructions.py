@@ -6,8 +6,8 @@
     swap      the instruction of another query
 
 What has no instruction keeps none. All choices are hashes of ids. The 50 are words of our own.
-Reference: Promptriever (arXiv 2409.11136), section 5.1 and table 4, which trains on such instructions; these are for
-evaluation.
+Reference: Promptriever (arXiv 2409.11136), section 5 and table 4, which trains on such instructions:
+`train.instructions` (`trainer.data.controls`). `foil evaluate --instructions` measures with them.
 """
 
 from collections.abc import Sequence

@@ -68,10 +68,15 @@ def key_of(text: str) -> int:
     return int.from_bytes(digest, "big", signed=True) if normalised else 0
 
 
-def trim_group(group: TopicGroup, distractors: int, other_queries: bool) -> TopicGroup:
-    """A topic with at most `distractors` passages that no intent wants; other queries stay with `other_queries`."""
+def trim_group(group: TopicGroup, distractors: int, other_queries: bool, bare_queries: bool = True) -> TopicGroup:
+    """A topic with at most `distractors` passages that no intent wants.
+
+    Other queries stay with `other_queries`. The bare query stays with `bare_queries`, or where there is no instruction.
+    """
     first_query = group.intents[0][1]
     rows = np.array([other_queries or query == first_query for _, query in group.intents])
+    instructed = np.array([bool(instruction) for instruction, _ in group.intents]) & rows
+    rows = instructed if instructed.any() and not bare_queries else rows
     relevant = (group.relevance[rows] > 0).any(0)
     columns = relevant | (np.cumsum(~relevant) <= distractors)
     return group.only(rows, columns)

@@ -50,7 +50,7 @@ MEASURES: Mapping[str, tuple[str, Callable[..., Measure]]] = {
     "SICR(released)": (r"SICR(?:\((?P<released>released)\))?", SICR),
     "WISE(released,K=20,N=4)": (_WISE, WISE),
     "ideal WISE(released,K=20,N=4)": (rf"(?P<ideal>ideal) {_WISE}", WISE),
-    "Robustness@k": (rf"Robustness{_CUTOFF}", Robustness),
+    "Robustness@k(mode)": (rf"Robustness{_CUTOFF}(?:\((?P<mode>{_MODE})\))?", Robustness),
     "both views": (r"both views", BothViews),
 }
 """spelling -> (pattern of names, what makes the measure of the pattern's groups); what stands in brackets, and the

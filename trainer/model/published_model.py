@@ -26,14 +26,16 @@ def fingerprint_of(settings: TrainSettings, digest: str) -> str:
     """Equal for runs that make the same model: settings (but not where it is made, nor of what folders) and the data.
 
     `digest`: of the data with its choices. How long texts are cut is in it too: a training that began when instructions
-    were cut off is neither gone on with nor taken for done.
+    were cut off is neither gone on with nor taken for done. Controls at their defaults are not: there were none then.
     """
+    controls = ("instructions", "instruction_negatives", "bare_queries")
     choices = settings.model_dump(
         mode="json",
         exclude={
             "workers": True, "max_failures": True, "checkpoint_steps": True, "model": {"device"}, "data": True,
             "protect": True, "mix_temperature": len(settings.data) < 2, "validation": {"benchmarks"},
             **({} if settings.reranker else {"reranker": True}),
+            **{name: True for name in controls if getattr(settings, name) == TrainSettings.model_fields[name].default},
         },
     )  # fmt: skip
     weights = [source.weight for source in settings.data]

@@ -27,6 +27,7 @@ from datasets_out.training.training_view import TopicGroup, TrainingView
 from engine.errors import TrainingDivergedError
 from engine.storage.trees import remove
 from trainer.data.collate import Batch, collate, make_contrast_pairs, reduce_to_plain, trim_group
+from trainer.data.controls import control
 from trainer.data.sampler import Sampler, mixture, share_of
 from trainer.evaluation.validation import Validation
 from trainer.loss.batch_loss import BatchLoss, add_gradients
@@ -250,7 +251,7 @@ class BatchReader:
     ) -> tuple[list[TopicGroup], list[TopicGroup]]:
         """This worker's part, as `groups` has it, and its plain topics as they were."""
         rank, workers = rank_and_workers()
-        own = self._read_trimmed(share_of(topics, rank, workers))
+        own = self._read_trimmed(topics, rank, workers)
         plain_groups = self._read(share_of(plain_topics, rank, workers))
         return [*own, *map(reduce_to_plain, plain_groups)], plain_groups
 
@@ -265,9 +266,16 @@ class BatchReader:
     def _read(self, topics: NDArray[np.int64]) -> list[TopicGroup]:
         return self._view.read("train", topics.tolist())
 
-    def _read_trimmed(self, topics: NDArray[np.int64]) -> list[TopicGroup]:
-        settings = self._settings
-        return [trim_group(group, settings.distractors, settings.other_queries) for group in self._read(topics)]
+    def _read_trimmed(self, topics: NDArray[np.int64], rank: int = 0, workers: int = 1) -> list[TopicGroup]:
+        """This worker's share of these topics; a swap of instructions reads them all, so that workers agree on it."""
+        settings, share = self._settings, share_of(topics, rank, workers)
+        read = self._read(topics if settings.instructions == "swap" else share)
+        groups = control(read, settings.instructions, settings.instruction_negatives)
+        if len(groups) != len(share):
+            groups = [groups[place] for place in share_of(np.arange(len(groups)), rank, workers)]
+        return [
+            trim_group(group, settings.distractors, settings.other_queries, settings.bare_queries) for group in groups
+        ]
 
 
 def _part(topics: int | None, of_source: int, of_all: int) -> int:

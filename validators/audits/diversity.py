@@ -5,10 +5,11 @@ meaning.
     texts  -> instruction_diversity     any number, to compare runs: APS by words, and by meaning over a sample
 
 `similarity` is the average pairwise sample similarity (APS) of InF-IR (section 4.2): the mean cosine of two
-instructions, lower is more varied. Its n-gram measure (INGF, after Mishra et al. 2020) has no published formula;
-`distinct_trigrams` is ours: different trigrams of words per trigram, higher is more varied. It falls as texts are
-added, so runs are compared over equally many. The sum of all cosines is the squared length of the sum of unit vectors,
-so a hundred thousand instructions take seconds.
+instructions, lower is more varied. Its INGF, inter-sample n-gram frequency, is not here: the paper names it without a
+formula, and DQI, which it cites for it (Mishra et al., arXiv 2005.00816), has terms over words, word classes, bigrams,
+trigrams and sentences, with bounds to be chosen. `distinct_trigrams` is a measure of our own: different trigrams of
+words per trigram, higher is more varied. It falls as texts are added, so runs are compared over equally many. The sum
+of all cosines is the squared length of the sum of unit vectors, so a hundred thousand instructions take seconds.
 """
 
 import math

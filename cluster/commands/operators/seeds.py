@@ -27,22 +27,33 @@ def preview(
 def fetch(
     name: Annotated[str, typer.Argument(help="The corpus. Without a name, the corpora are listed.")] = "",
     to: Annotated[Path | None, typer.Option(help="The folder to put it in. Default: seeds/NAME.")] = None,
+    revision: Annotated[str, typer.Option(help="Of a data set of the hub. Default: as fetched, or newest.")] = "",
 ) -> None:
-    """Download a public corpus at its pinned revision, with checksums. Says which files you must download yourself."""
+    """Download a public corpus at one revision, with checksums. Says which files you must download yourself."""
     from engine.seeds.files import download
 
     if to and not name:
         raise UsageError(f"--to {to} says where, but no corpus is named; `foil seeds fetch` lists them")
     if not name:
         rows = [
-            (corpus.name, len(corpus.files), corpus.licence, corpus.by_hand) for corpus in download.CORPORA.values()
+            (corpus.name, corpus.hub or len(corpus.files), corpus.licence, corpus.by_hand)
+            for corpus in download.CORPORA.values()
         ]
         show(["corpus", "files", "licence", "by hand"], rows)
         return
-    corpus = download.public_corpus(name)
+    corpus, folder = download.public_corpus(name), to or Path("seeds") / name
+    if revision and not corpus.hub:
+        raise UsageError(f"--revision {revision} is of what the hub lists, and {name} is pinned; leave it out")
+    if corpus.hub:
+        from cluster.extras import need
+
+        need("huggingface_hub", extra="train")
+        from cluster.seeds.hub_files import listed_corpus
+
+        corpus = listed_corpus(corpus, folder, revision)
     say(f"licence of {name}: {corpus.licence}")
     with byte_bars(remote.name for remote in corpus.files) as show_bytes:
-        paths = download.fetch(corpus, to or Path("seeds") / name, show_bytes)
+        paths = download.fetch(corpus, folder, show_bytes)
     for path in paths:
         print_line(str(path))
     if corpus.by_hand:

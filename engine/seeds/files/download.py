@@ -45,12 +45,18 @@ class RemoteFile:
 
 @dataclass(frozen=True, slots=True)
 class PublicCorpus:
-    """The files of a corpus, its licence, and how to obtain by hand what cannot be fetched."""
+    """The files of a corpus, its licence, and how to obtain by hand what cannot be fetched.
+
+    `hub` is a data set of the Hugging Face hub. Its files are listed there when it is fetched
+    (`cluster.seeds.hub_files`), and those that match `hub_files` are taken.
+    """
 
     name: str
     licence: str
     files: tuple[RemoteFile, ...] = ()
     by_hand: str = ""
+    hub: str = ""
+    hub_files: str = "*"
 
 
 class FetchSettings(Settings):
@@ -92,6 +98,13 @@ CORPORA: dict[str, PublicCorpus] = {
             _hub(*_MSMARCO, *(f"v2.1/train-{part:05d}-of-00007.parquet" for part in range(7))),
         ),
         PublicCorpus("msmarco-validation", _MSMARCO_LICENCE, _hub(*_MSMARCO, "v2.1/validation-00000-of-00001.parquet")),
+        PublicCorpus(
+            "msmarco-augmented", _MSMARCO_LICENCE, hub="Tevatron/msmarco-passage-aug", hub_files="train.jsonl.gz"
+        ),
+        PublicCorpus(
+            "promptriever", _MSMARCO_LICENCE, hub="samaya-ai/msmarco-w-instructions", hub_files="data/*.parquet"
+        ),
+        PublicCorpus("infir", f"that of each source; {_MSMARCO_LICENCE}", hub="InF-IR/InF-IR"),
         PublicCorpus(
             "metamath",
             "MIT",

@@ -1,61 +1,12 @@
 """Benchmarks from a hub on loopback: pinned at the first fetch, resumed, checked; and what cannot be fetched."""
 
 import json
-import subprocess
-import sys
-from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 
 import pytest
 
 from cluster.benchmarks.fetching import HUB
-from tests.support.paths import REPO
+from tests.support.models.hub_of_data_sets import NEW, OLD, foil, serving
 from tests.trainer.benchmarks.tiny_benchmarks import write_benchmark
-
-OLD, NEW = "a" * 40, "b" * 40
-
-
-class Hub(ThreadingHTTPServer):
-    """Data sets as folders. `newest` is the revision that the hub calls main; all revisions hold the same files."""
-
-    def __init__(self, root):
-        super().__init__(("127.0.0.1", 0), partial(Answer, root))
-        self.newest, self.asked, self.missing = OLD, [], set()
-
-
-class Answer(BaseHTTPRequestHandler):
-    def __init__(self, root, *rest):
-        self.root = root
-        super().__init__(*rest)
-
-    def do_GET(self):
-        self.server.asked.append(self.path)
-        parts = self.path.split("?")[0].strip("/").split("/")
-        if parts[:2] == ["api", "datasets"]:
-            self._list("/".join(parts[2:4]), parts[5] if len(parts) > 5 else self.server.newest)
-        else:
-            _, owner, name, _, revision, *rest = parts
-            path = self.root / owner / name / "/".join(rest)
-            if self.path in self.server.missing or not path.is_file() or revision not in (OLD, NEW):
-                self._send(404, b"")
-            else:
-                self._send(200, path.read_bytes())
-
-    def _list(self, repository, revision):
-        folder = self.root / repository
-        files = [{"rfilename": str(path.relative_to(folder))} for path in sorted(folder.rglob("*")) if path.is_file()]
-        body = {"id": repository, "sha": revision, "siblings": files}
-        self._send(200 if folder.is_dir() else 404, json.dumps(body).encode())
-
-    def _send(self, status, body):
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
 
 
 @pytest.fixture
@@ -65,20 +16,7 @@ def hub(tmp_path):
     for repository in HUB["infosearch"].values():
         (tmp_path / "hub" / repository).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "hub" / repository).symlink_to(tiny, target_is_directory=True)
-    server = Hub(tmp_path / "hub")
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
-
-
-def foil(hub, *arguments):
-    """The command in a process of its own: the hub's library reads HF_ENDPOINT when it is imported."""
-    told = subprocess.run(
-        [sys.executable, "-m", "cluster", *map(str, arguments)], cwd=REPO, capture_output=True, text=True, check=False,
-        env={"PATH": "/usr/bin:/bin", "HOME": "/tmp", "HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}"},
-    )  # fmt: skip
-    return told.returncode, " ".join(told.stderr.split())
+    yield from serving(tmp_path / "hub")
 
 
 @pytest.mark.slow

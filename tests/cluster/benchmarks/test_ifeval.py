@@ -7,6 +7,7 @@ import pytest
 from cluster.commands.app import app
 from cluster.endings import run_command
 from tests.trainer.benchmarks.tiny_benchmarks import lines
+from tests.trainer.systems.loopback_models import choices_server
 from trainer.benchmarks.catalog import benchmarks_of
 from trainer.benchmarks.source import BenchmarkSource
 
@@ -58,6 +59,63 @@ def test_sub_tasks_are_written_and_ranked(folder, tmp_path, capsys):
     assert {row["count"] for row in results if not row["group"]} == {2}
     assert make(f"ifeval:{folder}#startend", "--into", tmp_path / "one") == 0
     assert (tmp_path / "one" / "corpus.jsonl").is_file()
+
+
+def respond(*arguments):
+    return run_command(app, ["benchmarks", "respond", *map(str, arguments)])
+
+
+@pytest.fixture
+def drawing(folder):
+    """The folder without responses, the URL of a model that draws them, and the prompts that it was sent.
+
+    Of three choices one follows the quotation, one does not, and one is cut; to the second prompt all follow.
+    """
+    for path in folder.glob("*response*"):
+        path.unlink()
+    draws = iter(range(10**6))
+
+    def choices(asked):
+        assert (asked["n"], asked["temperature"]) == (3, 1.0)
+        number = next(draws)
+        texts = [f'"The sea, {number}."', f"The sea, {number}.", f'"cut {number}']
+        if "bread" in asked["messages"][0]["content"]:
+            texts = [f"Bread {number}{letter}" for letter in "abc"]
+        return [(text, "length" if "cut" in text else "stop") for text in texts]
+
+    with choices_server(choices) as (url, seen):
+        yield folder, url, seen
+
+
+def test_a_model_responds_until_both_kinds_are_there_and_its_responses_make_the_sub_tasks(drawing, tmp_path, capsys):
+    folder, url, seen = drawing
+    wanted = ["--set", "candidates=4", "--set", "followers=2", "--set", "choices=3", "--set", "most=9"]
+    arguments = [f"ifeval:{folder}", "--model", f"small/one@{url}", "--replies", tmp_path / "replies", *wanted]
+    assert respond(*arguments, "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "prompts": 2, "responses": 4 + 9, "following": 2 + 9, "short": 1, "requests": 2 + 3,
+    }  # fmt: skip
+    path = folder / "responses_small-one.jsonl"
+    first = path.read_text()
+    assert "cut" not in first
+    assert sorted(seen) == sorted([PROMPTS[0]["prompt"]] * 2 + [PROMPTS[1]["prompt"]] * 3)
+    assert respond(*arguments) == 2
+    assert "responses_small-one.jsonl exists; remove it" in " ".join(capsys.readouterr().err.split())
+    path.unlink()
+    assert respond(*arguments) == 0
+    assert (path.read_text(), len(seen)) == (first, 5)  # every reply was kept
+    capsys.readouterr()
+    assert make(f"ifeval:{folder}", "--into", tmp_path / "ours", "--set", "candidates=4", "--json") == 0
+    [row] = json.loads(capsys.readouterr().out)
+    assert (row["benchmark"], row["documents"], row["short"]) == ("ifeval/startend", 4, 0)
+
+
+def test_what_no_model_can_respond_to_is_told(folder, capsys):
+    assert respond("beir:x", "--model", "ours@http://127.0.0.1:1/v1") == 2
+    assert respond(f"ifeval:{folder}#language", "--model", "ours@http://127.0.0.1:1/v1") == 2
+    assert respond(f"ifeval:{folder}", "--model", "ours") == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert all(part in told for part in ("is not ifeval:FOLDER", "no sub-task 'language'", "write MODEL@https://HOST"))
 
 
 @pytest.mark.parametrize(

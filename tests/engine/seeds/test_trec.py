@@ -98,6 +98,54 @@ def test_documents_are_found_in_either_case_on_one_line_or_many(tmp_path: Path) 
     ]
 
 
+REGISTER = """<DOC>
+<DOCNO> FR940104-0-00009 </DOCNO>
+<PARENT> FR940104-0-00009 </PARENT>
+<TEXT>
+
+<!-- PJG FTAG 4700 -->
+
+<USDEPT>DEPARTMENT OF HARBOURS
+
+</USDEPT>
+<USBUREAU>Seal Service </USBUREAU>
+<!-- PJG 0012 frnewline -->
+<CFRNO>5 CFR Part 12 </CFRNO>
+<DOCTITLE>Rest of Seals
+<!-- PJG 0012 frnewline -->
+on Piers &hyph; Hours </DOCTITLE>
+<SUMMARY>
+SUMMARY:
+Seals may rest on piers at night.
+
+</SUMMARY>
+<DOCTITLE>Annex on Rocks</DOCTITLE>
+</TEXT>
+</DOC>
+<DOC>
+<DOCNO> FR940104-0-00010 </DOCNO>
+<TEXT>
+<!-- PJG STAG 4702 -->
+Rocks stay open.
+</TEXT>
+</DOC>
+"""
+
+
+def test_the_title_of_the_federal_register_stands_within_the_text_and_leaves_it(tmp_path: Path) -> None:
+    (tmp_path / "FR940104.0Z").write_text(REGISTER)
+    found = [d for d in read_documents(tmp_path, 1 << 20) if isinstance(d, Passage)]
+    assert [(d.source_id, d.title, d.text.split("\n\n")) for d in found] == [
+        (
+            "FR940104-0-00009",
+            "Rest of Seals on Piers - Hours",
+            ["DEPARTMENT OF HARBOURS", "Seal Service 5 CFR Part 12",
+             "SUMMARY: Seals may rest on piers at night.", "Annex on Rocks"],
+        ),
+        ("FR940104-0-00010", "", ["Rocks stay open."]),
+    ]  # fmt: skip
+
+
 def test_a_seed_has_its_relevant_documents_best_grade_first(tmp_path: Path) -> None:
     seals, pier = collection(tmp_path)
     assert (seals.id, seals.query, seals.corpus) == ("51", "Harbour seals", "robust04")

@@ -160,23 +160,6 @@ def test_every_negative_says_how_it_fails():
     assert all(p.attributes["reason"] and p.attributes["category"] for p in negatives)
 
 
-@pytest.mark.parametrize(
-    ("ablation", "asked"), [("repeated_query", 0), ("generic_instruction", 0), ("swapped_instruction", 1)]
-)
-def test_an_ablation_has_an_instruction_that_parts_nothing(ablation, asked):
-    ask, seed = RuleAsk(), SEEDS["msmarco"]
-    topic = made("promptriever", seed, ask, ablation=ablation)
-    _, instructed = topic.intents
-    assert len(ask.prompts) == asked
-    assert (instructed.instruction == seed.query) is (ablation == "repeated_query")
-    assert instructed.instruction.strip()
-    rows = [sorted((j.passage_id, j.relevance) for j in topic.judgments if j.intent_id == i.id) for i in topic.intents]
-    assert rows[0] == rows[1]
-    assert not any(p.role == "instruction_negative" for p in topic.passages)
-    if asked:
-        assert ask.prompts[0].inputs["query"] == "what does the harbour museum show"
-
-
 class Altered(RuleAsk):
     """Answers by rule, but for one task, of which one field is changed."""
 

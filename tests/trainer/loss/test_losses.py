@@ -1,6 +1,7 @@
 """The contrastive losses against golden values, identities and examples that can be worked by hand."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,9 +11,17 @@ from hypothesis import strategies as st
 
 from datasets_out.training.training_view import TopicGroup
 from tests.support.training import TEMPLATE
-from trainer.data.collate import BatchKeys, collate, find_negatives, key_of, make_contrast_pairs
+from trainer.data.collate import (
+    BatchKeys,
+    collate,
+    find_negatives,
+    key_of,
+    make_contrast_pairs,
+    reduce_to_plain,
+    trim_group,
+)
 from trainer.loss.losses import block_scores, row_losses
-from trainer.settings import LossSettings
+from trainer.settings import LossSettings, TrainSettings
 
 
 def at_angles(*degrees):
@@ -146,6 +155,38 @@ def test_kept_duplicates_leave_the_floor_that_the_paper_has():
     assert floor("P", "I").mean().item() == pytest.approx(0.963, abs=5e-4)
     assert floor("P", "I", "IQ").mean().item() == pytest.approx(1.290, abs=5e-4)
     assert floor("P", "I", "IQ", duplicates="masked", positive_counted="once").max() < 1e-6
+
+
+def with_bare_query():
+    """The same record as a run has it: the bare query first, to which both passages on it are relevant."""
+    three = record()
+    return replace(
+        three, intents=(("", "q+"), *three.intents),
+        relevance=np.concatenate((np.array([[1, 1, -1]], dtype=np.int8), three.relevance)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("bare_queries", "value"), [(False, 1.6544), (True, 2.1814)])
+def test_the_literal_preset_has_the_value_of_equation_18_over_one_record(bare_queries, value):
+    """Scores .8 .6 .5 under (I+, Q+), .4 under (I-, Q+), .7 under Q+. The equation's denominator over the three tuples
+    is exp .8 + exp .6 + exp .5 for passages and twice exp .8 (I+ is in two tuples) + exp .4 for instructions."""
+    settings = TrainSettings.model_validate({"preset": "inf_embed_literal"})
+    assert not settings.bare_queries
+    group = trim_group(with_bare_query(), settings.distractors, settings.other_queries, bare_queries)
+    batch = collate([group], TEMPLATE, make_contrast_pairs([group], [group], settings.loss, 0))
+    scores = {("i+", "q+"): [0.8, 0.6, 0.5], ("i-", "q+"): [0.4, 0, 0], ("", "q+"): [0.7, 0, 0]}
+    pairs = torch.tensor([scores.get(pair, [0, 0, 0]) for pair in batch.pairs], dtype=torch.float64)
+    found = loss(torch.eye(3, dtype=torch.float64), pairs, batch.keys, batch.anchors, **settings.loss.model_dump())
+    row = batch.anchors.tolist().index([batch.pairs.index(("i+", "q+")), batch.passages.index("p+")])
+    assert found[row].item() == pytest.approx(value, abs=5e-5)
+    if not bare_queries:
+        printed = math.exp(0.8) * 3 + math.exp(0.6) + math.exp(0.5) + math.exp(0.4)
+        assert found[row].item() == pytest.approx(math.log(printed) - 0.8, abs=1e-12)
+
+
+def test_a_topic_without_instructions_keeps_its_bare_query():
+    plain = reduce_to_plain(with_bare_query())
+    assert trim_group(plain, 0, other_queries=False, bare_queries=False).intents == (("", "q+"),)
 
 
 def test_literal_columns_without_every_pair_are_refused():

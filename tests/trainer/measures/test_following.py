@@ -118,6 +118,18 @@ def test_robustness_is_the_worst_variant_of_each_core():
     assert measure_named("Robustness@10").values(queries, qrels, run) == {"a": 0.0, "b": 1.0}
 
 
+def test_robustness_of_a_mode_is_the_worst_variant_of_that_mode_alone():
+    """One core with two instructions and their reverses, as InfoSearch has them; nDCG of rank r is 1 / log2(r + 1)."""
+    modes = ("original", "instructed", "instructed", "reversed", "reversed")
+    queries = [Variant(f"q{number}", "c", mode) for number, mode in enumerate(modes)]
+    qrels = {query.id: {"d": 1} for query in queries}
+    run = {query.id: list_with({"d": rank}, 20) for query, rank in zip(queries, (15, 1, 3, 2, 7), strict=True)}
+    for mode, expected in [("original", 1 / 4), ("instructed", 1 / 2), ("reversed", 1 / 3)]:
+        assert measure_named(f"Robustness@20({mode})").values(queries, qrels, run) == {"c": pytest.approx(expected)}
+    assert measure_named("Robustness@20").values(queries, qrels, run) == {"c": pytest.approx(1 / 4)}
+    assert measure_named("Robustness@20(changed)").values(queries, qrels, run) == {}
+
+
 def test_both_views_counts_pairs_of_documents_that_two_opposite_instructions_rank_their_way():
     queries = variants_of("c", "original", "instructed", "reversed")
     qrels = {"c-original": {"x": 1, "y": 1, "z": 1}, "c-instructed": {"x": 1}, "c-reversed": {"y": 1, "z": 1}}

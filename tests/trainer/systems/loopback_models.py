@@ -59,6 +59,24 @@ def chat_server(relevance, replies=()):
         yield url, seen
 
 
+@contextmanager
+def choices_server(choices):
+    """Yields its URL, and a list that gets the prompt of each request; `choices` of the body are (text, reason)s."""
+    seen = []
+
+    def answer(asked, _):
+        seen.append(asked["messages"][-1]["content"])
+        told = [
+            {"index": i, "finish_reason": reason, "message": {"role": "assistant", "content": text}}
+            for i, (text, reason) in enumerate(choices(asked))
+        ]
+        usage = {"prompt_tokens": 9, "completion_tokens": len(told), "total_tokens": 9 + len(told)}
+        return 200, {"object": "chat.completion", "model": asked["model"], "choices": told, "usage": usage}
+
+    with _server(answer) as url:
+        yield url, seen
+
+
 def _parts(prompt):
     """Query, instruction and passages of a prompt."""
     query, instruction, passage = (re.findall(rf"<{tag}>(.*?)</{tag}>", prompt, re.DOTALL)

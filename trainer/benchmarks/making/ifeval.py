@@ -67,7 +67,7 @@ def read_responses(folder: Path) -> dict[str, list[str]]:
     files = sorted(folder.glob("*response*.jsonl"))
     if not files:
         raise UsageError(f"no file *response*.jsonl in {folder}; bring models' responses to IFEval's prompts, rows of "
-                         "{prompt, response}, as its own evaluation takes them")  # fmt: skip
+                         "{prompt, response}, or draw them: foil benchmarks respond")  # fmt: skip
     found: dict[str, dict[str, None]] = {}
     for row in (row for path in files for row in good(read_rows(path, MOST_BYTES))):
         if response := present(row, "response"):

@@ -71,7 +71,9 @@ def read_infosearch(source: BenchmarkSource, part: str) -> Benchmark:
     folder = source.path / part
     name = (part or folder.name).lower().removesuffix("-v1")
     queries, qrels = _in_columns(folder, INFOSEARCH, DIMENSIONS.get(name, name))
-    measures = ("WISE(K=20)", "SICR", "p-MRR", "nDCG@10")
+    measures = (
+        "WISE(K=20)", "SICR", "p-MRR", "nDCG@10", "Robustness@10(instructed)", "Robustness@10(reversed)",
+    )  # fmt: skip
     return Benchmark(source.name, source.revision, read_documents(folder), queries, qrels, None, measures)
 
 

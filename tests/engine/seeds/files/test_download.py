@@ -201,7 +201,7 @@ def test_a_licensed_corpus_says_how_to_come_by_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("corpus", CORPORA.values(), ids=list(CORPORA))
 def test_every_corpus_of_the_catalog_is_pinned_and_licensed(corpus: PublicCorpus) -> None:
     assert corpus.licence
-    assert corpus.files or corpus.by_hand
+    assert corpus.files or corpus.by_hand or corpus.hub
     for remote in corpus.files:
         assert remote.url.startswith("https://")
         assert not Path(remote.name).is_absolute()

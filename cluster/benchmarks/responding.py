@@ -1,0 +1,43 @@
+"""`foil benchmarks respond`: a model answers IFEval's prompts, for `foil benchmarks make ifeval:FOLDER`."""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from cluster.benchmarks.sources import prompts_of_sub_tasks
+from cluster.evaluations.benchmarks import DEFAULT_OUT
+from cluster.job import settings_from
+from cluster.terminal import print_json, say, show
+from engine.atomic_files import put_text
+from engine.errors import UsageError
+from trainer.benchmarks.making.ifeval import KIND
+from trainer.benchmarks.making.responses import RespondingSettings, is_enough, respond
+from trainer.systems.llm_replies import LlmReplies, hosted_settings
+
+
+def draw_responses(source: str, model: str, overrides: Sequence[str], replies: Path | None, *, as_json: bool) -> None:
+    """Writes FOLDER/responses_MODEL.jsonl. Replies are kept: a command that was stopped pays only for what is left."""
+    kind, _, place = source.partition(":")
+    if kind != KIND or not place:
+        raise UsageError(f"{source!r} is not {KIND}:FOLDER[#SUBTASK]; name the folder of IFEval's input_data.jsonl so")
+    folder, _, only = place.partition("#")
+    settings = settings_from(overrides, RespondingSettings)
+    hosted = hosted_settings("", model, settings)
+    name = re.sub(r"[^\w.-]+", "-", f"{hosted.model} {only}".strip())
+    path = Path(folder) / f"responses_{name}.jsonl"
+    if path.exists():
+        raise UsageError(f"{path} exists; remove it to draw anew, or go on with foil benchmarks make {source}")
+    prompts = [prompt for prompts in prompts_of_sub_tasks(folder, only).values() for prompt in prompts]
+    asked = LlmReplies(hosted, replies or DEFAULT_OUT / "replies")
+    found = asked.run(lambda ask: respond(prompts, settings, ask, hosted.model))
+    drawn = zip(prompts, found, strict=True)
+    rows = [{"prompt": prompt.prompt, "response": text} for prompt, texts in drawn for text in texts]
+    put_text(path, "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))
+    counts = {"prompts": len(prompts), "responses": len(rows), "following": sum(sum(texts.values()) for texts in found),
+              "short": sum(not is_enough(texts, settings) for texts in found), "requests": asked.sent}  # fmt: skip
+    if as_json:
+        print_json(counts)
+        return
+    show([*counts], [[*counts.values()]], f"responses in {path}")
+    say(f"make the sub-tasks: foil benchmarks make {source} --into FOLDER")
