@@ -1,7 +1,6 @@
 """A seed as the recipes see it: distinct passages in labelled blocks, and what answers the query.
 
-It is the same for every writer. A hosted model sees the texts. The rule writer also gets the material as a fact, since
-it makes its instructions and passages from the blocks.
+Models see the texts alone. The blocks are what `prompts.rules` makes views of.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from prompts.constraints.constraint import full_text
 from prompts.passages.answer_evidence import Evidence, evidence_from
 from prompts.passages.blocks import SourcePassage, is_about, is_judged, kind_of, may_answer, segment
 from prompts.passages.readable import flaw_of
-from prompts.passages.reply_types import View
-from prompts.passages.views import BlockIndex
+from prompts.passages.views import BlockIndex, View
 
 _MOST_OTHERS = 2
 _SHOWN_CHARS = 800

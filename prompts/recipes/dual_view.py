@@ -94,7 +94,6 @@ class DualView:
         cell = {"length": length, "style": STYLES[material.number("dual_view") // 2 % 4]}
         d_plus, d_minus = material.positive_passages
         prompt = self._template.render(
-            {"material": material, **cell},
             **cell,
             kind=material.positives[0].kind,
             query=seed.query,
@@ -110,10 +109,9 @@ class DualView:
 
     def _topic(self, material: SeedMaterial, first: Intent, written: WrittenInstruction) -> Topic:
         d_plus, d_minus = material.positive_passages
-        constraints = written.check([d_minus], [d_plus])
+        written.check()
         written.check_ids("P2", ["P1"])
-        if not written.demands:
-            check_wording(written.instruction, length_of(first.instruction))
+        check_wording(written.instruction, length_of(first.instruction))
         second = written.instruction.strip()
         self._differ(first.instruction, second)
         demand, evidence = constraints_of(first), evidence_of(first)
@@ -130,8 +128,8 @@ class DualView:
         instructed = topic.add_intent("instructed", first.instruction, constraints=demand, evidence=evidence)
         topic.judge(instructed, "rule" if demand else "seed", (d_plus, 1), (d_minus, -1))
         topic.judge(instructed, "seed", *((p, -1) for p in excluded))
-        dual = topic.add_intent("dual", second, constraints=constraints, evidence=evidence)
-        topic.judge(dual, "rule" if constraints else "construction", (d_plus, -1), (d_minus, 1))
+        dual = topic.add_intent("dual", second, evidence=evidence)
+        topic.judge(dual, "construction", (d_plus, -1), (d_minus, 1))
         dropped = {key: value for key, value in material.seed.attributes.items() if key == "dropped"}
         return topic.build(rows="dual_view", **dropped)
 

@@ -126,21 +126,19 @@ class _RowWriter:
         """I+, which P+ meets and no other passage shown."""
         prompt = writing(self._prompt("instruction"), WORDS[self._length][1], temperature=0.9)
         wanted = await self._ask(prompt, WrittenInstruction, role="instruction_writer")
-        wanted.check([self._material.positive], [])
+        wanted.check()
         wanted.check_ids("P1", [other.id for other in self._others])
-        if not wanted.demands:
-            check_wording(wanted.instruction, self._length)
+        check_wording(wanted.instruction, self._length)
         return wanted
 
     async def _poisoned_instruction(self, i_plus: str) -> PoisonedInstruction:
         prompt = writing(self._prompt("poisoned_instruction", instruction=i_plus), WORDS[self._length][1])
         poisoned = await self._ask(prompt, PoisonedInstruction, role="instruction_writer")
-        poisoned.check([], [self._material.positive])
+        poisoned.check()
         if fold_text(poisoned.instruction) == fold_text(i_plus):
             raise Rejected("same_instruction", "the poisoned instruction is the instruction again")
-        if not poisoned.demands:
-            check_wording(poisoned.instruction, self._length)
-            check_analysis(poisoned.aspects, poisoned.differences)
+        check_wording(poisoned.instruction, self._length)
+        check_analysis(poisoned.aspects, poisoned.differences)
         return poisoned
 
     async def _poisoned_query(self, i_plus: str) -> WrittenQuery:
@@ -161,20 +159,14 @@ class _RowWriter:
     def _checked_passages(self, first: WrittenPassage, second: WrittenPassage) -> tuple[Passage, Passage]:
         """P1- is in the language of the code and none of the corpus's negatives; P2- is none of its positives."""
         material, language = self._material, self._language()
-        originals = [*material.positive_passages, *material.negative_passages]
-        p1 = first.to_passage("instruction_negative", originals, **language)
-        p2 = second.to_passage("query_negative", originals, **language)
-        if not language.items() <= p1.attributes.items():
-            raise Rejected(
-                "other_language", f"P1- is in {p1.attributes.get('language')!r}, not {language['language']!r}"
-            )
+        p1 = first.to_passage("instruction_negative", **language)
+        p2 = second.to_passage("query_negative", **language)
         for passage, sources in ((p1, material.negatives), (p2, material.positives)):
             if fold_text(passage.text) in {fold_text(source.passage.text) for source in sources}:
                 raise Rejected("same_passage", f"the {passage.role} is a passage of the seed: {passage.text[:80]!r}")
         answer = material.seed.attributes.get("answer", "")
-        for written, passage, others, result in ((first, p1, [], answer), (second, p2, [p1], "")):
-            if not written.source:
-                self._check_text(passage, [material.positive, *others], result)
+        self._check_text(p1, [material.positive], answer)
+        self._check_text(p2, [material.positive, p1], "")
         return p1, p2
 
     def _check_text(self, passage: Passage, others: Sequence[Passage], answer: str) -> None:
@@ -202,39 +194,34 @@ class _RowWriter:
             "words": round(self._words, -1),
         }
         used = {key: value for key, value in shared.items() if key in template.variables}
-        return template.render({"material": material, "need_other": True, **cell}, **used, **inputs)
+        return template.render(**used, **inputs)
 
 
 def _narrated(narrative: str) -> WrittenInstruction:
     """The instruction that comes with the seed."""
     written = WrittenInstruction(instruction=narrative, refusal="", aspects=(), kept=("P1",), excluded=())
-    written.check([], [])
+    written.check()
     return written
 
 
 def _build(material: SeedMaterial, parts: _Parts, distractors: int) -> Topic:
-    """The matrix of the method. Constraints are checked against all three passages."""
+    """The matrix of the method."""
     p_plus, p1, p2 = material.positive, parts.p1, parts.p2
-    demand, poison = parts.wanted.check([p_plus, p2], [p1]), parts.poisoned.check([p1], [p_plus])
     i_plus, i_minus = parts.wanted.instruction.strip(), parts.poisoned.instruction.strip()
     topic = TopicBuilder(Infir.name, material.seed)
     topic.add_passages(p_plus, p1, p2)
     negatives = topic.add_new(material.negative_passages, distractors)
-    evidence = material.evidence if demand else ()
-    original = topic.add_intent("original", evidence=evidence)
+    original = topic.add_intent("original")
     topic.judge(original, "seed", (p_plus, 1), *((p, -1) for p in negatives))
     topic.judge(original, "construction", (p1, 1), (p2, -1))
-    instructed = topic.add_intent("instructed", i_plus, constraints=demand, evidence=evidence)
-    topic.judge(instructed, "rule" if demand else "construction", (p_plus, 1), (p1, -1))
-    topic.judge(instructed, "construction", (p2, -1))
-    poisoned = topic.add_intent("poisoned_instruction", i_minus, constraints=poison, evidence=evidence)
-    topic.judge(poisoned, "rule" if poison else "construction", (p_plus, -1), (p1, 1))
+    instructed = topic.add_intent("instructed", i_plus)
+    topic.judge(instructed, "construction", (p_plus, 1), (p1, -1), (p2, -1))
+    poisoned = topic.add_intent("poisoned_instruction", i_minus)
+    topic.judge(poisoned, "construction", (p_plus, -1), (p1, 1))
     other_query = topic.add_intent(
         "poisoned_query",
         i_plus,
         parts.other.query.strip(),
-        constraints=demand,
-        evidence=parts.other.evidence,
         aspects="; ".join(parts.other.aspects),
         differences="; ".join(parts.other.differences),
     )

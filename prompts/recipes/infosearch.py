@@ -28,10 +28,10 @@ from engine.topic import Intent, IntentRole, Passage, Seed, Topic
 from prompts.constraints.detectors import fold_text
 from prompts.constraints.dimensions import CONDITIONS, DIMENSIONS, EXACT_DIMENSIONS, Dimension, describe, meets
 from prompts.languages import languages
-from prompts.passages.answer_evidence import Evidence, answers
+from prompts.passages.answer_evidence import answers
 from prompts.passages.blocks import kept_attributes, stems
 from prompts.passages.reply_checks import check_passage, check_reversal, check_rewritten, check_unanswered
-from prompts.passages.reply_types import AskedInstruction, Condition, Keywords, Rewritten, constraints_from
+from prompts.passages.reply_types import AskedInstruction, Condition, Keywords, Rewritten
 from prompts.passages.seed_material import SeedMaterial, build_material
 from prompts.passages.topic_builder import TopicBuilder
 from prompts.render import PromptTemplate, load, recipe_fingerprint
@@ -147,12 +147,12 @@ class _DimensionWriter:
         rows = [await self._row(condition, passage) for condition, passage in passages.items()]
         builder = TopicBuilder(InfoSearch.name, self._material.seed)
         builder.add_passages(*passages.values(), negative)
-        original = builder.add_intent("original", evidence=rows[0].asked.evidence)
+        original = builder.add_intent("original")
         builder.judge(original, "seed", *((p, 1) for p in passages.values()))
         builder.judge(original, "seed" if negative.role == "seed_negative" else "construction", (negative, -1))
         for row in rows:
             for role, reply, sign in (("instructed", row.asked, 1), ("reversed", row.reversed, -1)):
-                intent = self._add_intent(builder, cast("IntentRole", role), row, reply, rows[0].asked.evidence)
+                intent = self._add_intent(builder, cast("IntentRole", role), row, reply)
                 labels = ((p, sign if p is row.passage else -sign) for p in passages.values())
                 builder.judge(intent, "rule" if self._dimension in EXACT_DIMENSIONS else "construction", *labels)
                 builder.judge(intent, "construction", (negative, -1))
@@ -160,14 +160,10 @@ class _DimensionWriter:
         conditions = canonical_json([*passages])
         return builder.build(rows="infosearch", dimension=self._dimension, conditions=conditions, **held_out)
 
-    def _add_intent(
-        self, builder: TopicBuilder, role: IntentRole, row: _ConditionRow, reply: Condition, evidence: Evidence
-    ) -> Intent:
+    def _add_intent(self, builder: TopicBuilder, role: IntentRole, row: _ConditionRow, reply: Condition) -> Intent:
         return builder.add_intent(
             role,
             f"{row.asked.question.strip()} {reply.condition.strip()}",
-            constraints=constraints_from(reply.demands),
-            evidence=evidence,
             dimension=self._dimension,
             condition=row.condition,
         )
@@ -178,7 +174,6 @@ class _DimensionWriter:
         if self._dimension != "keyword":
             return CONDITIONS[self._dimension]
         prompt = self._templates["keywords"].render(
-            {"material": self._material},
             kind=self._kind,
             query=self._query,
             passages=[p.text for p in self._material.positive_passages],
@@ -208,7 +203,6 @@ class _DimensionWriter:
         """The first positive rewritten; None where the writer says that it cannot be done."""
         base = self._material.positive
         prompt = self._templates["rewrite"].render(
-            {"material": self._material, "condition": condition},
             query=self._query,
             dimension=self._dimension,
             title=base.title,
@@ -220,9 +214,7 @@ class _DimensionWriter:
         written = await self._ask(writing(prompt, words), Rewritten, role="passage_writer")
         if written.refusal:
             return None
-        if not written.source:
-            check_rewritten(written.stripped_text(), written.facts, base, figures=self._dimension != "language")
-        base = next((p for p in self._material.positive_passages if p.id == written.source), base)
+        check_rewritten(written.stripped_text(), written.facts, base, figures=self._dimension != "language")
         passage = Passage(
             written.stripped_text(),
             "generated_positive",
@@ -246,18 +238,16 @@ class _DimensionWriter:
 
     async def _row(self, condition: str, passage: Passage) -> _ConditionRow:
         wanted = describe(self._dimension, condition)
-        facts = {"material": self._material, "dimension": self._dimension, "condition": condition}
         shared = {"kind": self._kind, "query": self._query, "wanted": wanted}
         tone = _TONES[self._material.number(condition) % len(_TONES)]
         asked = await self._ask(
-            writing(self._templates["instruction"].render(facts, **shared, tone=tone), 80, temperature=0.9),
+            writing(self._templates["instruction"].render(**shared, tone=tone), 80, temperature=0.9),
             AskedInstruction,
             role="instruction_writer",
         )
-        prompt = self._templates["reversal"].render(facts, wanted=wanted, condition=asked.condition)
+        prompt = self._templates["reversal"].render(wanted=wanted, condition=asked.condition)
         reverse = await self._ask(writing(prompt, 40, temperature=0.7), Condition, role="instruction_writer")
-        if not asked.evidence:
-            check_reversal(asked.condition, reverse.condition)
+        check_reversal(asked.condition, reverse.condition)
         for reply in (asked, reverse):
             if self._dimension == "keyword" and fold_text(condition) not in fold_text(reply.condition):
                 raise Rejected("keyword_not_named", f"{reply.condition!r} does not name {condition!r}")
@@ -271,7 +261,6 @@ class _DimensionWriter:
         positive = self._material.positive
         words = min(max(len(positive.text.split()), _NEGATIVE_WORDS[0]), _NEGATIVE_WORDS[1])
         prompt = self._templates["query_negative"].render(
-            {"material": self._material},
             kind=self._kind,
             query=self._query,
             passage=positive.text,
@@ -281,7 +270,6 @@ class _DimensionWriter:
         if written.refusal:
             raise Rejected("no_negative", written.refusal)
         negative = Passage(written.stripped_text(), "query_negative")
-        if not written.source:
-            check_passage(negative, "text" if self._kind == "documentation" else self._kind, others=[positive])
-            check_unanswered(negative.text, written.facts, self._query)
+        check_passage(negative, "text" if self._kind == "documentation" else self._kind, others=[positive])
+        check_unanswered(negative.text, written.facts, self._query)
         return negative

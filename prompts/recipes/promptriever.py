@@ -12,7 +12,7 @@ seed's. Section 5's ablations put an instruction that says nothing in the place 
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -95,15 +95,14 @@ class Promptriever:
         if settings.ablation != "none":
             return [await self._ablation_topic(material, ask, length, style)]
         written = await self._instruction_of(material, ask, length, style)
-        facts = self._facts(material, length, style)
         shared = _shared_inputs(material)
         prompt = self._passages.render(
-            facts, **shared, instruction=written.instruction.strip(), candidates=settings.candidates
+            **shared, instruction=written.instruction.strip(), candidates=settings.candidates
         )
         words = max(_WORDS, 2 * len(shared["passage"].split()) if shared["kind"] in _EXACT else 0)
         prompt = writing(prompt, words * (settings.candidates + 1))
         answer = await ask(prompt, WrittenPassages, role="passage_writer")
-        return [self._topic(material, written, answer, length_format=length, style=style)]
+        return [self._topic(material, written, answer, length, style)]
 
     async def _instruction_of(
         self, material: SeedMaterial, ask: Ask, length: Length, style: Style
@@ -111,25 +110,20 @@ class Promptriever:
         """A checked instruction for the first positive."""
         prompt = writing(self._instruction_prompt(material, length, style), WORDS[length][1], temperature=0.9)
         written = await ask(prompt, WrittenInstruction, role="instruction_writer")
-        written.check([material.positive], [])
+        written.check()
         written.check_ids("P1", [other.id for other in self._others(material)])
-        if not written.demands:
-            check_wording(written.instruction, length)
+        check_wording(written.instruction, length)
         return written
 
     def _others(self, material: SeedMaterial) -> list[ShownPassage]:
         return others_shown(material, negatives=min(self._settings.negatives, _MOST_SHOWN))
 
-    def _facts(self, material: SeedMaterial, length: Length, style: Style) -> dict[str, Any]:
-        return {"material": material, "length": length, "style": style, "need_other": False}
-
     def _instruction_prompt(self, material: SeedMaterial, length: Length, style: Style) -> Prompt:
-        facts = self._facts(material, length, style)
         shown = {"others": self._others(material), "length": length, "style": style}
-        return self._instruction.render(facts, **_shared_inputs(material), **shown)
+        return self._instruction.render(**_shared_inputs(material), **shown)
 
     def _topic(
-        self, material: SeedMaterial, written: WrittenInstruction, answer: WrittenPassages, **cell: str
+        self, material: SeedMaterial, written: WrittenInstruction, answer: WrittenPassages, length: Length, style: Style
     ) -> Topic:
         selection = _Selection(material)
         positives = selection.passages([answer.positive] if answer.positive else [], "generated_positive")
@@ -140,19 +134,13 @@ class Promptriever:
         if not violations:
             why = "; ".join(selection.dropped) or "no written passage differs from the positive and from the others"
             raise Rejected("no_negative", why)
-        constraints = written.check([material.positive, *positives], violations)
         negatives = topic.add_new(material.negative_passages, self._settings.negatives)
-        evidence = material.evidence if constraints else ()
-        original = topic.add_intent("original", evidence=evidence)
+        original = topic.add_intent("original")
         topic.judge(original, "seed", (material.positive, 1), *((p, -1) for p in negatives))
         topic.judge(original, "construction", *((p, 1) for p in (*positives, *violations)))
-        judge = "rule" if constraints else "construction"
-        instructed = topic.add_intent(
-            "instructed", written.instruction.strip(), constraints=constraints, evidence=evidence, **cell
-        )
-        topic.judge(
-            instructed, judge, (material.positive, 1), *((p, 1) for p in positives), *((p, -1) for p in violations)
-        )
+        instructed = topic.add_intent("instructed", written.instruction.strip(), length_format=length, style=style)
+        labels = [*((p, 1) for p in (material.positive, *positives)), *((p, -1) for p in violations)]
+        topic.judge(instructed, "construction", *labels)
         dropped = {"dropped": canonical_json(selection.dropped)} if selection.dropped else {}
         return topic.build(rows="promptriever", **dropped)
 
@@ -195,14 +183,12 @@ class _Selection:
 
     def _passage(self, written: WrittenPassage, role: PassageRole) -> Passage | None:
         material, kind = self._material, self._material.positives[0].kind
-        originals = [*material.positive_passages, *material.negative_passages]
         language = {"language": material.positive.attributes.get("language", "")} if kind == "code" else {}
         why = written.failure if isinstance(written, WrittenNegative) else {}
-        passage = written.to_passage(role, originals, **{k: v for k, v in language.items() if v}, **why)
+        passage = written.to_passage(role, **{k: v for k, v in language.items() if v}, **why)
         answer = material.seed.attributes.get("answer", "")
         try:
-            if not written.source:
-                check_passage(passage, kind, others=self._kept, answer=answer, words=_ALLOWED)
+            check_passage(passage, kind, others=self._kept, answer=answer, words=_ALLOWED)
         except Rejected as problem:
             self.dropped.append(f"{problem.reason}: {problem.detail}")
             return None
