@@ -9,10 +9,10 @@ from random import Random
 from typing import Any
 
 import pytest
+from prompts.rule_writer import model as rule_writer
 
 from prompts.recipes import verifiable
 from prompts.render import compile_template
-from prompts.rule_writer import model as rule_writer
 from tests.support.simulator.checker import Version
 from validators.checks.topic_check import TopicCheck
 

@@ -4,7 +4,7 @@ import asyncio
 
 from engine.topic import Seed
 from prompts.recipes.catalog import RECIPES
-from tests.support.topics.sample_seeds import RuleAsk
+from tests.support.models.character_ask import CharacterAsk
 
 SETTINGS = {
     "infir": {},
@@ -19,7 +19,7 @@ def build(kind: str, **settings):
 
 
 def made(kind: str, seed: Seed, ask=None, **settings):
-    (topic,) = asyncio.run(build(kind, **(settings or SETTINGS.get(kind, {})))(seed, ask or RuleAsk()))
+    (topic,) = asyncio.run(build(kind, **(settings or SETTINGS.get(kind, {})))(seed, ask or CharacterAsk()))
     return topic
 
 
