@@ -94,7 +94,6 @@ def test_a_template_has_messages_by_role_and_names_its_content():
     assert prompt.messages == (Message("system", "Be exact."), Message("user", "Query: rhino"))
     assert prompt.task == "recipe.task"
     assert prompt.template == f"recipe/task@{made.digest}"
-    assert prompt.inputs == {"how": "exact", "query": "rhino"}
     assert compile_template("recipe/task", "=== user ===\nother").digest != made.digest
 
 

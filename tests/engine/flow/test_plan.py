@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from prompts.rule_writer.model import RuleWriter
 from typer.testing import CliRunner
 
 from cluster.commands.app import app
@@ -16,7 +17,6 @@ from engine.flow.plan import sample_seeds, stages, trace_calls
 from engine.model_traits import ModelTraits
 from engine.storage.opening import open_store
 from prompts.parse import parse_reply
-from prompts.rule_writer.model import RuleWriter
 from tests.support.small_parts import Echo, Numbers, billed, build, opened, run_parts, seed, topics
 from tests.support.topics.judged_topics import DUAL, INF_IR, N1, N2, promptriever, unproven
 from validators.judges.polarity import JudgePolarity, JudgePolaritySettings

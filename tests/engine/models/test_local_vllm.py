@@ -19,6 +19,7 @@ from pathlib import Path
 
 import openai
 import pytest
+from prompts.rule_writer.model import RuleWriter
 from pydantic import BaseModel, Field
 
 from cluster.job import load_job
@@ -34,7 +35,6 @@ from engine.protocols import SAMPLING, Model, Parts
 from engine.requests import Message, Request
 from prompts.parse import parse_reply
 from prompts.recipes.catalog import RECIPES
-from prompts.rule_writer.model import RuleWriter
 from tests.support.paths import REPO
 from tests.support.small_parts import opened, run_parts, topics
 from tests.support.topics.sample_seeds import SEEDS

@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from engine.errors import RefusedRequestError, Rejected
+from engine.errors import Rejected
 from engine.ids import canonical_json, sha256_hex
-from engine.requests import Request
 from engine.seeds.metamath import MetamathReader, MetamathSettings
 from engine.topic import Topic
 from prompts.constraints.constraint import Constraint, all_hold, constraints_of
@@ -23,12 +22,9 @@ from prompts.constraints.families import FAMILIES, WEIGHTS
 from prompts.constraints.instructions import LENGTHS, STYLES
 from prompts.parse import parse_reply
 from prompts.passages.blocks import join, segment
-from prompts.passages.reply_types import TopicAnswer
 from prompts.recipes.catalog import RECIPES
 from prompts.recipes.verifiable import VERSION, Verifiable, VerifiableSettings
-from prompts.rule_writer.model import RuleWriter
-from prompts.rule_writer.view_pairs import overlap
-from tests.support.topics.sample_seeds import RuleAsk
+from prompts.rules.view_pairs import overlap
 from tests.support.topics.zoo import HIPPO, OTHER_RHINO, RHINO, ZEBRA, passage, seed, topic_of
 
 
@@ -284,25 +280,6 @@ def test_a_models_false_claim_is_rejected_with_its_reason(change, reason):
     with pytest.raises(Rejected) as caught:
         answered(VALID | change)
     assert caught.value.reason == reason
-
-
-def test_the_prompt_shows_all_that_the_writer_looks_at():
-    ask = RuleAsk()
-    positives = (passage(RHINO, library="zoo"), passage(OTHER_RHINO, library="parks"))
-    one = seed(positives=positives, negatives=(passage(HIPPO, "seed_negative", query="hippos?"),))
-    asyncio.run(Verifiable(VerifiableSettings())(one, ask))
-    (prompt,) = ask.prompts
-    text = prompt.messages[1].content
-    assert all(sentence in text for sentence in RHINO.split(". "))
-    assert all(known in text for known in ("zoo", "hippos?", one.query, str(prompt.inputs["variation"])))
-    assert all(family in text for family in prompt.inputs["families"])
-    assert all(family in prompt.messages[0].content for family in FAMILIES)
-    assert TopicAnswer.model_json_schema()["properties"].keys() >= {"first", "second", "other"}
-
-
-def test_the_rule_writer_refuses_a_task_it_has_no_rules_for():
-    with pytest.raises(RefusedRequestError, match=r"no rules for the task 'poems.sonnet'; it knows verifiable.topic"):
-        asyncio.run(RuleWriter().complete(Request("rule_writer", (), task="poems.sonnet")))
 
 
 def test_settings_change_the_fingerprint_and_wrong_ones_are_refused():

@@ -143,6 +143,7 @@ _TASKS: Mapping[str, str] = {
     "Task: write the passage that the following search wants": "infir.passage",
     "Task: write one positive and": "promptriever.passages",
     "Task: write the second instruction, under which P2": "dual_view.instruction",
+    "Task: write what sets one kite apart.": "custom.kite",
     "Tone of the second sentence": "infosearch.instruction",
     "\nThe sentence: ": "infosearch.reversal",
     "Task: name up to": "infosearch.keywords",
@@ -346,6 +347,12 @@ def promptriever_passages(prompt: ParsedPrompt) -> Json:
     return {"conditions": demand, "positive": positive, "negatives": negatives}
 
 
+def custom_kite(prompt: ParsedPrompt) -> Json:
+    """What the simulator's own recipe asks: an instruction that the passage meets, and the passage without that."""
+    *others, last = sentences(prompt.texts[0])
+    return {"instruction": f"I want a text of this kind: {last}", "text": " ".join([*others, _FILLERS[0], _PERSONA])}
+
+
 def infosearch_instruction(prompt: ParsedPrompt) -> Json:
     asked = re.sub(r"^How ", "In what way ", prompt.query)
     return {"question": asked, "condition": f"The result should be {prompt.between('should be: ')[:-1]}."}
@@ -399,6 +406,7 @@ _WRITES: Mapping[str, Callable[[ParsedPrompt], Json]] = {
     "infir.passage": infir_passage,
     "promptriever.passages": promptriever_passages,
     "dual_view.instruction": keeping,
+    "custom.kite": custom_kite,
     "infosearch.instruction": infosearch_instruction,
     "infosearch.reversal": infosearch_reversal,
     "infosearch.keywords": infosearch_keywords,
@@ -594,7 +602,7 @@ def _turn(asked: Request) -> int:
     return sum(turn.role == "assistant" for turn in asked.messages)
 
 
-_SCHEMAS = {(schema := schema_of(reply))["title"]: schema for reply in REPLIES}
+SCHEMAS = {(schema := schema_of(reply))["title"]: schema for reply in REPLIES}
 """Title -> a reply's schema as it is in the request; providers are sent one without bounds."""
 
 
@@ -602,6 +610,6 @@ def request_of(body: Mapping[str, Any]) -> Request:
     """The request behind the body that a hosted model got, so that the ledger has the ids of the rows."""
     params = {name: value for name, value in body.items() if name not in ("model", "messages", "response_format")}
     sent = body.get("response_format", {}).get("json_schema", {}).get("schema")
-    schema = _SCHEMAS.get(sent["title"], sent) if sent else None
+    schema = SCHEMAS.get(sent["title"], sent) if sent else None
     messages = tuple(Message(turn["role"], turn["content"]) for turn in body["messages"])
     return Request(body["model"], messages, params, schema)
