@@ -366,12 +366,14 @@ def test_every_mistake_is_refused_with_its_place(changes, place, why, own):
 
 def test_a_job_names_the_line_of_each_mistake_and_all_of_them(tmp_path):
     text = EXAMPLE.read_text().replace("examples/custom", str(REPO / "examples" / "custom"))
-    broken = text.replace("from: aspects.keywords", "from: aspects.words").replace("role: original", "role: originals")
+    broken = text.replace("from: aspects.keywords", "from: aspects.words").replace(
+        "seed_negative, text: negatives", "seed_negative, text: negative"
+    )
     (tmp_path / "job.yaml").write_text(broken)
     with pytest.raises(UsageError) as refused:
         load_job(tmp_path / "job.yaml")
     lines = broken.splitlines()
-    for mark in ("role: originals", "from: aspects.words"):
+    for mark in ("text: negative,", "from: aspects.words"):
         at = next(i for i, line in enumerate(lines, start=1) if mark in line)
         assert f"job.yaml:{at}: recipe." in str(refused.value)
 
