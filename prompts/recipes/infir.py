@@ -10,7 +10,7 @@
 The original intent (the bare query) stands before them: P1- answers it, P2- does not. A seed takes five requests, one
 after the other. The writer of I+ sees other passages, which I+ must exclude. For code the instruction names
 language and approach, and the language stays the same. For a worked solution it names the strategy. A Robust04
-narrative may be the instruction; the rule writer, which reads no prose, rejects it as `foreign_instruction`.
+narrative may be the instruction.
 """
 
 from collections.abc import Mapping, Sequence

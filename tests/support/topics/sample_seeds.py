@@ -190,13 +190,6 @@ def _mathematics() -> Seed:
     )
 
 
-def in_prose(seed: Seed) -> Seed:
-    """The seed, but what answers is said in sentences and not in a list of fields."""
-    first, *others = seed.positives
-    said = first.text.replace("readings.", "readings. Gives the height of the water at the given hour.", 1)
-    return replace(seed, positives=(passage(said, title=first.title, **first.attributes), *others))
-
-
 SEEDS: Mapping[str, Seed] = {
     "msmarco": _text("msmarco"),
     "robust04": _text("robust04", narrative="Relevant documents state how long the crossing takes, in minutes."),
