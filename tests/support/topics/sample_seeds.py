@@ -1,7 +1,6 @@
 """Seeds of our own, one in the manner of each corpus that recipes read."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from engine.topic import Passage, Seed
 
