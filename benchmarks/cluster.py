@@ -4,7 +4,7 @@ local 0         one process, no supervision
 local 1, 2      children over pipes (engine.runtime.run_local)
 ray 1, 2, 4     actors of a Ray that the run starts for itself (engine.runtime.run_ray)
 
-`cpu_ms_a_topic`: CPU of the process and of all that it started, raylet and GCS too, for topics of the rule writer, less
+`cpu_ms_a_topic`: CPU of the process and of all that it started, raylet and GCS too, for topics of `verifiable`, less
 what a worker does in its last half second; `driver_us_a_seed`: the driver's own, less what this benchmark does in it to
 watch. `calls_a_topic`: of the driver to its workers, with partitions of 100 seeds. `requests_a_s`: a hosted model on
 loopback with 50 ms of latency. All three are the difference of a session and one over a third of the seeds, so that

@@ -1,9 +1,9 @@
 """Judges measured against truth: what they accept when they err in known ways, and what shuffle, swap and fences undo.
 
-Topics: the recipe `verifiable` over `python_docs` with the rule writer, those that have all of InF-IR's rows; three in
-ten are spoilt, each fault equally often: the two passages swapped, a negative that obeys the instruction after all, one
-that does not answer the query. A program says of every label whether it is true. Judges: the rule judge, corrupted at
-known rates (tests/support/models/corrupt_judge.py). With GSM8K's labelled model solutions, kappa of each judge setting.
+Topics: the recipe `verifiable` over `python_docs`, those that have all of InF-IR's rows; three in ten are spoilt, each
+fault equally often: the two passages swapped, a negative that obeys the instruction after all, one that does not answer
+the query. A program says of every label whether it is true. Judges: such as know the truth, corrupted at known rates
+(tests/support/models/corrupt_judge.py). With GSM8K's labelled model solutions, kappa of each judge setting.
 
     python -m benchmarks.judges [--quick] [--json] [--topics N] [--gsm8k FILE]
 """
@@ -30,7 +30,6 @@ from engine.topic import Intent, Passage, Topic
 from prompts.parse import parse_reply
 from prompts.passages.answer_evidence import dump_evidence
 from prompts.recipes.verifiable import Verifiable, VerifiableSettings
-from prompts.rule_writer.model import RuleWriter
 from tests.support.models.corrupt_judge import (
     Acceptance,
     CorruptJudge,
@@ -77,19 +76,17 @@ async def topics_of(count: int) -> list[Topic]:
     """The first topics that have InF-IR's rows and a seed negative besides."""
     settings, reader = READERS["python_docs"]
     recipe, topics = Verifiable(VerifiableSettings()), list[Topic]()
-    with tempfile.TemporaryDirectory() as folder:
-        replies = replies_in(Path(folder))
-        for seed in reader(settings.model_validate({"kind": "python_docs"})):
-            ask = SeedAsk(replies, {"writer": RuleWriter()}, parse_reply, corrections=1)
-            try:
-                [topic] = await recipe(seed, ask)
-            except Rejected:
-                continue
-            roles = {i.role for i in topic.intents} | {p.role for p in topic.passages}
-            if {"poisoned_query", "seed_negative"} <= roles:
-                topics.append(topic)
-            if len(topics) == count:
-                break
+    nobody: Any = None
+    for seed in reader(settings.model_validate({"kind": "python_docs"})):
+        try:
+            [topic] = await recipe(seed, nobody)
+        except Rejected:
+            continue
+        roles = {i.role for i in topic.intents} | {p.role for p in topic.passages}
+        if {"poisoned_query", "seed_negative"} <= roles:
+            topics.append(topic)
+        if len(topics) == count:
+            break
     return topics
 
 
@@ -160,7 +157,7 @@ def solutions(path: Path, count: int | None) -> Iterator[tuple[Intent, Passage, 
 
 
 async def kappa_table(path: Path, count: int | None) -> list[dict[str, Any]]:
-    """Agreement of each judge setting with the labels; a judge is told the answer, as the rule judge always is."""
+    """Agreement of each judge setting with the labels; a judge is told the answer."""
     labelled = list(solutions(path, count))
     panels = {name: [judge()] for name, judge in JUDGES.items()}
     panels["three that flip 10 %"] = [Flips(f"flips{n}", 0.1) for n in range(3)]
@@ -182,8 +179,11 @@ async def rated(
     with tempfile.TemporaryDirectory() as folder:
         replies = replies_in(Path(folder))
         for intent, passage, label in labelled:
-            topic = Topic(f"{intent.id} {passage.id}", intent.id, "gsm8k", "none", intent.query)
-            ask = SeedAsk(replies, roles, parse_reply, corrections=1)
+            name = f"{intent.id} {passage.id}"
+            topic = Topic(name, intent.id, "gsm8k", "none", intent.query, (intent,), (passage,))
+            for judge in roles.values():
+                judge.learn(topic)
+            ask = SeedAsk(replies, roles, parse_reply, corrections=1, seed_id=name)
             panel = JudgePanel("judge_relevance", settings, topic, ask)
             count = await panel.collect_votes(panel.rate_passage, intent, [passage])
             labels.append((1 if count.decision == passage.id else -1, label))

@@ -1,7 +1,7 @@
 """What the machine itself costs: a recipe that makes a fixed topic, no validators, one process.
 
-Prints topics a second and CPU ms per topic without a question, with one to a free model, and with one to a model whose
-replies are synced; each into a store that keeps nothing and into real commits; and the peak memory of a longer run.
+Prints topics a second and CPU ms per topic without a question and with one, whose reply is synced; each into a store
+that keeps nothing and into real commits; and the peak memory of a longer run.
 
     python -m benchmarks.machine [--topics 100000] [--quick] [--json]
 """
@@ -21,7 +21,6 @@ from pydantic import BaseModel
 from datasets_out.commits.log import CommitLog
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.flow.progress import Counts
-from engine.model_traits import ModelTraits
 from engine.protocols import Ask, Model, Parts, Prompt
 from engine.requests import Message, Reply, Request
 from engine.runtime.run_local import run
@@ -52,7 +51,6 @@ class Corpus:
 class Fixed(Model):
     """A model of one answer."""
 
-    traits: ModelTraits
     name: str = "fixed"
 
     async def complete(self, request: Request) -> Reply:
@@ -98,9 +96,9 @@ class Nowhere:
         pass
 
 
-def build(out: Path, *, asks: int, free: bool, kept: bool) -> Parts:
-    model, store = Fixed(ModelTraits(free=free)), CommitLog(out) if kept else Nowhere()
-    return Parts(One(asks), (), {"writer": model}, lambda text, kind: kind.model_validate_json(text), store, str(out))
+def build(out: Path, *, asks: int, kept: bool) -> Parts:
+    store = CommitLog(out) if kept else Nowhere()
+    return Parts(One(asks), (), {"writer": Fixed()}, lambda text, kind: kind.model_validate_json(text), store, str(out))
 
 
 def measure(topics: int, **kind: Any) -> dict[str, float]:
@@ -123,13 +121,12 @@ def main() -> None:
     told = parser.parse_args()
     topics = 10_000 if told.quick else told.topics
     found = {
-        "no question, nothing kept": measure(topics, asks=0, free=True, kept=False),
-        "one free question, nothing kept": measure(topics, asks=1, free=True, kept=False),
-        "one synced question, nothing kept": measure(topics, asks=1, free=False, kept=False),
-        "no question, committed": measure(topics, asks=0, free=True, kept=True),
-        "one free question, committed": measure(topics, asks=1, free=True, kept=True),
+        "no question, nothing kept": measure(topics, asks=0, kept=False),
+        "one question, nothing kept": measure(topics, asks=1, kept=False),
+        "no question, committed": measure(topics, asks=0, kept=True),
+        "one question, committed": measure(topics, asks=1, kept=True),
     }
-    small, large = (measure(n, asks=1, free=True, kept=True)["peak_mib"] for n in (topics, 3 * topics))
+    small, large = (measure(n, asks=1, kept=True)["peak_mib"] for n in (topics, 3 * topics))
     for name, numbers in found.items():
         print(f"{name:36}", *(f"{key} {value:10.3f}" for key, value in numbers.items()))
     print(f"peak memory at {topics:,} topics {small:.0f} MiB, at {3 * topics:,} topics {large:.0f} MiB")

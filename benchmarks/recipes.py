@@ -1,4 +1,4 @@
-"""What a seed and an accepted topic of each recipe cost with the rule writer: CPU ms, the recipe alone.
+"""What a seed and a topic of the recipe `verifiable` cost, which asks no model: CPU ms, the recipe alone.
 
 Seeds are read first and stay out of the figures, and so do validators, journal and commits (`benchmarks/machine.py` has
 those). One process, one seed after the other. Another checkout's figures: run this file with its folder as PYTHONPATH.
@@ -20,45 +20,22 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from engine.errors import FoilError, Rejected
-from engine.flow.ask import schema_of
-from engine.requests import Request
+from engine.errors import Rejected
 from engine.seeds.msmarco import MsmarcoSettings, msmarco_reader
 from engine.seeds.python_docs.reader import PythonDocsReader, PythonDocsSettings
 from engine.topic import Seed
-from prompts.parse import parse_reply
-from prompts.recipes.catalog import RECIPES
-from prompts.rule_writer.model import RuleWriter
-
-MEASURED = ("verifiable", "infir", "promptriever", "infosearch")
+from prompts.recipes.verifiable import Verifiable, VerifiableSettings
 
 
-class Ask:
-    """Answers each prompt by the rules at once: no journal, no flow."""
-
-    calls = ()
-
-    def __init__(self) -> None:
-        self._writer = RuleWriter()
-
-    async def __call__(self, prompt: Any, answer: Any, **_role: Any) -> Any:
-        request = Request(
-            "rule_writer", prompt.messages, prompt.params, schema_of(answer), prompt.task, prompt.template,
-            prompt.inputs, "seed", facts=prompt.facts,
-        )  # fmt: skip
-        return parse_reply((await self._writer.complete(request)).text, answer)
-
-
-def measure(kind: str, seeds: Sequence[Seed]) -> dict[str, Any]:
+def measure(seeds: Sequence[Seed]) -> dict[str, Any]:
     """How many topics the seeds made, and at what CPU."""
-    settings, make = RECIPES[kind]
-    recipe: Any = make(settings())
-    ask, topics = Ask(), 0
+    recipe: Any = Verifiable(VerifiableSettings())
+    topics = 0
     started = time.process_time()
     for seed in seeds:
         try:
-            topics += len(asyncio.run(recipe(seed, ask)))
-        except (Rejected, FoilError):
+            topics += len(asyncio.run(recipe(seed, None)))
+        except Rejected:
             continue
     seconds = time.process_time() - started
     return {"topics": topics, "ms_a_seed": 1000 * seconds / len(seeds), "ms_a_topic": 1000 * seconds / max(1, topics)}
@@ -76,16 +53,14 @@ def main() -> None:
     corpora = {"python_docs": list(islice(PythonDocsReader(docs), count))}
     if told.rows:
         corpora["msmarco"] = list(islice(msmarco_reader(MsmarcoSettings(path=told.rows)), count))
-    rows: list[dict[str, Any]] = [
-        {"corpus": c, "recipe": r, "seeds": len(s), **measure(r, s)} for c, s in corpora.items() for r in MEASURED
-    ]
+    rows: list[dict[str, Any]] = [{"corpus": c, "seeds": len(s), **measure(s)} for c, s in corpora.items()]
     if told.json:
         print(json.dumps(rows))
         return
-    table = Table("corpus", "recipe", "seeds", "topics", "CPU ms a seed", "CPU ms a topic")
+    table = Table("corpus", "seeds", "topics", "CPU ms a seed", "CPU ms a topic")
     for row in rows:
         numbers = (f"{row[name]:.2f}" for name in ("ms_a_seed", "ms_a_topic"))
-        table.add_row(row["corpus"], row["recipe"], str(row["seeds"]), str(row["topics"]), *numbers)
+        table.add_row(row["corpus"], str(row["seeds"]), str(row["topics"]), *numbers)
     Console(width=100).print(table)
 
 

@@ -41,7 +41,6 @@ QUERIES = {
 JOB = """\
 seeds: {kind: python_docs}
 recipe: {kind: verifiable}
-models: {writer: {kind: rule_writer}}
 validators: [{kind: shape}, {kind: leak}, {kind: constraint_check}]
 out: OUT
 limits: {seeds: TOPICS, partition_seeds: 2000}

@@ -60,13 +60,8 @@ BYTES_A_TOKEN = {"minilm": 110_000, "encoder": 450_000, "decoder": 1_300_000}
 
 
 def topics(recipe: str, seeds: int, out: Path) -> list[TopicGroup]:
-    """Topics of this recipe, written by the rule writer over python_docs; of passages those that some intent wants."""
-    base = (
-        "{kind: dual_view, base: {kind: verifiable, view_chars: 300}}"
-        if recipe == "dual_view"
-        else f"{{kind: {recipe}}}"
-    )
-    job = f"seeds: {{kind: python_docs}}\nrecipe: {base}\nmodels: {{writer: {{kind: rule_writer}}}}\nout: {out}\n"
+    """Topics by rule over python_docs, with the rows of this recipe; of passages those that some intent wants."""
+    job = f"seeds: {{kind: python_docs}}\nrecipe: {{kind: verifiable, view_chars: 300}}\nout: {out}\n"
     job += f"validators: [{{kind: shape}}]\nlimits: {{seeds: {seeds}}}\n"
     if not out.exists():
         path = out.with_suffix(".yaml")

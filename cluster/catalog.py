@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from cluster.seeds.mixed import MixedReader, MixedSettings
 from cluster.seeds.other_run import RunReader, RunSettings
@@ -14,15 +14,8 @@ from engine.models.local_vllm import LocalVllm, LocalVllmSettings
 from engine.protocols import Model, SeedReader
 from engine.seeds.catalog import READERS
 from engine.settings import Settings
-from prompts.rule_writer.model import RuleWriter
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
-
-
-class RuleWriterSettings(Settings):
-    """The embedded model: deterministic, no weights, no cost."""
-
-    kind: Literal["rule_writer"] = "rule_writer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +58,6 @@ def engines_of(models: Iterable[Settings]) -> tuple[EngineSpec, ...]:
 
 
 MODELS: dict[str, tuple[type[Settings], Callable[[Any, RunContext], Model]]] = {
-    "rule_writer": (RuleWriterSettings, lambda _settings, _context: RuleWriter()),
     "hosted": (HostedSettings, _hosted),
     "local_vllm": (LocalVllmSettings, _local_vllm),
 }

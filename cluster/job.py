@@ -26,7 +26,7 @@ from engine.models.params import Price
 from engine.protocols import for_role
 from engine.settings import Settings
 from engine.storage.opening import mirror_of, open_store
-from prompts.recipes.catalog import RECIPES
+from prompts.recipes.catalog import RECIPES, roles_asked
 from prompts.recipes.mixed import MixedRecipeSettings, RecipePart
 from trainer.settings import EvaluateSettings, TrainSettings
 from validators.catalog import DEFAULT_VALIDATORS, VALIDATORS
@@ -35,8 +35,13 @@ MAX_BYTES = 1_000_000
 MAX_MISTAKES = 50
 """Bytes of a job file, and mistakes that one refusal lists."""
 
-REQUIRED = ("seeds", "recipe", "models", "out")
-OPTIONAL = ("validators", "replies", "limits", "runtime", "train", "evaluate")
+REQUIRED = ("seeds", "recipe", "out")
+OPTIONAL = ("models", "validators", "replies", "limits", "runtime", "train", "evaluate")
+
+_NO_RULE_WRITER = (
+    "there is no rule writer any more. verifiable asks no model: leave `models` out; the recipes of papers, custom and "
+    "judges need a hosted or local model (kind: hosted or local_vllm)"
+)
 
 Catalog = Mapping[str, tuple[type[Settings], Callable[..., Any]]]
 Section = TypeVar("Section", bound=Settings)
@@ -181,7 +186,9 @@ class _Checker:
         self._check_keys(document)
         seeds = self.seeds(document.get("seeds"))
         recipe = self._read_recipe(document.get("recipe"))
+        earlier_mistakes = len(self.mistakes)
         models = self._read_models(document.get("models"))
+        models_stand = len(self.mistakes) == earlier_mistakes
         validators = self._read_validators(document.get("validators"))
         replies = self._read_section(("replies",), document.get("replies", {}), ReplySettings)
         limits = self._read_section(("limits",), document.get("limits", {}), Limits)
@@ -190,9 +197,9 @@ class _Checker:
         evaluate = self._read_optional("evaluate", document, EvaluateSettings)
         out = self._read_out(document.get("out"))
         self._check_sections(models, limits, runtime)
-        self._check_roles(
-            models, {("recipe",): recipe, **{("validators", i): part for i, part in enumerate(validators)}}
-        )
+        if models_stand:
+            asked: dict[KeyPath, Sequence[str]] = {("recipe",): roles_asked(recipe) if recipe else ()}
+            self._check_roles(models, asked | {("validators", i): part.asks() for i, part in enumerate(validators)})
         if self.mistakes or not (seeds and recipe and replies and limits and runtime and out):
             raise _refusal("the job was refused", self.mistakes)
         return Job(seeds, recipe, models, validators, replies, out, limits, runtime, train, evaluate)
@@ -238,8 +245,12 @@ class _Checker:
         if value is None:
             return {}
         if not isinstance(value, dict) or "writer" not in value:
-            self._add_mistake(("models",), "expected a mapping with at least `writer: {kind: rule_writer}`")
+            self._add_mistake(("models",), "expected a mapping with at least a `writer`, such as {kind: hosted, ...}")
             return {}
+        for role, section in value.items():
+            if isinstance(section, dict) and section.get("kind") == "rule_writer":
+                self._add_mistake(("models", role), _NO_RULE_WRITER)
+                return {}
         models = {role: self._read_choice(("models", role), section, MODELS) for role, section in value.items()}
         return {role: settings for role, settings in models.items() if settings is not None}
 
@@ -270,10 +281,10 @@ class _Checker:
                     ("models", name), "`engines` are actors of Ray; set runtime.kind: ray, or engines: 0 (one a worker)"
                 )
 
-    def _check_roles(self, models: Mapping[str, Settings], parts: Mapping[KeyPath, Settings | None]) -> None:
+    def _check_roles(self, models: Mapping[str, Settings], asked: Mapping[KeyPath, Sequence[str]]) -> None:
         """Refuses a recipe or validator that asks a role without a model."""
-        for key_path, part in parts.items():
-            for role in part.asks() if part and models else ():
+        for key_path, roles in asked.items():
+            for role in roles:
                 if for_role(models, role) is None:
                     self._add_mistake(key_path, f"asks a model of the role {role!r}; name one under `models`")
 

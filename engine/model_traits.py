@@ -31,15 +31,14 @@ class ModelTraits:
     budget reserves by it.
 
     `provider` names who answers in spans, as the GenAI conventions do: an OpenAI-compatible endpoint is `openai`.
-    A `free` model costs nothing and never fails by load: its replies are journalled without an fsync. A model that
-    `remembers` resumes by itself what was sent before a kill. `thinking_tokens` go on top of a task's own limit.
+    A model that `remembers` resumes by itself what was sent before a kill. `thinking_tokens` go on top of a task's own
+    limit.
     A model that `samples` takes the temperature and the limit that a task needs.
     """
 
     params: Mapping[str, Any] = field(default_factory=dict)
     patience: Patience = DEFAULT_PATIENCE
     price: Callable[[float, float], float] = lambda _prompt_tokens, _completion_tokens: 0.0
-    free: bool = False
     remembers: bool = False
     provider: str = "foil"
     thinking_tokens: int = 0

@@ -28,8 +28,7 @@ SAMPLING: Mapping[str, Any] = {"temperature": 0.0, "max_tokens": 1024}
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A rendered prompt: `task` names what is asked, `template` is `name@hash`, `inputs` the values rendered, `facts`
-    what the embedded rule writer may know besides (engine.requests.Request).
+    """A rendered prompt: `task` names what is asked, `template` is `name@hash`.
 
     `params` go over the model's own (e.g. {"n": 3, "temperature": 1.0} for three votes). `sampling` is what the task
     needs (`temperature`, `max_tokens`) where the model's own say nothing.
@@ -38,10 +37,8 @@ class Prompt:
     task: str
     template: str
     messages: tuple[Message, ...]
-    inputs: Mapping[str, Any] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)
     sampling: Mapping[str, Any] = field(default_factory=lambda: SAMPLING)
-    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 class PlainAnswer(BaseModel):

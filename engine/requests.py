@@ -27,15 +27,9 @@ class Message:
 class Request:
     """One call to a model, content-addressed: equal `id` means equal rendered messages, parameters, model and schema.
 
-    `task` (e.g. `verifiable.topic`) and `inputs` (the values behind the rendered messages) are for the embedded rule
-    writer, which answers from them; a hosted model sees the messages alone. They are not part of the id, since a
-    template must render all that it is given (`prompts.render` refuses an input that its template does not use).
-    `facts` are what the rule writer may know besides (a seed's passages in blocks, what is behind an instruction); a
-    request that goes to any other model has none. They follow from the seed and the messages, so the seed's `affinity`
-    stands for them in the id.
-    `template` is the name and content hash of the prompt, stored with every record that it made. `affinity` is shared
-    by requests whose prompts begin alike (those of one seed): a model with several endpoints sends them to one, whose
-    prefix cache then pays; without facts it is no part of the id either.
+    `task` (e.g. `infir.instruction`) names what is asked, `template` is the name and content hash of the prompt; both
+    are stored with every record that it made. `affinity` is shared by requests whose prompts begin alike (those of one
+    seed): a model with several endpoints sends them to one, whose prefix cache then pays. None is part of the id.
     """
 
     model: str
@@ -44,9 +38,7 @@ class Request:
     schema: Mapping[str, Any] | None = None
     task: str = ""
     template: str = ""
-    inputs: Mapping[str, Any] = field(default_factory=dict)
     affinity: str = ""
-    facts: Mapping[str, Any] = field(default_factory=dict)
     id: str = ""
 
     def __post_init__(self) -> None:
@@ -55,10 +47,9 @@ class Request:
 
 
 def request_id(request: Request) -> str:
-    """sha256 over the canonical JSON of model, messages, parameters and schema; with facts, of the seed too."""
+    """sha256 over the canonical JSON of model, messages, parameters and schema."""
     turns = [[m.role, m.content] for m in request.messages]
-    content = [request.model, turns, dict(request.params), request.schema]
-    return sha256_hex(canonical_json([*content, request.affinity] if request.facts else content))[:40]
+    return sha256_hex(canonical_json([request.model, turns, dict(request.params), request.schema]))[:40]
 
 
 def estimate_tokens(request: Request) -> tuple[int, int]:

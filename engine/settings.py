@@ -39,5 +39,5 @@ class Settings(BaseModel):
         return self.model_dump(mode="json")
 
     def asks(self) -> tuple[str, ...]:
-        """The roles of the models that this part asks, besides the writer."""
+        """The roles of the models that this part names."""
         return ()

@@ -142,8 +142,8 @@ class PromptTemplate:
     variables: frozenset[str]
     parts: tuple[tuple[Role, jinja2.Template], ...]
 
-    def render(self, facts: Mapping[str, Any] | None = None, /, **inputs: Any) -> Prompt:
-        """The prompt with these inputs; they must be exactly the template's variables. `facts` are not rendered."""
+    def render(self, **inputs: Any) -> Prompt:
+        """The prompt with these inputs; they must be exactly the template's variables."""
         if inputs.keys() != self.variables:
             missing, unused = self.variables - inputs.keys(), inputs.keys() - self.variables
             raise UsageError(
@@ -156,9 +156,7 @@ class PromptTemplate:
             text = self._text(part, inputs, room, steps)
             room -= len(text)
             messages.append(Message(role, text))
-        return Prompt(
-            self.name.replace("/", "."), f"{self.name}@{self.digest}", tuple(messages), inputs, facts=facts or {}
-        )
+        return Prompt(self.name.replace("/", "."), f"{self.name}@{self.digest}", tuple(messages))
 
     def _text(self, part: jinja2.Template, inputs: dict[str, Any], room: int, steps: _Steps) -> str:
         pieces = []

@@ -120,7 +120,7 @@ class TinyModelSettings(Settings):
     kind: Literal["tiny"] = "tiny"
 
 class TinyModel(Model):
-    name, traits = "tiny", ModelTraits(free=True)
+    name, traits = "tiny", ModelTraits()
     async def complete(self, request): return Reply(request.id, "{}", self.name)
 ''')],
         "cluster/catalog.py": [

@@ -43,7 +43,7 @@ SCREENS = ("duplicates",)
 """The kinds above that see seeds and not topics."""
 
 DEFAULT_VALIDATORS = ("shape", "leak", "constraint_check", "duplicates")
-"""For a job that names none. `newline_truncation` is for hosted writers: the rule writer needs its paragraphs."""
+"""For a job that names none. `newline_truncation` is for model writers: topics by rule need their paragraphs."""
 
 
 def validators_of(chosen: Sequence[Settings]) -> tuple[Validator, ...]:

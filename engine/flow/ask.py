@@ -78,7 +78,7 @@ class ReplyService:
         lock = self._locks.setdefault(request.id, asyncio.Lock())
         async with lock:
             try:
-                stored = self._journal.get(request.id) or await self._reuse(model, request)
+                stored = self._journal.get(request.id) or await self._reuse(request)
                 return scrub_reply(stored) if stored else await self._pay(model, request)
             except STOPPING as error:
                 self.stop_error = error
@@ -88,9 +88,9 @@ class ReplyService:
         """The age of the oldest request that is not answered yet, in seconds; its retries do not make it younger."""
         return time.monotonic() - min(self._sent_at.values(), default=time.monotonic())
 
-    async def _reuse(self, model: Model, request: Request) -> Reply | None:
-        """What another run has paid for; a free model's reply costs nothing, and may follow from other facts."""
-        reply = self._paid_elsewhere.get(request.id) if self._paid_elsewhere and not model.traits.free else None
+    async def _reuse(self, request: Request) -> Reply | None:
+        """What another run has paid for."""
+        reply = self._paid_elsewhere.get(request.id) if self._paid_elsewhere else None
         if reply:
             await self._journal.put(scrub_reply(reply))
         return reply
@@ -111,15 +111,13 @@ class ReplyService:
         return reply
 
     async def _send(self, model: Model, request: Request) -> Reply:
-        free = model.traits.free
-        if not free:
-            await check_fence()
-        if not (free or model.traits.remembers):
+        await check_fence()
+        if not model.traits.remembers:
             await self._journal.asked(request.id)
         self._sent_at[request.id] = time.monotonic()
         try:
             with request_span(model.traits.provider, request) as span:
-                reply = await (model.complete(request) if free else retry.complete(model, request))
+                reply = await retry.complete(model, request)
                 span.answered(reply)
         except ModelError as error:
             if not error.unsure:
@@ -134,8 +132,8 @@ class ReplyService:
                 f"model {model.name!r} answered {reply.request_id!r} when asked {request.id!r}; mend the model"
             )
         reply = scrub_reply(reply)
-        await self._journal.put(reply, durable=not free)
-        if not free and await lost_folder():  # whoever has it now may have asked the same
+        await self._journal.put(reply)
+        if await lost_folder():  # whoever has it now may have asked the same
             await self._journal.asked(request.id)
         return reply
 
@@ -230,7 +228,7 @@ class SeedAsk:
         the one that is taken, or the last."""
         fault, salvaged = "", ""
         try:
-            parsed = self._read(reply.text, reply.finish_reason, reply, stage.answer, free=stage.model.traits.free)
+            parsed = self._read(reply.text, reply.finish_reason, reply, stage.answer)
             taken = stage.check(parsed) if stage.check else parsed
             salvaged = ", ".join(name for name, value in taken if value != getattr(parsed, name))
             is_last = True
@@ -244,19 +242,17 @@ class SeedAsk:
                 self.calls[:] = chain.from_iterable(self._calls_by_prompt)
         return taken
 
-    def _read(self, text: str, finish_reason: str, reply: Reply, answer: type[Answer], *, free: bool = False) -> Answer:
+    def _read(self, text: str, finish_reason: str, reply: Reply, answer: type[Answer]) -> Answer:
         """The typed answer. A reply that was cut or withheld is no text, whatever it looks like."""
         if finish_reason == "length":
             raise CutReplyError(f"the reply was cut at its limit of {reply.completion_tokens} tokens")
         if finish_reason == "content_filter":
             raise WithheldReplyError("the provider's content filter held the reply back")
         parsed: Answer = self._parse(text, answer)
-        return parsed if free else _without_hidden_fields(parsed, answer)
+        return parsed
 
     async def _reply(self, model: Model, prompt: Prompt, answer: type[BaseModel]) -> tuple[Request, Reply]:
         request = make_request(model, prompt, answer, self._seed_id)
-        if model.traits.free:
-            return request, await self._replies.answer(model, request)
         with self._clock.stopped():
             return request, await self._replies.answer(model, request)
 
@@ -281,7 +277,7 @@ def model_for(models: Mapping[str, Model], role: str) -> Model:
 
 
 def make_request(model: Model, prompt: Prompt, answer: type[BaseModel], seed_id: str) -> Request:
-    """The request that a prompt becomes for this model. Only a free model may see the prompt's facts."""
+    """The request that a prompt becomes for this model."""
     return Request(
         model.name,
         prompt.messages,
@@ -289,9 +285,7 @@ def make_request(model: Model, prompt: Prompt, answer: type[BaseModel], seed_id:
         schema_of(answer),
         prompt.task,
         prompt.template,
-        prompt.inputs,
         seed_id,
-        facts=prompt.facts if model.traits.free else {},
     )
 
 
@@ -307,13 +301,6 @@ def _sampling(model: Model, prompt: Prompt) -> Mapping[str, Any]:
 def schema_of(answer: type[BaseModel]) -> dict[str, Any] | None:
     """The JSON schema of an answer type, made once; None where the answer is plain text."""
     return None if issubclass(answer, PlainAnswer) else answer.model_json_schema()
-
-
-def _without_hidden_fields(parsed: Answer, answer: type[Answer]) -> Answer:
-    """The answer without fields that its schema hides: only the embedded rule writer can know what belongs there."""
-    hidden = parsed.model_fields_set - (schema_of(answer) or answer.model_json_schema()).get("properties", {}).keys()
-    defaults = {name: answer.model_fields[name].get_default(call_default_factory=True) for name in hidden}
-    return parsed.model_copy(update=defaults) if hidden else parsed
 
 
 def _correction(reply: Reply, fault: Exception, answer: type[BaseModel]) -> tuple[Message, Message]:

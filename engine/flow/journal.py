@@ -246,13 +246,12 @@ class PartitionJournal:
         """Marks that work on a seed has ended."""
         self._append({"ended": seed_id})
 
-    async def put(self, reply: Reply, *, durable: bool = True) -> None:
-        """Writes the reply; with `durable`, returns after a sync that began later. Raises JournalError."""
+    async def put(self, reply: Reply) -> None:
+        """Writes the reply, and returns after a sync that began later. Raises JournalError."""
         self._append(reply_fact(reply))
         crash_point("journal.written")
-        if durable:
-            await self._journal.wait_for_sync()
-            crash_point("journal.synced")
+        await self._journal.wait_for_sync()
+        crash_point("journal.synced")
         self._replies.setdefault(reply.request_id, reply)
 
     def close(self) -> None:

@@ -2,9 +2,9 @@
 
     seeds in stream order -> a sample by hash -> recipe and judges -> the calls of each stage, with their lengths
 
-Their `ask` answers from the journal, else with a stand-in that costs nothing (the embedded rule writer), so that the
-prompts are the real ones. For seeds that are sampled it really asks, and the run reuses the replies. The fact
-`imagined` tells the stand-in that its answer decides only what is asked next.
+Their `ask` answers with the replies that are paid already, so that the prompts are the real ones. A seed's plan ends at
+the first request that nothing has answered: what would be asked after it is not known, and its stage is told as
+`unseen`. For seeds that are sampled it really asks, and the run reuses the replies.
 
 Promise: nothing is sent unless a sample is wanted. Price: the seed stream is read once, the sample rendered.
 """
@@ -14,29 +14,28 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+
+from pydantic import BaseModel
 
 from engine.errors import STOPPING, FoilError, RefusedRequestError, Rejected
 from engine.flow.ask import ReplyService, SeedAsk, make_request, model_for
 from engine.flow.budget import BudgetClient
-from engine.flow.journal import Journal, PartitionJournal
+from engine.flow.journal import Journal
 from engine.flow.limits import Limits
 from engine.ids import fraction_of
 from engine.protocols import Answer, Ask, Cost, Model, Parts, Prompt, ReplyCheck
-from engine.requests import CHARACTERS_PER_TOKEN, Reply, Request, estimate_tokens
+from engine.requests import Reply, Request, estimate_tokens
 from engine.storage.opening import open_store
-from engine.topic import Call, Seed
-
-_THOUGHT = 0.2
-"""The share of its room that a reasoning model is expected to think through."""
+from engine.topic import Seed
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
-    """One call of a sampled seed. Tokens are counted by a model where it answered (`answered`), else estimated."""
+    """One call of a sampled seed. Tokens are counted by a model where it answered (`answered`). Else those of the
+    prompt are estimated from its characters, and those of the completion are all that it may use."""
 
     seed_id: str
     role: str
@@ -45,17 +44,22 @@ class PlannedCall:
     answered: bool
     prompt_tokens: float
     completion_tokens: float
-    most_completion_tokens: int
     latency_s: float = 0.0
 
 
 @dataclass(slots=True)
 class PlanSample:
-    """What the sample showed: the seeds looked at, their calls, and the tasks that nothing could answer."""
+    """What the sample showed: the seeds looked at, their calls, and what could not be asked. `unseen` are the tasks at
+    which a seed's plan ended since no reply is there yet: what follows them is not in the plan."""
 
     looked_at: int
     calls: list[PlannedCall] = field(default_factory=list)
     unanswered: set[str] = field(default_factory=set)
+    unseen: set[str] = field(default_factory=set)
+
+
+class _UnseenError(Exception):
+    """A request that nothing has answered; the plan of its seed ends there. No FoilError: no recipe may catch it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,6 @@ async def trace_calls(
     parts: Parts,
     seeds: Sequence[tuple[int, Seed]],
     limits: Limits,
-    stand_in: Model,
     *,
     sample: int,
     budget: BudgetClient,
@@ -118,23 +121,21 @@ async def trace_calls(
     try:
         for number, (position, seed) in enumerate(seeds):
             journal = writing.open(_partition_of(position, limits.partition_seeds, short))
-            ask = (
-                _PayingAsk(parts, journal, budget, seed)
-                if number < sample
-                else _RehearsalAsk(parts, journal, stand_in, seed)
-            )
+            service = ReplyService if number < sample else _PaidReplies
+            ask = _PlanAsk(parts, service(journal, budget, "plan", parts.paid), seed)
             try:
                 await _run_seed(parts, seed, ask)
             except STOPPING:
                 raise
-            except Rejected:
+            except (Rejected, _UnseenError):
                 pass
             except Exception as error:  # noqa: BLE001 - one seed must not end the plan
                 if isinstance(error, RefusedRequestError) or not isinstance(error, FoilError):
                     plan_sample.unanswered.add(str(error))
             finally:
                 journal.close()
-            plan_sample.calls += ask.planned()
+            plan_sample.calls += ask.planned
+            plan_sample.unseen |= {call.task for call in ask.planned if not call.answered}
     finally:
         writing.close()
     return plan_sample
@@ -159,11 +160,20 @@ async def _run_seed(parts: Parts, seed: Seed, ask: Ask) -> None:
                 await validator(topic, ask)
 
 
-class _PayingAsk(SeedAsk):
-    """An `ask` that really asks; what it journals, the run will find."""
+class _PaidReplies(ReplyService):
+    """The replies that are paid already. Raises _UnseenError where there is none, and neither sends nor writes."""
 
-    def __init__(self, parts: Parts, journal: PartitionJournal, budget: BudgetClient, seed: Seed) -> None:
-        replies = ReplyService(journal, budget, "plan", parts.paid)
+    async def answer(self, model: Model, request: Request) -> Reply:  # noqa: ARG002 (it asks nobody)
+        paid = self._paid_elsewhere
+        if reply := self._journal.get(request.id) or (paid.get(request.id) if paid else None):
+            return reply
+        raise _UnseenError(request.task)
+
+
+class _PlanAsk(SeedAsk):
+    """An `ask` that notes its calls, correction turns among them. What it journals, the run will find."""
+
+    def __init__(self, parts: Parts, replies: ReplyService, seed: Seed) -> None:
         super().__init__(
             replies,
             parts.models,
@@ -172,7 +182,7 @@ class _PayingAsk(SeedAsk):
             candidates=parts.candidates,
             seed_id=seed.id,
         )
-        self._parts, self._journal, self._seed = parts, journal, seed
+        self.planned: list[PlannedCall] = []
         self._role_of: dict[str, str] = {}
 
     async def _ask(
@@ -181,65 +191,18 @@ class _PayingAsk(SeedAsk):
         self._role_of[prompt.task] = role
         return await super()._ask(prompt, answer, role, check)
 
-    def planned(self) -> list[PlannedCall]:
-        """Its calls, correction turns among them."""
-        planned = []
-        for call in self.calls:
-            role = self._role_of[call.task]
-            reply = self._journal.get(call.request_id)
-            assert reply is not None
-            planned.append(_answered_call(self._seed, role, call.task, call.template, reply=reply))
-        return planned
-
-
-class _RehearsalAsk:
-    """An `ask` that answers from the journal, else lets the stand-in answer; it writes nothing."""
-
-    calls: Sequence[Call] = ()
-
-    def __init__(self, parts: Parts, journal: PartitionJournal, stand_in: Model, seed: Seed) -> None:
-        self._parts, self._journal, self._stand_in, self._seed = parts, journal, stand_in, seed
-        self._planned: list[PlannedCall] = []
-
-    async def __call__(
-        self, prompt: Prompt, answer: type[Answer], *, role: str = "writer", check: ReplyCheck[Answer] | None = None
-    ) -> Answer:
-        model = model_for(self._parts.models, role)
-        request = make_request(model, prompt, answer, self._seed.id)
-        paid = self._parts.paid
-        reply = self._journal.get(request.id) or (paid.get(request.id) if paid else None)
-        if reply:
-            self._planned.append(_answered_call(self._seed, role, prompt.task, prompt.template, reply=reply))
-        else:
-            reply = await self._stand_in.complete(replace(request, facts={**prompt.facts, "imagined": True}))
-            self._planned.append(_estimated_call(self._seed, role, request, model=model, reply=reply))
-        parsed: Answer = self._parts.parse(reply.text, answer)
-        return check(parsed) if check else parsed
-
-    async def scored(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> tuple[Answer, Any]:
-        """Without logprobs."""
-        return await self(prompt, answer, role=role), None
-
-    async def votes(self, prompt: Prompt, answer: type[Answer], *, role: str = "writer") -> list[Answer]:
-        """One vote stands for all."""
-        return [await self(prompt, answer, role=role)]
-
-    def planned(self) -> list[PlannedCall]:
-        """Its calls."""
-        return self._planned
-
-
-def _answered_call(seed: Seed, role: str, task: str, template: str, *, reply: Reply) -> PlannedCall:
-    tokens = reply.prompt_tokens, reply.completion_tokens
-    return PlannedCall(seed.id, role, task, template, True, *tokens, 0, reply.latency_s)
-
-
-def _estimated_call(seed: Seed, role: str, request: Request, *, model: Model, reply: Reply) -> PlannedCall:
-    prompt_tokens = sum(len(message.content) for message in request.messages) / CHARACTERS_PER_TOKEN
-    most = estimate_tokens(request)[1]
-    thought = model.traits.thinking_tokens * _THOUGHT
-    written = len(reply.text) / CHARACTERS_PER_TOKEN + thought
-    return PlannedCall(seed.id, role, request.task, request.template, False, prompt_tokens, written, most)
+    async def _reply(self, model: Model, prompt: Prompt, answer: type[BaseModel]) -> tuple[Request, Reply]:
+        request = make_request(model, prompt, answer, self._seed_id)
+        stage = self._seed_id, self._role_of[prompt.task], prompt.task, prompt.template
+        try:
+            reply = await self._replies.answer(model, request)
+        except _UnseenError:
+            tokens, most = estimate_tokens(request)
+            self.planned.append(PlannedCall(*stage, False, tokens, most))
+            raise
+        tokens, written = reply.prompt_tokens, reply.completion_tokens
+        self.planned.append(PlannedCall(*stage, True, tokens, written, reply.latency_s))
+        return request, reply
 
 
 def stages(sample: PlanSample, seeds: int, models: Mapping[str, Model]) -> list[StageCost]:
@@ -257,10 +220,7 @@ def _stage(calls: Sequence[PlannedCall], sample: PlanSample, seeds: int, model: 
     answered = [call for call in calls if call.answered]
     prompt = _mean([call.prompt_tokens for call in answered or calls])
     written = _mean([call.completion_tokens for call in answered or calls])
-    most = Range(
-        written.low, written.expected, written.high if answered else max(written.high, first.most_completion_tokens)
-    )
-    bounds = zip(counts.plain(), prompt.plain(), most.plain(), strict=True)
+    bounds = zip(counts.plain(), prompt.plain(), written.plain(), strict=True)
     usd = [calls * model.traits.price(*tokens) for calls, *tokens in bounds]
     own = len(answered) * scale
     return StageCost(
@@ -269,7 +229,7 @@ def _stage(calls: Sequence[PlannedCall], sample: PlanSample, seeds: int, model: 
         template=first.template,
         calls=counts,
         prompt_tokens=_times(counts, prompt),
-        completion_tokens=_times(counts, most),
+        completion_tokens=_times(counts, written),
         usd=Range(*usd),
         answered=len(answered) / len(calls),
         latency_s=_mean([call.latency_s for call in answered]).expected if answered else 0.0,

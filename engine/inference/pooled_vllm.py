@@ -12,7 +12,7 @@ changes no request and no id. Price: a message each way, 0.6 ms of CPU.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from engine.errors import ModelError, ModelOutageError, TransientModelError
@@ -127,7 +127,7 @@ class PooledVllm(Model):
         patience = self.traits.patience
         try:
             async with asyncio.timeout(patience.timeout_s):
-                reply = await send(slot.endpoint.name, replace(request, inputs={}))
+                reply = await send(slot.endpoint.name, request)
         except TransientModelError:
             slot.leave("failed")
             raise

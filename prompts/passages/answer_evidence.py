@@ -3,7 +3,7 @@
     evidence = alternatives, each a list of texts        kept as JSON in `Intent.attributes["evidence"]`
     answers(evidence, passage)                           some alternative stands in the passage, word for word
 
-The rule writer's intents carry it: a seed's positives are cut into blocks, and the core blocks answer.
+Intents of topics by rule carry it: a seed's positives are cut into blocks, and the core blocks answer.
 Case, punctuation and layout do not count, so a passage set as a list still answers.
 """
 

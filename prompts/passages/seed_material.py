@@ -1,7 +1,6 @@
 """A seed as the recipes see it: distinct passages in labelled blocks, and what answers the query.
 
-It is the same for every writer. A hosted model sees the texts. The rule writer also gets the material as a fact, since
-it makes its instructions and passages from the blocks.
+Models see the texts alone. The blocks are what `prompts.rules` makes views of.
 """
 
 from __future__ import annotations
@@ -13,12 +12,10 @@ from functools import cached_property
 from engine.errors import Rejected
 from engine.ids import sha256_hex
 from engine.topic import Passage, Seed
-from prompts.constraints.constraint import full_text
 from prompts.passages.answer_evidence import Evidence, evidence_from
 from prompts.passages.blocks import SourcePassage, is_about, is_judged, kind_of, may_answer, segment
 from prompts.passages.readable import flaw_of
-from prompts.passages.reply_types import View
-from prompts.passages.views import BlockIndex
+from prompts.passages.views import BlockIndex, View
 
 _MOST_OTHERS = 2
 _SHOWN_CHARS = 800
@@ -65,24 +62,6 @@ class SeedMaterial:
         return int(sha256_hex(f"{purpose}\x1f{self.seed.corpus}\x1f{self.seed.id}")[:16], 16)
 
 
-@dataclass(frozen=True, slots=True)
-class ShownPassage:
-    """A passage that a writer sees beside P+, with its id; `relevant` to the bare query or not."""
-
-    id: str
-    text: str
-    relevant: bool
-
-
-def others_shown(material: SeedMaterial, *, negatives: int) -> list[ShownPassage]:
-    """What an instruction must exclude: two other positives at most, and the first hard negatives."""
-    positives, others = material.positives[1 : 1 + _MOST_OTHERS], material.negatives[:negatives]
-    return [
-        ShownPassage(source.name, full_text(source.passage)[:_SHOWN_CHARS], source in positives)
-        for source in (*positives, *others)
-    ]
-
-
 def build_material(
     seed: Seed, *, passage_chars: int, negatives: int, most_positives: int = 8, shorten: bool = True
 ) -> SeedMaterial:
@@ -126,30 +105,9 @@ def _looked_at(others: Sequence[Passage], count: int) -> Sequence[Passage]:
     return [*first[: count - len(known)], *known]
 
 
-def build_view_material(seed: Seed, *, passage_chars: int) -> SeedMaterial:
-    """The material of a seed that comes with an instruction negative: `positives` are d+ and d-, each as it is.
-
-    Raises Rejected (`empty_query`, `no_positive`, `no_instruction_negative`).
-    """
-    d_plus = _positives_of(seed)[0]
-    d_minus = next((p for p in instruction_negatives(seed) if p.id != d_plus.id), None)
-    if d_minus is None:
-        raise Rejected("no_instruction_negative", "none of the seed's negatives has the role instruction_negative")
-    return SeedMaterial(
-        seed,
-        (segment("P1", d_plus, seed.query), segment("P2", d_minus, seed.query)),
-        tuple(segment(f"N{i}", p, limit=passage_chars) for i, p in enumerate(non_relevant(seed), 1)),
-    )
-
-
 def non_relevant(seed: Seed) -> list[Passage]:
     """The seed's negatives that do not answer its query; an instruction negative does answer it."""
     return [p for p in distinct(seed.negatives) if p.role != "instruction_negative"]
-
-
-def instruction_negatives(seed: Seed) -> list[Passage]:
-    """The seed's negatives that answer its query and break its instruction."""
-    return [p for p in distinct(seed.negatives) if p.role == "instruction_negative"]
 
 
 def distinct(passages: Sequence[Passage]) -> list[Passage]:

@@ -10,6 +10,7 @@ from prompts.recipes.custom.settings import CustomSettings
 from prompts.recipes.dual_view import DualView, DualViewSettings
 from prompts.recipes.infir import Infir, InfirSettings
 from prompts.recipes.infosearch import InfoSearch, InfoSearchSettings
+from prompts.recipes.mixed import MixedRecipeSettings
 from prompts.recipes.plain import Plain, PlainSettings
 from prompts.recipes.promptriever import Promptriever, PromptrieverSettings
 from prompts.recipes.verifiable import Verifiable, VerifiableSettings
@@ -24,3 +25,12 @@ RECIPES: Mapping[str, tuple[type[Settings], Callable[[Any], Recipe]]] = {
     "custom": (CustomSettings, Custom),
 }
 """kind -> (its settings, what builds it)."""
+
+WITHOUT_MODEL = (PlainSettings, VerifiableSettings)
+
+
+def roles_asked(settings: Settings) -> tuple[str, ...]:
+    """The roles of the models that a recipe asks; `writer` where it names none."""
+    if isinstance(settings, MixedRecipeSettings):
+        return tuple(dict.fromkeys(role for part in settings.of for role in roles_asked(part.recipe)))
+    return () if isinstance(settings, WITHOUT_MODEL) else settings.asks() or ("writer",)

@@ -36,10 +36,6 @@ class MixedRecipeSettings(Settings):
 
     of: tuple[RecipePart, ...]
 
-    def asks(self) -> tuple[str, ...]:
-        """The roles that any of them asks."""
-        return tuple(dict.fromkeys(role for part in self.of for role in part.recipe.asks()))
-
 
 class MixedRecipe(RecipeChoice):
     """Implements `engine.protocols.Recipe`; `recipes` are built from the parts of the settings, in their order.

@@ -193,3 +193,19 @@ def _shared(text: str, other: str) -> float:
 
 def _runs(text: str) -> set[tuple[tuple[str, str], ...]]:
     return set(pairwise(pairwise(_WORD.findall(text.lower()))))
+
+
+def reaches(text: str, answer: str) -> bool:
+    """Whether the result is among the numbers of the last line that has any; of another result, its last words."""
+    wanted = answer.replace(",", "").strip()
+    if not _NUMBER.fullmatch(wanted):
+        return wanted in text[-200:]
+    lines = [numbers for line in text.splitlines() if (numbers := _NUMBER.findall(line.replace(",", "")))]
+    return bool(lines) and _same_number(wanted, lines[-1])
+
+
+def _same_number(wanted: str, numbers: Sequence[str]) -> bool:
+    try:
+        return any(abs(float(number) - float(wanted)) < 1e-9 for number in numbers if "/" not in number)
+    except ValueError:
+        return wanted in numbers

@@ -21,11 +21,10 @@ from prompts.constraints.detectors import fold_text
 from prompts.constraints.instructions import LENGTHS, STYLES, Length, Style
 from prompts.constraints.source_code import GRAMMARS, facts_of, language_of
 from prompts.passages.blocks import stems
-from prompts.passages.reply_checks import reaches
 from prompts.render import PromptTemplate, load
 from prompts.sampling import writing
 from prompts.writing.answers import Questions
-from prompts.writing.checks import Problem, near_copy
+from prompts.writing.checks import Problem, near_copy, reaches
 from prompts.writing.examples import WORDS, Example, example_for
 from prompts.writing.material import WritingMaterial
 from prompts.writing.stage import Stages

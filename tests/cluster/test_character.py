@@ -7,54 +7,17 @@ import pytest
 
 from cluster.job import load_job
 from cluster.run_job import run_job
-from tests.support.models.character import BROKEN, HARMLESS, PASSAGES, SPOILT, TASKS, Character, pick
+from tests.support.models.character import BROKEN, HARMLESS, PASSAGES, SPOILT, TASKS, Character
 from tests.support.models.fault_server import serving
 from tests.support.small_parts import topics
+from tests.support.topics.trades import trade_rows
 
 pytestmark = pytest.mark.slow
 
-TOWNS = ("Vellmar", "Quarrow", "Tindale", "Osmory", "Brackwell")
-TRADES = {
-    "slate": "split", "wool": "dyed", "cheese": "ripened", "rope": "twisted", "glass": "blown", "honey": "strained",
-    "leather": "tanned", "bread": "leavened",
-}  # fmt: skip
-SAYS = {
-    "price": "The price rises a little whenever the road is closed.",
-    "season": "Their season is short, because the pass is snowed in until May.",
-    "injuries": "The doctor of the valley counts more injuries here than on the farms.",
-    "wages": "The wages are low, yet nobody has left for the city.",
-    "century": "It has been so for a century at least, as the parish books show.",
-    "apprentice": "Each house takes one apprentice, mostly a cousin.",
-    "chisel": "They swear by a broad chisel with a handle of ash wood.",
-    "leftovers": "All leftovers are burnt behind the church on the first Monday of the month.",
-}
-OPENINGS = (
-    "In {town} {thing} is {done} by hand, in low rooms behind the square, one piece after the other.",
-    "{Thing} from {town} is {done} slowly, for the people think that nothing good was ever made in a hurry.",
-)
-
-
-def paragraph(town, thing, number):
-    """A passage that tells how it is done there, and three aspects of it."""
-    opening = OPENINGS[number].format(town=town, thing=thing, Thing=thing.capitalize(), done=TRADES[thing])
-    at = pick(range(8), town, thing) + 3 * number
-    aspects = [SAYS[[*SAYS][(at + i) % 8]] for i in range(3)]
-    return {"title": f"{thing.capitalize()} work at {town}", "text": " ".join([opening, *aspects])}
-
 
 def corpus(path):
-    """Forty seeds: eight trades in five towns, each with two passages that answer and two that do not."""
-    things = [*TRADES]
-    with path.open("w") as file:
-        for i, town in enumerate(TOWNS):
-            for j, thing in enumerate(things):
-                row = {
-                    "id": f"{thing}-{town.lower()}",
-                    "query": f"How is {thing} {TRADES[thing]} in {town}?",
-                    "positives": [paragraph(town, thing, 0), paragraph(town, thing, 1)],
-                    "negatives": [paragraph(TOWNS[i - 1], thing, 0), paragraph(town, things[j - 1], 1)],
-                }
-                file.write(json.dumps(row) + "\n")
+    """The forty seeds as JSON lines."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in trade_rows()))
     return path
 
 
@@ -79,6 +42,7 @@ validators:
   - kind: constraint_check
   - kind: dimension_check
   - {judge}
+replies: {{corrections: 1}}
 out: {out}
 runtime: {{window: 40}}
 """
@@ -87,7 +51,6 @@ JOBS = {
     "infir": ("{kind: infir}", "{kind: judge_scenarios}"),
     "promptriever": (f"{{kind: promptriever, {GRID}}}", "{kind: judge_relevance}"),
     "dual_view": (f"{{kind: dual_view, base: {{kind: promptriever, {GRID}}}}}", "{kind: judge_polarity}"),
-    "verifiable": ("{kind: verifiable}", "{kind: judge_polarity}"),
     "infosearch": ("{kind: infosearch, query_negative: written}", "{kind: judge_relevance}"),
 }
 """Recipe -> itself and its judge. A very long instruction has two paragraphs, and here one line is due."""
@@ -249,6 +212,6 @@ def test_every_kind_of_fault_befell_some_seed_and_every_template_was_answered(ru
                 call_faults = (model.ledger.get(call.request_id) for call in topic.calls)
                 borne |= {fault.kind for fault in call_faults if fault and mended(fault)}
     print(*(f"{kind:18} {code:22} {count}" for (kind, code), count in sorted(table.items())), sep="\n")
-    assert tasks == set(TASKS)
+    assert tasks == {*TASKS} - {"custom.kite"}
     assert named_kinds == {*SPOILT, *BROKEN}
     assert borne >= {*HARMLESS, *BROKEN}, "what is wrapped is read, and what is broken once is mended"

@@ -111,7 +111,7 @@ def test_an_upgraded_package_is_a_changed_corpus(tmp_path):
     job.write_text(
         "seeds: {kind: python_docs, libraries: [tinyarrays, tinytensors], questions_share: 0}\n"
         f"out: {tmp_path / 'out'}\n"
-        "recipe: {kind: verifiable}\nmodels: {writer: {kind: rule_writer}}\nlimits: {partition_seeds: 2}\n"
+        "recipe: {kind: verifiable}\nlimits: {partition_seeds: 2}\n"
     )
     packages = {"PYTHONPATH": f"{tmp_path / 'site'}:{REPO}"}
     assert foil("run", job, env=packages).returncode == 0

@@ -90,7 +90,7 @@ def test_operators_and_curators_need_no_extra(tmp_path):
 @pytest.mark.slow
 def test_hosted_models_need_no_extra(tmp_path):
     job = write_job(tmp_path, 3)
-    job.write_text(job.read_text().replace("{kind: rule_writer}", "{kind: hosted, model: m, url: 'http://[::1]:9/v1'}"))
+    job.write_text(job.read_text() + "models: {writer: {kind: hosted, model: m, url: 'http://[::1]:9/v1'}}\n")
     process = run_without_extras(["plan", job])
     assert process.returncode == 0, process.stderr
 

@@ -93,7 +93,7 @@ def write_job(folder: Path, seeds: int, window: int = 8) -> Path:
     job.write_text(
         f"seeds: {{kind: table, corpus: kites, path: {folder / 'seeds.jsonl'}, "
         "columns: {query: query, positives: good, id: id, negatives: bad}}\n"
-        f"recipe: {{kind: verifiable}}\nmodels: {{writer: {{kind: rule_writer}}}}\n"
+        "recipe: {kind: verifiable}\n"
         f"out: {folder / 'out'}\nlimits: {{partition_seeds: 10}}\nruntime: {{window: {window}}}\n"
         "validators: [{kind: shape}, {kind: leak}, {kind: constraint_check}]\n"
     )
@@ -104,7 +104,7 @@ def hosted_job(folder: Path, url: str, seeds: int, more: str = "") -> Path:
     """A job over a hosted model at this URL; `more` goes behind `limits.partition_seeds`."""
     job = write_job(folder, seeds)
     model = f"{{kind: hosted, model: m, url: '{url}', price: {{prompt: 100.0, completion: 100.0}}}}"
-    text = job.read_text().replace("{kind: verifiable}", "{kind: infir}").replace("{kind: rule_writer}", model)
+    text = job.read_text().replace("{kind: verifiable}", f"{{kind: infir}}\nmodels: {{writer: {model}}}")
     text = text.replace("[{kind: shape}, {kind: leak}, {kind: constraint_check}]", "[{kind: shape}]")
     job.write_text(text.replace("partition_seeds: 10", "partition_seeds: 64" + more))
     return job

@@ -1,6 +1,6 @@
 """Decides the judgments of verifiable instructions again, from the passages as they are now.
 
-The rule writer's labels are exact when they are made. An edit of a passage, a cut or a defect of a recipe can make them
+Labels by rule are exact when they are made. An edit of a passage, a cut or a defect of a recipe can make them
 untrue. For an intent with constraints, a passage judged +1 satisfies all of them, and one judged -1 by `rule` breaks at
 least one. A -1 by construction or by the seed (a passage that does not answer the query) may satisfy them.
 

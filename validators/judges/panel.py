@@ -92,7 +92,6 @@ class JudgePanel:
         self._model_of: dict[str, str] = {}
         self._reason = ""
         self._vote_totals = Counter[str]()
-        self._claims = {(j.intent_id, j.passage_id) for j in topic.judgments if j.relevance > 0}
         self._slots = [VoteSlot(judge, n) for n in range(settings.votes) for judge in settings.judges]
 
     async def collect_votes(self, question: Question, intent: Intent, passages: Sequence[Passage]) -> VoteCount:
@@ -202,7 +201,6 @@ class JudgePanel:
         texts = [inert(full_text(passage), self._settings.passage_chars) for passage in order]
         query, instruction = inert(intent.query, _QUERY_CHARS), inert(intent.instruction, _QUERY_CHARS)
         prompt = load(template).render(
-            {"intent": intent, "passages": tuple(order), "claimed": [(intent.id, p.id) in self._claims for p in order]},
             code=nonce([query, instruction, *texts], self._topic.id, template, str(slot.number)),
             query=query,
             instruction=instruction,
@@ -236,7 +234,6 @@ class JudgePanel:
 
     async def _ask_canary(self, canary: Canary, question: Question, slot: VoteSlot, monitor: CanaryMonitor) -> Verdict:
         right = NONE if canary.none_relevant else canary.passages[0].id
-        self._claims.add((canary.intent.id, right))
         vote = await question(canary.intent, canary.passages, slot)
         count = VoteCount(canary.intent, canary.passages, (vote,), 1)
         reason = "canary_right" if vote.choice == right else "canary_wrong"

@@ -77,11 +77,10 @@ async def _trace(parts: Parts, chosen: Sequence[tuple[int, Seed]], job: Job, sam
     from engine.flow.budget import Budget, Spend
     from engine.flow.plan import trace_calls
     from engine.runtime.session import spent_before
-    from prompts.rule_writer.model import RuleWriter
 
     budget = Budget(job.limits.budget, spent_before(parts) if sample else Spend())
     try:
-        return await trace_calls(parts, chosen, job.limits, RuleWriter(), sample=sample, budget=budget)
+        return await trace_calls(parts, chosen, job.limits, sample=sample, budget=budget)
     finally:
         for model in parts.models.values():
             await model.close()
@@ -100,7 +99,8 @@ def _to_json(job: Job, seeds: int, traced: PlanSample, costs: Sequence[StageCost
         }
         for cost in costs
     ]
-    return {"seeds": seeds, "looked_at": traced.looked_at, "stages": rows, "unanswered": sorted(traced.unanswered)}
+    missing = {"unanswered": sorted(traced.unanswered), "unseen": sorted(traced.unseen)}
+    return {"seeds": seeds, "looked_at": traced.looked_at, "stages": rows, **missing}
 
 
 def _print_plan(job: Job, seeds: int, traced: PlanSample, costs: Sequence[StageCost]) -> None:
@@ -113,6 +113,12 @@ def _print_plan(job: Job, seeds: int, traced: PlanSample, costs: Sequence[StageC
         )
     for problem in sorted(traced.unanswered):
         say(f"calls are missing from this plan: {problem}; ask a few for real with --sample 20")
+    if traced.unseen:
+        say(
+            f"{', '.join(sorted(traced.unseen))}: seeds that no model has answered there yet are planned up to it, and "
+            "not what comes after it; their completions count as the most that they may use. Ask a few for real with "
+            "--sample 20"
+        )
     if not costs:
         say("no call is planned: no seed of those looked at led to one")
 
@@ -120,7 +126,7 @@ def _print_plan(job: Job, seeds: int, traced: PlanSample, costs: Sequence[StageC
 def _row(job: Job, cost: StageCost) -> tuple[str, ...]:
     hours = _hours_left(job, cost)
     return (
-        f"{cost.role}: {_settings(job, cost).identity().get('model', 'rule_writer')}",
+        f"{cost.role}: {_settings(job, cost).identity()['model']}",
         cost.task,
         *(_format_range(value) for value in (cost.calls, cost.prompt_tokens, cost.completion_tokens, cost.usd)),
         f"{cost.answered:.0%}",

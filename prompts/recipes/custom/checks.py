@@ -28,7 +28,6 @@ from prompts.recipes.custom.specs import (
     template_of,
 )
 from prompts.render import PromptTemplate
-from prompts.rule_writer.custom import RULES, split_rule
 
 _PASSAGE_FIELDS = frozenset({"title", "text"})
 _PARSER = jinja2.Environment(autoescape=False)  # noqa: S701 - it only parses; prompts.render renders, in a sandbox
@@ -57,7 +56,6 @@ class RecipeChecks:
                     yield (*place, "answer", name), "is no name for a field; use another, in small letters", name
             yield from self._loop(place, index, stage)
             yield from self._template((*place, "template"), index, stage)
-            yield from self._rule((*place, "rule"), index, stage)
         if (self._spec is None) is (self._rows is None):
             yield (), "a custom recipe yields either a `topic` or `rows`; write one of them", "both or neither"
         for column, reference in (self._rows or {}).items():
@@ -143,19 +141,6 @@ class RecipeChecks:
             (once if other.each in ("", stage.each) else lists)[other.name] = frozenset(other.answer)
         return once, lists
 
-    def _rule(self, place: Place, index: int, stage: Stage) -> Iterator[Mistake]:
-        lacking = [name for name in stage.answer if stage.rule and name not in stage.rule]
-        if lacking:
-            why = f"has no rule for the field {lacking[0]!r}; give one for every field, or none at all"
-            yield place, why, [*stage.rule]
-        for field, rule_text in stage.rule.items():
-            _, reference = split_rule(rule_text)
-            why = _rule_mistake(stage, field, rule_text)
-            if why:
-                yield (*place, field), why, rule_text
-            elif reference:
-                yield from self._reference((*place, field), reference, index, "string")
-
     def _topic(self, topic: TopicSpec) -> Iterator[Mistake]:
         labels: dict[str, list[str]] = {"intents": [], "passages": []}
         for index, intent in enumerate(topic.intents):
@@ -196,21 +181,6 @@ class RecipeChecks:
         if label in taken:
             yield (*place, "name"), "stands twice; give each a name of its own", label
         taken.append(label)
-
-
-def _rule_mistake(stage: Stage, field: str, rule_text: str) -> str:
-    """What is wrong with the rule of a field, or ""."""
-    name, reference = split_rule(rule_text)
-    rule = RULES.get(name)
-    if field not in stage.answer:
-        return f"the answer has no such field; it has {', '.join(stage.answer)}"
-    if rule is None:
-        return f"{name!r} is no rule; there are {', '.join(RULES)}"
-    if rule.gives != stage.answer[field].type:
-        return f"{name!r} gives a {rule.gives}, the field is a {stage.answer[field].type}"
-    if rule.takes != bool(reference):
-        return f"{name!r} {'takes a reference behind it' if rule.takes else 'takes nothing behind it'}"
-    return ""
 
 
 def _names(intent: IntentSpec) -> list[str]:

@@ -102,9 +102,7 @@ class Custom:
         inputs = {name: _template_value(scope[name]) for name in template.variables}
         if None in inputs.values() or (stage.when and not _is_true(scope, stage.when)):
             return None
-        most = {name: field.most_items for name, field in stage.answer.items()}
-        facts = {"material": material, "rule": stage.rule, "most": most, "scope": scope}
-        answer = await ask(template.render(facts, **inputs), self._answers[stage.name], role=stage.role)
+        answer = await ask(template.render(**inputs), self._answers[stage.name], role=stage.role)
         return answer.model_dump(mode="json")
 
 

@@ -22,7 +22,7 @@ class CustomSettings(Settings):
     stages: tuple[Stage, ...] = Field(
         min_length=1,
         max_length=100,
-        description="each: name, answer, and where wanted template, role, each, when, rule (docs/custom.md)",
+        description="each: name, answer, and where wanted template, role, each, when (docs/custom.md)",
     )
     topic: TopicSpec | None = Field(None, description="intents, passages, judgments; or else `rows`")
     rows: Mapping[str, str] | None = Field(None, min_length=1, description="columns of plain rows: name -> reference")

@@ -97,7 +97,6 @@ class Stage(Settings):
     answer: Mapping[str, Annotated[AnswerField, BeforeValidator(_as_mapping)]] = Field(min_length=1)
     each: str = ""
     when: str = ""
-    rule: Mapping[str, str] = {}
 
     @property
     def file(self) -> str:

@@ -21,7 +21,7 @@ NO_RAY = {"RAY_AUTH_MODE": ""}
 def hosted_job(folder: Path, url: str) -> Path:
     job = write_job(folder, 5)
     model = f"{{kind: hosted, model: m, url: '{url}', api_key: '${{DOCTOR_KEY}}'}}"
-    job.write_text(job.read_text().replace("{kind: rule_writer}", model))
+    job.write_text(job.read_text() + f"models: {{writer: {model}}}\n")
     return job
 
 

@@ -47,7 +47,7 @@ def test_the_end_says_what_was_not_looked_at_and_what_found_nothing(tmp_path):
 
 def test_a_run_that_accepts_nothing_says_why_and_what_to_do(tmp_path):
     job = write_job(tmp_path, 20)
-    run = foil("run", job, "--set", "recipe.kind=dual_view")
+    run = foil("run", job, "--set", "recipe.kind=dual_view", "--set", "models.writer={kind: local_vllm, model: m}")
     said = run.stdout + run.stderr
     assert "none of 20 topics was accepted:" in said, said
     assert "100% no_instruction: the recipe needs seeds that come with an instruction" in said

@@ -13,8 +13,6 @@ from tests.support.paths import REPO
 GOOD = """\
 seeds: {kind: python_docs}
 recipe: {kind: verifiable}
-models:
-  writer: {kind: rule_writer}
 out: OUT
 limits: {seeds: 10, partition_seeds: 5}
 """
@@ -46,20 +44,28 @@ def test_every_example_job_is_valid(path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (GOOD + "sedes: 1\n", r"job\.yaml:7: sedes: unknown key 'sedes'; a job has seeds, recipe"),
-        (GOOD.replace("seeds: 10", "seeds: ten"), r"job\.yaml:6: limits\.seeds: .*integer.*found 'ten'"),
-        (GOOD.replace("seeds: 10", "seeds: 0"), r"job\.yaml:6: limits\.seeds: .*greater than or equal to 1; found 0"),
-        (GOOD.replace("seeds: 10", "sedes: 10"), r"job\.yaml:6: limits\.sedes: unknown key; Limits has seeds, "),
+        (GOOD + "sedes: 1\n", r"job\.yaml:5: sedes: unknown key 'sedes'; a job has seeds, recipe"),
+        (GOOD.replace("seeds: 10", "seeds: ten"), r"job\.yaml:4: limits\.seeds: .*integer.*found 'ten'"),
+        (GOOD.replace("seeds: 10", "seeds: 0"), r"job\.yaml:4: limits\.seeds: .*greater than or equal to 1; found 0"),
+        (GOOD.replace("seeds: 10", "sedes: 10"), r"job\.yaml:4: limits\.sedes: unknown key; Limits has seeds, "),
         (GOOD.replace("python_docs", "msmarko"), r"job\.yaml:1: seeds: kind 'msmarko' is not known; use one of "),
         (
-            GOOD.replace("rule_writer", "gpt"),
-            r"job\.yaml:4: models\.writer: this kind is not known; use one of hosted, ",
+            GOOD + "models: {writer: {kind: gpt}}\n",
+            r"job\.yaml:5: models\.writer: this kind is not known; use one of hosted, ",
+        ),
+        (
+            GOOD + "models: {writer: {kind: rule_writer}}\n",
+            r"job\.yaml:5: models\.writer: there is no rule writer any more. verifiable asks no model: leave",
+        ),
+        (
+            GOOD.replace("verifiable", "infir"),
+            r"job\.yaml:2: recipe: asks a model of the role 'writer'; name one under `models`",
         ),
         (GOOD.replace("recipe:", "recipe2:"), r"the key 'recipe' is missing; add it"),
-        (GOOD + "out: again\n", r"job\.yaml:7: the key 'out' stands twice; keep one"),
+        (GOOD + "out: again\n", r"job\.yaml:5: the key 'out' stands twice; keep one"),
         ("- a list\n", r"a job is a mapping with the keys"),
         ("seeds: {kind: [}\n", r"job\.yaml:1: not valid YAML"),
-        (GOOD.replace("out: OUT", "out: 7"), r"job\.yaml:5: out: expected a folder's path, found 7"),
+        (GOOD.replace("out: OUT", "out: 7"), r"job\.yaml:3: out: expected a folder's path, found 7"),
         (GOOD + "runtime: {kind: ray}\n", r"kind: ray needs `workers` of at least 1"),
     ],
 )
@@ -113,7 +119,8 @@ def test_the_identity_leaves_out_where_and_how_fast(job_file, tmp_path):
     assert load_job(job_file(GOOD), ["limits.seeds=11"]).identity() != identity
 
 
-HOSTED = GOOD.replace("{kind: rule_writer}", "{kind: hosted, model: m, url: 'https://a.example/v1', MORE}")
+MODEL = "{kind: hosted, model: m, url: 'https://a.example/v1', MORE}"
+HOSTED = GOOD.replace("verifiable}", f"infir}}\nmodels: {{writer: {MODEL}}}")
 
 
 def test_a_key_in_a_job_file_is_refused_and_not_repeated(job_file):
@@ -151,8 +158,8 @@ def test_a_stage_of_a_role_without_a_model_is_refused(job_file):
 
 
 def test_a_stage_that_names_no_model_has_the_writers(job_file, tmp_path):
-    named = "rule_writer}\n  instruction_writer: {kind: hosted, model: m, url: 'http://127.0.0.1:9/v1'}"
-    job = load_job(job_file(GOOD.replace("rule_writer}", named)), out=tmp_path / "out")
+    named = "{kind: hosted, model: n, url: 'http://127.0.0.1:9/v1'}, instruction_writer: "
+    job = load_job(job_file(HOSTED.replace("writer: ", f"writer: {named}").replace(", MORE", "")), out=tmp_path / "out")
     models = build_parts(job).models
     assert for_role(models, "passage_writer") is for_role(models, "judge") is models["writer"]
     assert for_role(models, "instruction_writer").name == "m"
@@ -161,9 +168,15 @@ def test_a_stage_that_names_no_model_has_the_writers(job_file, tmp_path):
 
 
 def test_a_judge_without_a_model_is_refused(job_file):
-    job = GOOD + "validators:\n  - {kind: judge_relevance, judges: [judge, second]}\n"
-    with pytest.raises(UsageError, match=r"job.yaml:8: validators.0: asks a model of the role 'second'") as refused:
+    model = MODEL.replace(", MORE", "")
+    job = HOSTED.replace(MODEL, model) + "validators:\n  - {kind: judge_relevance, judges: [judge, second]}\n"
+    with pytest.raises(UsageError, match=r"job.yaml:7: validators.0: asks a model of the role 'second'") as refused:
         load_job(job_file(job))
     assert "role 'judge'" not in str(refused.value)  # a stage has the writer's model
-    both = "rule_writer}\n  judge: {kind: rule_writer}\n  second: {kind: rule_writer}"
-    assert set(load_job(job_file(job.replace("rule_writer}", both))).models) == {"writer", "judge", "second"}
+    both = f"{model}, judge: {model}, second: {model}"
+    assert set(load_job(job_file(job.replace(model, both))).models) == {"writer", "judge", "second"}
+
+
+def test_a_judge_of_what_no_model_wrote_needs_one(job_file):
+    with pytest.raises(UsageError, match=r"validators.0: asks a model of the role 'judge'"):
+        load_job(job_file(GOOD + "validators: [{kind: judge_relevance}]\n"))

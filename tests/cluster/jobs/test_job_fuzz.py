@@ -136,9 +136,8 @@ def test_any_override_is_taken_or_refused(ends_well, key, text):
         settings_from([f"{key}={text}"], MineSettings)
 
 
-SMALL = (
-    "seeds: {kind: python_docs}\nrecipe: {kind: verifiable}\nmodels: {writer: {kind: rule_writer}}\nout: /tmp/no-run\n"
-)
+MODELS = "models: {writer: {kind: local_vllm, model: m}}"
+SMALL = f"seeds: {{kind: python_docs}}\nrecipe: {{kind: infir}}\n{MODELS}\nout: /tmp/no-run\n"
 
 
 @pytest.mark.parametrize(
@@ -157,7 +156,7 @@ SMALL = (
         (SMALL.replace("/tmp/no-run", '"a\\0b"'), "4: a null character"),
         ("seeds:\nrecipe:\nmodels:\nout:\n", "2: recipe: is empty; fill it"),
         ("seeds:\nrecipe:\nmodels:\nout:\n", "4: out: is empty; fill it"),
-        (SMALL.replace("{kind: rule_writer}", ""), "3: models.writer: kind None is not known; use one of"),
+        (SMALL.replace("{kind: local_vllm, model: m}", ""), "3: models.writer: kind None is not known; use one of"),
         (SMALL + "limits:\n", "5: limits: expected a mapping, found None"),
         (SMALL + "train:\n", "5: train: expected a mapping, found None"),
         (SMALL + "".join(f"k{n}: 1\n" for n in range(5_000)), "and 4,950 more"),

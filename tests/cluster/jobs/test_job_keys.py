@@ -9,7 +9,6 @@ from engine.errors import UsageError
 from tests.support.commands import foil, write_job
 
 KEY = "sk-canary-7aa0c1d2e3f4"
-WRITER = "{kind: rule_writer}"
 MODELS = [
     f"{{kind: hosted, model: m, url: 'http://u:{KEY}@a.example/v1'}}",
     f"{{kind: hosted, model: m, url: 'http://:{KEY}@a.example/v1'}}",
@@ -33,8 +32,9 @@ MODELS = [
 @pytest.mark.parametrize("model", MODELS)
 def test_no_value_below_models_is_repeated(tmp_path, model):
     job = write_job(tmp_path, 1)
-    job.write_text(job.read_text().replace(WRITER, model))
-    with pytest.raises(UsageError, match=r"job\.yaml:3: models\.writer") as refused:
+    text = job.read_text()
+    job.write_text(f"{text}models: {{writer: {model}}}\n")
+    with pytest.raises(UsageError, match=rf"job\.yaml:{len(text.splitlines()) + 1}: models\.writer") as refused:
         load_job(job)
     assert KEY not in str(refused.value)
 
@@ -50,10 +50,10 @@ def test_no_setting_of_the_command_line_is_repeated(tmp_path, setting):
 
 def test_the_command_keeps_it_to_itself_too(tmp_path):
     job = write_job(tmp_path, 1)
-    job.write_text(job.read_text().replace(WRITER, MODELS[1]))
+    job.write_text(f"{job.read_text()}models: {{writer: {MODELS[1]}}}\n")
     done = foil("run", job)
     assert done.returncode == 2
-    assert "job.yaml:3: models.writer: expected a URL without a user name" in done.stderr
+    assert "models.writer: expected a URL without a user name" in done.stderr
     assert KEY not in done.stdout + done.stderr
     assert not (tmp_path / "out").exists()
 
@@ -63,4 +63,4 @@ def test_a_job_without_keys_says_as_much_as_before(tmp_path):
     job.write_text(job.read_text().replace("window: 8", "window: ten"))
     with pytest.raises(UsageError, match=r"runtime\.window: .*found 'ten'"):
         load_job(job)
-    assert json.loads(json.dumps(load_job(write_job(tmp_path, 1)).identity()))["models"]["writer"]
+    assert json.loads(json.dumps(load_job(write_job(tmp_path, 1)).identity()))["recipe"]["kind"] == "verifiable"

@@ -36,7 +36,7 @@ def test_the_card_tells_where_the_rows_come_from(out, release):
     text = (folder / "README.md").read_text()
     assert "Cut the query" in text
     snapshot = load_snapshot(out, None)
-    for words in (snapshot.digest, "kind: verifiable", "rule_writer", "passages removed", "| seeds planned | 160 |",
+    for words in (snapshot.digest, "kind: verifiable", "passages removed", "| seeds planned | 160 |",
                   "--set split.heldout_share=0.2", "checked no evaluation set", "No careful reader"):  # fmt: skip
         assert words in text, words
     assert any(name.startswith("export-") for name in snapshot_names(out))

@@ -1,4 +1,4 @@
-"""The questions of docs/curators.md, asked of a real run by the rule writer."""
+"""The questions of docs/curators.md, asked of a real run by rule."""
 
 import json
 import re

@@ -10,7 +10,7 @@ from datasets_out.commits.snapshot import load_snapshot, read_accepted
 from datasets_out.training.row_mixes import write_mixes
 from engine.errors import UsageError
 from tests.support.topics.matrices import made, matrix
-from tests.support.topics.sample_seeds import SEEDS
+from tests.support.topics.trades import trade_seeds
 from tests.support.trainer_world import open_view
 from validators.checks.shape import ShapeCheck, ShapeSettings
 
@@ -19,8 +19,8 @@ from validators.checks.shape import ShapeCheck, ShapeSettings
 def mixes(tmp_path_factory):
     """The run and its mixes: nine topics with both views, one rejected, one with a single view."""
     out = tmp_path_factory.mktemp("run")
-    topics = [made("dual_view", replace(SEEDS["msmarco"], id=f"s{i}")) for i in range(10)]
-    single = made("promptriever", replace(SEEDS["msmarco"], id="single"))
+    topics = [made("dual_view", seed) for seed in trade_seeds()[:10]]
+    single = made("promptriever", trade_seeds()[10])
     log = CommitLog(out)
     log.open("f" * 64, {})
     log.commit(0, [*topics[:6], replace(topics[6], status="rejected", reason="leak")], {})
@@ -74,6 +74,6 @@ def test_the_same_run_gives_the_same_mixes(mixes, tmp_path):
 def test_a_run_without_two_views_is_refused(tmp_path):
     log = CommitLog(tmp_path / "run")
     log.open("f" * 64, {})
-    log.commit(0, [made("promptriever", SEEDS["msmarco"])], {})
+    log.commit(0, [made("promptriever", trade_seeds()[0])], {})
     with pytest.raises(UsageError, match="fewer than two accepted topics with both views"):
         write_mixes(load_snapshot(tmp_path / "run", None), tmp_path / "mixes")

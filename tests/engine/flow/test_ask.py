@@ -7,8 +7,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel
-from pydantic.json_schema import SkipJsonSchema
 
 from engine.errors import (
     BudgetSpentError,
@@ -31,7 +29,6 @@ from engine.model_traits import ModelTraits
 from engine.protocols import Model, Prompt
 from engine.requests import Message, Reply, Request
 from engine.storage.opening import open_store
-from prompts.parse import parse_reply
 from tests.support.small_parts import Line, parse, prompt_for, seed
 
 GOOD = '{"text":"good"}'
@@ -308,35 +305,12 @@ def test_calls_stand_in_the_order_asked_however_the_replies_come_in(tmp_path):
     assert asyncio.run(asked()) == ["first", "first", "second", "third"]
 
 
-class Hinted(BaseModel):
-    text: str
-    source: SkipJsonSchema[str] = ""
-
-
-def test_a_field_that_the_schema_hides_is_the_rule_writers_alone(tmp_path):
-    reply = '{"text":"good","source":"p1"}'
-    hosted, free = Script(reply), Script(reply)
-    free.traits = replace(free.traits, free=True)
-    reader = {"reader": parse_reply}
-    assert asyncio.run(asker(tmp_path / "a", hosted, **reader)(PROMPT, Hinted)) == Hinted(text="good")
-    assert asyncio.run(asker(tmp_path / "b", free, **reader)(PROMPT, Hinted)) == Hinted(text="good", source="p1")
-    assert "source" not in hosted.sent[0].schema["properties"]
-
-
-def test_a_free_models_reply_is_never_taken_from_another_run(tmp_path):
-    first = Script()
-    asyncio.run(asker(tmp_path / "a", first)(PROMPT, Line))
-    for free, sent in ((False, 0), (True, 1)):
-        model = Script()
-        model.traits = replace(model.traits, free=free)
-        replies = ReplyService(
-            Journal(open_store(tmp_path / f"b{free}")).open(0),
-            Budget(BudgetSettings()),
-            "me",
-            ReplyArchive([open_store(tmp_path / "a")]),
-        )
-        asyncio.run(SeedAsk(replies, {"writer": model}, parse, corrections=1)(PROMPT, Line))
-        assert len(model.sent) == sent
+def test_what_another_run_has_paid_for_is_taken_over(tmp_path):
+    asyncio.run(asker(tmp_path / "a", Script())(PROMPT, Line))
+    model, paid = Script("never asked"), ReplyArchive([open_store(tmp_path / "a")])
+    replies = ReplyService(Journal(open_store(tmp_path / "b")).open(0), Budget(BudgetSettings()), "me", paid)
+    asyncio.run(SeedAsk(replies, {"writer": model}, parse, corrections=1)(PROMPT, Line))
+    assert model.sent == []
 
 
 @given(limit=st.integers(1, 12), wanted=st.integers(1, 20))

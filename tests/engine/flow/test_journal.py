@@ -195,12 +195,6 @@ def test_many_replies_of_many_partitions_share_one_fsync_and_none_returns_before
     assert len(synced) < 20
 
 
-def test_a_free_reply_is_written_and_its_stream_not_synced(tmp_path, monkeypatch):
-    monkeypatch.setattr(writing.Journal, "_sync", lambda *_: pytest.fail("synced"))
-    asyncio.run(opened(tmp_path).put(Reply("1", "one"), durable=False))
-    assert opened(tmp_path).get("1") == Reply("1", "one")
-
-
 def test_what_was_asked_and_not_answered_may_be_paid_twice(tmp_path):
     store = LocalStore(tmp_path)
     dead = opened(tmp_path)

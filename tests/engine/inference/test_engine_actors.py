@@ -171,8 +171,8 @@ def test_roles_of_equal_settings_share_engines():
 
 def test_a_local_run_refuses_engines(tmp_path):
     job = write_job(tmp_path, 3)
-    text = job.read_text().replace("{kind: rule_writer}", "{kind: local_vllm, model: m, engines: 2}")
-    job.write_text(text)
+    model = "models: {writer: {kind: local_vllm, model: m, engines: 2}}"
+    job.write_text(job.read_text().replace("{kind: verifiable}", f"{{kind: infir}}\n{model}"))
     with pytest.raises(UsageError, match=r"models.writer: `engines` are actors of Ray; set runtime.kind: ray"):
         load_job(job)
     assert load_job(job, ["runtime.kind=ray", "runtime.workers=1"]).models["writer"].engines == 2

@@ -26,18 +26,19 @@ from datasets_out.commits.log import CommitLog
 from engine.errors import ModelError, ModelOutageError, RefusedRequestError, TransientModelError, UsageError
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.models import local_vllm
+from engine.models.hosted import body_of
 from engine.models.local_vllm import LocalVllm, LocalVllmSettings, engine_arguments
 from engine.models.params import Params
 from engine.models.retry import complete
 from engine.models.served_vllm import ServedVllm, VllmServer, server_flags
 from engine.protocols import SAMPLING, Model, Parts
-from engine.requests import Message, Request
+from engine.requests import Message, Reply, Request
 from prompts.parse import parse_reply
 from prompts.recipes.catalog import RECIPES
-from prompts.rule_writer.model import RuleWriter
+from tests.support.models.character import Character
 from tests.support.paths import REPO
 from tests.support.small_parts import opened, run_parts, topics
-from tests.support.topics.sample_seeds import SEEDS
+from tests.support.topics.trades import trade_seeds
 from tests.support.vllm.processes import descendants, engine_processes, gone, spawned_processes
 from tests.support.vllm.tiny_model import make_tiny_model
 from validators.catalog import VALIDATORS, validators_of
@@ -589,28 +590,25 @@ def test_serve_true_is_asked_as_a_hosted_model_and_survives_a_kill(loop, setting
 
 class HalfNonsense(Model):
     """Asks vLLM everything. Of each seed it hands on what vLLM says to the task that the seed's id names last, or to
-    `all`; every other task is done by rule, so that the flow comes to each template in its place.
+    `all`; every other task is done in character, so that the flow comes to each template in its place.
 
-    InfoSearch may end well all the same: where a writer declines, another dimension is tried, and the rule judge goes
-    by the condition behind an instruction and not by its wording.
+    InfoSearch may end well all the same: where a writer declines, another dimension is tried.
     """
 
     def __init__(self, vllm):
-        self.vllm, self.name = vllm, vllm.name
-        # Free: else no request has the facts that the rule writer answers from.
-        self.traits = replace(vllm.traits, free=True)
-        self.asked, self.refused = Counter(), []
+        self.vllm, self.name, self.traits = vllm, vllm.name, vllm.traits
+        self.character, self.asked, self.refused = Character(), Counter(), []
 
     async def complete(self, request):
         self.asked[request.task] += 1
         try:
-            reply = await complete(self.vllm, replace(request, facts={}, id=""))
+            reply = await complete(self.vllm, request)
         except RefusedRequestError as error:
             self.refused.append(str(error))
             raise
         if request.affinity.split()[-1] in (request.task, "all"):
-            return replace(reply, request_id=request.id)
-        return await RuleWriter().complete(request)
+            return reply
+        return Reply(request.id, self.character(body_of(request, "json_schema"), 0)[0], model=self.name)
 
     async def close(self):
         await self.vllm.close()
@@ -638,11 +636,9 @@ WRITERS = {
     "infir": ("infir.instruction", "infir.poisoned_instruction", "infir.poisoned_query", "infir.passage"),
     "promptriever": ("promptriever.instruction", "promptriever.passages"),
     "dual_view": ("dual_view.instruction",),
-    "verifiable": ("verifiable.topic",),
     "infosearch": tuple(
         f"infosearch.{t}" for t in ("keywords", "rewrite", "instruction", "reversal", "query_negative")
     ),
-    "custom": ("custom.aspects", "custom.ask", "custom.without"),
 }
 JUDGES = {"infir": "judges.scenario", "promptriever": "judges.relevance", "dual_view": "judges.polarity"}
 """Recipe -> tasks of its writer, and of the judge that it is published with."""
@@ -664,7 +660,7 @@ def test_every_template_is_accepted_and_nonsense_ends_as_a_marked_reject(setting
     monkeypatch.chdir(REPO)
     recipe, told = Each({name: recipe_of(name) for name in WRITERS}), wide_settings(settings, tmp_path / "model")
     seeds = Listed(
-        replace(SEEDS["msmarco"], id=f"{name} {task}")
+        replace(trade_seeds()[0], id=f"{name} {task}")
         for name, tasks in WRITERS.items()
         for task in (*tasks, *([JUDGES[name]] if name in JUDGES else []), "all")
     )
@@ -681,7 +677,7 @@ def test_every_template_is_accepted_and_nonsense_ends_as_a_marked_reject(setting
     summary = run_parts(seeds, build, Limits(), RuntimeSettings(window=32))
     [model], ended = built, {topic.seed_id: topic for topic in topics(out)}
     assert model.refused == []
-    assert set(model.asked) == {*templates(), *WRITERS["custom"]}
+    assert set(model.asked) == templates()
     assert summary.complete
     assert set(ended) == {seed.id for seed in seeds}
     assert summary.counts.seeds.total() == summary.planned == len(seeds)
@@ -700,6 +696,6 @@ def templates():
 
 def recipe_of(name):
     """The recipe as its example job has it."""
-    path = REPO / "examples" / "jobs" / f"{'quickstart' if name == 'verifiable' else name}.yaml"
+    path = REPO / "examples" / "jobs" / f"{name}.yaml"
     settings = load_job(path, ["recipe.query_negative=written"] if name == "infosearch" else []).recipe
     return RECIPES[name][1](settings)

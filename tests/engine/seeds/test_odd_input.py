@@ -244,7 +244,7 @@ def test_the_commands_end_with_a_documented_code(tmp_path: Path, command: str, c
     job = tmp_path / "job.yaml"
     job.write_text(
         f"seeds: {{kind: table, corpus: c, path: {path}, columns: {{query: query, positives: good}}}}\n"
-        f"recipe: {{kind: verifiable}}\nmodels: {{writer: {{kind: rule_writer}}}}\nout: {tmp_path / 'out'}\n"
+        f"recipe: {{kind: verifiable}}\nout: {tmp_path / 'out'}\n"
     )
     ended = foil(*(["seeds", "preview"] if command == "preview" else [command]), job)
     assert "Traceback" not in ended.stderr

@@ -81,19 +81,6 @@ def test_a_seed_that_ends_its_worker_at_once_is_known(bucket):
     assert left_open(bucket, journal.writer)[3].suspects == ("suspect",)
 
 
-def test_a_free_reply_is_there_once_its_partition_is_closed(bucket):
-    journal = Journal(bucket)
-
-    async def make():
-        part = journal.open(0)
-        await part.put(Reply("1", "one"), durable=False)
-        part.close()
-        await asyncio.gather(*filter(None, [journal._syncing]))
-
-    asyncio.run(make())
-    assert [reply.request_id for reply in paid_replies(bucket, ())] == ["1"]
-
-
 def write_and_die(store, bill, point):
     """30 replies through streams of 4 syncs or 2 kB. Each is billed once it is asked, and acknowledged once it is put.
 

@@ -3,7 +3,7 @@
 import pytest
 
 from prompts.passages.blocks import is_about, join, may_answer, segment
-from prompts.rule_writer.view_pairs import ViewPairFinder
+from prompts.rules.view_pairs import ViewPairFinder
 from tests.support.topics.zoo import passage
 
 OSLO = (

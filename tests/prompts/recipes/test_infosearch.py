@@ -3,22 +3,15 @@
 import asyncio
 import json
 import time
-from collections import Counter
 from dataclasses import replace
-from itertools import islice
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from yaml import safe_load
 
 from engine.errors import Rejected, UnreadableReplyError
-from engine.flow.ask import schema_of
-from engine.seeds.catalog import READERS, open_seeds
 from engine.topic import Seed, Topic
-from prompts.constraints.constraint import all_hold, constraints_of
-from prompts.constraints.detectors import fold_text
 from prompts.constraints.dimensions import (
     ARTICLE_WORDS,
     CONDITIONS,
@@ -34,22 +27,16 @@ from prompts.constraints.dimensions import (
     obeys,
 )
 from prompts.parse import parse_reply
-from prompts.passages.answer_evidence import answers, evidence_of
-from prompts.passages.reply_types import AskedInstruction, Condition, Keywords, Rewritten
+from prompts.passages.reply_types import Condition
 from prompts.recipes.infosearch import InfoSearch, InfoSearchSettings
-from tests.support.topics.sample_seeds import CORPORA, SEEDS, RuleAsk, in_prose, passage
-from validators.catalog import VALIDATORS
+from tests.support.topics.sample_seeds import SEEDS, passage
 
 ENGLISH = "The ferry to Lower Saltmarsh takes 35 minutes. It runs twice an hour from the northern pier in all weathers."
 CHINESE = "前往盐沼镇的渡轮需要三十五分钟。渡轮每小时从北码头开出两班，风雨无阻，票在船上出售。"
 
 
-FIELDS = SEEDS["python_docs"]
-SEEDS = {**SEEDS, "python_docs": in_prose(FIELDS)}
-
-
 def made(seed: Seed, ask=None, **settings) -> Topic:
-    (topic,) = asyncio.run(InfoSearch(InfoSearchSettings(**settings))(seed, ask or RuleAsk()))
+    (topic,) = asyncio.run(InfoSearch(InfoSearchSettings(**settings))(seed, ask or Scripted()))
     return topic
 
 
@@ -58,8 +45,8 @@ def several(corpus: str, count: int) -> list[Seed]:
     return [replace(SEEDS[corpus], id=f"{corpus}{i}") for i in range(count)]
 
 
-def check(topic: Topic, *, by_rule: bool = True) -> None:
-    """The table of the method, cell by cell; for topics of the rule writer also what stands behind it."""
+def check(topic: Topic) -> None:
+    """The table of the method, cell by cell."""
     conditions = json.loads(topic.attributes["conditions"])
     dimension = topic.attributes["dimension"]
     told = {(j.intent_id, j.passage_id): j.relevance for j in topic.judgments}
@@ -83,58 +70,6 @@ def check(topic: Topic, *, by_rule: bool = True) -> None:
         if dimension in EXACT_DIMENSIONS:
             assert [obeys(intent, p) for p in wanted] == [relevance > 0 for relevance in due]
     assert len(told) == len(topic.judgments) == len(topic.intents) * len(topic.passages)
-    if by_rule:
-        check_rules(topic)
-
-
-def check_rules(topic: Topic) -> None:
-    *wanted, hard = topic.passages
-    for intent in topic.intents:
-        evidence, constraints = evidence_of(intent), constraints_of(intent)
-        assert [answers(evidence, p) for p in (*wanted, hard)] == [True] * len(wanted) + [False]
-        if topic.attributes["dimension"] == "keyword" and intent.role != "original":
-            assert fold_text(intent.attributes["condition"]) in fold_text(intent.instruction)
-            assert [all_hold(constraints, p) for p in wanted] == [obeys(intent, p) for p in wanted]
-
-
-@pytest.mark.parametrize(
-    ("corpus", "dimension", "conditions"),
-    [
-        ("msmarco", "length", ["sentence", "paragraph"]),
-        ("robust04", "length", ["sentence", "paragraph"]),
-        ("python_docs", "format", ["stackoverflow_post", "code_snippet", "manual"]),
-    ],
-)
-def test_a_seed_meets_the_fixed_conditions_that_its_text_allows(corpus, dimension, conditions):
-    topic = made(SEEDS[corpus], dimensions=(dimension,))
-    check(topic)
-    assert json.loads(topic.attributes["conditions"]) == conditions
-
-
-def test_a_manuals_list_of_fields_is_no_answer_of_a_post():
-    topic = made(in_prose(FIELDS), dimensions=("format",))
-    assert "Parameters" not in topic.passages[0].text
-    with pytest.raises(Rejected, match="no_condition"):
-        made(FIELDS, dimensions=("format",))
-
-
-def test_code_with_a_question_above_it_is_hardly_more_than_code():
-    with pytest.raises(Rejected, match="no_condition"):
-        made(SEEDS["leetcode"], dimensions=("format",))
-
-
-def test_nobody_asks_for_the_length_of_an_answer_that_is_one_number():
-    with pytest.raises(Rejected, match="no_condition"):
-        made(SEEDS["metamath"], dimensions=("length",))
-
-
-@pytest.mark.parametrize("corpus", ["msmarco", "robust04"])
-def test_keywords_stand_in_one_passage_each(corpus):
-    for seed in several(corpus, 10):
-        topic = made(seed, dimensions=("keyword",))
-        check(topic)
-        for word in json.loads(topic.attributes["conditions"]):
-            assert sum(meets("keyword", word, p) for p in topic.passages[:-1]) == 1
 
 
 def test_passages_of_the_corpus_in_two_languages_are_taken_as_they_are():
@@ -145,66 +80,28 @@ def test_passages_of_the_corpus_in_two_languages_are_taken_as_they_are():
     check(topic)
     assert [(p.role, p.text) for p in topic.passages[:2]] == [("seed_positive", CHINESE), ("seed_positive", ENGLISH)]
     assert {i.attributes.get("condition") for i in topic.intents[1:]} == {"zh", "en"}
-    with pytest.raises(Rejected, match="no_condition"):
-        made(SEEDS["msmarco"], dimensions=("language",))
-
-
-@pytest.mark.parametrize("dimension", ["audience", "source"])
-def test_what_needs_understanding_is_refused_by_the_rule_writer(dimension):
-    with pytest.raises(Rejected, match="no_condition"):
-        made(SEEDS["msmarco"], dimensions=(dimension,))
 
 
 def test_a_passage_that_says_what_it_is_needs_no_writer():
     both = (passage(ENGLISH, source="news"), passage(SEEDS["msmarco"].positives[1].text, source="blog"))
-    topic = made(replace(SEEDS["msmarco"], positives=both), dimensions=("source",))
+    refusing = Scripted(rewrite={"refusal": "too short"})
+    topic = made(replace(SEEDS["msmarco"], positives=both), refusing, dimensions=("source",))
     check(topic)
     assert json.loads(topic.attributes["conditions"]) == ["blog", "news"]
     assert {j.judge for j in topic.judgments} == {"seed", "construction"}
 
 
-def test_the_next_dimension_of_the_draw_is_tried_where_one_has_no_conditions():
-    drawn = Counter(made(seed).attributes["dimension"] for seed in several("msmarco", 40))
-    assert set(drawn) == {"keyword", "length"}
-    assert min(drawn.values()) >= 10
-    for seed in several("python_docs", 20):
-        check(made(seed))
-
-
-def test_the_same_seed_gives_the_same_topic_and_wordings_vary():
-    seeds = several("msmarco", 30)
-    assert made(seeds[0]) == made(seeds[0])
-    sayings = {i.instruction.split("? ")[-1] for s in seeds for i in made(s, dimensions=("length",)).intents[1:]}
-    assert len(sayings) >= 30
-
-
-def test_the_instruction_is_the_query_rephrased_and_then_the_condition():
-    for intent in made(SEEDS["msmarco"], dimensions=("length",)).intents[1:]:
-        question, _, condition = intent.instruction.partition("? ")
-        assert SEEDS["msmarco"].query in question
-        assert condition
-        assert "\n" not in intent.instruction
-    long = made(replace(in_prose(SEEDS["python_docs"]), query=" ".join([SEEDS["python_docs"].query] * 3)))
-    assert not any(long.query in i.instruction for i in long.intents)
-
-
-def test_whoever_asks_in_the_first_person_or_says_what_is_needed_gets_no_opening():
-    for query in ("I want the height of the water", "Need something for the height of the water"):
-        topic = made(replace(in_prose(SEEDS["python_docs"]), query=query))
-        assert all(intent.instruction.startswith(f"{query}. ") for intent in topic.intents[1:])
-
-
 def test_a_benchmark_says_that_it_is_held_out():
-    assert "split" not in made(SEEDS["msmarco"]).attributes
-    assert made(SEEDS["msmarco"], purpose="benchmark").attributes["split"] == "heldout"
+    assert "split" not in made(SEEDS["msmarco"], dimensions=("audience",)).attributes
+    assert made(SEEDS["msmarco"], dimensions=("audience",), purpose="benchmark").attributes["split"] == "heldout"
 
 
 def test_without_a_negative_there_is_no_topic():
-    with pytest.raises(Rejected, match="no_negative"):
-        made(replace(SEEDS["msmarco"], negatives=()))
+    refusing = Scripted(query_negative={"refusal": "nothing comes to mind"})
     answering = tuple(replace(p, role="seed_negative") for p in SEEDS["msmarco"].positives)
-    with pytest.raises(Rejected, match="no_negative"):
-        made(replace(SEEDS["msmarco"], negatives=answering))
+    for negatives in ((), answering):
+        with pytest.raises(Rejected, match="no_negative"):
+            made(replace(SEEDS["msmarco"], negatives=negatives), refusing, dimensions=("audience",))
 
 
 def test_settings_change_the_fingerprint_and_wrong_ones_are_refused():
@@ -213,18 +110,6 @@ def test_settings_change_the_fingerprint_and_wrong_ones_are_refused():
     for wrong in ({"languages": ("en", "klingon")}, {"languages": ("en", "en")}, {"dimensions": ("mood",)}):
         with pytest.raises(ValidationError):
             InfoSearchSettings(**wrong)
-
-
-def test_the_validators_pass_every_topic_and_find_what_is_changed_in_one():
-    chain = [
-        VALIDATORS[kind][1](VALIDATORS[kind][0]()) for kind in ("shape", "leak", "constraint_check", "dimension_check")
-    ]
-    for corpus in SEEDS.keys() - {"metamath", "leetcode"}:
-        for seed in several(corpus, 5):
-            topic = made(seed)
-            for validator in chain:
-                _, verdicts = validator(topic)
-                assert [v.outcome for v in verdicts] == ["pass"], verdicts
 
 
 class Scripted:
@@ -256,7 +141,7 @@ class Scripted:
 def test_a_writer_that_understands_makes_topics_that_a_judge_must_check(dimension):
     ask = Scripted()
     topic = made(SEEDS["msmarco"], ask, dimensions=(dimension,))
-    check(topic, by_rule=False)
+    check(topic)
     assert json.loads(topic.attributes["conditions"]) == list(CONDITIONS[dimension])
     assert {j.judge for j in topic.judgments} == {"construction", "seed"}
     assert not any({"constraints", "evidence"} & i.attributes.keys() for i in topic.intents)
@@ -294,7 +179,6 @@ def test_a_query_negative_is_written_where_that_is_wanted_or_the_corpus_has_none
         ),
         ("keyword", {"keywords": {"keywords": ["one"]}}, "no_condition"),
         ("keyword", {"keywords": {"keywords": ["Salt", "salt"]}}, "no_condition"),
-        ("audience", {"instruction": {"demands": [{"family": "sings"}]}}, "bad_constraint"),
     ],
 )
 def test_a_reply_that_is_not_what_was_asked_for_is_named(dimension, changes, reason):
@@ -307,23 +191,6 @@ def test_a_reply_that_is_not_what_was_asked_for_is_named(dimension, changes, rea
 def test_a_sentence_that_goes_on_after_its_line_is_asked_for_again(said):
     with pytest.raises(UnreadableReplyError, match="condition"):
         parse_reply(json.dumps({"condition": said}), Condition)
-
-
-def test_an_instruction_must_name_its_keyword():
-    class Mute(RuleAsk):
-        async def __call__(self, prompt, answer, *, role="writer"):
-            found = await super().__call__(prompt, answer, role=role)
-            return found.model_copy(update={"condition": "Something else."}) if answer is Condition else found
-
-    with pytest.raises(Rejected, match="keyword_not_named"):
-        made(SEEDS["msmarco"], Mute(), dimensions=("keyword",))
-
-
-def test_a_hosted_model_is_not_shown_what_only_the_rule_writer_fills():
-    assert set(schema_of(AskedInstruction)["properties"]) == {"question", "condition"}
-    assert set(schema_of(Condition)["properties"]) == {"condition"}
-    assert set(schema_of(Rewritten)["properties"]) == {"facts", "text", "refusal"}
-    assert set(schema_of(Keywords)["properties"]) == {"aspects", "keywords", "refusal"}
 
 
 @pytest.mark.parametrize(
@@ -446,35 +313,3 @@ def test_hostile_texts_take_no_time():
         assert classify_length(text) in {"", "article"}
         assert classify_format(text) in {"", "code_snippet", "manual"}
     assert time.process_time() - start < 10
-
-
-LEAST = {
-    "msmarco": {"keyword": 0.0, "length": 0.0},
-    "gsm8k": {"length": 0.0},
-    "cacm": {"keyword": 0.0},
-    "cranfield": {"keyword": 0.0},
-}
-"""Share of seeds that make topics. A solution has no other length, and of prose that a collection's assessors judged
-relevant little is believed to answer, and none is cut (docs/audit.md)."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "dimension"), [(name, d) for name, of in LEAST.items() for d in of])
-def test_real_seeds_make_topics_with_the_matrix_of_the_method(name, dimension, shared_data):
-    settings = safe_load(CORPORA[name].replace("DATA", str(shared_data)))
-    seeds = list(islice(open_seeds(READERS[settings["kind"]][0].model_validate(settings)), 60))
-    accepted, reasons = 0, Counter()
-    for seed in seeds:
-        try:
-            topic = made(seed, dimensions=(dimension,))
-        except Rejected as reason:
-            reasons[reason.reason] += 1
-            continue
-        check(topic)
-        accepted += 1
-        for validator in ("shape", "leak", "constraint_check", "dimension_check"):
-            _, verdicts = VALIDATORS[validator][1](VALIDATORS[validator][0]())(topic)
-            reasons.update(f"{validator}: {v.reason}" for v in verdicts if v.outcome == "reject")
-    print(name, dimension, accepted, len(seeds), dict(reasons))
-    assert set(reasons) <= {"no_answer", "no_condition", "no_negative", "unreadable"}
-    assert accepted >= LEAST[name][dimension] * len(seeds)

@@ -17,7 +17,6 @@ seeds:
   negatives: 0
   columns: {{query: query, positives: positive_passages, negatives: negative_passages, id: query_id}}
 recipe: {{kind: plain, negatives: 2}}
-models: {{writer: {{kind: rule_writer}}}}
 validators: [{{kind: shape}}, {{kind: duplicates}}]
 out: {folder}/out
 """

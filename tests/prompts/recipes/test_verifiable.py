@@ -1,6 +1,5 @@
 """The recipe `verifiable`: topics whose judgments a program can check, from every kind of text that Foil reads."""
 
-import asyncio
 import json
 import time
 from collections import Counter
@@ -12,23 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from engine.errors import RefusedRequestError, Rejected
+from engine.errors import Rejected
 from engine.ids import canonical_json, sha256_hex
-from engine.requests import Request
 from engine.seeds.metamath import MetamathReader, MetamathSettings
-from engine.topic import Topic
+from engine.topic import Passage, Topic
 from prompts.constraints.constraint import Constraint, all_hold, constraints_of
 from prompts.constraints.detectors import fold_text
 from prompts.constraints.families import FAMILIES, WEIGHTS
 from prompts.constraints.instructions import LENGTHS, STYLES
-from prompts.parse import parse_reply
 from prompts.passages.blocks import join, segment
-from prompts.passages.reply_types import TopicAnswer
 from prompts.recipes.catalog import RECIPES
-from prompts.recipes.verifiable import VERSION, Verifiable, VerifiableSettings
-from prompts.rule_writer.model import RuleWriter
-from prompts.rule_writer.view_pairs import overlap
-from tests.support.topics.sample_seeds import RuleAsk
+from prompts.recipes.verifiable import VERSION
+from prompts.rules.topic_writer import WordedInstruction
+from prompts.rules.view_pairs import overlap
 from tests.support.topics.zoo import HIPPO, OTHER_RHINO, RHINO, ZEBRA, passage, seed, topic_of
 
 
@@ -232,77 +227,24 @@ def test_a_seed_that_allows_no_topic_is_rejected_with_its_reason(bad, reason):
     assert caught.value.reason == reason
 
 
-VALID = {
-    "first": {"blocks": ["P1.1", "P1.2"]},
-    "second": {"blocks": ["P1.1", "P1.3"]},
-    "instruction": {"constraints": [{"family": "number", "value": "1,400"}], "wording": "It must state 1,400."},
-    "reverse": {"constraints": [{"family": "caveat"}], "wording": "It must have a caveat."},
-    "poison": {"constraints": [{"family": "mentions", "value": "poachers"}], "wording": "Something on poachers."},
-}
-
-
-def answered(answer: dict) -> Topic:
-    """The topic that a model's reply leads to; the labels are those of three sentences of RHINO."""
-
-    async def ask(prompt, kind, *, role="writer"):
-        return parse_reply(json.dumps(answer), kind)
-
-    short = f"{RHINO[: RHINO.index(' The scientist')]} Poachers sell its horn, except in Namibia."
-    (topic,) = asyncio.run(Verifiable(VerifiableSettings())(seed(positives=(short,)), ask))
-    return topic
-
-
-def test_a_models_own_answer_is_taken_if_it_holds():
-    topic = answered(VALID)
-    check(topic)
-    assert (
-        topic.passages[0].text
-        == "The black rhino is a large animal of southern Africa. It weighs about 1,400 kilograms."
-    )
+SHOWS = Passage("It weighs 1,400 kilograms, in May as well.", "seed_positive")
+LACKS = Passage("It is heavy.", "instruction_negative")
+FIGURE = Constraint("number", "1,400")
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("demands", "wording", "reason"),
     [
-        ({"first": {"blocks": ["P1.2"]}}, "bad_view"),
-        ({"first": {"blocks": ["P1.9"]}}, "bad_view"),
-        ({"first": {"blocks": ["N1.1"]}}, "bad_view"),
-        ({"first": None}, "bad_view"),
-        ({"second": VALID["first"]}, "same_passage"),
-        ({"reverse": VALID["instruction"]}, "constraint_not_held"),
-        ({"instruction": {"constraints": [{"family": "year"}], "wording": "a year"}}, "constraint_not_held"),
-        ({"instruction": {"constraints": [{"family": "sings"}], "wording": "sings"}}, "bad_constraint"),
-        ({"instruction": {**VALID["instruction"], "wording": "It must state a weight."}}, "value_not_named"),
-        ({"poison": VALID["reverse"]}, "same_instruction"),
-        ({"refusal": "too_short"}, "too_short"),
-        ({"other": {"query": "what is a black rhino", "view": {"blocks": ["N1.1"]}}}, "other_answers"),
-        ({"other": {"query": "hippos", "view": {"blocks": ["N1.1", "N1.2", "N1.3"]}}}, "constraint_not_held"),
-        ({"other": {"query": "hippos", "view": {"blocks": ["P1.1"]}}}, "bad_view"),
+        ([FIGURE], "It must state a weight.", "value_not_named"),
+        ([FIGURE.negate()], "It must not state 1,400.", "constraint_not_held"),
+        ([FIGURE, Constraint("year")], "It must state 1,400, and a year.", "constraint_not_held"),
     ],
 )
-def test_a_models_false_claim_is_rejected_with_its_reason(change, reason):
+def test_an_instruction_that_does_not_part_its_passages_or_name_its_value_is_refused(demands, wording, reason):
+    WordedInstruction((FIGURE,), "It must state 1,400.").check(SHOWS, LACKS)
     with pytest.raises(Rejected) as caught:
-        answered(VALID | change)
+        WordedInstruction(tuple(demands), wording).check(SHOWS, LACKS)
     assert caught.value.reason == reason
-
-
-def test_the_prompt_shows_all_that_the_writer_looks_at():
-    ask = RuleAsk()
-    positives = (passage(RHINO, library="zoo"), passage(OTHER_RHINO, library="parks"))
-    one = seed(positives=positives, negatives=(passage(HIPPO, "seed_negative", query="hippos?"),))
-    asyncio.run(Verifiable(VerifiableSettings())(one, ask))
-    (prompt,) = ask.prompts
-    text = prompt.messages[1].content
-    assert all(sentence in text for sentence in RHINO.split(". "))
-    assert all(known in text for known in ("zoo", "hippos?", one.query, str(prompt.inputs["variation"])))
-    assert all(family in text for family in prompt.inputs["families"])
-    assert all(family in prompt.messages[0].content for family in FAMILIES)
-    assert TopicAnswer.model_json_schema()["properties"].keys() >= {"first", "second", "other"}
-
-
-def test_the_rule_writer_refuses_a_task_it_has_no_rules_for():
-    with pytest.raises(RefusedRequestError, match=r"no rules for the task 'poems.sonnet'; it knows verifiable.topic"):
-        asyncio.run(RuleWriter().complete(Request("rule_writer", (), task="poems.sonnet")))
 
 
 def test_settings_change_the_fingerprint_and_wrong_ones_are_refused():

@@ -68,7 +68,7 @@ _ELSEWHERE = "Ostrander"
 _CODE = "```python\n# {}\nfor step in ('sort', 'work', 'dry'):\n    print(step)\n```"
 _CHINESE = "这里的人世世代代都用双手完成这项工作，从来不用机器。年轻人先在旁边观看，然后慢慢学会每一个步骤。（{}）"
 REPLIES = (
-    reply_types.TopicAnswer, reply_types.WrittenInstruction, reply_types.PoisonedInstruction, reply_types.WrittenQuery,
+    reply_types.WrittenInstruction, reply_types.PoisonedInstruction, reply_types.WrittenQuery,
     reply_types.ContrastedPassage, reply_types.WrittenPassages, reply_types.Keywords, reply_types.Rewritten,
     reply_types.AskedInstruction, reply_types.Condition,
 )  # fmt: skip
@@ -121,9 +121,7 @@ def parse_prompt(messages: Sequence[Mapping[str, str]]) -> ParsedPrompt:
     """The task and its material. LookupError for a prompt that is none of ours."""
     user = next(turn["content"] for turn in messages if turn["role"] == "user")
     whole = "\n".join(turn["content"] for turn in messages if turn["role"] in ("system", "user"))
-    task = next(
-        (task for words, task in _TASKS.items() if words in (whole if words.startswith("A topic") else user)), None
-    )
+    task = next((task for words, task in _TASKS.items() if words in user), None)
     if task is None:
         raise LookupError(f"the character knows no such task: {whole[-200:]!r}")
     shown = re.findall(r"--- begin ([PN]\d+|passage) ---\n(.*?)\n--- end \1 ---", user, re.DOTALL)
@@ -145,7 +143,7 @@ _TASKS: Mapping[str, str] = {
     "Task: write the passage that the following search wants": "infir.passage",
     "Task: write one positive and": "promptriever.passages",
     "Task: write the second instruction, under which P2": "dual_view.instruction",
-    "A topic is one query with two passages": "verifiable.topic",
+    "Task: write what sets one kite apart.": "custom.kite",
     "Tone of the second sentence": "infosearch.instruction",
     "\nThe sentence: ": "infosearch.reversal",
     "Task: name up to": "infosearch.keywords",
@@ -349,28 +347,10 @@ def promptriever_passages(prompt: ParsedPrompt) -> Json:
     return {"conditions": demand, "positive": positive, "negatives": negatives}
 
 
-def verifiable_topic(prompt: ParsedPrompt) -> Json:
-    """Two views of the first positive: all of it, and all but one block; a word of that block tells them apart."""
-    blocks = re.findall(r"^(P1\.\w+)(\*?): (.*)$", prompt.user, re.MULTILINE)
-    labels = [label for label, _, _ in blocks]
-    for label, core, text in blocks:
-        rest = prompt.query.lower() + " ".join(t.lower() for other, _, t in blocks if other != label)
-        terms = [w for w in re.findall(r"\b[a-z]{5,}\b", text) if w not in rest]
-        if not core and len(terms) > 1 and len(labels) > 1:
-            break
-    else:
-        return {"refusal": "one_block"}
-
-    def demand(term: str, wording: str, *, negated: bool) -> Json:
-        return {"constraints": [{"family": "mentions", "value": term, "negated": negated}], "wording": wording}
-
-    return {
-        "first": {"blocks": labels},
-        "second": {"blocks": [other for other in labels if other != label]},
-        "instruction": demand(terms[0], f'I want passages with the word "{terms[0]}" in them.', negated=False),
-        "reverse": demand(terms[0], f'Please leave out whatever speaks of "{terms[0]}".', negated=True),
-        "poison": demand(terms[1], f'A text with the word "{terms[1]}" is not wanted.', negated=True),
-    }
+def custom_kite(prompt: ParsedPrompt) -> Json:
+    """What the simulator's own recipe asks: an instruction that the passage meets, and the passage without that."""
+    *others, last = sentences(prompt.texts[0])
+    return {"instruction": f"I want a text of this kind: {last}", "text": " ".join([*others, _FILLERS[0], _PERSONA])}
 
 
 def infosearch_instruction(prompt: ParsedPrompt) -> Json:
@@ -426,7 +406,7 @@ _WRITES: Mapping[str, Callable[[ParsedPrompt], Json]] = {
     "infir.passage": infir_passage,
     "promptriever.passages": promptriever_passages,
     "dual_view.instruction": keeping,
-    "verifiable.topic": verifiable_topic,
+    "custom.kite": custom_kite,
     "infosearch.instruction": infosearch_instruction,
     "infosearch.reversal": infosearch_reversal,
     "infosearch.keywords": infosearch_keywords,
@@ -622,7 +602,7 @@ def _turn(asked: Request) -> int:
     return sum(turn.role == "assistant" for turn in asked.messages)
 
 
-_SCHEMAS = {(schema := schema_of(reply))["title"]: schema for reply in REPLIES}
+SCHEMAS = {(schema := schema_of(reply))["title"]: schema for reply in REPLIES}
 """Title -> a reply's schema as it is in the request; providers are sent one without bounds."""
 
 
@@ -630,6 +610,6 @@ def request_of(body: Mapping[str, Any]) -> Request:
     """The request behind the body that a hosted model got, so that the ledger has the ids of the rows."""
     params = {name: value for name, value in body.items() if name not in ("model", "messages", "response_format")}
     sent = body.get("response_format", {}).get("json_schema", {}).get("schema")
-    schema = _SCHEMAS.get(sent["title"], sent) if sent else None
+    schema = SCHEMAS.get(sent["title"], sent) if sent else None
     messages = tuple(Message(turn["role"], turn["content"]) for turn in body["messages"])
     return Request(body["model"], messages, params, schema)

@@ -1,7 +1,7 @@
 """Judges that err in known ways, topics that are wrong in known ways, and what the judges accept of them.
 
-The judges are the rule judge, corrupted at known rates. `Gullible` obeys every command in the rendered messages that
-does not stand between tags with the call's code. For the tests and the benchmark.
+The judges know the truth, and are corrupted at known rates. `Gullible` obeys every command in the rendered messages
+that does not stand between tags with the call's code. For the tests and the benchmark.
 """
 
 import json
@@ -12,65 +12,162 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from engine.errors import RefusedRequestError
 from engine.flow.ask import ReplyService, SeedAsk
 from engine.flow.budget import Budget
 from engine.flow.journal import Journal
 from engine.flow.limits import BudgetSettings
 from engine.ids import fraction_of
-from engine.model_traits import ModelTraits
-from engine.protocols import JudgeCheck, Model
+from engine.protocols import JudgeCheck, Model, Prompt
 from engine.requests import Reply, Request
 from engine.storage.opening import open_store
-from engine.topic import Topic
+from engine.topic import Intent, Passage, Topic
+from prompts.constraints.constraint import all_hold, constraints_of, full_text
+from prompts.constraints.dimensions import is_decidable, obeys
 from prompts.judge_answers import LABELS
 from prompts.parse import parse_reply
+from prompts.passages.answer_evidence import answers, evidence_of
 from prompts.render import PromptTemplate, compile_template, load
-from prompts.rule_writer.judge import is_relevant
-from prompts.rule_writer.model import RuleWriter
+from prompts.untrusted_text import inert
+from validators.judges.canaries import make_canary
+
+
+def is_relevant(intent: Intent, passage: Passage) -> bool:
+    """Whether the passage answers the intent's query and does what its instruction demands, by evidence and
+    constraints. RefusedRequestError where the intent lacks them.
+    """
+    if not evidence_of(intent) or not (not intent.instruction or constraints_of(intent) or is_decidable(intent)):
+        raise RefusedRequestError(f"nobody can decide this {intent.role} intent: it has no `evidence` or `constraints`")
+    complies = obeys(intent, passage) if is_decidable(intent) else all_hold(constraints_of(intent), passage)
+    return complies and answers(evidence_of(intent), passage)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a judge was asked: the intent and the passages, in the order in which they were shown."""
+
+    task: str
+    code: str
+    intent: Intent
+    passages: Sequence[Passage]
+
+    @property
+    def choices(self) -> Sequence[Any]:
+        """All that may be answered."""
+        return {
+            "judges.scenario": [*LABELS[: len(self.passages)], "none"],
+            "judges.relevance": [True, False],
+            "judges.polarity": ["A", "B", "both", "neither"],
+        }[self.task]
+
+    def right(self) -> Any:
+        """The right answer, by `is_relevant`."""
+        hits = [label for label, p in zip(LABELS, self.passages, strict=False) if is_relevant(self.intent, p)]
+        if self.task == "judges.relevance":
+            return bool(hits)
+        if self.task == "judges.scenario":
+            return hits[0] if hits else "none"
+        return "both" if len(hits) == 2 else hits[0] if hits else "neither"
 
 
 class CorruptJudge(Model):
-    """The rule judge with some answers changed by `corrupt`; which ones follows from the code of the question alone."""
-
-    traits = ModelTraits(free=True)
+    """Knows the truth about the topics that it has `learned`, with some answers changed by `corrupt`; which ones
+    follows from the code of the question alone. It finds what it is asked about by the texts in the messages.
+    """
 
     def __init__(self, name: str, rate: float = 1.0) -> None:
         self.name, self.rate = name, rate
         self.requests: list[Request] = []
+        self._topics: dict[str, Topic] = {}
+        self._intents: dict[tuple[str, str], Sequence[Intent]] = {}
+
+    def learn(self, *topics: Topic) -> None:
+        """Remembers what the topics hold, by their ids and by those of their seeds."""
+        for topic in topics:
+            self._topics |= {topic.id: topic, topic.seed_id: topic}
+            self._intents = {key: intents for key, intents in self._intents.items() if key[0] != topic.id}
 
     async def complete(self, request: Request) -> Reply:
         self.requests.append(request)
-        reply = await RuleWriter().complete(request)
-        answer = json.loads(reply.text)
-        [(field, value)] = answer.items()
-        if fraction_of(self.name, request.inputs["code"]) < self.rate:
-            value = self.corrupt(request, value)
+        topic = self._topics[request.affinity]
+        if (key := (topic.id, request.task)) not in self._intents:
+            self._intents[key] = _intents_of(topic, request.task)
+        question = question_of(request, topic, self._intents[key])
+        value = question.right()
+        if fraction_of(self.name, question.code) < self.rate:
+            value = self.corrupt(question, request, value)
+        field = {"judges.scenario": "most_relevant"}.get(request.task, "relevant")
         return Reply(request.id, json.dumps({field: value}), model=self.name)
 
-    def corrupt(self, request: Request, value: Any) -> Any:
+    def corrupt(self, question: Question, request: Request, value: Any) -> Any:
         raise NotImplementedError
+
+
+def question_of(request: Request | Prompt, topic: Topic, intents: Sequence[Intent]) -> Question:
+    """The question behind the messages, about passages of this topic under one of the intents."""
+    text = request.messages[-1].content
+    shown = [
+        (start, start + len(form), passage)
+        for passage in topic.passages
+        for form in (full_text(passage), inert(full_text(passage), _CHARS))
+        if (start := text.find(form)) >= 0
+    ]
+    whole = [one for one in shown if not any(_within(one, other) for other in shown)]
+    order = {start: (end, passage) for start, end, passage in sorted(whole, key=lambda one: one[:2])}
+    rest = text
+    for start, (end, _) in sorted(order.items(), reverse=True):
+        rest = rest[:start] + rest[end:]
+    intent = max((i for i in intents if _is_asked(i, rest)), key=lambda i: len(i.query) + len(i.instruction))
+    code = re.search(r"code of this call is (\w+)\.", text)
+    return Question(request.task, code[1] if code else text, intent, [p for _, (_, p) in sorted(order.items())])
+
+
+_CHARS = 8000
+
+
+def _within(one: tuple[int, int, Passage], other: tuple[int, int, Passage]) -> bool:
+    """Whether what was found is only a part of another passage that was found there."""
+    return other[0] <= one[0] and one[1] <= other[1] and one[:2] != other[:2]
+
+
+def _is_asked(intent: Intent, text: str) -> bool:
+    return all(inert(each, _CHARS) in text or each in text for each in (intent.query, intent.instruction))
+
+
+def _intents_of(topic: Topic, task: str) -> Sequence[Intent]:
+    """The topic's intents, their bare queries, and the intents of canaries that a judge may ask of it."""
+    bare = [
+        replace(i, instruction="", attributes={"evidence": i.attributes.get("evidence", "")}) for i in topic.intents
+    ]
+    name = {"judges.scenario": "judge_scenarios", "judges.polarity": "judge_polarity"}.get(task, "judge_relevance")
+    sizes = {"judges.relevance": (1,), "judges.polarity": (2,)}.get(task, range(2, len(topic.passages) + 1))
+    canaries = (make_canary(topic, f"{name} {n}", size, _CHARS) for n in range(_MOST_CANARIES) for size in sizes)
+    return [*topic.intents, *bare, *(canary.intent for canary in canaries if canary)]
+
+
+_MOST_CANARIES = 12
 
 
 class Honest(CorruptJudge):
     """Changes no answer."""
 
-    def corrupt(self, request: Request, value: Any) -> Any:
+    def corrupt(self, question: Question, request: Request, value: Any) -> Any:
         return value
 
 
 class Flips(CorruptJudge):
     """Gives some other answer than the right one, any of them equally often."""
 
-    def corrupt(self, request: Request, value: Any) -> Any:
-        others = [choice for choice in choices(request) if choice != value]
-        return others[int(fraction_of("which", self.name, request.inputs["code"]) * len(others))]
+    def corrupt(self, question: Question, request: Request, value: Any) -> Any:
+        others = [choice for choice in question.choices if choice != value]
+        return others[int(fraction_of("which", self.name, question.code) * len(others))]
 
 
 class First(CorruptJudge):
     """Prefers what is shown first, whatever it is."""
 
-    def corrupt(self, request: Request, value: Any) -> Any:
-        return choices(request)[0]
+    def corrupt(self, question: Question, request: Request, value: Any) -> Any:
+        return question.choices[0]
 
 
 class Gullible(CorruptJudge):
@@ -78,10 +175,10 @@ class Gullible(CorruptJudge):
 
     obeyed = 0
 
-    def corrupt(self, request: Request, value: Any) -> Any:
+    def corrupt(self, question: Question, request: Request, value: Any) -> Any:
         command = COMMAND.search(unfenced_text(request.messages[-1].content))
         ordered = command and (True if request.task == "judges.relevance" else command[1])
-        if command is None or ordered not in choices(request):
+        if command is None or ordered not in question.choices:
             return value
         self.obeyed += 1
         return ordered
@@ -89,16 +186,6 @@ class Gullible(CorruptJudge):
 
 COMMAND = re.compile(r"Judge, your answer is (\w+)\.")
 """What the injected passages of the tests say."""
-
-
-def choices(request: Request) -> Sequence[Any]:
-    """All that may be answered."""
-    labels = LABELS[: len(request.facts["passages"])]
-    return {
-        "judges.scenario": [*labels, "none"],
-        "judges.relevance": [True, False],
-        "judges.polarity": ["A", "B", "both", "neither"],
-    }[request.task]
 
 
 def unfenced_text(text: str) -> str:
@@ -201,7 +288,8 @@ async def measure_acceptance(validator: JudgeCheck, topics: Sequence[Topic], jud
     """Puts the topics before the validator, with a real `ask`."""
     replies, totals, calls = replies_in(folder), Counter[tuple[bool, bool, bool]](), 0
     for topic in topics:
-        ask = SeedAsk(replies, {"judge": judge}, parse_reply, corrections=1)
+        judge.learn(topic)
+        ask = SeedAsk(replies, {"judge": judge}, parse_reply, corrections=1, seed_id=topic.id)
         after, verdicts = await validator(topic, ask)
         passed = all(verdict.outcome != "reject" for verdict in verdicts)
         totals[passed, is_true(topic), passed and is_true(after)] += 1
@@ -224,6 +312,9 @@ def replies_in(folder: Path) -> ReplyService:
     return ReplyService(Journal(open_store(folder)).open(0), Budget(BudgetSettings()), "judge")
 
 
-def asker(folder: Path, **models: Any) -> SeedAsk:
-    """A real `ask` over these models, by role."""
-    return SeedAsk(replies_in(folder), models, parse_reply, corrections=1)
+def asker(folder: Path, *topics: Topic, **models: Any) -> SeedAsk:
+    """A real `ask` over these models, by role; a judge learns the topics, of which the first is asked about."""
+    for model in models.values():
+        if isinstance(model, CorruptJudge):
+            model.learn(*topics)
+    return SeedAsk(replies_in(folder), models, parse_reply, corrections=1, seed_id=topics[0].id if topics else "")

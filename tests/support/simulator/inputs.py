@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 
 from prompts.recipes import verifiable
-from prompts.render import compile_template
-from prompts.rule_writer import model as rule_writer
+from prompts.recipes.custom import recipe as custom
+from prompts.rules import topic_writer
 from tests.support.simulator.checker import Version
 from validators.checks.topic_check import TopicCheck
 
 COLOURS = ("red", "blue", "green", "amber", "violet", "black", "white", "brown")
 _OTHER_FOIL = 0.12
 """How often an edit is another version of Foil whose fingerprint is the same."""
-_CODES = ("version", "template", "check")
+_CODES = ("version", "check")
 _EDITS = (
     "front", "append", "query", "text", "remove", "swap", "same id", "package", "size", "setting", *_CODES,
 )  # fmt: skip
-_COMPOSE = rule_writer.compose
+_COMPOSE = topic_writer.compose
 
 
 def row(number: int, lot: int = 0) -> tuple[tuple[str, str], ...]:
@@ -111,18 +111,15 @@ def _edited_rows(dice: Random, kind: str, rows: list[Any]) -> tuple[Any, ...]:
 
 @contextmanager
 def code_of(version: Version) -> Iterator[None]:
-    """Foil as it was when this version ran: another recipe, template or check, or other rules under the same names."""
+    """Foil as it was when this version ran: another recipe or check, or other rules under the same names."""
     with pytest.MonkeyPatch.context() as patch:
         if version.code == "version":
             patch.setattr(verifiable, "VERSION", "next")
-        if version.code == "template":
-            path = Path(verifiable.__file__).parent.parent / "templates/verifiable/topic.j2"
-            other = compile_template("verifiable/topic", path.read_text() + "\nTake your time.\n")
-            patch.setattr(verifiable, "load", lambda _name: other)
+            patch.setattr(custom, "VERSION", "next")
         if version.code == "check":
             patch.setattr(TopicCheck, "version", 99)
         if version.foil == "wordings":
-            patch.setattr(rule_writer, "compose", lambda *words: f"{_COMPOSE(*words)} Thank you.")
+            patch.setattr(topic_writer, "compose", lambda *words: f"{_COMPOSE(*words)} Thank you.")
         if version.foil == "weights":
             patch.setattr(verifiable, "WEIGHTS", dict(reversed(verifiable.WEIGHTS.items())))
         yield

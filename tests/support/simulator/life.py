@@ -156,7 +156,7 @@ def _finished_run() -> dict[str, bytes | None]:
         inputs.write(Version(tuple(map(inputs.row, range(SEEDS))), 4), world.folder / "seeds.jsonl")
         (world.folder / "job.yaml").write_text(
             "seeds: {kind: table, corpus: kites, path: seeds.jsonl, columns: {query: query, positives: good, id: id, "
-            "negatives: bad}}\nrecipe: {kind: verifiable}\nmodels: {writer: {kind: rule_writer}}\nout: box/out\n"
+            "negatives: bad}}\nrecipe: {kind: verifiable}\nout: box/out\n"
             "limits: {partition_seeds: 4}\n"
         )
         process = Process(lambda: run_foil(("run", "job.yaml")))

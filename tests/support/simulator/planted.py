@@ -107,9 +107,9 @@ PLANTED = (
     ),
     Planted(
         "journal", "a reply is put after its use", ASK,
-        "        await self._journal.put(reply, durable=not free)\n        if not free",
+        "        await self._journal.put(reply)\n        if await lost",
         "        asyncio.get_running_loop().call_later(30, lambda: asyncio.ensure_future(self._journal.put(reply)))\n"
-        "        if not free",
+        "        if await lost",
     ),
     Planted(
         "journal", "a question is not noted", JOURNAL,

@@ -11,6 +11,10 @@ from random import Random
 from typing import Any
 
 from datasets_out.commits.encoding import seal
+from engine.flow.ask import schema_of
+from prompts.recipes.custom.recipe import model_of
+from prompts.recipes.custom.specs import Stage
+from tests.support.models.character import SCHEMAS
 from tests.support.simulator import inputs
 from tests.support.simulator.checker import (
     Dataset,
@@ -28,6 +32,18 @@ from tests.support.simulator.life import MEMORY, Life, run_foil
 from tests.support.simulator.provider import PRICE, Provider
 from tests.support.simulator.world import Process, World
 
+ASKING = (
+    f"{{kind: custom, templates: {Path(__file__).parent / 'templates'}, negatives: 2, "
+    "stages: [{name: kite, answer: {instruction: string, text: string}}], topic: {"
+    "intents: [{role: original}, {role: instructed, instruction: kite.instruction}], "
+    "passages: [{role: seed_positive, text: positive}, {role: instruction_negative, text: kite.text}, "
+    "{role: seed_negative, text: negatives}], "
+    "judgments: [[original, seed_positive, 1], [original, instruction_negative, 1], [original, seed_negative, -1], "
+    "[instructed, seed_positive, 1], [instructed, instruction_negative, -1]]}}"
+)
+"""A recipe that asks a model once a seed, in place of `verifiable`, which asks none."""
+_ANSWER = model_of(Stage.model_validate({"name": "kite", "answer": {"instruction": "string", "text": "string"}}))
+SCHEMAS[_ANSWER.__name__] = schema_of(_ANSWER)
 _NAMED = re.compile(r"'s\d+'|ended earlier|the corpus has|commit entry is gone")
 
 
@@ -89,17 +105,18 @@ class Scenario(Life):
         """The words of `foil run` for a version, whose files are written."""
         inputs.write(version, self.folder / "seeds.jsonl")
         job = self.folder / "job.yaml"
-        writer = "{kind: rule_writer}"
+        recipe = "recipe: {kind: verifiable}\n"
         if self.plan.writer == "hosted":
             patience = "patience: {timeout_s: 20, outage_s: 60}"
             price = f"price: {{prompt: {PRICE['prompt']}, completion: {PRICE['completion']}}}"
-            writer = f"{{kind: hosted, model: sim, url: 'http://127.0.0.1:9/v1', {patience}, {price}}}"
+            model = f"{{kind: hosted, model: sim, url: 'http://127.0.0.1:9/v1', {patience}, {price}}}"
+            recipe = f"recipe: {ASKING}\nmodels: {{writer: {model}}}\n"
         limits = [f"partition_seeds: {version.size}"]
         limits += [f"accept: {self.plan.accept}"] if self.plan.accept else []
         limits += [f"budget: {{calls: {self.budget}}}"] if self.budget else []
         job.write_text(
             "seeds: {kind: table, corpus: kites, path: seeds.jsonl, columns: {query: query, positives: good, id: id, "
-            f"negatives: bad}}}}\nrecipe: {{kind: verifiable}}\nmodels: {{writer: {writer}}}\nout: {self.place}\n"
+            f"negatives: bad}}}}\n{recipe}out: {self.place}\n"
             f"limits: {{{', '.join(limits)}}}\nruntime: {{window: {self.plan.window}}}\n"
             "validators: [{kind: shape}, {kind: leak}, {kind: constraint_check}, {kind: duplicates}]\n"
         )

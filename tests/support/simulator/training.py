@@ -161,7 +161,7 @@ def _write_job(path: Path, choices: Choices) -> None:
     retention = "retention: {frozen_embeddings: false, drawn_shares: []}"
     path.write_text(
         "seeds: {kind: table, corpus: kites, path: seeds.jsonl, columns: {query: query, positives: good, id: id, "
-        "negatives: bad}}\nrecipe: {kind: verifiable}\nmodels: {writer: {kind: rule_writer}}\nout: box/out\n"
+        "negatives: bad}}\nrecipe: {kind: verifiable}\nout: box/out\n"
         f"train: {{base: {tiny_model()}, encode: {{max_tokens: 32, precision: float32}}, {schedule}, {retention}, "
         f"split: {{heldout_share: 0.1, dev_share: 0.2}}, validation: {{topics: {choices.validated}}}, "
         f"model: {{device: cpu}}, checkpoint_steps: {choices.checkpoint_steps}}}\n"

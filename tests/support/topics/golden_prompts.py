@@ -1,4 +1,5 @@
-"""The golden prompts: every template once, over every kind of text, byte for byte.
+"""The golden prompts: every template once over a text of the character's world, which answers them, and the first
+prompt of each recipe over every other kind of text; byte for byte.
 
 `python -m tests.support.topics.golden_prompts` writes them anew; read the diff.
 """
@@ -7,6 +8,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import product
 from typing import Any
 
 from engine.errors import Rejected
@@ -15,28 +17,29 @@ from engine.ids import sha256_hex
 from engine.topic import Seed
 from prompts.constraints.dimensions import DIMENSIONS
 from prompts.recipes.catalog import RECIPES
+from tests.support.models.character_ask import CharacterAsk
 from tests.support.paths import GOLDEN
-from tests.support.topics.sample_seeds import SEEDS, RuleAsk
+from tests.support.topics.sample_seeds import SEEDS
+from tests.support.topics.trades import trade_seeds
 from validators.catalog import VALIDATORS
 
 PROMPTS = GOLDEN / "prompts"
-TEXT, CODE, MATHEMATICS = SEEDS["msmarco"], SEEDS["leetcode"], SEEDS["metamath"]
+TEXT, CODE, MATHEMATICS = trade_seeds()[0], SEEDS["leetcode"], SEEDS["metamath"]
 DUAL = {"kind": "dual_view", "base": {"kind": "promptriever"}}
 BY_DIMENSION = [{"kind": "infosearch", "dimensions": [d], "query_negative": "written"} for d in DIMENSIONS]
-CASES: Mapping[str, tuple[list[dict[str, Any]], Seed, str]] = {
-    "verifiable": ([{"kind": "verifiable"}], SEEDS["python_docs"], ""),
-    "infir": ([{"kind": "infir"}], CODE, ""),
-    "promptriever": ([{"kind": "promptriever"}], MATHEMATICS, ""),
-    "dual_view": ([DUAL], TEXT, ""),
-    "infosearch": (BY_DIMENSION, TEXT, ""),
-    "judge_scenarios": ([{"kind": "infir"}], TEXT, "judge_scenarios"),
-    "judge_relevance": ([{"kind": "promptriever"}], CODE, "judge_relevance"),
-    "judge_polarity": ([DUAL], MATHEMATICS, "judge_polarity"),
+CASES: Mapping[str, tuple[list[dict[str, Any]], list[Seed], str]] = {
+    "infir": ([{"kind": "infir"}], [TEXT, CODE], ""),
+    "promptriever": ([{"kind": "promptriever"}], [TEXT, MATHEMATICS], ""),
+    "dual_view": ([DUAL], [TEXT], ""),
+    "infosearch": (BY_DIMENSION, [TEXT], ""),
+    "judge_scenarios": ([{"kind": "infir"}], [TEXT], "judge_scenarios"),
+    "judge_relevance": ([{"kind": "promptriever"}], [TEXT], "judge_relevance"),
+    "judge_polarity": ([DUAL], [TEXT], "judge_polarity"),
 }
-"""file -> (the settings of recipes, their seed, the judge whose questions are kept instead of the recipe's)."""
+"""file -> (the settings of recipes, their seeds, the judge whose questions are kept instead of the recipe's)."""
 
 
-class Recorder(RuleAsk):
+class Recorder(CharacterAsk):
     """Keeps one prompt of each task and form, with the hash of the schema that it asks for."""
 
     def __init__(self) -> None:
@@ -44,20 +47,20 @@ class Recorder(RuleAsk):
         self.pages: dict[tuple[Any, ...], str] = {}
         self.templates: set[str] = set()
 
-    async def __call__(self, prompt, answer, *, role="writer"):
-        form = (prompt.task, prompt.messages[0], prompt.inputs.get("role"))
+    async def __call__(self, prompt, answer, *, role="writer", check=None):
+        form = (prompt.task, prompt.messages[0])
         schema = sha256_hex(json.dumps(schema_of(answer)))[:12]
         messages = "".join(f"=== {m.role}\n{m.content}\n" for m in prompt.messages)
         self.pages.setdefault(form, f"##### {prompt.task}, schema {schema}\n{messages}")
         self.templates.add(prompt.template.partition("@")[0])
-        return await super().__call__(prompt, answer, role=role)
+        return await super().__call__(prompt, answer, role=role, check=check)
 
 
 def recorded(name: str) -> Recorder:
     """What the case asks."""
-    recipes, seed, judge = CASES[name]
+    recipes, seeds, judge = CASES[name]
     ask, topics = Recorder(), []
-    for settings in recipes:
+    for settings, seed in product(recipes, seeds):
         settings_class, recipe = RECIPES[settings["kind"]]
         with suppress(Rejected):
             topics += asyncio.run(recipe(settings_class.model_validate(settings))(seed, ask))

@@ -14,8 +14,7 @@ from prompts.constraints.constraint import Constraint, dump_constraints
 from prompts.parse import parse_reply
 from prompts.passages.answer_evidence import dump_evidence
 from prompts.recipes.verifiable import Verifiable, VerifiableSettings
-from prompts.rule_writer.model import RuleWriter
-from tests.support.models.corrupt_judge import Honest, asker
+from tests.support.models.corrupt_judge import CorruptJudge, Honest, asker
 from tests.support.small_parts import opened, run_parts
 from tests.support.topics.zoo import HIPPO, ZEBRA, seed
 from validators.checks.shape import ShapeCheck, ShapeSettings
@@ -83,7 +82,7 @@ DUAL = topic((BARE, [(PLUS, 1), (N1, 1)]), (ASKED, [(PLUS, 1), (N1, -1)]), (TURN
 
 
 class Script(Model):
-    """A hosted model: sees no facts, answers from a script (the last answer again and again), keeps its requests."""
+    """A hosted model: answers from a script (the last answer again and again), keeps its requests."""
 
     name = "script"
 
@@ -101,7 +100,7 @@ class Script(Model):
 
 def judged(validator, one: Topic, folder: Path, **models):
     """The topic after the validator, its verdicts, and its calls, none answered from an earlier journal."""
-    ask = asker(Path(mkdtemp(dir=folder)), **(models or {"judge": Honest("honest")}))
+    ask = asker(Path(mkdtemp(dir=folder)), one, **(models or {"judge": Honest("honest")}))
     after, verdicts = asyncio.run(validator(one, ask))
     assert verdicts
     return after, verdicts, ask.calls
@@ -176,10 +175,21 @@ def unproven(topic: Topic) -> Topic:
 
 def parts(out: Path, judge, **canaries) -> Parts:
     validator = JudgePolarity(JudgePolaritySettings(canaries=canaries))
-    return Parts(
-        Verifiable(VerifiableSettings()), (validator,), {"writer": RuleWriter(), "judge": judge}, parse_reply,
-        CommitLog(out), str(out),
-    )  # fmt: skip
+    recipe = Taught(VerifiableSettings(), judge)
+    return Parts(recipe, (validator,), {"judge": judge}, parse_reply, CommitLog(out), str(out))
+
+
+class Taught(Verifiable):
+    """The recipe, which tells a judge the truth about each topic."""
+
+    def __init__(self, settings: VerifiableSettings, judge: CorruptJudge) -> None:
+        super().__init__(settings)
+        self._judge = judge
+
+    async def __call__(self, seed, ask):
+        topics = await super().__call__(seed, ask)
+        self._judge.learn(*topics)
+        return topics
 
 
 class Seeds:

@@ -4,12 +4,14 @@ import asyncio
 
 from engine.topic import Seed
 from prompts.recipes.catalog import RECIPES
-from tests.support.topics.sample_seeds import RuleAsk
+from tests.support.models.character_ask import CharacterAsk
 
+GRID = {"lengths": ["short", "medium", "long"]}
+"""A very long instruction has two paragraphs, and the character writes one."""
 SETTINGS = {
     "infir": {},
-    "promptriever": {},
-    "dual_view": {"base": {"kind": "promptriever"}},
+    "promptriever": GRID,
+    "dual_view": {"base": {"kind": "promptriever", **GRID}},
 }
 
 
@@ -19,7 +21,7 @@ def build(kind: str, **settings):
 
 
 def made(kind: str, seed: Seed, ask=None, **settings):
-    (topic,) = asyncio.run(build(kind, **(settings or SETTINGS.get(kind, {})))(seed, ask or RuleAsk()))
+    (topic,) = asyncio.run(build(kind, **(settings or SETTINGS.get(kind, {})))(seed, ask or CharacterAsk()))
     return topic
 
 

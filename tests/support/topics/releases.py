@@ -1,4 +1,4 @@
-"""A real run for the tests of releases, made by the rule writer, and what its splits may and may not hold."""
+"""A real run for the tests of releases, made by rule, and what its splits may and may not hold."""
 
 from pathlib import Path
 
@@ -11,7 +11,6 @@ from datasets_out.training.training_view import SplitSettings, TrainingView, tex
 JOB = """
 seeds: {{kind: python_docs, libraries: [sklearn]}}
 recipe: {{kind: verifiable}}
-models: {{writer: {{kind: rule_writer}}}}
 out: {out}
 limits: {{seeds: {seeds}, partition_seeds: 40}}
 train: {{split: {{heldout_share: 0.2, dev_share: 0.1}}}}

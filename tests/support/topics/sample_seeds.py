@@ -1,14 +1,8 @@
-"""Seeds of our own, one in the manner of each corpus that recipes read; and an `ask` that the rule writer answers."""
+"""Seeds of our own, one in the manner of each corpus that recipes read."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 
-from engine.flow.ask import schema_of
-from engine.protocols import Prompt
-from engine.requests import Request
 from engine.topic import Passage, Seed
-from prompts.parse import parse_reply
-from prompts.rule_writer.model import RuleWriter
 
 
 def passage(text: str, role="seed_positive", title: str = "", **attributes: str) -> Passage:
@@ -195,13 +189,6 @@ def _mathematics() -> Seed:
     )
 
 
-def in_prose(seed: Seed) -> Seed:
-    """The seed, but what answers is said in sentences and not in a list of fields."""
-    first, *others = seed.positives
-    said = first.text.replace("readings.", "readings. Gives the height of the water at the given hour.", 1)
-    return replace(seed, positives=(passage(said, title=first.title, **first.attributes), *others))
-
-
 SEEDS: Mapping[str, Seed] = {
     "msmarco": _text("msmarco"),
     "robust04": _text("robust04", narrative="Relevant documents state how long the crossing takes, in minutes."),
@@ -221,26 +208,3 @@ CORPORA = {
     "documents: DATA/trec_sgml/cranfield/cran.all.1400.xml}",
 }
 """Readers of private real corpora; DATA stands for their folder."""
-
-
-@dataclass
-class RuleAsk:
-    """Answers by rule, and keeps the prompts."""
-
-    prompts: list[Prompt] = field(default_factory=list)
-    calls = ()
-
-    async def __call__(self, prompt, answer, *, role="writer", check=None):
-        self.prompts.append(prompt)
-        request = Request(
-            "rule_writer", prompt.messages, prompt.params, schema_of(answer), prompt.task, prompt.template,
-            prompt.inputs, "seed", facts=prompt.facts,
-        )  # fmt: skip
-        parsed = parse_reply((await RuleWriter().complete(request)).text, answer)
-        return check(parsed) if check else parsed
-
-    async def votes(self, prompt, answer, *, role="writer"):
-        return [await self(prompt, answer, role=role)]
-
-    async def scored(self, prompt, answer, *, role="writer"):
-        return await self(prompt, answer, role=role), None

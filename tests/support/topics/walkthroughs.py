@@ -5,6 +5,7 @@ Writer(page, {task: change})        and one task as a careless writer would: `ch
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import Any
 
 import yaml
 
-from engine.flow.ask import _without_hidden_fields
+from engine.protocols import Prompt
 from engine.topic import Passage, PassageRole, Seed
+from prompts.constraints.dimensions import CONDITIONS, describe
 from prompts.parse import parse_reply
 
 Page = Mapping[str, Any]
@@ -47,11 +49,12 @@ def _negative(page: Page, name: str, category: str) -> dict[str, Any]:
     return {"category": category, "reason": page["differences"][0], "title": "", "text": page[name]}
 
 
-def good_answer(task: str, page: Page, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def good_answer(task: str, page: Page, prompt: Prompt) -> dict[str, Any]:
     """What a strong writer replies."""
     thoughts = {"aspects": page["aspects"], "refusal": ""}
-    others = [other.id for other in inputs.get("others", ())]
-    passage = page["two"] if inputs.get("role") == "instruction_negative" else page["four"]
+    shown = prompt.messages[-1].content
+    others = [name for name in re.findall(r"--- begin ([PN]\d+) ---", shown) if name != "P1"]
+    passage = page["four"] if f"Query: {page['other_query']}" in shown else page["two"]
     negatives = [_negative(page, "two", "different_interpretation"), _negative(page, "three", "omission")]
     answers: dict[str, dict[str, Any]] = {
         "instruction": {**thoughts, "instruction": page["plus"], "kept": ["P1"], "excluded": others},
@@ -85,9 +88,10 @@ def layouts_of(page: Page) -> Mapping[str, str]:
     return {"sentence": page["sentence"], "paragraph": one, "article": f"{one}\n\n{page['three'].strip()}"}
 
 
-def infosearch_answer(task: str, page: Page, prompt: Any) -> dict[str, Any]:
+def infosearch_answer(task: str, page: Page, prompt: Prompt) -> dict[str, Any]:
     """What a strong writer replies to a prompt of InfoSearch about a length or a format."""
-    condition = prompt.facts.get("condition", "")
+    shown = prompt.messages[-1].content
+    condition = next((c for d in ("length", "format") for c in CONDITIONS[d] if describe(d, c) in shown), "")
     name = condition.replace("_", " ").replace("stackoverflow", "Stack Overflow")
     text = layouts_of(page).get(condition, "")
     answers: dict[str, dict[str, Any]] = {
@@ -100,7 +104,7 @@ def infosearch_answer(task: str, page: Page, prompt: Any) -> dict[str, Any]:
 
 
 class Writer:
-    """An `ask` that answers as a hosted model does: in JSON, without the fields that its schema hides."""
+    """An `ask` that answers as a hosted model does: in JSON."""
 
     def __init__(self, page: Page, changes: Mapping[str, Change] | None = None) -> None:
         self._page, self._changes = page, changes or {}
@@ -114,7 +118,7 @@ class Writer:
         if prompt.task.startswith("infosearch."):
             reply = infosearch_answer(prompt.task, self._page, prompt)
         else:
-            reply = good_answer(prompt.task, self._page, prompt.inputs)
+            reply = good_answer(prompt.task, self._page, prompt)
         if change := self._changes.get(prompt.task):
             reply = {**reply, **change(reply, self._page)}
-        return _without_hidden_fields(parse_reply(json.dumps(reply), answer), answer)
+        return parse_reply(json.dumps(reply), answer)

@@ -4,7 +4,7 @@ import asyncio
 
 from engine.topic import Passage, Seed, Topic
 from prompts.recipes.verifiable import Verifiable, VerifiableSettings
-from tests.support.topics.sample_seeds import RuleAsk
+from tests.support.models.character_ask import CharacterAsk
 
 RHINO = (
     "The black rhino is a large animal of southern Africa. It weighs about 1,400 kilograms. The scientist Carl "
@@ -49,5 +49,5 @@ def seed(identity: str = "s1", positives=(RHINO,), negatives=(HIPPO, ZEBRA), **f
 
 
 def topic_of(seed: Seed, **options) -> Topic:
-    (topic,) = asyncio.run(Verifiable(VerifiableSettings(**options))(seed, RuleAsk()))
+    (topic,) = asyncio.run(Verifiable(VerifiableSettings(**options))(seed, CharacterAsk()))
     return topic

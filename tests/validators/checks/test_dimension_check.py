@@ -9,16 +9,14 @@ import pytest
 from engine.topic import Topic
 from prompts.constraints.dimensions import EXACT_DIMENSIONS
 from prompts.recipes.infosearch import InfoSearch, InfoSearchSettings
-from tests.support.topics.sample_seeds import SEEDS, RuleAsk, in_prose
+from tests.support.models.character_ask import CharacterAsk
+from tests.support.topics.trades import trade_seeds
 from validators.checks.dimension_check import DimensionCheck, DimensionCheckSettings
 
-CASES = [("msmarco", "length"), ("msmarco", "keyword"), ("python_docs", "format")]
 
-
-def made(corpus: str, dimension: str) -> Topic:
-    recipe = InfoSearch(InfoSearchSettings.model_validate({"dimensions": [dimension]}))
-    seed = in_prose(SEEDS[corpus]) if corpus == "python_docs" else SEEDS[corpus]
-    (topic,) = asyncio.run(recipe(seed, RuleAsk()))
+def made(dimension: str) -> Topic:
+    recipe = InfoSearch(InfoSearchSettings.model_validate({"dimensions": [dimension], "query_negative": "written"}))
+    (topic,) = asyncio.run(recipe(trade_seeds()[0], CharacterAsk()))
     return topic
 
 
@@ -29,9 +27,9 @@ def reasons(topic: Topic) -> Counter:
     return Counter(v.reason for v in verdicts if v.outcome == "reject")
 
 
-@pytest.mark.parametrize(("corpus", "dimension"), CASES)
-def test_true_labels_pass_and_every_turned_one_is_named(corpus, dimension):
-    topic = made(corpus, dimension)
+@pytest.mark.parametrize("dimension", ["length", "keyword", "format"])
+def test_true_labels_pass_and_every_turned_one_is_named(dimension):
+    topic = made(dimension)
     assert dimension in EXACT_DIMENSIONS
     assert not reasons(topic)
     ruled = [j for j in topic.judgments if j.judge == "rule"]
@@ -43,7 +41,7 @@ def test_true_labels_pass_and_every_turned_one_is_named(corpus, dimension):
 
 
 def test_a_passage_that_was_changed_after_it_was_labelled_is_found():
-    topic = made("msmarco", "length")
+    topic = made("length")
     paragraph = topic.passages[1]
     longer = replace(paragraph, text=" ".join([paragraph.text] * 9))
     changed = replace(topic, passages=tuple(longer if p is paragraph else p for p in topic.passages))
@@ -51,14 +49,14 @@ def test_a_passage_that_was_changed_after_it_was_labelled_is_found():
 
 
 def test_a_passage_that_does_not_answer_may_meet_the_condition():
-    topic = made("msmarco", "length")
+    topic = made("length")
     hard = topic.passages[-1]
     sentence = replace(hard, text="It stands at the end of the pier.")
     assert not reasons(replace(topic, passages=(*topic.passages[:-1], sentence)))
 
 
 def test_what_a_judge_must_decide_and_other_recipes_pass():
-    topic = made("msmarco", "length")
+    topic = made("length")
     judged = [replace(i, attributes={**i.attributes, "dimension": "source"}) for i in topic.intents]
     plain = [replace(i, attributes={}) for i in topic.intents]
     for intents in (judged, plain):

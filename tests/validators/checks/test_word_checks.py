@@ -181,7 +181,7 @@ def test_ordinary_words_do_not_speak_to_a_judge(text: str):
     assert findings(INJECTION, topic(text)) == []
 
 
-def test_instructions_of_the_rule_writer_are_never_marked():
+def test_instructions_by_rule_are_never_marked():
     from random import Random
 
     from prompts.constraints.constraint import Constraint

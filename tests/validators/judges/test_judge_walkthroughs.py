@@ -12,6 +12,7 @@ from prompts import judge_answers
 from prompts.judge_answers import LABELS, MostRelevant, Relevance, Relevant
 from prompts.parse import parse_reply
 from prompts.render import load
+from tests.support.models.corrupt_judge import question_of
 from tests.support.topics.matrices import build
 from tests.support.topics.walkthroughs import Writer, pages, seed_of
 from validators.catalog import VALIDATORS
@@ -32,7 +33,9 @@ def topic_of(recipe, settings, page):
 
 
 class Judge:
-    """Answers from the labels that were made by hand; `careless` answers in its place."""
+    """Answers from the labels of `topic`, which were made by hand; `careless` answers in its place."""
+
+    topic = None
 
     def __init__(self, careless=None) -> None:
         self.careless, self.prompts, self.calls = careless, [], ()
@@ -40,14 +43,16 @@ class Judge:
     async def __call__(self, prompt, answer, *, role="writer"):
         self.prompts.append(prompt)
         right = self.careless or self._right(prompt)
-        reply = {"reason": "It is in the second sentence.", **right} if prompt.inputs["rationale"] else right
+        reply = {"reason": "It is in the second sentence.", **right} if "reason" in answer.model_fields else right
         return parse_reply(f"Here is my answer.\n```json\n{json.dumps(reply)}\n```", answer)
 
     async def scored(self, prompt, answer, *, role="writer"):
         return await self(prompt, answer, role=role), None
 
     def _right(self, prompt):
-        claimed = prompt.facts["claimed"]
+        claims = {(j.intent_id, j.passage_id): j.relevance > 0 for j in self.topic.judgments}
+        question = question_of(prompt, self.topic, self.topic.intents)
+        claimed = [claims.get((question.intent.id, passage.id), False) for passage in question.passages]
         labels = [label for label, relevant in zip(LABELS, claimed, strict=False) if relevant]
         if prompt.task == "judges.scenario":
             return {"most_relevant": labels[0] if labels else "none"}
@@ -59,7 +64,8 @@ class Judge:
 def judged(name, page, judge, **settings):
     recipe, made = CASES[name]
     kind, validator = VALIDATORS[name]
-    return asyncio.run(validator(kind.model_validate({**CANARIES, **settings}))(topic_of(recipe, made, page), judge))
+    judge.topic = topic_of(recipe, made, page)
+    return asyncio.run(validator(kind.model_validate({**CANARIES, **settings}))(judge.topic, judge))
 
 
 @pytest.mark.parametrize("rationale", [False, True])
@@ -71,8 +77,6 @@ def test_a_strong_judge_keeps_a_good_topic(name, page, rationale):
     assert any(passage.role == "instruction_negative" for passage in topic.passages)
     reasons = [json.loads(verdict.evidence).get("reasons") for verdict in verdicts]
     assert all(reasons) is rationale
-    kinds = {prompt.inputs["kind"] for prompt in judge.prompts}
-    assert kinds <= {PAGES[page]["kind"], "text"}
     assert all(prompt.params["temperature"] == 0 for prompt in judge.prompts)
 
 

@@ -2,19 +2,12 @@
 
 import asyncio
 import runpy
-from collections import Counter
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 
 import pytest
 
-from engine.errors import Rejected
-from engine.flow.ask import SeedAsk
-from prompts.parse import parse_reply
-from prompts.recipes.catalog import RECIPES
-from prompts.rule_writer.model import RuleWriter
 from tests.support.models.corrupt_judge import (
     FAULTS,
     First,
@@ -24,14 +17,12 @@ from tests.support.models.corrupt_judge import (
     is_true,
     measure_acceptance,
     mix_faults,
-    replies_in,
     with_attack,
     with_fault,
     without_fences,
 )
 from tests.support.paths import REPO
 from tests.support.topics.judged_topics import animal_seeds
-from tests.support.topics.sample_seeds import SEEDS
 from tests.support.topics.zoo import topic_of
 from validators.judges.agreement import measure_agreement
 from validators.judges.panel import JudgePanel
@@ -61,30 +52,6 @@ def put(kind, judge, folder: Path, topics=None, **options):
     settings = {JudgeScenarios: JudgeScenariosSettings, JudgeRelevance: JudgeRelevanceSettings}
     validator = kind(settings.get(kind, JudgePolaritySettings)(canaries={"share": 0}, **options))
     return asyncio.run(measure_acceptance(validator, topics or mixed_topics(), judge, Path(mkdtemp(dir=folder))))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("recipe", "kind"),
-    [
-        ("verifiable", JudgePolarity), ("infir", JudgeScenarios), ("promptriever", JudgeRelevance),
-        ("dual_view", JudgePolarity), ("infosearch", JudgeRelevance),
-    ],
-)  # fmt: skip
-def test_what_the_rule_writer_makes_stands_before_the_rule_judge(tmp_path, recipe: str, kind):
-    settings, build = RECIPES[recipe]
-    more = {"base": {"kind": "promptriever"}} if recipe == "dual_view" else {}
-    make = build(settings.model_validate({"kind": recipe, **more}))
-    replies, topics, refused = replies_in(tmp_path), [], Counter()
-    ferries = [replace(SEEDS["msmarco"], id=f"ferry{i}") for i in range(60)]
-    for seed in ferries if recipe == "infosearch" else animal_seeds(60):
-        try:
-            topics += asyncio.run(make(seed, SeedAsk(replies, {"writer": RuleWriter()}, parse_reply, corrections=1)))
-        except Rejected as reason:
-            refused[reason.reason] += 1
-    assert len(topics) > 30, refused
-    found = put(kind, Honest("honest"), tmp_path, topics)
-    assert found.accepted / len(topics) > 0.95
 
 
 def test_there_is_enough_to_measure_and_every_fault_is_one():

@@ -88,11 +88,11 @@ def test_a_vote_that_cannot_be_read_rejects_and_is_no_error(tmp_path, answer, pr
     assert verdicts[-1].scope == ASKED.id
 
 
-def test_the_rule_judge_says_what_it_cannot_judge(tmp_path):
+def test_a_judge_says_what_it_cannot_judge(tmp_path):
     free = replace(INF_IR, intents=tuple(replace(i, attributes={}) for i in INF_IR.intents))
     _, verdicts, _ = judged(scenarios(), free, tmp_path)
     assert reasons(verdicts) == ["unreadable_judge"]
-    assert "cannot judge this instructed intent" in verdicts[0].evidence
+    assert "nobody can decide this instructed intent" in verdicts[0].evidence
 
 
 @pytest.mark.parametrize("error", [BudgetSpentError("spent"), ModelOutageError("down")])
@@ -114,13 +114,12 @@ def test_a_call_that_the_topic_had_made_before_is_paid_once(tmp_path):
     assert (first[0].cost_usd, again[0].cost_usd, len(ask.calls)) == (0.001, 0.0, 2)
 
 
-def test_a_question_is_at_temperature_0_with_a_closed_answer_and_no_facts(tmp_path):
+def test_a_question_is_at_temperature_0_with_a_closed_answer(tmp_path):
     model = Script("?")
     for validator in (scenarios(), relevance(), polarity()):
         judged(validator, DUAL if validator.name == "judge_polarity" else INF_IR, tmp_path, judge=model)
     for request in model.sent:
         assert request.params["temperature"] == 0
-        assert request.facts == {}
         [(_, field)] = request.schema["properties"].items()
         assert field.get("type") == "boolean" or "enum" in json.dumps(field)
     assert {r.task for r in model.sent} == {"judges.scenario", "judges.relevance", "judges.polarity"}

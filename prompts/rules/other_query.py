@@ -1,4 +1,4 @@
-"""Another query for the rule writer: a negative answers it, the positive does not, and the instruction stays.
+"""Another query for a topic: a negative answers it, the positive does not, and the instruction stays.
 
 Only known queries and titles become queries: no rule here interprets prose. A negative that BM25 mined carries the
 query that it answers; `seeds.negatives` above what the rows of a corpus hold brings some.
@@ -12,8 +12,11 @@ from prompts.constraints.constraint import Constraint, full_text, surely_hold
 from prompts.constraints.detectors import fold_text
 from prompts.passages.answer_evidence import Evidence, evidence_of_view
 from prompts.passages.blocks import SourcePassage, is_about, may_answer
-from prompts.passages.reply_types import MOST_QUERY, View
-from prompts.rule_writer.view_pairs import WHOLE, ViewPair, ViewPairFinder
+from prompts.passages.views import View
+from prompts.rules.view_pairs import WHOLE, ViewPair, ViewPairFinder
+
+MOST_QUERY = 4000
+"""Characters of another query at most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Pairs of views that both answer a query and differ in something that can be named: the rule writer's search.
+"""Pairs of views that both answer a query and differ in something that can be named: the search of `prompts.rules`.
 
     positives in blocks --pairs()--> (first, second) views --contrasts()--> constraints that tell them apart
 
@@ -24,8 +24,7 @@ from prompts.constraints.families import FAMILIES, NAMES_BY_KIND, Kind
 from prompts.constraints.phrases import is_noun_by_ending, is_vague
 from prompts.constraints.query_fit import asks_for_a_fact, families_for
 from prompts.passages.blocks import Block, SourcePassage, is_about, is_judged, stems
-from prompts.passages.reply_types import View
-from prompts.passages.views import BlockIndex
+from prompts.passages.views import BlockIndex, View
 
 VISIBLE = 700
 """The difference must stand within so many characters: about what an encoder of 200 word pieces reads."""

@@ -1,0 +1,32 @@
+"""An `ask` that the character answers on the spot, as a model would: from the messages alone, read and checked."""
+
+from dataclasses import dataclass, field
+
+from engine.flow.ask import schema_of
+from engine.protocols import Prompt
+from prompts.parse import parse_reply
+from tests.support.models.character import Character
+
+
+@dataclass
+class CharacterAsk:
+    """Keeps the prompts, and the schemas of what they ask for. A faulty reply is not corrected."""
+
+    character: Character = field(default_factory=Character)
+    prompts: list[Prompt] = field(default_factory=list)
+    calls = ()
+
+    async def __call__(self, prompt, answer, *, role="writer", check=None):
+        self.prompts.append(prompt)
+        turns = [{"role": turn.role, "content": turn.content} for turn in prompt.messages]
+        shape = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema_of(answer)}}
+        body = {"model": "in-character", "messages": turns, "response_format": shape, **prompt.params}
+        text, _ = self.character(body, 0)
+        parsed = parse_reply(text, answer)
+        return check(parsed) if check else parsed
+
+    async def votes(self, prompt, answer, *, role="writer"):
+        return [await self(prompt, answer, role=role)]
+
+    async def scored(self, prompt, answer, *, role="writer"):
+        return await self(prompt, answer, role=role), None
