@@ -78,9 +78,10 @@ class Ask(Protocol):
 class Model(Protocol):
     """Answers one request in one attempt; `ask` decides whether to send it again after a TransientModelError.
 
-    `name` enters the request's id. A class that derives from Model inherits default traits, and a `lease_rates` and a
-    `close` that do nothing. `lease_rates` is called before the first request where several processes share a quota;
-    `close` is awaited when the run ends.
+    `name` enters the request's id. A class that derives from Model inherits default traits, and a `lease_rates`, a
+    `heard` and a `close` that do nothing. `lease_rates` is called before the first request where several processes
+    share a quota; `heard` is told of each reply that should be JSON whether it could be read; `close` is awaited when
+    the run ends.
     """
 
     name: str
@@ -89,6 +90,9 @@ class Model(Protocol):
     async def complete(self, request: Request) -> Reply: ...
 
     def lease_rates(self, _ask: AskForRates, /) -> None:
+        return
+
+    def heard(self, *, readable: bool) -> None:  # noqa: ARG002 - most models ask for JSON in one way
         return
 
     async def close(self) -> None:

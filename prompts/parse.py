@@ -76,7 +76,17 @@ def _candidates(text: str) -> Iterator[str]:
     if stripped.startswith("{") and stripped.endswith("}"):
         yield stripped
     yield from reversed(_FENCE.findall(text))
-    yield from reversed(list(_objects(text)))
+    objects = list(_objects(text))
+    yield from reversed(objects)
+    yield from map(json.dumps, reversed([inner for each in objects for inner in _inner_objects(json.loads(each))]))
+
+
+def _inner_objects(value: Any) -> Iterator[dict[str, Any]]:
+    """The objects within an object: some models write the schema, and their answer inside it."""
+    for inner in value.values() if isinstance(value, dict) else ():
+        if isinstance(inner, dict):
+            yield inner
+            yield from _inner_objects(inner)
 
 
 def _objects(text: str) -> Iterator[str]:

@@ -48,7 +48,7 @@ from engine.telemetry.spans import request_span
 from engine.topic import Call
 
 _UNREADABLE = "Your answer could not be used: {problem}. Answer the same task once more. "
-_FAULTY = "Your answer cannot be used yet.\n{advice}\nMend this and write the whole answer once more. "
+_FAULTY = "{advice}\nMend this, and write it once more as a whole. "
 _PLAIN = "Write the text alone, and nothing before or after it."
 _JSON = "Write one JSON object and nothing before or after it."
 _CANDIDATE_TEMPERATURE = 0.7
@@ -228,7 +228,7 @@ class SeedAsk:
         the one that is taken, or the last."""
         fault, salvaged = "", ""
         try:
-            parsed = self._read(reply.text, reply.finish_reason, reply, stage.answer)
+            parsed = self._heard(stage, reply)
             taken = stage.check(parsed) if stage.check else parsed
             salvaged = ", ".join(name for name, value in taken if value != getattr(parsed, name))
             is_last = True
@@ -241,6 +241,19 @@ class SeedAsk:
                 stage.calls.append(_call(stage.prompt, request, reply, fault=fault, salvaged=salvaged))
                 self.calls[:] = chain.from_iterable(self._calls_by_prompt)
         return taken
+
+    def _heard(self, stage: "_Stage[Answer]", reply: Reply) -> Answer:
+        """The typed answer; the model is told whether its JSON could be read."""
+        is_json = schema_of(stage.answer) is not None
+        try:
+            parsed = self._read(reply.text, reply.finish_reason, reply, stage.answer)
+        except UnreadableReplyError:
+            if is_json:
+                stage.model.heard(readable=False)
+            raise
+        if is_json:
+            stage.model.heard(readable=True)
+        return parsed
 
     def _read(self, text: str, finish_reason: str, reply: Reply, answer: type[Answer]) -> Answer:
         """The typed answer. A reply that was cut or withheld is no text, whatever it looks like."""

@@ -109,7 +109,7 @@ class Batched(Model):
 
     def _gather(self, request: Request) -> None:
         line = {"custom_id": request.id, "method": "POST", "url": "/v1/chat/completions"}
-        body = self._client.body(request, self._client.structured)
+        body = self._client.body(request, self._client.form.structured)
         data = canonical_json({**line, "body": body}).encode("utf-8", "surrogatepass") + b"\n"
         too_long = self._unsent_bytes + len(data) > self._settings.most_bytes
         if len(self._unsent) >= self._settings.most_requests or too_long:

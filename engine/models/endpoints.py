@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from engine.keys import SecretSource, looks_like_key, secret_in_job
 from engine.model_traits import Patience
+from engine.models.answer_forms import Structured
 from engine.models.params import Params, Price
 from engine.settings import Settings
 
@@ -22,9 +23,6 @@ _FOUR_NUMBERS = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
 _METADATA_NAMES = {"metadata", "metadata.google.internal", "metadata.goog", "instance-data.ec2.internal"}
 _METADATA_ADDRESSES = {"100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254"}
 _HOLD_IPV4 = tuple(map(ipaddress.IPv6Network, ("::/96", "64:ff9b::/96")))
-
-Structured = Literal["json_schema", "json_object", "prompt"]
-"""How an endpoint takes a reply's schema."""
 
 
 class EndpointSettings(Settings):
@@ -68,7 +66,7 @@ class HostedSettings(Settings):
     mode: Literal["live", "batch"] = Field(default="live", description="batch: the Batch API, cheaper, within a day")
     batch: BatchSettings = BatchSettings()
     structured: Literal["auto", Structured] = Field(
-        default="auto", description="how a reply's schema is asked for; auto falls back where json_schema is refused"
+        default="auto", description="how a reply's JSON is asked for; auto chooses by what it sees (docs/models.md)"
     )
     params: Params = Params()
     price: Price = Price()

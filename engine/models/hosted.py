@@ -44,7 +44,8 @@ from engine.errors import (
 from engine.ids import sha256_hex
 from engine.keys import know_key, read_key, scrub
 from engine.model_traits import ModelTraits
-from engine.models.endpoints import EndpointSettings, HostedSettings, Structured
+from engine.models.answer_forms import AnswerForm, Structured, is_local, turns_of
+from engine.models.endpoints import EndpointSettings, HostedSettings
 from engine.models.pacing import Endpoint, EndpointPool, FewAreStuckError, RequestSlot
 from engine.models.params import Dialect, dialect_of, thinking_tokens
 from engine.models.reading import read_answer, retry_after
@@ -71,7 +72,6 @@ _ABOUT_BYTES = {"content-encoding", "content-length", "transfer-encoding"}
 """Headers that say how an answer's bytes were sent; once read, they are plain bytes."""
 _CONNECT_S = 10.0
 _KEEPALIVE_S = 60.0
-_FITS = "Write one JSON object and nothing before or after it. It must fit this JSON schema: "
 
 T = TypeVar("T")
 
@@ -105,6 +105,11 @@ class Hosted(Model):
             endpoint.requests = client.rates.get("requests", endpoint.requests)
             endpoint.tokens = client.rates.get("tokens", endpoint.tokens)
             self._rate_clients.append(client)
+
+    def heard(self, *, readable: bool) -> None:
+        """Notes whether a reply that should be JSON could be read."""
+        for client in self._clients.values():
+            client.form.heard(client.url, readable=readable)
 
     async def complete(self, request: Request) -> Reply:
         """One send. Raises an error of engine.errors, after the place at the endpoint is given back."""
@@ -193,29 +198,25 @@ class EndpointClient:
         self._client: openai.AsyncOpenAI | None = None
         self._session: aiohttp.ClientSession | None = None
         self._chat = endpoint.url.rstrip("/") + "/chat/completions"
-        self.structured: Structured = "json_schema" if settings.structured == "auto" else settings.structured
+        self.form = AnswerForm(settings.structured, local=is_local(endpoint.url))
         self.dialect = dialect_of(settings.model)
 
     async def post(self, request: Request) -> RawAnswer:
         """The answer to one send, 200 or an error of engine.errors. What a refusal teaches holds from then on."""
         for _ in range(_MOST_LESSONS):
-            structured, dialect = self.structured, self.dialect
+            structured, dialect = self.form.structured, self.dialect
             try:
                 return await self._post(request, structured)
             except RefusedRequestError as error:
                 taught = self._learn_schema(request, structured, str(error))
                 if not taught and not self._learn_dialect(request, dialect, str(error)):
                     raise
-        return await self._post(request, self.structured)
+        return await self._post(request, self.form.structured)
 
     def _learn_schema(self, request: Request, tried: Structured, refusal: str) -> bool:
         """Whether the endpoint takes a schema otherwise than was tried."""
-        if not self._schema_refused(request, tried, refusal):
-            return False
-        if self.structured == tried:
-            LOG.warning("%s takes no %s; the schema goes into the prompt from now on", self.url, tried)
-            self.structured = "prompt"
-        return True
+        refused = request.schema is not None and any(word in refusal.lower() for word in _NO_SCHEMA)
+        return refused and self.form.refused(tried, self.url)
 
     def _learn_dialect(self, request: Request, tried: Dialect, refusal: str) -> bool:
         """Whether the endpoint takes parameters otherwise than was tried."""
@@ -224,10 +225,6 @@ class EndpointClient:
             LOG.warning("%s takes not every parameter; from now on it is asked with %s", self.url, learnt)
             self.dialect = learnt
         return learnt is not None
-
-    def _schema_refused(self, request: Request, tried: Structured, refusal: str) -> bool:
-        auto = self._settings.structured == "auto" and request.schema is not None and tried != "prompt"
-        return auto and any(word in refusal.lower() for word in _NO_SCHEMA)
 
     def body(self, request: Request, structured: Structured) -> dict[str, Any]:
         """The body of a request as this endpoint takes it."""
@@ -427,18 +424,13 @@ def _timeout(seconds: float) -> httpx2.Timeout:
 
 def body_of(request: Request, structured: Structured) -> dict[str, Any]:
     """The body of POST /chat/completions."""
-    messages = [{"role": m.role, "content": m.content} for m in request.messages]
-    body: dict[str, Any] = {"model": request.model, "messages": messages, **request.params}
-    if request.schema is None:
-        return body
-    if structured == "json_schema":
+    body: dict[str, Any] = {"model": request.model, "messages": turns_of(request, structured), **request.params}
+    if request.schema is not None and structured == "json_schema":
         strict = _is_closed(request.schema)
         schema = {"name": "answer", "schema": _strict(request.schema) if strict else request.schema, "strict": strict}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
-        return body
-    if structured == "json_object":
+    if request.schema is not None and structured == "json_object":
         body["response_format"] = {"type": "json_object"}
-    messages[-1] = {**messages[-1], "content": f"{messages[-1]['content']}\n\n{_FITS}{json.dumps(request.schema)}"}
     return body
 
 

@@ -26,6 +26,7 @@ from pydantic import Field
 
 from engine.errors import ModelError, ModelOutageError, RefusedRequestError, TransientModelError, UsageError
 from engine.model_traits import ModelTraits
+from engine.models.answer_forms import AnswerForm, Structured, turns_of
 from engine.models.params import Params, PassedOn
 from engine.models.reading import read_logprobs
 from engine.protocols import Model
@@ -70,6 +71,9 @@ class LocalVllmSettings(Settings):
         default_factory=dict, description="further engine arguments, under vLLM's names, e.g. `max_num_seqs`"
     )
     params: Params = Field(default=Params(), description="sampling parameters of every request")
+    structured: Literal["auto", Structured] = Field(
+        default="auto", description="how a reply's JSON is asked for: in words, or by a grammar where few can be read"
+    )
     startup_s: float = Field(default=900.0, gt=0, le=604_800, description="seconds until the engine must answer")
     timeout_s: float = Field(
         default=600.0, gt=0, le=604_800, description="seconds that one request may take in the engine"
@@ -128,6 +132,7 @@ class LocalVllm(Model):
         self.name = model_name(settings)
         self.traits = ModelTraits(settings.params.plain(), provider="vllm", samples=True)
         self._settings = settings
+        self._form = AnswerForm(settings.structured, local=True)
         self._starting = asyncio.Lock()
         self._engine: _Engine | None = None
         self._starts = self._sends = 0
@@ -192,17 +197,24 @@ class LocalVllm(Model):
                 self._engine = None
                 await asyncio.to_thread(engine.shut)
 
+    def heard(self, *, readable: bool) -> None:
+        """Notes whether a reply that should be JSON could be read."""
+        self._form.heard(self.name, readable=readable)
+
     async def _generate(self, llm: Any, request: Request) -> Any:
         from vllm.lora.request import LoRARequest
         from vllm.renderers.params import ChatParams
 
-        turns = [{"role": turn.role, "content": turn.content} for turn in request.messages]
+        structured = self._form.structured
+        turns = turns_of(request, structured)
         chat = ChatParams(chat_template_kwargs=_template_values(request.params))
         _, (prompt,) = await llm.renderer.render_chat_async([turns], chat)
         lora = LoRARequest("adapter", 1, self._settings.lora) if self._settings.lora else None
         self._sends += 1
         send_id = f"{request.id}-{self._sends}"
-        outputs = [each async for each in llm.generate(prompt, _sampling(request), send_id, lora_request=lora)]
+        outputs = [
+            each async for each in llm.generate(prompt, _sampling(request, structured), send_id, lora_request=lora)
+        ]
         return outputs[-1]
 
     def _reply(self, request: Request, output: Any, latency_s: float) -> Reply:
@@ -272,12 +284,8 @@ def _template_values(params: Mapping[str, Any]) -> dict[str, Any]:
     return {"add_generation_prompt": True, **effort, **params.get("chat_template_kwargs", {})}
 
 
-def _sampling(request: Request) -> Any:
-    from vllm.sampling_params import (
-        RequestOutputKind,
-        SamplingParams,
-        StructuredOutputsParams,
-    )
+def _sampling(request: Request, structured: Structured) -> Any:
+    from vllm.sampling_params import RequestOutputKind, SamplingParams
 
     params = dict(request.params)
     wants, top = params.pop("logprobs", False), params.pop("top_logprobs", None)
@@ -286,9 +294,20 @@ def _sampling(request: Request) -> Any:
     return SamplingParams(
         **params,
         logprobs=(top or 0) if wants else None,
-        structured_outputs=StructuredOutputsParams(json=dict(request.schema)) if request.schema else None,
+        structured_outputs=_grammar(request, structured),
         output_kind=RequestOutputKind.FINAL_ONLY,
     )
+
+
+def _grammar(request: Request, structured: Structured) -> Any:
+    """What holds the reply to its schema, or to JSON of any kind; None where the prompt alone asks for it."""
+    from vllm.sampling_params import StructuredOutputsParams
+
+    if request.schema is None or structured in ("words", "prompt"):
+        return None
+    if structured == "json_object":
+        return StructuredOutputsParams(json_object=True)
+    return StructuredOutputsParams(json=dict(request.schema))
 
 
 def _logprobs(choice: Any, top: int) -> dict[str, Any] | None:

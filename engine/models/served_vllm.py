@@ -105,7 +105,7 @@ class ServedVllm(Model):
                         url=self._server.base_url,
                         api_key=f"file:{key}",
                         params=self._settings.params,
-                        structured="json_schema",
+                        structured=self._settings.structured,
                         most_reply_bytes=_MOST_REPLY_BYTES,
                         patience=self.traits.patience,
                     )

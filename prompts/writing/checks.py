@@ -69,8 +69,9 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _SPEAKS_OF_TASK = re.compile(
-    r"\b(?:must(?: not)? answer\b|P[12]\b|(?:first|second|given|shown) (?:passage|program|solution)\b|"
-    r"as (?:requested|instructed)\b|(?:the|your|this) (?:search query|instruction) (?:asks|is|wants))",
+    r"\b(?:P[12]\b|(?:first|second|given|shown) (?:passage|program|solution)\b|as (?:requested|instructed)\b|"
+    r"the (?:answer|instruction|addition|questions?) (?:cannot|must|should|is|needs|requires?|states?)\b|"
+    r"(?:the|your|this) (?:search query|instruction) (?:asks|is|wants))",
     re.IGNORECASE,
 )
 _DENIES = re.compile(
@@ -115,7 +116,7 @@ async def ask_checked(
         if _on_fail(policy, first) == "reject":
             raise Rejected(first.reason, first.detail)
         usable = mended if _on_fail(policy, first) == "correct_or_mark" else None
-        raise FaultyReply(first.reason, first.detail, "\n".join(f"- {p.advice}" for p in grave), usable)
+        raise FaultyReply(first.reason, first.detail, "\n".join(p.advice for p in grave), usable)
 
     taken = await ask(prompt, answer, role=role, check=check)
     marks.update(p.reason for p in problems(taken))
@@ -150,11 +151,11 @@ def text_problems(text: str, prompt: Prompt, echo_words: int | None = None) -> I
 def echo_of(text: str, prompt: Prompt, least: int = ECHO_WORDS) -> str:
     """The first run of `least` words that a text shares with the prompt's rules and examples and not with its material.
 
-    Rules and examples are the prompt's system messages, the material its first user message.
+    The material is the last message of the prompt, rules and examples are all before it.
     """
+    *own, last = prompt.messages
     words = _WORD.findall(text.lower())
-    ours = _grams("\n".join(m.content for m in prompt.messages if m.role == "system"), least)
-    material = _grams("\n".join(m.content for m in prompt.messages if m.role == "user"), least)
+    ours, material = _grams("\n".join(m.content for m in own), least), _grams(last.content, least)
     for start in range(len(words) - least + 1):
         gram = tuple(words[start : start + least])
         if gram in ours and gram not in material:

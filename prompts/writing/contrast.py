@@ -10,7 +10,7 @@ decide one by one. They stand with the intent (attribute `demands`), and so say 
 checked, corrected in words and marked (`prompts.writing.checks`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -72,6 +72,15 @@ def length_of(instruction: str) -> Length:
     """The length format that is nearest to an instruction's number of words."""
     words = len(instruction.split())
     return next((name for name, most in _FORMATS if words <= most), "very_long")
+
+
+MANNERS: Mapping[Style, str] = {
+    "plain": "a plain demand",
+    "negation": "a demand that also says what is not wanted",
+    "background": "first what the search is for, then the demand",
+    "persona": "first who is asking, then the demand",
+}
+"""The styles of the grid in the words that a writer reads."""
 
 
 def contrast_of(questions: Questions, material: WritingMaterial, cell: Cell) -> tuple[Demands, Demands]:
@@ -148,7 +157,7 @@ class ContrastWriter(Stages):
         theirs = example.i_minus if poisoned else example.i_plus
         prompt = _template("instruction").render(
             noun=material.noun,
-            style=cell.style,
+            manner=MANNERS[cell.style],
             query=material.seed.query,
             demands=demands.demands,
             bans=demands.bans,
@@ -156,7 +165,6 @@ class ContrastWriter(Stages):
             example=example,
             example_demands=example.demands_minus if poisoned else example.demands,
             example_bans=example.bans_minus if poisoned else example.bans,
-            example_words=WORDS[cell.length],
             example_instruction=theirs[cell.length],
         )
         written = await self.text(
@@ -178,15 +186,8 @@ class ContrastWriter(Stages):
             query=material.seed.query,
             passage=material.positive.text,
             task=self._task_text(task, words, material.language, titled=bool(material.positive.title)),
-            example_task="\n".join(
-                (
-                    f"Query of P1: {example.query}",
-                    "P1:",
-                    example.p_plus,
-                    "",
-                    self._task_text(shown, len(_example_text(example, task.role).split()), example.language),
-                )
-            ),
+            example=example,
+            example_task=self._task_text(shown, len(_example_text(example, task.role).split()), example.language),
             example_passage=_example_text(example, task.role),
         )
         room = 3 * len(material.positive.text.split()) if material.kind == "code" else 2 * words
@@ -288,14 +289,14 @@ class ContrastWriter(Stages):
 
     def _task_text(self, task: PassageTask, words: int, language: str, *, titled: bool = False) -> str:
         """What the writer of a passage is told about the one that is wanted."""
-        noun, must = self.material.noun, "Must answer" if self.material.noun == "passage" else "Must"
-        lines = [f"Second {noun}", f"Query: {task.query}", f"{must}: {' '.join(task.must) or 'the query alone.'}"]
-        if task.must_not:
-            lines.append(f"{must.replace('Must', 'Must not')}: {' '.join(task.must_not)}")
+        noun = self.material.noun
+        lines = [f"Second {noun}", f"Query: {task.query}"]
+        lines += [f"With: {' '.join(task.must)}"] if task.must else []
+        lines += [f"Without: {' '.join(task.must_not)}"] if task.must_not else []
         if language:
             lines.append(f"Language: {language}")
         if noun == "passage":
-            lines.append(f"Length: about {words} words.")
+            lines.append(f"Length: about {words} words")
         if titled and noun != "program":
             lines.append("Begin with a title on a line of its own.")
         return "\n".join(lines)
@@ -338,7 +339,8 @@ def _mended_questions(reply: Questions, *, query: str) -> Questions:
         for question in questions:
             text = " ".join(question.split()).rstrip(".") if question.rstrip().endswith(("?", ".")) else ""
             text = text if text.endswith("?") or not text else f"{text}?"
-            if text and fold_text(text) not in seen and _QUESTION_WORDS[0] <= len(text.split()) <= _QUESTION_WORDS[1]:
+            is_new = fold_text(text) not in seen and not stems(text) <= stems(query)
+            if text and is_new and _QUESTION_WORDS[0] <= len(text.split()) <= _QUESTION_WORDS[1]:
                 seen.add(fold_text(text))
                 good.append(text)
         return tuple(good[:MOST_QUESTIONS])

@@ -1,0 +1,96 @@
+"""How a reply's JSON is asked for, and which way serves a model best.
+
+    words          the prompt says it, and a line names the keys           nothing slows the engine down
+    prompt         the whole JSON schema stands in the prompt
+    json_object    the provider promises JSON of some kind; the schema stands in the prompt
+    json_schema    the provider's grammar holds the reply to the schema
+
+With `auto` an engine of our own machine or network begins with `words`, since a grammar there costs half the rate and
+lets a small model fill its tokens with blanks. Where too few replies can be read it goes on with `json_schema`. A
+hosted provider begins with `json_schema`, and goes on with `prompt` where that is refused.
+"""
+
+import ipaddress
+import json
+import logging
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from engine.requests import Request
+
+Structured = Literal["json_schema", "json_object", "prompt", "words"]
+"""A way in which a reply's JSON is asked for."""
+
+LEAST_READABLE = 0.8
+"""Share of the last replies that must be readable, or `words` gives way to a grammar."""
+LOOKED_AT = 40
+LOG = logging.getLogger(__name__)
+_FITS = "Write one JSON object and nothing before or after it. It must fit this JSON schema: "
+
+
+class AnswerForm:
+    """The way that serves one model, as far as its replies have shown."""
+
+    def __init__(self, wanted: Literal["auto"] | Structured, *, local: bool) -> None:
+        self._is_free = wanted == "auto"
+        self.structured: Structured = ("words" if local else "json_schema") if wanted == "auto" else wanted
+        self._readable: deque[bool] = deque(maxlen=LOOKED_AT)
+
+    def refused(self, tried: Structured, who: str) -> bool:
+        """Whether there is another way, now that this one was refused; from now on it is that."""
+        if not self._is_free or tried in ("prompt", "words"):
+            return False
+        if self.structured == tried:
+            LOG.warning("%s takes no %s; the schema goes into the prompt from now on", who, tried)
+            self.structured = "prompt"
+        return True
+
+    def heard(self, who: str, *, readable: bool) -> None:
+        """Notes whether a reply in `words` could be read."""
+        if not self._is_free or self.structured != "words":
+            return
+        self._readable.append(readable)
+        share = sum(self._readable) / LOOKED_AT
+        if len(self._readable) == LOOKED_AT and share < LEAST_READABLE:
+            LOG.warning("%s: %.0f %% of %d replies can be read; a grammar from now on", who, 100 * share, LOOKED_AT)
+            self.structured = "json_schema"
+
+
+def is_local(url: str) -> bool:
+    """Whether a URL names this machine or its network, by its address: no name is looked up."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_private
+    except ValueError:
+        return host == "localhost" or "." not in host
+
+
+def turns_of(request: Request, structured: Structured) -> list[dict[str, str]]:
+    """The turns of a request; the last of them says what JSON is wanted, where no grammar does."""
+    turns = [{"role": turn.role, "content": turn.content} for turn in request.messages]
+    if request.schema is None or structured == "json_schema":
+        return turns
+    asked = keys_line(request.schema) if structured == "words" else _FITS + json.dumps(request.schema)
+    turns[-1] = {**turns[-1], "content": f"{turns[-1]['content']}\n\n{asked}"}
+    return turns
+
+
+def keys_line(schema: Mapping[str, Any]) -> str:
+    """The keys of an answer in one line, for a prompt whose model gets no schema."""
+    keys = [f'"{name}" ({_words(field, schema)})' for name, field in schema.get("properties", {}).items()]
+    return f"The answer is one JSON object with the keys {', '.join(keys)}."
+
+
+def _words(field: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+    """What a field holds, as a person would say it."""
+    if "$ref" in field:
+        field = schema["$defs"][field["$ref"].rpartition("/")[2]]
+    options = field.get("enum") or [choice.get("const", choice.get("type")) for choice in field.get("anyOf", ())]
+    if options:
+        return " or ".join(map(str, options))
+    kinds = {"string": "a text", "boolean": "true or false", "array": "a list", "object": "an object"}
+    kind = kinds.get(field.get("type", ""), field.get("type", "any value"))
+    items = field.get("items", {})
+    return f"a list: {_words(items, schema)} each" if kind == "a list" and items else str(kind)
