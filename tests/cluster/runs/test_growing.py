@@ -76,7 +76,7 @@ def test_smaller_limits_and_other_settings_are_refused_key_by_key(tmp_path):
     assert run(job, out, seeds=30).returncode == 0
     for limits, words in (
         ({"seeds": 20}, "limits.seeds: 30 -> 20"),
-        ({"seeds": 40, "partition_seeds": 5}, "limits.partition_seeds: 64 -> 5"),
+        ({"seeds": 40, "partition_seeds": 5}, "limits.partition_seeds: 10 -> 5"),
         ({"seeds": 30, "accept": 4}, "limits.accept: null -> 4"),
     ):
         refused = run(job, out, **limits)
