@@ -40,14 +40,16 @@ def run_with_small(folder, kib, *arguments):
     ],
 )
 def test_a_full_disk_below_one_small_file_loses_nothing(tmp_path, folder, kib, code, told):
-    job, out, whole = write_job(tmp_path, 100), tmp_path / "out", tmp_path / "whole"
+    out, whole = tmp_path / "out", tmp_path / "whole"
     workers = ["--set", "runtime.workers=2"] if folder == "spool" else []
-    full = run_with_small(out / folder, kib, job, *workers)
-    assert full.returncode == code, full.stderr
-    assert told in full.stderr
-    assert "Traceback" not in full.stderr
-    assert foil("run", job).returncode == foil("verify", out).returncode == 0
-    assert foil("run", job, "--out", whole).returncode == 0
+    with serving(Behaviour(), Character()) as server:
+        job = hosted_job(tmp_path, server.url, 12) if folder == "journal" else write_job(tmp_path, 100)
+        full = run_with_small(out / folder, kib, job, *workers)
+        assert full.returncode == code, full.stderr
+        assert told in full.stderr
+        assert "Traceback" not in full.stderr
+        assert foil("run", job).returncode == foil("verify", out).returncode == 0
+        assert foil("run", job, "--out", whole).returncode == 0
     assert load_snapshot(out, None).digest == load_snapshot(whole, None).digest
 
 

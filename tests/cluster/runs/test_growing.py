@@ -9,7 +9,9 @@ import pytest
 
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.snapshot import load_snapshot, take_snapshot
-from tests.support.commands import foil, write_job
+from tests.support.commands import foil, hosted_job, write_job
+from tests.support.models.character import Character
+from tests.support.models.fault_server import Behaviour, serving
 
 
 def rows(out: Path) -> list[tuple]:
@@ -119,10 +121,11 @@ def test_a_folder_without_commits_and_replies_goes_to_the_next_job(tmp_path):
 
 @pytest.mark.slow
 def test_a_folder_with_replies_and_no_commit_is_kept(tmp_path):
-    job = write_job(tmp_path, 12)
-    killed = foil("run", job, env={"FOIL_CRASH_POINT": "flow.made"})
+    with serving(Behaviour(), Character()) as server:
+        job = hosted_job(tmp_path, server.url, 12)
+        killed = foil("run", job, env={"FOIL_CRASH_POINT": "flow.made"})
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert not CommitLog(tmp_path / "out").partitions()
     refused = foil("run", job, "--set", "limits.partition_seeds=5")
     assert refused.returncode == 2
-    assert "limits.partition_seeds: 10 -> 5" in refused.stderr
+    assert "limits.partition_seeds: 64 -> 5" in refused.stderr

@@ -29,11 +29,11 @@ seeds:
   corpus: kites
   path: {path}
   columns: {{id: id, query: query, positives: good, negatives: bad}}
-recipe: {{kind: verifiable}}
+recipe: {{kind: infir}}
 models:
   writer: &model {{kind: hosted, model: in-character, url: "{url}", api_key: "${{FOIL_TEST_KEY}}"}}
   judge: *model
-validators: [{{kind: shape}}, {{kind: leak}}, {{kind: constraint_check}}, {{kind: judge_polarity}}]
+validators: [{{kind: shape}}, {{kind: leak}}, {{kind: judge_scenarios}}]
 out: {out}
 limits: {{partition_seeds: 5}}
 """

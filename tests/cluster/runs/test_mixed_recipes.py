@@ -26,7 +26,7 @@ def by_recipe(out, corpus):
 
 
 def test_seeds_go_to_the_recipes_of_their_corpus_by_share(tmp_path):
-    recipe = "[{kind: verifiable, share: 3}, {kind: infir, corpora: [kites]}]"
+    recipe = "[{kind: verifiable, share: 3}, {kind: plain, corpora: [kites]}]"
     job = load_job(job_with(tmp_path, recipe))
     assert run_job(job).complete
     kites, boats = by_recipe(job.out, "kites"), by_recipe(job.out, "boats")
@@ -38,7 +38,7 @@ def test_seeds_go_to_the_recipes_of_their_corpus_by_share(tmp_path):
 
 @pytest.mark.slow
 def test_other_processes_and_another_run_choose_alike(tmp_path):
-    recipe = "[{kind: verifiable}, {kind: promptriever}]"
+    recipe = "[{kind: verifiable}, {kind: plain}]"
     path = job_with(tmp_path, recipe)
     outs = [tmp_path / name for name in ("here", "two")]
     for out, workers in zip(outs, (0, 2), strict=True):
@@ -48,12 +48,12 @@ def test_other_processes_and_another_run_choose_alike(tmp_path):
 
 
 def test_the_funnel_is_told_by_corpus_and_recipe(tmp_path):
-    path = job_with(tmp_path, "[{kind: verifiable}, {kind: infir, corpora: [boats]}]", rows=12)
+    path = job_with(tmp_path, "[{kind: verifiable}, {kind: plain, corpora: [boats]}]", rows=12)
     told = foil("run", path).stdout
     assert "by corpus and recipe" in told
     rows = [[cell.strip() for cell in line.split("│")] for line in told.splitlines()]
     sizes = {(row[1], row[2]): int(row[3]) for row in rows if row[1:2] in (["boats"], ["kites"])}
-    assert sizes["kites", "verifiable"] == sizes["boats", "verifiable"] + sizes["boats", "infir"] == 12
+    assert sizes["kites", "verifiable"] == sizes["boats", "verifiable"] + sizes["boats", "plain"] == 12
 
 
 def test_a_corpus_that_no_recipe_takes_is_rejected_with_the_reason(tmp_path):
@@ -79,7 +79,7 @@ def test_a_list_of_recipes_is_checked_part_by_part(tmp_path, recipe, message):
 
 
 def test_other_shares_are_another_job(tmp_path):
-    first = load_job(job_with(tmp_path, "[{kind: verifiable}, {kind: infir}]", rows=2))
+    first = load_job(job_with(tmp_path, "[{kind: verifiable}, {kind: plain}]", rows=2))
     run_job(first)
     with pytest.raises(UsageError, match="share"):
-        run_job(load_job(job_with(tmp_path, "[{kind: verifiable, share: 2}, {kind: infir}]", rows=2)))
+        run_job(load_job(job_with(tmp_path, "[{kind: verifiable, share: 2}, {kind: plain}]", rows=2)))
