@@ -28,6 +28,7 @@ from cluster.commands.operators.run import run
 from cluster.commands.operators.seeds import fetch, preview
 from cluster.commands.operators.status import status
 from cluster.commands.operators.submit import submit
+from cluster.commands.operators.try_job import try_
 from cluster.commands.operators.watch import watch
 from cluster.commands.releases.compact import compact
 from cluster.commands.releases.export import export
@@ -49,7 +50,7 @@ from cluster.commands.trainers.train import train
 from cluster.terminal import print_line
 
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    run, plan, submit, cancel, logs, watch, status, show, sql, why, diff, report, view, label, audit, agreement,
+    run, try_, plan, submit, cancel, logs, watch, status, show, sql, why, diff, report, view, label, audit, agreement,
     verify, snapshot, filter_, drop, merge, mix, mine, compact, gc, export, restore, push, train, average, evaluate,
     ablate, doctor,
 )  # fmt: skip

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain
-from typing import Any, Generic
+from typing import Any, Generic, Protocol
 from weakref import WeakValueDictionary
 
 from pydantic import BaseModel
@@ -58,6 +58,14 @@ _FAULTY = (
 _CANDIDATE_TEMPERATURE = 0.7
 """Candidates of a prompt that asks for a lower one are drawn at this temperature: at 0 they would all be one."""
 _FAULT_CHARACTERS = 500
+
+
+class AnswersRequests(Protocol):
+    """What a seed's `ask` gets its replies from."""
+
+    async def answer(self, model: Model, request: Request) -> Reply:
+        """The reply to a request."""
+        ...
 
 
 class ReplyService:
@@ -154,7 +162,7 @@ class SeedAsk:
 
     def __init__(
         self,
-        replies: ReplyService,
+        replies: AnswersRequests,
         models: Mapping[str, Model],
         parse: Callable[[str, type[Any]], Any],
         *,
@@ -198,7 +206,8 @@ class SeedAsk:
         for turns_left in range(self._corrections, -1, -1):
             request, reply = await self._reply(stage.model, prompt, answer)
             try:
-                return self._take(stage, request, reply), reply
+                turn = "correction" if turns_left < self._corrections else ""
+                return self._take(stage, request, reply, turn=turn), reply
             except (UnreadableReplyError, FaultyReply) as fault:
                 last = fault
                 if isinstance(fault, FaultyReply) and fault.usable is not None:
@@ -223,13 +232,16 @@ class SeedAsk:
         for place, (text, finish_reason) in enumerate(choices, 1):
             choice = replace(reply, text=text, finish_reason=finish_reason)
             try:
-                return self._take(stage, request, choice, is_last=place == len(choices)), choice
+                is_last = place == len(choices)
+                return self._take(stage, request, choice, turn="candidates", is_last=is_last), choice
             except (UnreadableReplyError, FaultyReply):
                 if place == len(choices):
                     raise
         raise AssertionError("unreachable: a reply has a choice")
 
-    def _take(self, stage: "_Stage[Answer]", request: Request, reply: Reply, *, is_last: bool = True) -> Answer:
+    def _take(
+        self, stage: "_Stage[Answer]", request: Request, reply: Reply, *, turn: str, is_last: bool = True
+    ) -> Answer:
         """The answer of a reply, read and checked. The call is kept with what was wrong or mended; of several choices
         the one that is taken, or the last."""
         fault, salvaged = "", ""
@@ -244,7 +256,7 @@ class SeedAsk:
             raise
         finally:
             if is_last:
-                stage.calls.append(_call(stage.prompt, request, reply, fault=fault, salvaged=salvaged))
+                stage.calls.append(_call(stage.prompt, request, reply, turn=turn, fault=fault, salvaged=salvaged))
                 self.calls[:] = chain.from_iterable(self._calls_by_prompt)
         return taken
 
@@ -334,7 +346,7 @@ def _fault(error: Exception) -> str:
     return text[:_FAULT_CHARACTERS]
 
 
-def _call(prompt: Prompt, request: Request, reply: Reply, *, fault: str, salvaged: str) -> Call:
+def _call(prompt: Prompt, request: Request, reply: Reply, *, turn: str, fault: str, salvaged: str) -> Call:
     return Call(
         request_id=request.id,
         task=prompt.task,
@@ -348,4 +360,5 @@ def _call(prompt: Prompt, request: Request, reply: Reply, *, fault: str, salvage
         reused=reply.reused,
         fault=fault,
         salvaged=salvaged,
+        turn=turn,
     )

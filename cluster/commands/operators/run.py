@@ -23,7 +23,7 @@ _OUTCOME_COLUMNS = ("what became of the topics", "topics")
 _REASONS_SHOWN = 8
 _OUTCOMES = {"reject": "rejected", "edit": "edited", "mark": "marked", "pass": "passed"}
 _FEW, _COMMON = 0.2, 0.1
-_REMEDIES = {
+REMEDIES = {
     "no_contrast": "rules find nothing that parts two passages: take seeds with several or longer passages, or a model "
     "as writer",
     "no_answer": "no relevant passage has enough words of its query for rules to be sure that it answers: take a model "
@@ -71,11 +71,11 @@ def run(
 
     job = load_job(job_file, overrides or [], out)
     if job.runtime.log_format == "json":
-        printer = _ProgressPrinter(None, lambda line: LOG.info(line.strip()))
+        printer = ProgressPrinter(None, lambda line: LOG.info(line.strip()))
         summary = run_job(job, reuse or [], printer, printer.count_seeds, takeover=takeover)
     else:
         with live_table() as update:
-            printer = _ProgressPrinter(update)
+            printer = ProgressPrinter(update)
             printer.count_seeds(0)
             summary = run_job(job, reuse or [], printer, printer.count_seeds, takeover=takeover)
     _print_funnel(summary, job)
@@ -85,7 +85,7 @@ def run(
         raise typer.Exit(summary.exit_code)
 
 
-class _ProgressPrinter:
+class ProgressPrinter:
     """Prints progress: one table that renews itself on a terminal, a plain line every few seconds elsewhere."""
 
     def __init__(
@@ -205,7 +205,7 @@ def _doubts(counts: Counts, validators: Sequence[str]) -> Iterator[str]:
         yield f"{how_many} accepted:"
         for reason, count in counts.reasons.most_common(3):
             if count >= _COMMON * total:
-                remedy = _REMEDIES.get(reason, "`foil sql` on the view `rejects` shows them")
+                remedy = REMEDIES.get(reason, "`foil sql` on the view `rejects` shows them")
                 yield f"  {count / total:.0%} {reason}: {remedy}"
     if "duplicates" in validators and total and not any("duplicate" in reason for reason in counts.reasons):
         yield "duplicates: looked at every seed and found none"
