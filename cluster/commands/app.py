@@ -37,6 +37,7 @@ from cluster.commands.releases.gc import gc
 from cluster.commands.releases.merge import merge
 from cluster.commands.releases.mix import mix
 from cluster.commands.releases.push import push, restore
+from cluster.commands.releases.revalidate import revalidate
 from cluster.commands.releases.snapshot import snapshot
 from cluster.commands.trainers.ablate import ablate
 from cluster.commands.trainers.annotate_benchmark import annotate
@@ -51,8 +52,8 @@ from cluster.terminal import print_line
 
 _COMMANDS: tuple[Callable[..., None], ...] = (
     run, try_, plan, submit, cancel, logs, watch, status, show, sql, why, diff, report, view, label, audit, agreement,
-    verify, snapshot, filter_, drop, merge, mix, mine, compact, gc, export, restore, push, train, average, evaluate,
-    ablate, doctor,
+    verify, snapshot, filter_, drop, revalidate, merge, mix, mine, compact, gc, export, restore, push, train, average,
+    evaluate, ablate, doctor,
 )  # fmt: skip
 COMMANDS = {command.__name__.rstrip("_"): command for command in _COMMANDS}
 SEEDS_COMMANDS = {command.__name__: command for command in (preview, fetch)}

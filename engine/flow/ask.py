@@ -102,7 +102,7 @@ class ReplyService:
 
     async def _reuse(self, model: Model, request: Request) -> Reply | None:
         """What another run has paid for; a free model's reply costs nothing, and may follow from other facts."""
-        reply = self._paid_elsewhere.get(request.id) if self._paid_elsewhere and not model.traits.free else None
+        reply = self._paid_elsewhere.get(request) if self._paid_elsewhere and not model.traits.free else None
         if reply:
             await self._journal.put(scrub_reply(reply))
         return reply

@@ -268,7 +268,13 @@ class Flow:
         ]
 
     async def _validate(self, topic: Topic, calls: Sequence[Call], ask: SeedAsk, clock: SeedClock) -> Topic:
-        """The topic after every validator has spoken; those that ask a model are spared a topic already rejected."""
+        """The topic after every validator has spoken; those that ask a model are spared a topic already rejected.
+
+        A topic that its recipe gives as rejected or failed stays so. Calls that it brings come first.
+        """
+        if topic.status != "accepted":
+            return topic
+        calls = [*topic.calls, *calls]
         verdicts: list[Verdict] = []
         failure = None
         for validator in self._validators:

@@ -207,7 +207,7 @@ class _RehearsalAsk:
         model = model_for(self._parts.models, role)
         request = make_request(model, prompt, answer, self._seed.id)
         paid = self._parts.paid
-        reply = self._journal.get(request.id) or (paid.get(request.id) if paid else None)
+        reply = self._journal.get(request.id) or (paid.get(request) if paid else None)
         if reply:
             self._planned.append(_answered_call(self._seed, role, prompt.task, prompt.template, reply=reply))
         else:

@@ -14,6 +14,8 @@ from cluster.terminal import live_table, print_json, print_line, say, show
 from engine.errors import QueryStoppedError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cluster.job import Job
     from cluster.terminal import Rows
     from engine.flow.progress import Counts, Progress, Summary
@@ -65,19 +67,24 @@ def run(
 ) -> None:
     """Run a job, or resume it where it stopped; a finished job is a no-op."""
     from cluster.job import load_job
+
+    run_and_show(load_job(job_file, overrides or [], out), reuse or [], takeover=takeover, as_json=as_json)
+
+
+def run_and_show(job: Job, reuse: Sequence[Path], *, takeover: bool, as_json: bool) -> None:
+    """Runs a checked job with its progress and its funnel. Raises Exit with the run's exit code, if it is not 0."""
     from cluster.run_job import run_job
     from datasets_out.commits.log import CommitLog
     from engine.flow.progress import status
 
-    job = load_job(job_file, overrides or [], out)
     if job.runtime.log_format == "json":
         printer = ProgressPrinter(None, lambda line: LOG.info(line.strip()))
-        summary = run_job(job, reuse or [], printer, printer.count_seeds, takeover=takeover)
+        summary = run_job(job, reuse, printer, printer.count_seeds, takeover=takeover)
     else:
         with live_table() as update:
             printer = ProgressPrinter(update)
             printer.count_seeds(0)
-            summary = run_job(job, reuse or [], printer, printer.count_seeds, takeover=takeover)
+            summary = run_job(job, reuse, printer, printer.count_seeds, takeover=takeover)
     _print_funnel(summary, job)
     if as_json:
         print_json(status(CommitLog(job.out), job.out))

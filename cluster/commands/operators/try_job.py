@@ -90,7 +90,7 @@ async def _prompts(job: Job, funnel: Funnel) -> Mapping[str, Request]:
     requests: dict[str, Request] = {}
     for seed in islice(open_seeds(job.seeds), job.limits.seeds):
         if seed.id in wanted:
-            stored = await replay_seed(parts, seed, archive.get)
+            stored = await replay_seed(parts, seed, archive.find)
             requests |= {name: request for name, (_, request) in stored.asked.items()}
     for model in parts.models.values():
         await model.close()
