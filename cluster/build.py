@@ -9,7 +9,7 @@ from cluster.catalog import MODELS, RunContext, engines_of, factory_for, open_se
 from cluster.job import Job
 from cluster.seeds.stored_topics import StoredTopicsSettings, WholeOnly
 from datasets_out.commits.log import CommitLog
-from datasets_out.commits.stored_replies import StoredReplies
+from datasets_out.curation.call_replies import CallReplies
 from engine.flow.journal_reading import ReplyArchive
 from engine.ids import canonical_json
 from engine.protocols import Model, PaidReplies, Parts, Recipe, Screen, SeedReader, Validator
@@ -69,7 +69,7 @@ def _paid(job: Job, reuse: Sequence[str]) -> PaidReplies | None:
     """What other runs have paid for; of stored topics also what their judges answered."""
     found: list[PaidReplies] = [ReplyArchive([open_store(mirror_of(out)) for out in reuse])] if reuse else []
     if isinstance(job.seeds, StoredTopicsSettings):
-        found.append(StoredReplies(job.seeds.out, job.seeds.snapshot, "judges."))
+        found.append(CallReplies(job.seeds.out, job.seeds.snapshot, "judges."))
     return _FirstPaid(found) if found else None
 
 

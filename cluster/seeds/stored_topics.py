@@ -22,7 +22,7 @@ from pydantic import Field
 from datasets_out.commits.merge import as_paid
 from datasets_out.commits.snapshot import Snapshot, load_snapshot, read_partitions
 from engine.errors import UsageError
-from engine.flow.funnel import is_whole
+from engine.planning.funnel import is_whole
 from engine.protocols import Screen
 from engine.seeds.corpus import no_seeds_error
 from engine.settings import Settings

@@ -14,7 +14,7 @@ from cluster.terminal import live_table, print_json, print_line, say, show
 
 if TYPE_CHECKING:
     from cluster.job import Job
-    from engine.flow.funnel import Change, Ending, Funnel, Stage
+    from engine.planning.funnel import Change, Ending, Funnel, StageCounts
     from engine.requests import Request
 
 _STAGE_COLUMNS = (
@@ -51,8 +51,8 @@ def try_(
     import asyncio
 
     from cluster.job import load_job
+    from cluster.planning.tries import funnel_in, try_job
     from cluster.run_job import run_job
-    from cluster.tries import funnel_in, try_job
 
     whole = load_job(job_file, overrides or [], out)
     job, paid = try_job(whole, seeds, reuse or [])
@@ -62,7 +62,7 @@ def try_(
         printer = ProgressPrinter(update)
         summary = run_job(job, paid, printer, printer.count_seeds)
     funnel = funnel_in(job.out)
-    told = _Told(job, funnel, accepted, asyncio.run(_prompts(job, funnel)))
+    told = _TryTold(job, funnel, accepted, asyncio.run(_prompts(job, funnel)))
     if as_json:
         print_json(told.plain())
     else:
@@ -80,7 +80,7 @@ async def _prompts(job: Job, funnel: Funnel) -> Mapping[str, Request]:
     from cluster.build import build_parts
     from cluster.catalog import open_seeds
     from engine.flow.journal_reading import ReplyArchive
-    from engine.flow.replay import replay_seed
+    from engine.planning.replay import replay_seed
     from engine.storage.opening import open_store
 
     wanted = {ending.example.seed_id for ending in funnel.endings if ending.example.call}
@@ -90,14 +90,14 @@ async def _prompts(job: Job, funnel: Funnel) -> Mapping[str, Request]:
     requests: dict[str, Request] = {}
     for seed in islice(open_seeds(job.seeds), job.limits.seeds):
         if seed.id in wanted:
-            stored = await replay_seed(parts, seed, archive.find)
+            _, stored = await replay_seed(parts, seed, archive.get)
             requests |= {name: request for name, (_, request) in stored.asked.items()}
     for model in parts.models.values():
         await model.close()
     return requests
 
 
-class _Told:
+class _TryTold:
     """What is said of a try."""
 
     def __init__(self, job: Job, funnel: Funnel, accepted: int, requests: Mapping[str, Request]) -> None:
@@ -267,7 +267,7 @@ class _Told:
             print_line(line)
 
 
-def _stage_line(stage: Stage) -> str:
+def _stage_line(stage: StageCounts) -> str:
     numbers = (stage.sent, stage.valid, stage.salvaged, stage.corrected, stage.drawn, stage.given_up, stage.tokens)
     return _in_columns(stage.task, [f"{number:,}" for number in numbers])
 
@@ -282,7 +282,7 @@ def _counted(topics: int) -> str:
     return f"{topics:,} topic{'' if topics == 1 else 's'}"
 
 
-def _stage_json(stage: Stage) -> dict[str, Any]:
+def _stage_json(stage: StageCounts) -> dict[str, Any]:
     return {
         "task": stage.task,
         "templates": sorted(stage.templates),

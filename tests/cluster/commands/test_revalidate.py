@@ -17,20 +17,16 @@ from cluster.run_job import run_job
 from cluster.seeds.stored_topics import as_made
 from engine.flow.journal_reading import possibly_paid_twice
 from engine.storage.opening import open_store
-from tests.cluster.test_character import corpus
 from tests.support.commands import calls_sent, foil
 from tests.support.models.character import Character
 from tests.support.models.fault_server import Behaviour, serving
 from tests.support.paths import REPO
 from tests.support.small_parts import digest, topics
+from tests.support.topics.trades import corpus
 
-SEEDS = 20
+COLUMNS = "{id: id, query: query, positives: positives, negatives: negatives}"
 JOB = """\
-seeds:
-  kind: table
-  corpus: trades
-  path: {path}
-  columns: {{id: id, query: query, positives: positives, negatives: negatives}}
+seeds: {seeds}
 recipe: {recipe}
 models:
   writer: &model {{kind: hosted, model: in-character, url: "{url}", price: {{prompt: 1.0, completion: 1.0}}}}
@@ -60,7 +56,8 @@ def hash_half(request):
 def write(folder, url, recipe="{kind: infir}", judge=SCENARIOS, name="out"):
     job = folder / f"{name}.yaml"
     path = corpus(folder / "seeds.jsonl")
-    job.write_text(JOB.format(path=path, url=url, recipe=recipe, judge=judge, out=folder / name))
+    seeds = f"{{kind: table, corpus: trades, path: {path}, columns: {COLUMNS}}}"
+    job.write_text(JOB.format(seeds=seeds, url=url, recipe=recipe, judge=judge, out=folder / name))
     return job
 
 

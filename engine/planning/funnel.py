@@ -34,7 +34,7 @@ class SeedStage:
 
 
 @dataclass(slots=True)
-class Stage:
+class StageCounts:
     """One task. A prompt was `valid` at its first reply, `corrected` in a further turn, `drawn` anew, or `given_up`.
 
     `salvaged` prompts are among the first three: fields of the answer were mended without asking. `seeds` has one entry
@@ -119,7 +119,7 @@ class Funnel:
     asked: int = 0
     topics: Counter[str] = field(default_factory=Counter)
     whole: int = 0
-    stages: dict[str, Stage] = field(default_factory=dict)
+    stages: dict[str, StageCounts] = field(default_factory=dict)
     endings: list[Ending] = field(default_factory=list)
     marks: Counter[str] = field(default_factory=Counter)
     validators: dict[str, None] = field(default_factory=dict)
@@ -230,11 +230,11 @@ def _place_stages(funnel: Funnel, tasks: Sequence[str]) -> None:
         if task not in funnel.stages:
             order = list(funnel.stages)
             order.insert(order.index(before) + 1 if before else 0, task)
-            funnel.stages = {name: funnel.stages.get(name) or Stage(name) for name in order}
+            funnel.stages = {name: funnel.stages.get(name) or StageCounts(name) for name in order}
         before = task
 
 
-def _count_prompt(stage: Stage, prompt: Sequence[Call]) -> None:
+def _count_prompt(stage: StageCounts, prompt: Sequence[Call]) -> None:
     last = prompt[-1]
     if last.fault:
         stage.given_up += 1

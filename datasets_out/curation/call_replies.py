@@ -16,7 +16,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-class StoredReplies:
+class CallReplies:
     """Implements `engine.protocols.PaidReplies` over the calls whose task begins with `tasks`."""
 
     def __init__(self, out: Path, snapshot: str | None, tasks: str) -> None:
