@@ -3,7 +3,8 @@
     out/ --load_snapshot(verified)--> rows of one seed --> Seed(id, query, its topics without what validators said)
 
 - A whole topic is as its recipe made it, as far as the row tells: no verdict, no status, labels that a judge had taken
-  over or reversed as they were before. What a validator cut from it (dropped passages, edited texts) stays cut.
+  over or reversed as they were before. What a judge cut from a topic that it accepted is in no row, so it stays cut; a
+  row that is not accepted has all that the judges got. Texts stay as checks edited them.
 - A row that is no whole topic stays rejected or failed, with its reason. So does one that people or a filter took out.
 - Calls of the recipe are kept, as paid by the other run; those of its judges are not, since they are asked anew.
 
@@ -126,13 +127,9 @@ def _unjudged(topic: Topic) -> Iterator[Judgment]:
         if (verdict.validator, verdict.outcome, verdict.reason) == ("judge_relevance", "edit", "positive_lost")
     }
     for label in topic.judgments:
+        if not label.judge.startswith("judge:"):
+            yield label
+            continue
         turned = (label.intent_id, label.passage_id) in reversed_labels
-        is_judged = label.judge.startswith("judge:")
-        yield (
-            replace(
-                label,
-                relevance=-label.relevance if turned else label.relevance,
-                judge="construction" if is_judged else label.judge,
-                votes=() if is_judged else label.votes,
-            )
-        )
+        relevance = -label.relevance if turned else label.relevance
+        yield replace(label, relevance=relevance, judge="construction", votes=())

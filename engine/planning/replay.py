@@ -66,18 +66,22 @@ async def rows_of(parts: Parts, seed: Seed, replies: AnswersRequests) -> list[To
 
 async def _validated(parts: Parts, topic: Topic, calls: Sequence[Call], ask: SeedAsk) -> Topic:
     verdicts: list[Verdict] = []
+    failure, unjudged = None, None
     for validator in sorted(parts.validators, key=lambda validator: validator.cost):
-        if validator.cost == Cost.MODEL:
-            if any(verdict.outcome == "reject" for verdict in verdicts):
-                continue
-            checked = await run_guarded(validator(topic, ask), f"validator {validator.name}", SeedClock(_PATIENCE_S))
-            if isinstance(checked, SeedOutcome):
-                return with_outcome(topic, verdicts, [*calls, *ask.calls], checked)
-            topic, new = checked
-        else:
+        if validator.cost != Cost.MODEL:
             topic, new = validator(topic)
+            verdicts.extend(new)
+            continue
+        if any(verdict.outcome == "reject" for verdict in verdicts):
+            continue
+        unjudged = unjudged or topic
+        checked = await run_guarded(validator(topic, ask), f"validator {validator.name}", SeedClock(_PATIENCE_S))
+        if isinstance(checked, SeedOutcome):
+            failure = checked
+            break
+        topic, new = checked
         verdicts.extend(new)
-    return with_outcome(topic, verdicts, [*calls, *ask.calls])
+    return with_outcome(topic, verdicts, [*calls, *ask.calls], failure, unjudged=unjudged)
 
 
 def _ask(parts: Parts, seed: Seed, replies: AnswersRequests) -> SeedAsk:

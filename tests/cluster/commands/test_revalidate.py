@@ -22,7 +22,7 @@ from tests.support.models.character import Character
 from tests.support.models.fault_server import Behaviour, serving
 from tests.support.paths import REPO
 from tests.support.small_parts import digest, topics
-from tests.support.topics.trades import corpus
+from tests.support.topics.trades import SAYS, corpus
 
 COLUMNS = "{id: id, query: query, positives: positives, negatives: negatives}"
 JOB = """\
@@ -208,28 +208,59 @@ def resumed_as_whole(arguments, server, source, tmp_path):
 
 
 def test_labels_that_a_judge_took_over_or_reversed_are_as_the_recipe_made_them(tmp_path):
-    """By the rows of the same job without a judge."""
+    """By the rows of the same job without a judge: one that finds no passage of the corpus relevant reverses labels."""
 
     class Contrary(Character):
         def __call__(self, request, choice):
             text, reason = super().__call__(request, choice)
-            return (json.dumps({"relevant": False}), reason) if text.startswith('{"relevant": true') else (text, reason)
+            of_corpus = any(said in request["messages"][-1]["content"] for said in SAYS.values())
+            return (
+                (json.dumps({"relevant": False}), reason)
+                if of_corpus and text == '{"relevant": true}'
+                else (text, reason)
+            )
 
     recipe = "{kind: promptriever, lengths: [short]}"
     with serving(answer=Contrary()) as server:
         run_job(load_job(write(tmp_path, server.url, recipe, RELEVANCE, "judged")))
         run_job(load_job(write(tmp_path, server.url, recipe, "{kind: refusal}", "plain")))
-    reversed_labels = 0
+    reversed_labels = taken_over = 0
     for seen, plain in zip(topics(tmp_path / "judged"), topics(tmp_path / "plain"), strict=True):
-        labels = {(j.intent_id, j.passage_id): j for j in plain.judgments}
+        labels = {(j.intent_id, j.passage_id): (j.relevance, j.judge) for j in plain.judgments}
         made = as_made(seen)
         assert made.verdicts == ()
-        assert [labels[j.intent_id, j.passage_id].relevance for j in made.judgments] == [
-            j.relevance for j in made.judgments
-        ]
-        reversed_labels += sum(labels[j.intent_id, j.passage_id].relevance != j.relevance for j in seen.judgments)
         assert not any(j.judge.startswith("judge:") or j.votes for j in made.judgments)
-    assert reversed_labels > 0
+        assert all(labels[j.intent_id, j.passage_id][0] == j.relevance for j in made.judgments)
+        reversed_labels += sum(labels[j.intent_id, j.passage_id][0] != j.relevance for j in seen.judgments)
+        taken_over += sum(j.judge.startswith("judge:") for j in seen.judgments)
+    assert taken_over > reversed_labels > 0
+
+
+def test_a_topic_that_a_judge_rejects_keeps_what_the_judge_cut(tmp_path):
+    """So that another judge can accept it: no passage and no label is missing."""
+
+    class Never(Character):
+        def __call__(self, request, choice):
+            text, reason = super().__call__(request, choice)
+            return (text.replace("true", "false"), reason) if text.startswith('{"relevant"') else (text, reason)
+
+    recipe = "{kind: promptriever, lengths: [short]}"
+    with serving(answer=Never()) as server:
+        run_job(load_job(write(tmp_path, server.url, recipe, RELEVANCE, "judged")))
+        run_job(load_job(write(tmp_path, server.url, recipe, "{kind: refusal}", "plain")))
+    judged_rows, plain = topics(tmp_path / "judged"), topics(tmp_path / "plain")
+    rejected = [
+        (a, b) for a, b in zip(judged_rows, plain, strict=True) if a.status == "rejected" and b.status == "accepted"
+    ]
+    assert rejected
+    for seen, made in rejected:
+        assert (seen.intents, seen.passages, seen.judgments) == (made.intents, made.passages, made.judgments)
+    with serving(answer=Character()) as server:
+        job = write(tmp_path, server.url, recipe, RELEVANCE, "again")
+        more = ["--set", "models.judge.model=another"]
+        ended = foil("revalidate", tmp_path / "judged", tmp_path / "into", "--job", job, *more)
+    assert ended.returncode == 0, ended.stderr
+    assert sum(row.status == "accepted" for row in topics(tmp_path / "into")) >= len(rejected)
 
 
 def test_a_run_is_never_revalidated_into_itself(source):
