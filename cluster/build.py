@@ -7,10 +7,13 @@ from pathlib import Path
 
 from cluster.catalog import MODELS, RunContext, engines_of, factory_for, open_seeds
 from cluster.job import Job
+from cluster.seeds.stored_topics import StoredTopicsSettings, WholeOnly
 from datasets_out.commits.log import CommitLog
+from datasets_out.curation.call_replies import CallReplies
 from engine.flow.journal_reading import ReplyArchive
 from engine.ids import canonical_json
-from engine.protocols import Model, Parts, Recipe, Screen, SeedReader, Validator
+from engine.protocols import Model, PaidReplies, Parts, Recipe, Screen, SeedReader, Validator
+from engine.requests import Reply, Request
 from engine.runtime.session import RunSpec, WorkerSpec
 from engine.settings import Settings
 from engine.storage.opening import mirror_of, open_store
@@ -23,7 +26,7 @@ from validators.catalog import screens_of, validators_of
 def build_run(job: Job, reuse: Sequence[Path] = ()) -> RunSpec:
     """Builds the reader and the screens, and takes every part's fingerprint. `reuse`: where other runs lie."""
     places = [open_store(out.resolve()).url for out in reuse]
-    parts, screens = build_parts(job, places), screens_of(job.validators)
+    parts, screens = build_parts(job, places), _screens(job)
     hashed: list[Recipe | Screen | Validator] = [parts.recipe, *screens, *parts.validators]
     identity = job.identity() | {"fingerprints": {part.name: part.fingerprint for part in hashed}}
     engines = engines_of(job.models.values())
@@ -35,7 +38,13 @@ def build_run(job: Job, reuse: Sequence[Path] = ()) -> RunSpec:
 
 def _open_stream(job: Job) -> tuple[SeedReader, Sequence[Screen]]:
     """The reader and the screens, new ones."""
-    return open_seeds(job.seeds), screens_of(job.validators)
+    return open_seeds(job.seeds), _screens(job)
+
+
+def _screens(job: Job) -> tuple[Screen, ...]:
+    """The screens of the job; of stored topics they see those that are still open."""
+    screens = screens_of(job.validators)
+    return tuple(map(WholeOnly, screens)) if isinstance(job.seeds, StoredTopicsSettings) else screens
 
 
 def build_parts(job: Job, reuse: Sequence[str] = (), run: str = "") -> Parts:
@@ -52,8 +61,27 @@ def build_parts(job: Job, reuse: Sequence[str] = (), run: str = "") -> Parts:
         out=str(job.out),
         corrections=job.replies.corrections,
         candidates=job.replies.candidates,
-        paid=ReplyArchive([open_store(mirror_of(out)) for out in reuse]) if reuse else None,
+        paid=_paid(job, reuse),
     )
+
+
+def _paid(job: Job, reuse: Sequence[str]) -> PaidReplies | None:
+    """What other runs have paid for; of stored topics also what their judges answered."""
+    found: list[PaidReplies] = [ReplyArchive([open_store(mirror_of(out)) for out in reuse])] if reuse else []
+    if isinstance(job.seeds, StoredTopicsSettings):
+        found.append(CallReplies(job.seeds.out, job.seeds.snapshot, "judges."))
+    return _FirstPaid(found) if found else None
+
+
+class _FirstPaid:
+    """The first of several that has a reply."""
+
+    def __init__(self, places: Sequence[PaidReplies]) -> None:
+        self._places = places
+
+    def get(self, request: Request) -> Reply | None:
+        """The reply; None if none has it."""
+        return next(filter(None, (place.get(request) for place in self._places)), None)
 
 
 def _recipe(settings: Settings) -> Recipe:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from cluster.seeds.mixed import MixedReader, MixedSettings
 from cluster.seeds.other_run import RunReader, RunSettings
+from cluster.seeds.stored_topics import StoredTopicsReader, StoredTopicsSettings
 from engine.ids import canonical_json, sha256_hex
 from engine.inference.pooled_vllm import EngineModel, EngineSpec, PooledVllm, engine_spec
 from engine.models.endpoints import HostedSettings
@@ -62,7 +63,11 @@ MODELS: dict[str, tuple[type[Settings], Callable[[Any, RunContext], Model]]] = {
     "local_vllm": (LocalVllmSettings, _local_vllm),
 }
 
-SEEDS: dict[str, tuple[type[Settings], Callable[[Any], SeedReader]]] = {**READERS, "run": (RunSettings, RunReader)}
+SEEDS: dict[str, tuple[type[Settings], Callable[[Any], SeedReader]]] = {
+    **READERS,
+    "run": (RunSettings, RunReader),
+    "stored": (StoredTopicsSettings, StoredTopicsReader),
+}
 """The corpora, and the topics of another run."""
 
 

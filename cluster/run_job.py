@@ -14,7 +14,9 @@ from cluster.deploy.ray_environment import drain_within_stop_wait, set_driver_de
 from cluster.extras import need
 from cluster.job import Job
 from cluster.seeds.mixed import MixedSettings
+from cluster.seeds.stored_topics import StoredTopicsSettings
 from datasets_out.commits.log import CommitLog
+from datasets_out.commits.origins import put_sources
 from datasets_out.compaction.folding import fold
 from engine.errors import NotReadyError, UsageError
 from engine.flow.progress import Progress, Summary
@@ -62,7 +64,7 @@ def run_job(
         on_seeds=on_seeds,
         takeover=takeover,
         stands=log.stands_for(spec.fingerprint, spec.identity),
-        prepare=partial(_open, log, spec),
+        prepare=partial(_open, log, spec, job.seeds),
         fold=partial(fold, log),
     )
     begin_logs(job.runtime.log_format, spec.worker.run)
@@ -85,10 +87,12 @@ def _check_place(store: Store) -> None:
         raise NotReadyError(f"{store.url} is no place for a run: {error}") from error
 
 
-def _open(log: CommitLog, spec: RunSpec) -> None:
-    """Makes the folder this run's. Whoever does so must hold it."""
+def _open(log: CommitLog, spec: RunSpec, seeds: Settings) -> None:
+    """Makes the folder this run's, and says of which run its topics are. Whoever does so must hold it."""
     log.discard_unused(spec.fingerprint)
     log.open(spec.fingerprint, spec.identity)
+    if isinstance(seeds, StoredTopicsSettings):
+        put_sources(log, [seeds.load()])
 
 
 def _metrics(job: Job) -> AbstractContextManager[None]:

@@ -265,9 +265,9 @@ class CommitStore(Protocol):
 
 
 class PaidReplies(Protocol):
-    """The replies that other runs have paid for, by request id; None where no run has one."""
+    """The replies that other runs have paid for; None where no run has one."""
 
-    def get(self, request_id: str) -> Reply | None: ...
+    def get(self, request: Request) -> Reply | None: ...
 
 
 STAGES = frozenset({"instruction_writer", "passage_writer", "judge"})

@@ -163,7 +163,8 @@ class Call:
 
     Latency stays in the journal: it differs between runs, and shards do not. `reused` replies were paid by another run.
     `fault` is why the reply was not taken as it is, `REASON: DETAIL`, "" where it was; `salvaged` names the fields of
-    the answer that were mended without asking again.
+    the answer that were mended without asking again. `turn` is "" for the first request of a prompt, `correction` for a
+    further turn of it, `candidates` where it was drawn anew.
     """
 
     request_id: str
@@ -178,6 +179,7 @@ class Call:
     reused: bool = False
     fault: str = ""
     salvaged: str = ""
+    turn: str = ""
 
 
 @dataclass(frozen=True, slots=True)

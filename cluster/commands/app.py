@@ -28,6 +28,7 @@ from cluster.commands.operators.run import run
 from cluster.commands.operators.seeds import fetch, preview
 from cluster.commands.operators.status import status
 from cluster.commands.operators.submit import submit
+from cluster.commands.operators.try_job import try_
 from cluster.commands.operators.watch import watch
 from cluster.commands.releases.compact import compact
 from cluster.commands.releases.export import export
@@ -36,6 +37,7 @@ from cluster.commands.releases.gc import gc
 from cluster.commands.releases.merge import merge
 from cluster.commands.releases.mix import mix
 from cluster.commands.releases.push import push, restore
+from cluster.commands.releases.revalidate import revalidate
 from cluster.commands.releases.snapshot import snapshot
 from cluster.commands.trainers.ablate import ablate
 from cluster.commands.trainers.annotate_benchmark import annotate
@@ -50,9 +52,9 @@ from cluster.commands.trainers.train import train
 from cluster.terminal import print_line
 
 _COMMANDS: tuple[Callable[..., None], ...] = (
-    run, plan, submit, cancel, logs, watch, status, show, sql, why, diff, report, view, label, audit, agreement,
-    verify, snapshot, filter_, drop, merge, mix, mine, compact, gc, export, restore, push, train, average, evaluate,
-    ablate, doctor,
+    run, try_, plan, submit, cancel, logs, watch, status, show, sql, why, diff, report, view, label, audit, agreement,
+    verify, snapshot, filter_, drop, revalidate, merge, mix, mine, compact, gc, export, restore, push, train, average,
+    evaluate, ablate, doctor,
 )  # fmt: skip
 COMMANDS = {command.__name__.rstrip("_"): command for command in _COMMANDS}
 SEEDS_COMMANDS = {command.__name__: command for command in (preview, fetch)}

@@ -134,7 +134,7 @@ class CommitLog:
         if not self._is_unused(fingerprint):
             return
         with self._storage("", 0):
-            for name in ("plan.json", "run.json"):
+            for name in ("plan.json", "sources.json", "run.json"):
                 self.store.delete([name])
 
     def _is_run_of(self, new: Mapping[str, Any]) -> bool:

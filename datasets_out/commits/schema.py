@@ -49,7 +49,7 @@ _COLUMNS: dict[str, dict[str, pa.DataType]] = {
         "topic_id": _TEXT, "partition": pa.int32(), "request_id": _TEXT, "task": _TEXT, "model": _TEXT,
         "template": _TEXT, "prompt_tokens": pa.int64(), "completion_tokens": pa.int64(), "cost_usd": pa.float64(),
         "finish_reason": _TEXT, "reply_text": _TEXT, "reused": pa.bool_(),
-        "fault": _TEXT, "salvaged": _TEXT,
+        "fault": _TEXT, "salvaged": _TEXT, "turn": _TEXT,
     },
 }  # fmt: skip
 
@@ -67,7 +67,7 @@ TABLES: dict[str, pa.Schema] = {
 _CHILDREN: dict[str, type[Any]] = {
     "intents": Intent, "passages": Passage, "judgments": Judgment, "verdicts": Verdict, "calls": Call,
 }  # fmt: skip
-_LATER_COLUMNS = {"reused": False, "fault": "", "salvaged": ""}
+_LATER_COLUMNS = {"reused": False, "fault": "", "salvaged": "", "turn": ""}
 """Columns that the first files of this schema lack, and what their absence means."""
 RECORD_IDS = (
     ("topic", "topics", "topic_id"),

@@ -83,6 +83,7 @@ _OWN = {
     "calls.reused": "whether another run paid for it",
     "calls.fault": "why the reply was not taken, REASON: DETAIL; '' where it was",
     "calls.salvaged": "fields of the answer that were mended without asking again",
+    "calls.turn": "'' for the first request of a prompt, else correction or candidates",
     "triplets.intent_role": "role of the intent",
     "triplets.positive_id": "id of the relevant passage",
     "triplets.positive_role": "its role",

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain
-from typing import Any, Generic
+from typing import Any, Generic, Protocol
 from weakref import WeakValueDictionary
 
 from pydantic import BaseModel
@@ -56,6 +56,14 @@ _CANDIDATE_TEMPERATURE = 0.7
 _FAULT_CHARACTERS = 500
 
 
+class AnswersRequests(Protocol):
+    """What a seed's `ask` gets its replies from."""
+
+    async def answer(self, model: Model, request: Request) -> Reply:
+        """The reply to a request."""
+        ...
+
+
 class ReplyService:
     """Answers the requests of one partition's seeds. `owner` names the worker that spends.
 
@@ -90,7 +98,7 @@ class ReplyService:
 
     async def _reuse(self, request: Request) -> Reply | None:
         """What another run has paid for."""
-        reply = self._paid_elsewhere.get(request.id) if self._paid_elsewhere else None
+        reply = self._paid_elsewhere.get(request) if self._paid_elsewhere else None
         if reply:
             await self._journal.put(scrub_reply(reply))
         return reply
@@ -148,7 +156,7 @@ class SeedAsk:
 
     def __init__(
         self,
-        replies: ReplyService,
+        replies: AnswersRequests,
         models: Mapping[str, Model],
         parse: Callable[[str, type[Any]], Any],
         *,
@@ -192,7 +200,8 @@ class SeedAsk:
         for turns_left in range(self._corrections, -1, -1):
             request, reply = await self._reply(stage.model, prompt, answer)
             try:
-                return self._take(stage, request, reply), reply
+                turn = "correction" if turns_left < self._corrections else ""
+                return self._take(stage, request, reply, turn=turn), reply
             except (UnreadableReplyError, FaultyReply) as fault:
                 last = fault
                 if isinstance(fault, FaultyReply) and fault.usable is not None:
@@ -217,13 +226,16 @@ class SeedAsk:
         for place, (text, finish_reason) in enumerate(choices, 1):
             choice = replace(reply, text=text, finish_reason=finish_reason)
             try:
-                return self._take(stage, request, choice, is_last=place == len(choices)), choice
+                is_last = place == len(choices)
+                return self._take(stage, request, choice, turn="candidates", is_last=is_last), choice
             except (UnreadableReplyError, FaultyReply):
                 if place == len(choices):
                     raise
         raise AssertionError("unreachable: a reply has a choice")
 
-    def _take(self, stage: "_Stage[Answer]", request: Request, reply: Reply, *, is_last: bool = True) -> Answer:
+    def _take(
+        self, stage: "_Stage[Answer]", request: Request, reply: Reply, *, turn: str, is_last: bool = True
+    ) -> Answer:
         """The answer of a reply, read and checked. The call is kept with what was wrong or mended; of several choices
         the one that is taken, or the last."""
         fault, salvaged = "", ""
@@ -238,7 +250,7 @@ class SeedAsk:
             raise
         finally:
             if is_last:
-                stage.calls.append(_call(stage.prompt, request, reply, fault=fault, salvaged=salvaged))
+                stage.calls.append(_call(stage.prompt, request, reply, turn=turn, fault=fault, salvaged=salvaged))
                 self.calls[:] = chain.from_iterable(self._calls_by_prompt)
         return taken
 
@@ -333,7 +345,7 @@ def _fault(error: Exception) -> str:
     return text[:_FAULT_CHARACTERS]
 
 
-def _call(prompt: Prompt, request: Request, reply: Reply, *, fault: str, salvaged: str) -> Call:
+def _call(prompt: Prompt, request: Request, reply: Reply, *, turn: str, fault: str, salvaged: str) -> Call:
     return Call(
         request_id=request.id,
         task=prompt.task,
@@ -347,4 +359,5 @@ def _call(prompt: Prompt, request: Request, reply: Reply, *, fault: str, salvage
         reused=reply.reused,
         fault=fault,
         salvaged=salvaged,
+        turn=turn,
     )

@@ -32,7 +32,7 @@ from engine.flow.journal_records import (
     is_unfinished,
     parsed,
 )
-from engine.requests import Reply, stored_reply
+from engine.requests import Reply, Request, stored_reply
 from engine.storage.store import Store, StoredObject
 
 LOG = logging.getLogger(__name__)
@@ -178,7 +178,7 @@ def paid_seeds(store: Store, committed: Collection[int]) -> dict[int, str]:
 
 
 class ReplyArchive:
-    """The replies that other runs have paid for, found by request id (`foil run --reuse OUT`).
+    """The replies in the journals of other runs, found by request id (`foil run --reuse OUT`).
 
     Price: their streams are read once, at the first question; then 200 bytes of memory a reply, and one read each.
     """
@@ -187,8 +187,12 @@ class ReplyArchive:
         self._stores = stores
         self._places: dict[str, tuple[Store, str, int, int]] | None = None
 
-    def get(self, request_id: str) -> Reply | None:
+    def get(self, request: Request) -> Reply | None:
         """The reply, marked as reused; None if no run has it."""
+        return self.find(request.id)
+
+    def find(self, request_id: str) -> Reply | None:
+        """The same by the request's id."""
         if self._places is None:
             self._places = dict(chain.from_iterable(map(_reply_places, self._stores)))
         if request_id not in self._places:

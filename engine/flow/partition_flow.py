@@ -268,20 +268,28 @@ class Flow:
         ]
 
     async def _validate(self, topic: Topic, calls: Sequence[Call], ask: SeedAsk, clock: SeedClock) -> Topic:
-        """The topic after every validator has spoken; those that ask a model are spared a topic already rejected."""
+        """The topic after every validator has spoken; those that ask a model are spared a topic already rejected.
+
+        A topic that its recipe gives as rejected or failed stays so. Calls that it brings come first. What is not
+        accepted is kept as the judges got it: whoever judges it anew needs what they cut.
+        """
+        if topic.status != "accepted":
+            return topic
+        calls = [*topic.calls, *calls]
         verdicts: list[Verdict] = []
-        failure = None
+        failure, unjudged = None, None
         for validator in self._validators:
             if validator.cost == Cost.MODEL and any(verdict.outcome == "reject" for verdict in verdicts):
                 continue
             work = _run_validator(validator, topic, ask, verdicts)
             waits = validator.cost == Cost.MODEL
+            unjudged = unjudged or (topic if waits else None)
             checked = await run_guarded(work, f"validator {validator.name}", clock if waits else None)
             if isinstance(checked, SeedOutcome):
                 failure = checked
                 break
             topic = checked
-        return with_outcome(topic, verdicts, [*calls, *ask.calls], failure)
+        return with_outcome(topic, verdicts, [*calls, *ask.calls], failure, unjudged=unjudged)
 
     def _ask_for(self, open_partition: _OpenPartition, seed_id: str, clock: SeedClock) -> SeedAsk:
         parts = self._parts

@@ -141,15 +141,23 @@ def empty_topic(recipe: str, seed: Seed) -> Topic:
 
 
 def with_outcome(
-    topic: Topic, verdicts: Sequence[Verdict], calls: Sequence[Call], failure: SeedOutcome | None = None
+    topic: Topic,
+    verdicts: Sequence[Verdict],
+    calls: Sequence[Call],
+    failure: SeedOutcome | None = None,
+    *,
+    unjudged: Topic | None = None,
 ) -> Topic:
-    """The topic with its verdicts, calls and status: failed if something failed, else rejected if a verdict rejects."""
+    """The topic with its verdicts, calls and status: failed if something failed, else rejected if a verdict rejects.
+
+    One that is not accepted has the content of `unjudged`, where that is given.
+    """
     rejecting = next((verdict for verdict in verdicts if verdict.outcome == "reject"), None)
     outcome = failure or (
         SeedOutcome("rejected", rejecting.reason, rejecting.evidence) if rejecting else SeedOutcome("accepted")
     )
     return replace(
-        topic,
+        topic if outcome.status == "accepted" else unjudged or topic,
         verdicts=tuple(verdicts),
         calls=tuple(calls),
         status=outcome.status,

@@ -13,6 +13,7 @@ from prompts.recipes.infosearch import InfoSearch, InfoSearchSettings
 from prompts.recipes.mixed import MixedRecipeSettings
 from prompts.recipes.plain import Plain, PlainSettings
 from prompts.recipes.promptriever import Promptriever, PromptrieverSettings
+from prompts.recipes.stored import Stored, StoredSettings
 from prompts.recipes.verifiable import Verifiable, VerifiableSettings
 
 RECIPES: Mapping[str, tuple[type[Settings], Callable[[Any], Recipe]]] = {
@@ -23,6 +24,7 @@ RECIPES: Mapping[str, tuple[type[Settings], Callable[[Any], Recipe]]] = {
     "infosearch": (InfoSearchSettings, InfoSearch),
     "plain": (PlainSettings, Plain),
     "custom": (CustomSettings, Custom),
+    "stored": (StoredSettings, Stored),
 }
 """kind -> (its settings, what builds it)."""
 

@@ -10,16 +10,9 @@ from cluster.run_job import run_job
 from tests.support.models.character import BROKEN, HARMLESS, PASSAGES, SPOILT, TASKS, Character
 from tests.support.models.fault_server import serving
 from tests.support.small_parts import topics
-from tests.support.topics.trades import trade_rows
+from tests.support.topics.trades import corpus
 
 pytestmark = pytest.mark.slow
-
-
-def corpus(path):
-    """The forty seeds as JSON lines."""
-    path.write_text("".join(json.dumps(row) + "\n" for row in trade_rows()))
-    return path
-
 
 JOB = """\
 seeds:

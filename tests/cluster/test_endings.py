@@ -28,7 +28,7 @@ OF_RUNS = {  # command -> what follows the folder
     "mix": ["{new}"], "mine": ["{new}"],
 }  # fmt: skip
 OF_JOBS = {
-    "run": [], "plan": [], "submit": [], "train": [], "evaluate": [], "seeds preview": [],
+    "run": [], "try": [], "plan": [], "submit": [], "train": [], "evaluate": [], "seeds preview": [],
 }  # fmt: skip
 PLACES = ["nothing/there", "a_file", "empty_folder", "", "a\nb\x1b[2J", "é" * 300, "x/" * 3000]
 DAMAGES = [b"", b"{", b"\xff\xfe", b"[]", b"null", b'{"body": {}, "digest": "0"}', b"[" * 100_000]

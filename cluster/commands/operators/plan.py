@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cluster.commands.arguments import JobArgument, JsonOption, OutOption, ReuseOption, SetOption
-from cluster.terminal import print_json, say, show
+from cluster.terminal import print_json, print_line, say
+from engine.storage.opening import mirror_of
 
 if TYPE_CHECKING:
     from cluster.job import Job
-    from engine.flow.plan import PlanSample, Range, StageCost
+    from cluster.planning.tries import Rates
+    from engine.planning.plan import PlanSample, Range, StageCost
     from engine.protocols import Parts
     from engine.settings import Settings
     from engine.topic import Seed
 
-_COLUMNS = ["model", "task", "calls", "prompt tokens", "completion tokens", "US dollars", "paid already", "hours left"]
+_NAME_WIDTH = 27
+_COLUMNS = (("seeds", 6), ("pass", 6), ("calls", 8), ("tokens", 9), ("dollars", 10), ("paid", 6), ("hours", 7))
 
 
 def plan(
@@ -26,17 +30,22 @@ def plan(
     overrides: SetOption = None,
     out: OutOption = None,
     reuse: ReuseOption = None,
+    rates: Annotated[
+        Path | None,
+        typer.Option(parser=mirror_of, help="The run or try whose rates are used. Default: the job's own, or its try."),
+    ] = None,
     look_at: Annotated[int, typer.Option("--seeds", min=1, help="Seeds whose prompts are rendered.")] = 50,
     sample: Annotated[int, typer.Option(min=0, help="Seeds that are really asked, and paid; the run reuses them.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """What a job will ask and cost before it does: calls, tokens, US dollars and hours a stage, with a range."""
+    """What a job will ask and cost before it does, by the rates of a try or a run; what no rate tells is named."""
     import asyncio
 
     from cluster.build import build_run
     from cluster.job import load_job
+    from cluster.planning.tries import rates_for
     from datasets_out.commits.log import CommitLog
-    from engine.flow.plan import sample_seeds, stages
+    from engine.planning.plan import sample_seeds
 
     job = load_job(job_file, overrides or [], out)
     spec = build_run(job, reuse or [])
@@ -47,10 +56,12 @@ def plan(
         traced = asyncio.run(_trace_alone(parts, chosen, job, sample, opening))
     else:
         traced = asyncio.run(_trace(parts, chosen, job, sample))
-    costs = stages(traced, seeds, parts.models)
-    _print_plan(job, seeds, traced, costs)
+    known = rates_for(job, spec.identity, rates, traced, use_sample=sample > 0)
+    told = _PlanTold(job, seeds, traced, known, parts)
     if as_json:
-        print_json(_to_json(job, seeds, traced, costs))
+        print_json(told.plain())
+    else:
+        told.print()
 
 
 async def _trace_alone(
@@ -75,7 +86,7 @@ async def _trace_alone(
 async def _trace(parts: Parts, chosen: Sequence[tuple[int, Seed]], job: Job, sample: int) -> PlanSample:
     """Renders the prompts of the chosen seeds; the first `sample` of them are really asked."""
     from engine.flow.budget import Budget, Spend
-    from engine.flow.plan import trace_calls
+    from engine.planning.plan import trace_calls
     from engine.runtime.session import spent_before
 
     budget = Budget(job.limits.budget, spent_before(parts) if sample else Spend())
@@ -86,68 +97,142 @@ async def _trace(parts: Parts, chosen: Sequence[tuple[int, Seed]], job: Job, sam
             await model.close()
 
 
-def _to_json(job: Job, seeds: int, traced: PlanSample, costs: Sequence[StageCost]) -> dict[str, Any]:
-    rows = [
-        {
+class _PlanTold:
+    """What is said of a plan."""
+
+    def __init__(self, job: Job, seeds: int, traced: PlanSample, rates: Rates, parts: Parts) -> None:
+        from engine.planning.plan import not_seen, stages
+
+        self._job, self._seeds, self._traced, self._rates = job, seeds, traced, rates
+        self._costs = stages(rates.funnel, traced, seeds, parts)
+        self._not_seen = not_seen(rates.funnel, traced, parts)
+        topics = rates.funnel.topics.total()
+        self._accepted_share = rates.funnel.accepted / topics if topics else None
+
+    def plain(self) -> dict[str, Any]:
+        """All of it as JSON. `totals` and what follows from them are null where the plan is not whole."""
+        rates = self._rates
+        return {
+            "seeds": self._seeds,
+            "looked_at": self._traced.looked_at,
+            "rates": {"of": rates.of, "seeds": rates.funnel.seeds, "differs_in": list(rates.differs)},
+            "accepted_share": self._accepted_share,
+            "whole": not self._not_seen,
+            "not_seen": self._not_seen,
+            "stages": [self._stage_json(cost) for cost in self._costs],
+            "totals": None if self._not_seen else {name: each.plain() for name, each in self._totals().items()},
+        }
+
+    def print(self) -> None:
+        """The table and words."""
+        rates = self._rates
+        source = f"rates of {rates.funnel.seeds:,} seeds: {rates.of}" if rates.funnel.seeds else "without any rates"
+        print_line(f"{self._seeds:,} seeds; {source}")
+        if rates.differs:
+            print_line(f"these rates are of a job that differs in {', '.join(rates.differs)}")
+        print_line(_in_columns("stage", [name for name, _ in _COLUMNS]))
+        for cost in self._costs:
+            self._print_stage(cost)
+        for line in self._not_seen:
+            print_line(f"NOT IN THIS PLAN: {line}")
+        if self._not_seen:
+            print_line("so this is no whole plan: `foil try JOB` sees all stages, then plan again")
+        elif not self._costs:
+            print_line("no call is planned: no seed of those looked at led to one")
+        else:
+            self._print_totals()
+        for cost in self._costs:
+            own, with_later = cost.repaid
+            if own:
+                say(f"an edit of {cost.task} pays {own:,.0f} calls again, {with_later:,.0f} with all asked after it")
+
+    def _print_stage(self, cost: StageCost) -> None:
+        tokens = cost.completion_tokens and _sum([cost.prompt_tokens, cost.completion_tokens])
+        hours = self._hours_left(cost)
+        own = [f"{cost.answered:.0%}", "?" if hours is None else f"{hours:,.2f}"]
+        passed = "?" if cost.passed is None else f"{cost.passed:.0%}"
+        amounts = (cost.calls, tokens, cost.usd)
+        expected = ["?" if each is None else _format_number(each.expected) for each in amounts]
+        print_line(_in_columns(cost.task, [f"{cost.reached:.0%}", passed, *expected, *own]))
+        for name, bound in (("at least", "low"), ("at most", "high")):
+            cells = ["?" if each is None else _format_number(getattr(each, bound)) for each in amounts]
+            print_line(_in_columns(f"  {name}", ["", "", *cells, "", ""]))
+
+    def _print_totals(self) -> None:
+        totals = self._totals()
+        calls, usd = totals["calls"], totals["usd"]
+        tokens = _sum([totals["prompt_tokens"], totals["completion_tokens"]])
+        print_line(f"in all {_bounds(calls)} calls, {_bounds(tokens)} tokens, ${_bounds(usd)}")
+        if self._accepted_share is not None:
+            accepted = self._accepted_share * self._seeds
+            each = f", {tokens.expected / accepted:,.0f} tokens each" if accepted else ""
+            print_line(f"accepted: {self._accepted_share:.0%}, so about {accepted:,.0f} topics{each}")
+
+    def _totals(self) -> dict[str, Range]:
+        named = {name: [getattr(cost, name) for cost in self._costs] for name in _AMOUNTS}
+        return {name: _sum(amounts) for name, amounts in named.items()}
+
+    def _stage_json(self, cost: StageCost) -> dict[str, Any]:
+        amounts = {name: getattr(cost, name) for name in _AMOUNTS}
+        return {
             "role": cost.role,
             "task": cost.task,
-            "template": cost.template,
-            **{name: getattr(cost, name).plain() for name in ("calls", "prompt_tokens", "completion_tokens", "usd")},
+            "templates": list(cost.templates),
+            "reached": cost.reached,
+            "passed": cost.passed,
+            **{name: amount and amount.plain() for name, amount in amounts.items()},
             "answered": cost.answered,
-            "hours": _hours_left(job, cost),
+            "hours": self._hours_left(cost),
             "repaid_by_an_edit": list(cost.repaid),
         }
-        for cost in costs
-    ]
-    missing = {"unanswered": sorted(traced.unanswered), "unseen": sorted(traced.unseen)}
-    return {"seeds": seeds, "looked_at": traced.looked_at, "stages": rows, **missing}
+
+    def _settings(self, cost: StageCost) -> Settings:
+        """The model that answers a stage."""
+        from engine.protocols import for_role
+
+        settings = for_role(self._job.models, cost.role)
+        assert settings is not None
+        return settings
+
+    def _hours_left(self, cost: StageCost) -> float | None:
+        """The hours of what is not paid yet, by the job's rates and the latency seen; None if unknown."""
+        from engine.models.endpoints import HostedSettings
+
+        settings = self._settings(cost)
+        if not isinstance(settings, HostedSettings):
+            return None
+        left, endpoints = 1 - cost.answered, len(settings.all_endpoints())
+        calls_left = cost.calls.expected * left
+        written = cost.completion_tokens.expected if cost.completion_tokens else 0.0
+        tokens = (cost.prompt_tokens.expected + written) * left
+        runtime, latency_s = self._job.runtime, cost.latency_s or self._rates.latencies.get(cost.task, 0.0)
+        concurrency = min(settings.max_concurrency * endpoints, runtime.window) * max(1, runtime.most_workers)
+        bounds = [
+            calls_left / settings.rpm / endpoints / 60 if settings.rpm else 0.0,
+            tokens / settings.tpm / endpoints / 60 if settings.tpm else 0.0,
+            calls_left * latency_s / concurrency / 3600,
+        ]
+        return max(bounds) if calls_left == 0 or any(bounds) else None
 
 
-def _print_plan(job: Job, seeds: int, traced: PlanSample, costs: Sequence[StageCost]) -> None:
-    title = f"{seeds:,} seeds, {traced.looked_at:,} looked at; expected, and in brackets from low to high"
-    show(_COLUMNS, [_row(job, cost) for cost in costs], title)
-    for cost in costs:
-        own, with_later = cost.repaid
-        say(
-            f"an edit of {cost.template} pays {own:,.0f} calls again, {with_later:,.0f} with all that is asked after it"
-        )
-    for problem in sorted(traced.unanswered):
-        say(f"calls are missing from this plan: {problem}; ask a few for real with --sample 20")
-    if traced.unseen:
-        say(
-            f"{', '.join(sorted(traced.unseen))}: seeds that no model has answered there yet are planned up to it, and "
-            "not what comes after it; their completions count as the most that they may use. Ask a few for real with "
-            "--sample 20"
-        )
-    if not costs:
-        say("no call is planned: no seed of those looked at led to one")
+_AMOUNTS = ("calls", "prompt_tokens", "completion_tokens", "usd")
 
 
-def _row(job: Job, cost: StageCost) -> tuple[str, ...]:
-    hours = _hours_left(job, cost)
-    return (
-        f"{cost.role}: {_settings(job, cost).identity()['model']}",
-        cost.task,
-        *(_format_range(value) for value in (cost.calls, cost.prompt_tokens, cost.completion_tokens, cost.usd)),
-        f"{cost.answered:.0%}",
-        "?" if hours is None else f"{hours:,.2f}",
-    )
+def _sum(amounts: Sequence[Range]) -> Range:
+    from engine.planning.plan import Range
+
+    return Range(*(sum(bounds) for bounds in zip(*(amount.plain() for amount in amounts), strict=True)))
 
 
-def _settings(job: Job, cost: StageCost) -> Settings:
-    """The model that answers a stage."""
-    from engine.protocols import for_role
-
-    settings = for_role(job.models, cost.role)
-    assert settings is not None
-    return settings
+def _in_columns(name: str, cells: Sequence[str]) -> str:
+    """A line of the table; a longer name has a line of its own."""
+    line = "".join(cell.rjust(width) for cell, (_, width) in zip(cells, _COLUMNS, strict=True)).rstrip()
+    return name.ljust(_NAME_WIDTH) + line if len(name) <= _NAME_WIDTH else f"{name}\n{' ' * _NAME_WIDTH}{line}"
 
 
-def _format_range(amount: Range) -> str:
+def _bounds(amount: Range) -> str:
     expected = _format_number(amount.expected)
-    if amount.low == amount.high:
-        return expected
-    return f"{expected}\n({_format_number(amount.low)} to {_format_number(amount.high)})"
+    return f"{expected} ({_format_number(amount.low)} to {_format_number(amount.high)})"
 
 
 def _format_number(number: float) -> str:
@@ -156,21 +241,3 @@ def _format_number(number: float) -> str:
         if number >= least:
             return f"{number / size:.3g}{letter}"
     return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:.2f}"
-
-
-def _hours_left(job: Job, cost: StageCost) -> float | None:
-    """The hours of what is not paid yet, by the job's rates and the latency seen; None if unknown."""
-    from engine.models.endpoints import HostedSettings
-
-    settings = _settings(job, cost)
-    if not isinstance(settings, HostedSettings):
-        return None
-    calls_left, endpoints = cost.calls.expected * (1 - cost.answered), len(settings.all_endpoints())
-    tokens = (cost.prompt_tokens.expected + cost.completion_tokens.expected) * (1 - cost.answered)
-    concurrency = min(settings.max_concurrency * endpoints, job.runtime.window) * max(1, job.runtime.most_workers)
-    bounds = [
-        calls_left / settings.rpm / endpoints / 60 if settings.rpm else 0.0,
-        tokens / settings.tpm / endpoints / 60 if settings.tpm else 0.0,
-        calls_left * cost.latency_s / concurrency / 3600,
-    ]
-    return max(bounds) if calls_left == 0 or any(bounds) else None

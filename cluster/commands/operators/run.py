@@ -14,6 +14,8 @@ from cluster.terminal import live_table, print_json, print_line, say, show
 from engine.errors import QueryStoppedError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cluster.job import Job
     from cluster.terminal import Rows
     from engine.flow.progress import Counts, Progress, Summary
@@ -23,7 +25,7 @@ _OUTCOME_COLUMNS = ("what became of the topics", "topics")
 _REASONS_SHOWN = 8
 _OUTCOMES = {"reject": "rejected", "edit": "edited", "mark": "marked", "pass": "passed"}
 _FEW, _COMMON = 0.2, 0.1
-_REMEDIES = {
+REMEDIES = {
     "no_contrast": "rules find nothing that parts two passages: take seeds with several or longer passages, or a model "
     "as writer",
     "no_answer": "no relevant passage has enough words of its query for rules to be sure that it answers: take a model "
@@ -65,19 +67,24 @@ def run(
 ) -> None:
     """Run a job, or resume it where it stopped; a finished job is a no-op."""
     from cluster.job import load_job
+
+    run_and_show(load_job(job_file, overrides or [], out), reuse or [], takeover=takeover, as_json=as_json)
+
+
+def run_and_show(job: Job, reuse: Sequence[Path], *, takeover: bool, as_json: bool) -> None:
+    """Runs a checked job with its progress and its funnel. Raises Exit with the run's exit code, if it is not 0."""
     from cluster.run_job import run_job
     from datasets_out.commits.log import CommitLog
     from engine.flow.progress import status
 
-    job = load_job(job_file, overrides or [], out)
     if job.runtime.log_format == "json":
-        printer = _ProgressPrinter(None, lambda line: LOG.info(line.strip()))
-        summary = run_job(job, reuse or [], printer, printer.count_seeds, takeover=takeover)
+        printer = ProgressPrinter(None, lambda line: LOG.info(line.strip()))
+        summary = run_job(job, reuse, printer, printer.count_seeds, takeover=takeover)
     else:
         with live_table() as update:
-            printer = _ProgressPrinter(update)
+            printer = ProgressPrinter(update)
             printer.count_seeds(0)
-            summary = run_job(job, reuse or [], printer, printer.count_seeds, takeover=takeover)
+            summary = run_job(job, reuse, printer, printer.count_seeds, takeover=takeover)
     _print_funnel(summary, job)
     if as_json:
         print_json(status(CommitLog(job.out), job.out))
@@ -85,7 +92,7 @@ def run(
         raise typer.Exit(summary.exit_code)
 
 
-class _ProgressPrinter:
+class ProgressPrinter:
     """Prints progress: one table that renews itself on a terminal, a plain line every few seconds elsewhere."""
 
     def __init__(
@@ -205,7 +212,7 @@ def _doubts(counts: Counts, validators: Sequence[str]) -> Iterator[str]:
         yield f"{how_many} accepted:"
         for reason, count in counts.reasons.most_common(3):
             if count >= _COMMON * total:
-                remedy = _REMEDIES.get(reason, "`foil sql` on the view `rejects` shows them")
+                remedy = REMEDIES.get(reason, "`foil sql` on the view `rejects` shows them")
                 yield f"  {count / total:.0%} {reason}: {remedy}"
     if "duplicates" in validators and total and not any("duplicate" in reason for reason in counts.reasons):
         yield "duplicates: looked at every seed and found none"

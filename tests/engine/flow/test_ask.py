@@ -131,7 +131,10 @@ def test_a_faulty_reply_is_told_what_is_wrong_in_the_same_conversation(tmp_path)
     *_, faulty, correction = model.sent[1].messages
     assert (faulty.role, faulty.content) == ("assistant", line("longer"))
     assert "Write four letters at most." in correction.content
-    assert [(call.fault, call.salvaged) for call in ask.calls] == [("too_long: 6 letters", ""), ("", "text")]
+    assert [(call.turn, call.fault, call.salvaged) for call in ask.calls] == [
+        ("", "too_long: 6 letters", ""),
+        ("correction", "", "text"),
+    ]
     again = asker(tmp_path, Script("never asked"))
     assert asyncio.run(again(PROMPT, Line, check=at_most_four)) == Line(text="fine")
     assert again.calls == ask.calls

@@ -486,8 +486,8 @@ def test_the_journals_of_earlier_versions_are_read_beside_the_new(tmp_path):
     assert possibly_paid_twice(store) == 2
     assert sorted(reply.request_id for reply in paid_replies(store, ())) == ["1", "2", "3"]
     assert paid_seeds(store, ()) == {2: "d2"}
-    assert ReplyArchive([store]).get("1").reused
-    assert ReplyArchive([store]).get("2").text == "text of 2"
+    assert ReplyArchive([store]).find("1").reused
+    assert ReplyArchive([store]).find("2").text == "text of 2"
     assert kinds_of_damage(tmp_path) == []
     path = tmp_path / "journal" / "00000002" / "10-aa.log"
     path.write_bytes(path.read_bytes().replace(b'"one"', b'"onX"'))

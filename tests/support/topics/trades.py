@@ -1,5 +1,7 @@
 """Forty seeds of the character's world (tests/support/models/character.py): eight trades in five towns."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 from engine.topic import Passage, Seed
@@ -26,7 +28,7 @@ OPENINGS = (
 )
 
 
-def paragraph(town, thing, number):
+def paragraph(town: str, thing: str, number: int) -> dict[str, str]:
     """A passage that tells how it is done there, and three aspects of it."""
     opening = OPENINGS[number].format(town=town, thing=thing, Thing=thing.capitalize(), done=TRADES[thing])
     at = pick(range(8), town, thing) + 3 * number
@@ -61,3 +63,9 @@ def trade_seeds() -> list[Seed]:
         )
         for row in trade_rows()
     ]
+
+
+def corpus(path: Path) -> Path:
+    """The rows as JSON lines."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in trade_rows()))
+    return path

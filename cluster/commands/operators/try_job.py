@@ -1,0 +1,318 @@
+"""`foil try`: the first seeds of a job, and its funnel stage by stage, with what to change."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cluster.commands.arguments import JobArgument, JsonOption, OutOption, ReuseOption, SetOption
+from cluster.terminal import live_table, print_json, print_line, say, show
+
+if TYPE_CHECKING:
+    from cluster.job import Job
+    from engine.planning.funnel import Change, Ending, Funnel, StageCounts
+    from engine.requests import Request
+
+_STAGE_COLUMNS = (
+    ("sent", 5),
+    ("valid", 6),
+    ("mended", 7),
+    ("corrected", 10),
+    ("drawn", 6),
+    ("given up", 9),
+    ("tokens", 10),
+)
+"""Each with its width; the stage has what is left of 80 columns."""
+_WIDTH = 78
+_NAME_WIDTH = 27
+_EXCERPT = 400
+_CHANGES = 2
+_Z = 1.96
+"""Of a 95 % interval."""
+_FAULTY = "replies.corrections ({0.corrections} now) and replies.candidates ({0.candidates} now): raise them"
+_JUDGE = "validators[{}] ({}): its threshold and votes, or another model as judge"
+_CHECK = "validators[{}] ({}): its settings, or leave it out"
+
+
+def try_(
+    job_file: JobArgument,
+    overrides: SetOption = None,
+    out: OutOption = None,
+    reuse: ReuseOption = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds that are tried, the first ones.")] = 20,
+    accepted: Annotated[int, typer.Option(min=1, help="Accepted topics of which the cost is told.")] = 5_000,
+    as_json: JsonOption = False,
+) -> None:
+    """Run the first seeds beside `out`, and show the funnel stage by stage, its cost, and what to change."""
+    import asyncio
+
+    from cluster.job import load_job
+    from cluster.planning.tries import funnel_in, try_job
+    from cluster.run_job import run_job
+
+    whole = load_job(job_file, overrides or [], out)
+    job, paid = try_job(whole, seeds, reuse or [])
+    with live_table() as update:
+        from cluster.commands.operators.run import ProgressPrinter
+
+        printer = ProgressPrinter(update)
+        summary = run_job(job, paid, printer, printer.count_seeds)
+    funnel = funnel_in(job.out)
+    told = _TryTold(job, funnel, accepted, asyncio.run(_prompts(job, funnel)))
+    if as_json:
+        print_json(told.plain())
+    else:
+        told.print()
+    if summary.stopped:
+        say(f"foil: {summary.stopped}")
+    if summary.exit_code:
+        raise typer.Exit(summary.exit_code)
+
+
+async def _prompts(job: Job, funnel: Funnel) -> Mapping[str, Request]:
+    """The requests behind the examples, by id: their seeds once more, from the journal alone."""
+    from itertools import islice
+
+    from cluster.build import build_parts
+    from cluster.catalog import open_seeds
+    from engine.flow.journal_reading import ReplyArchive
+    from engine.planning.replay import replay_seed
+    from engine.storage.opening import open_store
+
+    wanted = {ending.example.seed_id for ending in funnel.endings if ending.example.call}
+    if not wanted:
+        return {}
+    parts, archive = build_parts(job), ReplyArchive([open_store(job.out)])
+    requests: dict[str, Request] = {}
+    for seed in islice(open_seeds(job.seeds), job.limits.seeds):
+        if seed.id in wanted:
+            _, stored = await replay_seed(parts, seed, archive.get)
+            requests |= {name: request for name, (_, request) in stored.asked.items()}
+    for model in parts.models.values():
+        await model.close()
+    return requests
+
+
+class _TryTold:
+    """What is said of a try."""
+
+    def __init__(self, job: Job, funnel: Funnel, accepted: int, requests: Mapping[str, Request]) -> None:
+        self._job, self._funnel, self._goal, self._requests = job, funnel, accepted, requests
+        self._endings = sorted(funnel.endings, key=lambda ending: -ending.topics)
+        self._changes = funnel.changes()[:_CHANGES]
+
+    def plain(self) -> dict[str, Any]:
+        """All of it as JSON."""
+        funnel = self._funnel
+        return {
+            "out": str(self._job.out),
+            "seeds": funnel.seeds,
+            "asked": funnel.asked,
+            "whole": funnel.whole,
+            "topics": {status: funnel.topics[status] for status in ("accepted", "rejected", "failed")},
+            "stages": [_stage_json(stage) for stage in funnel.stages.values()],
+            "reasons": [self._ending_json(ending) for ending in self._endings],
+            "marks": dict(funnel.marks.most_common()),
+            "tokens": funnel.tokens,
+            "paid_tokens": funnel.paid_tokens,
+            "usd": funnel.usd,
+            "an_accepted_topic": {
+                "tokens": funnel.per_accepted(funnel.tokens),
+                "usd": funnel.per_accepted(funnel.usd),
+            },
+            "goal": self._goal_json(),
+            "changes": [self._change_json(change) for change in self._changes],
+        }
+
+    def print(self) -> None:
+        """The tables and words."""
+        funnel, topics = self._funnel, self._funnel.topics
+        print_line(str(self._job.out))
+        print_line(_in_columns("stage", [name for name, _ in _STAGE_COLUMNS]))
+        for stage in funnel.stages.values():
+            print_line(_stage_line(stage))
+        self._say(
+            f"{funnel.seeds:,} seeds: {funnel.asked:,} asked, {funnel.whole:,} whole topics; "
+            f"{topics['accepted']:,} accepted, {topics['rejected']:,} rejected, {topics['failed']:,} failed"
+        )
+        if self._endings:
+            rows = [(ending.reason, f"{ending.topics:,}", ending.place) for ending in self._endings]
+            show(["not accepted", "topics", "after"], rows)
+        if funnel.marks:
+            show(["mark", "topics"], [(mark, f"{n:,}") for mark, n in funnel.marks.most_common()], numbers=True)
+        for ending in self._endings:
+            self._print_example(ending)
+        print_line("")
+        for line in self._cost_lines():
+            self._say(line)
+        for number, change in enumerate(self._changes, 1):
+            self._print_change(number, change)
+        self._say(f"foil run JOB --reuse {self._job.out} takes these replies over")
+
+    def _print_example(self, ending: Ending) -> None:
+        example, call = ending.example, ending.example.call
+        print_line("")
+        self._say(f"{ending.reason}, {_counted(ending.topics)}, after {ending.place}; for example {example.seed_id}:")
+        for name, text in (("query", example.query), ("why", example.detail), *self._exchange(ending)):
+            if text:
+                self._say(f"{name}: {text}", "  ")
+        if call and call.fault and call.fault.partition(":")[0] != ending.reason:
+            self._say(f"fault: {call.fault}", "  ")
+
+    def _exchange(self, ending: Ending) -> Iterator[tuple[str, str]]:
+        """The end of the prompt, which has the seed and the task, and the reply."""
+        call = ending.example.call
+        if call is None:
+            return
+        request = self._requests.get(call.request_id)
+        if request:
+            user = [message.content for message in request.messages if message.role == "user"]
+            yield "prompt", _end(user[0])
+            yield "last turn", _beginning(user[-1]) if len(user) > 1 else ""
+        yield f"reply of {call.model} to {call.task}", _beginning(call.reply_text) or "(nothing)"
+
+    def _cost_lines(self) -> Iterator[str]:
+        funnel = self._funnel
+        earlier = funnel.tokens - funnel.paid_tokens
+        paid = f", {earlier:,} of them paid by earlier runs" if earlier else ""
+        yield f"{funnel.tokens:,} tokens, ${funnel.usd:.4f}{paid}"
+        goal = self._goal_json()
+        if goal is None:
+            yield f"no topic is accepted, so nobody can say what {self._goal:,} cost"
+            return
+        tokens, usd = funnel.tokens / funnel.accepted, funnel.usd / funnel.accepted
+        low, high = goal["seeds_between"]
+        yield f"an accepted topic: {tokens:,.0f} tokens, ${usd:.5f}"
+        yield (
+            f"{self._goal:,} accepted: about {goal['seeds']:,} seeds ({low:,} to {high:,}, from {funnel.seeds:,} "
+            f"tried), {goal['tokens']:,} tokens, ${goal['usd']:,.2f}"
+        )
+
+    def _goal_json(self) -> dict[str, Any] | None:
+        """What the wanted number of accepted topics costs; the seeds with the 95 % interval of the accepted share."""
+        funnel, goal = self._funnel, self._goal
+        if not funnel.accepted:
+            return None
+        each = funnel.topics.total() / funnel.seeds  # topics of a seed
+        low, high = _interval(funnel.accepted, funnel.topics.total())
+        factor = goal / funnel.accepted
+        return {
+            "accepted": goal,
+            "seeds": math.ceil(funnel.seeds * factor),
+            "seeds_between": [math.ceil(goal / high / each), math.ceil(goal / low / each)],
+            "tokens": round(funnel.tokens * factor),
+            "usd": funnel.usd * factor,
+        }
+
+    def _print_change(self, number: int, change: Change) -> None:
+        ending = change.ending
+        before = "no topic accepted" if change.before is None else f"{change.before:,.0f}"
+        at_best = "" if change.measured else ", at best: no topic has come further yet"
+        self._say(
+            f"{number}. {ending.reason} after {ending.place} ({_counted(ending.topics)}): if it ended none, tokens an "
+            f"accepted topic go from {before} to {change.after:,.0f}{at_best}"
+        )
+        self._say(f"change: {self._setting(ending)}", "   ")
+
+    def _setting(self, ending: Ending) -> str:
+        """What to change in the job."""
+        from cluster.commands.operators.run import REMEDIES
+
+        names = [str(validator.model_dump()["kind"]) for validator in self._job.validators]
+        if ending.place in names:
+            words = _JUDGE if ending.place.startswith("judge_") else _CHECK
+            return words.format(names.index(ending.place), ending.place)
+        if ending.reason in REMEDIES:
+            return REMEDIES[ending.reason]
+        if ending.example.call and ending.example.call.fault:
+            return _FAULTY.format(self._job.replies)
+        if ending.example.call:
+            return f"the writer: another model, or the template {ending.example.call.template.partition('@')[0]}"
+        return "the seeds: look at them with `foil seeds preview`"
+
+    def _ending_json(self, ending: Ending) -> dict[str, Any]:
+        example, call = ending.example, ending.example.call
+        request = self._requests.get(call.request_id) if call else None
+        told: dict[str, Any] = {"seed": example.seed_id, "query": example.query, "detail": example.detail}
+        if call:
+            told |= {"task": call.task, "model": call.model, "fault": call.fault, "reply": call.reply_text}
+        if request:
+            told["prompt"] = [{"role": message.role, "content": message.content} for message in request.messages]
+        return {
+            "reason": ending.reason, "status": ending.status, "topics": ending.topics, "after": ending.place,
+            "example": told,
+        }  # fmt: skip
+
+    def _change_json(self, change: Change) -> dict[str, Any]:
+        return {
+            "reason": change.ending.reason,
+            "after": change.ending.place,
+            "topics": change.ending.topics,
+            "accepted_more": change.accepted,
+            "tokens_an_accepted_topic": [change.before, change.after],
+            "measured": change.measured,
+            "change": self._setting(change.ending),
+        }
+
+    def _say(self, text: str, indent: str = "") -> None:
+        """A paragraph, at most as wide as a terminal of 80 columns."""
+        for line in textwrap.wrap(
+            " ".join(text.split()), _WIDTH, initial_indent=indent, subsequent_indent=indent + "  ",
+            break_on_hyphens=False,
+        ):  # fmt: skip
+            print_line(line)
+
+
+def _stage_line(stage: StageCounts) -> str:
+    numbers = (stage.sent, stage.valid, stage.salvaged, stage.corrected, stage.drawn, stage.given_up, stage.tokens)
+    return _in_columns(stage.task, [f"{number:,}" for number in numbers])
+
+
+def _in_columns(name: str, cells: Sequence[str]) -> str:
+    """A line of the table of stages; a longer name has a line of its own."""
+    line = "".join(cell.rjust(width) for cell, (_, width) in zip(cells, _STAGE_COLUMNS, strict=True))
+    return name.ljust(_NAME_WIDTH) + line if len(name) <= _NAME_WIDTH else f"{name}\n{' ' * _NAME_WIDTH}{line}"
+
+
+def _counted(topics: int) -> str:
+    return f"{topics:,} topic{'' if topics == 1 else 's'}"
+
+
+def _stage_json(stage: StageCounts) -> dict[str, Any]:
+    return {
+        "task": stage.task,
+        "templates": sorted(stage.templates),
+        "models": sorted(stage.models),
+        "seeds": len(stage.seeds),
+        "sent": stage.sent,
+        "valid": stage.valid,
+        "salvaged": stage.salvaged,
+        "corrected": stage.corrected,
+        "drawn": stage.drawn,
+        "given_up": stage.given_up,
+        "faults": dict(stage.faults.most_common()),
+        "calls": stage.calls,
+        "prompt_tokens": sum(seed.prompt_tokens for seed in stage.seeds),
+        "completion_tokens": sum(seed.completion_tokens for seed in stage.seeds),
+        "usd": stage.usd,
+    }
+
+
+def _interval(hits: int, total: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share."""
+    share, z2 = hits / total, _Z * _Z
+    middle = (share + z2 / (2 * total)) / (1 + z2 / total)
+    half = _Z * math.sqrt(share * (1 - share) / total + z2 / (4 * total * total)) / (1 + z2 / total)
+    return middle - half, middle + half
+
+
+def _end(text: str) -> str:
+    return text if len(text) <= _EXCERPT else f"... {text[-_EXCERPT:]}"
+
+
+def _beginning(text: str) -> str:
+    return text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]} ..."
