@@ -8,7 +8,7 @@ WORKERS ?= 2
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 QUICK ?=
 
-.PHONY: help setup setup-vllm setup-prometheus setup-chromium demo test test-slow test-long test-vllm check bench clean
+.PHONY: help setup setup-vllm setup-prometheus setup-chromium demo test test-slow test-long test-vllm test-model check bench clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -37,7 +37,7 @@ test: setup ## the quick tests, four in five, in under 10 minutes (WORKERS=2: so
 
 test-slow: setup ## drills, clusters, browsers and trainings of seconds each; CI runs them after the quick ones
 	@scripts/setup-chromium >/dev/null 2>&1 || echo "no chromium here: the tests that look at pages are skipped"
-	$(PYTEST) $(PARALLEL) -m "slow and not long" --timeout 900
+	$(PYTEST) $(PARALLEL) -m "slow and not long and not model" --timeout 900
 
 test-long: setup ## the long crash drills, the full corpora, and 40 times the fuzzed inputs
 	$(PYTEST) -m long --timeout 7200
@@ -45,6 +45,9 @@ test-long: setup ## the long crash drills, the full corpora, and 40 times the fu
 
 test-vllm: setup-vllm ## the local model over real vLLM, on the CPU
 	.venv-vllm/bin/python -m pytest tests/engine/models/test_local_vllm.py tests/engine/inference/test_vllm_engines.py
+
+test-model: setup setup-vllm ## a real small model on the CPU answers every recipe and judge
+	.venv/bin/python -m pytest tests/model -m model
 
 check: setup ## style, types, layers, no large file and no key (.pre-commit-config.yaml has the same)
 	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && $(PYTEST) tests/test_layers.py

@@ -7,8 +7,8 @@ from engine.protocols import Prompt
 
 _TOKENS_A_WORD = 3.0
 """Twice what English takes, so that code, figures and other languages fit."""
-_FIXED_TOKENS = 600
-"""For keys, and for what is thought through before the answer."""
+_FIXED_TOKENS = 100
+"""For keys and for what stands around the text. A model that thinks first has room of its own (`thinking_tokens`)."""
 
 
 def writing(prompt: Prompt, words: int, *, temperature: float = 0.8) -> Prompt:

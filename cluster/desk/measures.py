@@ -136,7 +136,7 @@ def audit_table(ask: Ask) -> ReportTable:
     from datasets_out.desk.sections import ReportTable
     from validators.audits.score import AuditRow, score
 
-    rows = [AuditRow(**{**row, "natural": row["is_natural"]}) for row in map(_without_view_name, ask("FROM audits"))]
+    rows = [AuditRow(**row) for row in ask('SELECT * RENAME (is_natural AS "natural") FROM audits')]
     measures = ("label_error", "unusable", "unnatural", "given_away", "answers_lost")
     shown: list[Row] = [
         {
@@ -157,11 +157,6 @@ def audit_table(ask: Ask) -> ReportTable:
         empty="Nobody has marked a blind sheet of this run; `foil label` shows one in the browser.",
     )
 
-
-def _without_view_name(row: dict[str, Any]) -> dict[str, Any]:
-    return {("natural" if name == "is_natural" else name): value for name, value in row.items()} | {
-        "is_natural": row["is_natural"]
-    }
 
 
 def _told(share: Any) -> str:

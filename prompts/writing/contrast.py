@@ -143,7 +143,7 @@ class ContrastWriter(Stages):
 
     async def _questions(self, prompt: Prompt) -> Questions:
         return await self.answer(
-            writing(prompt, 120, temperature=0.7),
+            writing(prompt, 60, temperature=0.7),
             Questions,
             "instruction_writer",
             mend=partial(_mended_questions, query=self.material.seed.query),
@@ -168,7 +168,7 @@ class ContrastWriter(Stages):
             example_instruction=theirs[cell.length],
         )
         written = await self.text(
-            writing(prompt, 2 * WORDS[cell.length]),
+            writing(prompt, round(1.5 * WORDS[cell.length])),
             "instruction_writer",
             lambda text: self._instruction_problems(text, demands, unlike),
         )
