@@ -9,9 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from engine.model_traits import ModelTraits
 from engine.rates.client import AskForRates
@@ -42,6 +42,18 @@ class Prompt:
     params: Mapping[str, Any] = field(default_factory=dict)
     sampling: Mapping[str, Any] = field(default_factory=lambda: SAMPLING)
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class WordReply(BaseModel):
+    """Base of the replies that are a word and no JSON. Their requests carry no schema, and a reply that was cut at its
+    limit of tokens is read all the same."""
+
+    model_config = ConfigDict(frozen=True)
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """The answer in a reply. Raises engine.errors.UnreadableReplyError where it holds none."""
+        raise NotImplementedError
 
 
 ReplyCheck = Callable[[Answer], Answer]

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationErro
 from pydantic_core import CoreSchema
 
 from engine.errors import UnreadableReplyError
+from engine.protocols import WordReply
 
 A = TypeVar("A", bound=BaseModel)
 
@@ -41,6 +42,8 @@ class StructuredReply(BaseModel):
 
 def parse_reply(text: str, answer: type[A]) -> A:
     """The reply as an `answer`. UnreadableReplyError says what is wrong with the likeliest candidate."""
+    if issubclass(answer, WordReply):
+        return answer.read(text)
     if len(text) > MAX_REPLY:
         raise UnreadableReplyError(
             f"the reply has {len(text)} characters, more than {MAX_REPLY}; ask for a shorter one"

@@ -41,7 +41,7 @@ from engine.flow.journal import PartitionJournal
 from engine.flow.seed_outcome import SeedClock
 from engine.keys import scrub_reply
 from engine.models import retry
-from engine.protocols import Answer, Model, PaidReplies, Prompt, ReplyCheck, for_role
+from engine.protocols import Answer, Model, PaidReplies, Prompt, ReplyCheck, WordReply, for_role
 from engine.requests import Message, Reply, Request, estimate_tokens
 from engine.storage.lease import check_fence, lost_folder
 from engine.telemetry.spans import request_span
@@ -51,6 +51,7 @@ _UNREADABLE = (
     "Your answer could not be used: {problem}. Answer the same task once more. "
     "Write one JSON object and nothing before or after it. It must fit this JSON schema: {schema}"
 )
+_NO_WORD = "Your answer could not be used: {problem}. Answer once more, with one word."
 _FAULTY = (
     "Your answer cannot be used yet.\n{advice}\nMend this, and write the whole answer once more: one JSON object with "
     "the same keys, and nothing before or after it."
@@ -249,8 +250,8 @@ class SeedAsk:
         return taken
 
     def _read(self, text: str, finish_reason: str, reply: Reply, answer: type[Answer], *, free: bool = False) -> Answer:
-        """The typed answer. A reply that was cut or withheld is no text, whatever it looks like."""
-        if finish_reason == "length":
+        """The typed answer. A reply that was cut (but for a word) or withheld is no text, whatever it looks like."""
+        if finish_reason == "length" and not issubclass(answer, WordReply):
             raise CutReplyError(f"the reply was cut at its limit of {reply.completion_tokens} tokens")
         if finish_reason == "content_filter":
             raise WithheldReplyError("the provider's content filter held the reply back")
@@ -290,7 +291,7 @@ def make_request(model: Model, prompt: Prompt, answer: type[BaseModel], seed_id:
         model.name,
         prompt.messages,
         {**_sampling(model, prompt), **model.traits.params, **prompt.params},
-        schema_of(answer),
+        None if issubclass(answer, WordReply) else schema_of(answer),
         prompt.task,
         prompt.template,
         prompt.inputs,
@@ -323,6 +324,8 @@ def _without_hidden_fields(parsed: Answer, answer: type[Answer]) -> Answer:
 def _correction(reply: Reply, fault: Exception, answer: type[BaseModel]) -> tuple[Message, Message]:
     if isinstance(fault, FaultyReply):
         text = _FAULTY.format(advice=fault.advice)
+    elif issubclass(answer, WordReply):
+        text = _NO_WORD.format(problem=fault)
     else:
         text = _UNREADABLE.format(problem=fault, schema=json.dumps(schema_of(answer)))
     return Message("assistant", reply.text), Message("user", text)

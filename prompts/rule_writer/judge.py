@@ -70,9 +70,14 @@ def _dump(facts: Facts, answer: StructuredReply) -> str:
     return canonical_json({**reason, **answer.model_dump()})
 
 
+def _demand(facts: Facts) -> str:
+    return "true" if _verdicts(facts)[0] else "false"
+
+
 TASKS: Mapping[str, Callable[[Facts], str]] = {
     "judges.scenario": _most_relevant,
     "judges.relevance": _relevance,
     "judges.polarity": _relevant,
+    "judges.demand": _demand,
 }
 """By the names of their templates; prompts.rule_writer.model answers them with its own."""

@@ -1,0 +1,297 @@
+"""Does each label of a topic stand? Every demand of an instruction is asked of the passage as a question by itself.
+
+    P(relevant) = P(answers the query) x P(answers each demand) x (1 - P(answers each ban)), from P(true) of one word
+    +1: stands from `keep` on, goes under `drop`;   -1: stands under `drop`, goes from `keep` on;   between: `unsure`
+
+A writer gives the questions with its instruction (prompts.demands); an instruction without them is asked as a whole.
+Prompts begin with the passage, so that a prefix cache pays for it once. Questions are asked until the product is under
+`drop`, since it only falls. docs/benchmarks.md ("Judges") compares questions with whole instructions.
+
+A label that falls leaves the matrix, with a verdict that says why; an intent without a relevant passage and a passage
+without a label go with it. The topic is rejected only where nothing is left to learn from an instruction: under none is
+there both a relevant passage and one that answers the query and is not relevant.
+
+What the corpus says of the bare query is taken as given. A label by construction that stands becomes the judge's, with
+its votes. Price: a request of one word for each query, demand and ban of a passage, and judge.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple, Self
+
+from pydantic import Field, model_validator
+
+from engine.errors import RefusedRequestError
+from engine.protocols import Ask, Cost, Prompt
+from engine.topic import Intent, IntentRole, Judgment, Passage, Topic, Verdict
+from prompts.constraints.constraint import full_text
+from prompts.demands import demands_of
+from prompts.judge_answers import TrueFalse
+from prompts.render import load
+from prompts.untrusted_text import inert, nonce
+from validators.judges.canaries import CanaryMonitor
+from validators.judges.logprobs import probability_of_yes
+from validators.judges.panel import QUERY_CHARS, AskedJudges, JudgeSettings, panel_fingerprint
+from validators.judges.votes import NONE, TIE, UNREADABLE, Vote, VoteCount, VoteSlot
+from validators.verdicts import pass_verdicts, reject_verdict
+
+_NAME = "judge_demands"
+_TEMPLATE = "judges/demand"
+_UNREVIEWED = ("construction", "mined")
+_PARTING: tuple[IntentRole, ...] = ("instructed", "dual", "reversed", "poisoned_instruction")
+"""Intents whose instruction parts passages that all answer their query."""
+_SAMPLING = MappingProxyType({"temperature": 0.0, "max_tokens": 3})
+_LOGPROBS = MappingProxyType({"logprobs": True, "top_logprobs": 20})
+_QUERY = "answers the query"
+
+
+class JudgeDemandsSettings(JudgeSettings):
+    """From when on a passage counts as relevant or not, and what becomes of labels in between."""
+
+    kind: Literal["judge_demands"] = "judge_demands"
+    keep: float = Field(default=0.5, gt=0, lt=1, description="P(relevant) from which on a passage counts as relevant")
+    drop: float = Field(default=0.2, gt=0, lt=1, description="P(relevant) under which it counts as not relevant")
+    unsure: Literal["keep", "drop"] = Field(default="keep", description="what becomes of labels between the two")
+    logprobs: bool = Field(default=True, description="whether P(true) is asked for; without, an answer counts 0 or 1")
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if self.drop > self.keep:
+            raise ValueError(f"drop is {self.drop} and keep is {self.keep}; drop is at most keep")
+        return self
+
+
+class Asked(NamedTuple):
+    """One question about a passage: in words, what the template is given, and whether a relevant passage answers it."""
+
+    words: str
+    instruction: str = ""
+    question: str = ""
+    wanted: bool = True
+
+
+def questions_of(intent: Intent) -> Iterator[Asked]:
+    """Whether it answers the query, then each demand and ban, or the whole instruction where it has neither."""
+    yield Asked(_QUERY)
+    demands, bans = demands_of(intent)
+    for question in demands:
+        yield Asked(f"answers {question!r}", question=question)
+    for question in bans:
+        yield Asked(f"answers {question!r}, which it must not", question=question, wanted=False)
+    if intent.instruction and not (demands or bans):
+        yield Asked("is what the instruction asks for", instruction=intent.instruction)
+
+
+class JudgeDemands:
+    """Edits as above. Rejects with `no_contrast_left`."""
+
+    name = _NAME
+    cost: Final = Cost.MODEL
+
+    def __init__(self, settings: JudgeDemandsSettings) -> None:
+        self._settings, self._monitor = settings, CanaryMonitor(settings.canaries, self.name)
+        self.fingerprint = panel_fingerprint(settings, _TEMPLATE, version=1)
+
+    async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:
+        """The topic without the labels that fell, with a verdict for each label asked."""
+        judges = DemandJudges(self.name, self._settings, topic, ask)
+        review = _CellReview(self._settings, topic, judges)
+        await review.run()
+        canaries = await judges.ask_canaries(judges.decide_canary, self._monitor, 1)
+        return review.reviewed_topic(), [*review.verdicts, *canaries] or pass_verdicts(self.name)
+
+
+class DemandJudges(AskedJudges):
+    """Asks the questions of one topic's cells, each once a judge. `given`: P(answers the query) that nobody is asked
+    for, by query and passage id."""
+
+    def __init__(self, validator: str, settings: JudgeDemandsSettings, topic: Topic, ask: Ask) -> None:
+        super().__init__(validator, settings, topic, ask)
+        self._settings = settings
+        queries = {intent.id: intent.query for intent in topic.intents if not intent.instruction}
+        self._given = {
+            (queries[label.intent_id], label.passage_id): float(label.relevance > 0)
+            for label in topic.judgments
+            if label.judge == "seed" and label.intent_id in queries
+        }
+        self._answers: dict[tuple[str, str, Asked, str], float | None] = {}
+
+    async def rate(self, intent: Intent, passage: Passage) -> VoteCount:
+        """A vote of each judge. The mean of their P(relevant) is the count's score, where any has one."""
+        slots = [VoteSlot(judge, 0) for judge in self._settings.judges]
+        votes = [await self.decide(intent, [passage], slot) for slot in slots]
+        return VoteCount(intent, (passage,), tuple(votes), len(slots))
+
+    async def decide(self, intent: Intent, passages: Sequence[Passage], slot: VoteSlot) -> Vote:
+        """A question: is this one passage relevant? TIE where P(relevant) is between `drop` and `keep`. The product is
+        left once it is under `drop`, and is then a bound."""
+        [passage] = passages
+        probability, told = 1.0, []
+
+        async def choice() -> str:
+            nonlocal probability
+            for asked in questions_of(intent):
+                answered = await self._probability(intent, passage, asked, slot)
+                if answered is None:
+                    return UNREADABLE
+                told.append(f"{asked.words}: {answered:.2f}")
+                probability *= answered if asked.wanted else 1 - answered
+                if probability < self._settings.drop:
+                    return NONE
+            return passage.id if probability >= self._settings.keep else TIE
+
+        vote = await self._vote(slot, choice)
+        score = None if vote.choice == UNREADABLE else round(probability, 4)
+        return replace(vote, score=score, reason="; ".join(told))
+
+    async def decide_canary(self, intent: Intent, passages: Sequence[Passage], slot: VoteSlot) -> Vote:
+        """As `decide`; in between, whatever is nearer."""
+        vote = await self.decide(intent, passages, slot)
+        middle = (self._settings.keep + self._settings.drop) / 2
+        relevant = vote.score is not None and vote.score >= middle
+        return replace(vote, choice=passages[0].id if relevant else NONE) if vote.choice == TIE else vote
+
+    def is_given(self, intent: Intent, label: Judgment) -> bool:
+        """Whether the label follows from what the corpus says of the bare query."""
+        of_bare_query = not intent.instruction and label.judge == "seed"
+        return of_bare_query or (label.relevance < 0 and self._given.get((intent.query, label.passage_id)) == 0)
+
+    def answers_query(self, query: str, passage: Passage) -> float | None:
+        """The mean P(answers the query), as far as it is given or was asked."""
+        if (query, passage.id) in self._given:
+            return self._given[query, passage.id]
+        told = [self._answers.get((judge, query, Asked(_QUERY), passage.id)) for judge in self._settings.judges]
+        known = [answer for answer in told if answer is not None]
+        return sum(known) / len(known) if known else None
+
+    async def _probability(self, intent: Intent, passage: Passage, asked: Asked, slot: VoteSlot) -> float | None:
+        """P(true), by logprobs or else by the answer; None where the reply says neither."""
+        if asked.words == _QUERY and (intent.query, passage.id) in self._given:
+            return self._given[intent.query, passage.id]
+        key = (slot.judge, intent.query, asked, passage.id)
+        if key not in self._answers:
+            self._answers[key] = await self._ask_once(intent, passage, asked, slot)
+        return self._answers[key]
+
+    async def _ask_once(self, intent: Intent, passage: Passage, asked: Asked, slot: VoteSlot) -> float | None:
+        prompt = self._prompt(intent, passage, asked)
+        params = _LOGPROBS if self._settings.logprobs else {}
+        try:
+            answer, logprobs = await self._ask.scored(_with_params(prompt, params), TrueFalse, role=slot.judge)
+        except RefusedRequestError:
+            if not params:
+                raise
+            answer, logprobs = await self._ask.scored(prompt, TrueFalse, role=slot.judge)
+        probability = probability_of_yes(logprobs)
+        if probability is not None or answer.answer is None:
+            return probability
+        return float(answer.answer)
+
+    def _prompt(self, intent: Intent, passage: Passage, asked: Asked) -> Prompt:
+        """The prompt, whose code follows from the passage alone: questions about a passage share all that stands before
+        them."""
+        text = inert(full_text(passage), self._settings.passage_chars)
+        others = [inert(each, QUERY_CHARS) for each in (intent.query, asked.instruction, asked.question)]
+        code = nonce([text], _TEMPLATE)
+        if any(code in other for other in others):
+            code = nonce([text, *others], _TEMPLATE)
+        names = dict(zip(("query", "instruction", "question"), others, strict=True))
+        facts = {"intent": intent, "passages": (passage,), "claimed": [(intent.id, passage.id) in self._claims]}
+        prompt = load(_TEMPLATE).render(facts, code=code, passage=text, **names)
+        return replace(prompt, sampling=_SAMPLING)
+
+
+def _with_params(prompt: Prompt, params: Mapping[str, Any]) -> Prompt:
+    return replace(prompt, params={**prompt.params, **params})
+
+
+class _CellReview:
+    """The review of one topic, cell by cell."""
+
+    def __init__(self, settings: JudgeDemandsSettings, topic: Topic, judges: DemandJudges) -> None:
+        self._settings, self._topic, self._judges = settings, topic, judges
+        self.verdicts: list[Verdict] = []
+        self._labels = {(label.passage_id, label.intent_id): label for label in topic.judgments}
+
+    async def run(self) -> None:
+        """Asks about every label, a passage's one after the other, and then looks at what is left."""
+        for passage in self._topic.passages:
+            for intent in self._topic.intents:
+                label = self._labels.get((passage.id, intent.id))
+                if label and not self._judges.is_given(intent, label):
+                    await self._review(passage, intent, label)
+        self._drop_unserved()
+        parting = [intent for intent in self._topic.intents if intent.role in _PARTING]
+        if parting and not any(map(self._parts, parting)):
+            lost = len(self._topic.judgments) - len(self._labels)
+            evidence = (
+                f"{lost} of {len(self._topic.judgments)} labels fell; under no instruction is there still both a "
+                "relevant passage and one that answers the query and is not relevant"
+            )
+            self.verdicts.append(reject_verdict(_NAME, "topic", "no_contrast_left", evidence))
+
+    def reviewed_topic(self) -> Topic:
+        """The topic with what is left of its matrix."""
+        before, after = ({id_ for label in labels for id_ in (label.intent_id, label.passage_id)}
+                         for labels in (self._topic.judgments, self._labels.values()))  # fmt: skip
+        return replace(
+            self._topic,
+            intents=tuple(intent for intent in self._topic.intents if intent.id not in before - after),
+            passages=tuple(passage for passage in self._topic.passages if passage.id not in before - after),
+            judgments=tuple(self._labels.values()),
+        )
+
+    async def _review(self, passage: Passage, intent: Intent, label: Judgment) -> None:
+        """Keeps the label, as the judge's own where nobody had judged it before, or takes it out of the matrix."""
+        count = await self._judges.rate(intent, passage)
+        reason = self._failure(count, label)
+        if reason:
+            del self._labels[passage.id, intent.id]
+            said = "relevant" if label.relevance > 0 else "not relevant"
+            why = f"the label says {said}; P(relevant) is {count.score:.2f}" if _scores(count) else "no readable answer"
+            self.verdicts.append(self._judges.verdict(count, passage.id, "edit", reason, why=why))
+            return
+        if label.judge in _UNREVIEWED and _scores(count):
+            judge, votes = self._judges.label_source(count), count.votes_on(passage.id)
+            self._labels[passage.id, intent.id] = replace(label, judge=judge, votes=votes)
+        self.verdicts.append(self._judges.verdict(count, passage.id))
+
+    def _failure(self, count: VoteCount, label: Judgment) -> str:
+        """The reason for which a label goes, or ""."""
+        scores = _scores(count)
+        settings, probability = self._settings, sum(scores) / len(scores) if scores else None
+        if probability is None or settings.drop <= probability < settings.keep:
+            unsure = "label_unsure" if scores else UNREADABLE
+            return unsure if settings.unsure == "drop" else ""
+        relevant = probability >= settings.keep
+        if relevant == (label.relevance > 0):
+            return ""
+        return "negative_is_relevant" if relevant else "positive_not_relevant"
+
+    def _drop_unserved(self) -> None:
+        """Drops each intent that has lost its last relevant passage, with the labels that it has left."""
+        before = {label.intent_id for label in self._topic.judgments if label.relevance > 0}
+        after = {label.intent_id for label in self._labels.values() if label.relevance > 0}
+        for intent in self._topic.intents:
+            if intent.id in before - after:
+                self._labels = {key: label for key, label in self._labels.items() if label.intent_id != intent.id}
+                evidence = f"no relevant passage of the {intent.role} intent is left"
+                self.verdicts.append(Verdict(_NAME, intent.id, "edit", "no_positive_left", evidence))
+
+    def _parts(self, intent: Intent) -> bool:
+        """Whether the intent still has a relevant passage, and one that answers the query and is not relevant."""
+        own = [label for label in self._labels.values() if label.intent_id == intent.id]
+        relevance = {label.passage_id: label.relevance for label in own}
+        return 1 in relevance.values() and any(
+            relevance.get(passage.id) == -1 and self._answers_query(intent.query, passage)
+            for passage in self._topic.passages
+        )
+
+    def _answers_query(self, query: str, passage: Passage) -> bool:
+        probability = self._judges.answers_query(query, passage)
+        return passage.role == "instruction_negative" if probability is None else probability >= self._settings.drop
+
+
+def _scores(count: VoteCount) -> list[float]:
+    return [vote.score for vote in count.votes if vote.score is not None]
