@@ -15,10 +15,10 @@ What the corpus says of the bare query is taken as given. A label by constructio
 its votes. Price: a request of one word for each query, demand and ban of a passage, and judge.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple, Self
+from typing import Final, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -41,8 +41,9 @@ _TEMPLATE = "judges/demand"
 _UNREVIEWED = ("construction", "mined")
 _PARTING: tuple[IntentRole, ...] = ("instructed", "dual", "reversed", "poisoned_instruction")
 """Intents whose instruction parts passages that all answer their query."""
-_SAMPLING = MappingProxyType({"temperature": 0.0, "max_tokens": 3})
-_LOGPROBS = MappingProxyType({"logprobs": True, "top_logprobs": 20})
+_SAMPLING = MappingProxyType({"max_tokens": 3})
+_PARAMS = MappingProxyType({"temperature": 0.0})
+_LOGPROBS = MappingProxyType({"temperature": 0.0, "logprobs": True, "top_logprobs": 20})
 _QUERY = "answers the query"
 
 
@@ -176,13 +177,13 @@ class DemandJudges(AskedJudges):
 
     async def _ask_once(self, intent: Intent, passage: Passage, asked: Asked, slot: VoteSlot) -> float | None:
         prompt = self._prompt(intent, passage, asked)
-        params = _LOGPROBS if self._settings.logprobs else {}
+        params = _LOGPROBS if self._settings.logprobs else _PARAMS
         try:
-            answer, logprobs = await self._ask.scored(_with_params(prompt, params), TrueFalse, role=slot.judge)
+            answer, logprobs = await self._ask.scored(replace(prompt, params=params), TrueFalse, role=slot.judge)
         except RefusedRequestError:
-            if not params:
+            if params is _PARAMS:
                 raise
-            answer, logprobs = await self._ask.scored(prompt, TrueFalse, role=slot.judge)
+            answer, logprobs = await self._ask.scored(replace(prompt, params=_PARAMS), TrueFalse, role=slot.judge)
         probability = probability_of_yes(logprobs)
         if probability is not None or answer.answer is None:
             return probability
@@ -200,10 +201,6 @@ class DemandJudges(AskedJudges):
         facts = {"intent": intent, "passages": (passage,), "claimed": [(intent.id, passage.id) in self._claims]}
         prompt = load(_TEMPLATE).render(facts, code=code, passage=text, **names)
         return replace(prompt, sampling=_SAMPLING)
-
-
-def _with_params(prompt: Prompt, params: Mapping[str, Any]) -> Prompt:
-    return replace(prompt, params={**prompt.params, **params})
 
 
 class _CellReview:

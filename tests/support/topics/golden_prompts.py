@@ -32,6 +32,7 @@ CASES: Mapping[str, tuple[list[dict[str, Any]], Seed, str]] = {
     "judge_scenarios": ([{"kind": "infir"}], TEXT, "judge_scenarios"),
     "judge_relevance": ([{"kind": "promptriever"}], CODE, "judge_relevance"),
     "judge_polarity": ([DUAL], MATHEMATICS, "judge_polarity"),
+    "judge_demands": ([{"kind": "infir"}], TEXT, "judge_demands"),
 }
 """file -> (the settings of recipes, their seed, the judge whose questions are kept instead of the recipe's)."""
 
