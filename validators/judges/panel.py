@@ -191,13 +191,14 @@ class JudgePanel(AskedJudges):
         The second order is not asked where the first order already speaks against the first passage.
         """
         expected, other = passages
-        first = await self._compare_once(intent, (expected, other), slot)
+        first = await self.compare_once(intent, (expected, other), slot)
         if first.choice != expected.id:
             return first
-        swapped = await self._compare_once(intent, (other, expected), slot)
+        swapped = await self.compare_once(intent, (other, expected), slot)
         return swapped if swapped.choice in (expected.id, UNREADABLE) else replace(swapped, choice=TIE)
 
-    async def _compare_once(self, intent: Intent, order: tuple[Passage, Passage], slot: VoteSlot) -> Vote:
+    async def compare_once(self, intent: Intent, order: tuple[Passage, Passage], slot: VoteSlot) -> Vote:
+        """A vote on two passages in this order alone: TIE where it names both, NONE where neither."""
         choices = {"A": order[0].id, "B": order[1].id, "both": TIE, "neither": NONE}
 
         async def choice() -> str:
