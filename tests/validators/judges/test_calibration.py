@@ -47,7 +47,7 @@ class Reader(Model):
             answer = json.dumps(
                 {"relevant": labels[self.place] if self.place is not None else labels[golden.index(True)]}
             )
-        elif "True or false" in text:
+        elif "Answer true or false." in text:
             answer = "true" if golden[0] else "false"
         else:
             answer = json.dumps({"relevant": golden[0]})

@@ -45,7 +45,7 @@ from validators.judges.demands import JudgeDemands, JudgeDemandsSettings, questi
 from validators.judges.logprobs import probability_of_yes
 
 SEA_QUESTION, GAS_QUESTION = "Which sea is meant?", "What does it burn?"
-CHANCES = {SEA_QUESTION: "Red Sea", GAS_QUESTION: "gas", "answers the query": "floats on mercury"}
+CHANCES = {SEA_QUESTION: "Red Sea", GAS_QUESTION: "gas", "answer the query": "floats on mercury"}
 """What is asked -> the words by which a passage answers it."""
 
 
@@ -128,7 +128,7 @@ def test_prompts_of_a_passage_share_all_that_stands_before_the_question_and_noth
     assert {r.schema for r in model.sent} == {None}
     assert all(r.params["temperature"] == 0 and r.params["max_tokens"] <= 4 for r in model.sent)
     plus = [r for r in model.sent if PLUS.text in r.messages[-1].content]
-    assert not any("answers the query" in r.messages[-1].content for r in plus), "the corpus says that it does"
+    assert not any("answer the query" in r.messages[-1].content for r in plus), "the corpus says that it does"
 
 
 def test_a_contradicted_label_leaves_the_matrix_with_a_reason_in_words(tmp_path):
@@ -285,11 +285,11 @@ def test_what_is_left_is_sound_and_contradicts_no_answer(labels, chances, unsure
 
     def answer(prompt: str) -> float:
         passage = next(p for p in (PLUS, N1, N2) if p.text in prompt)
-        question = next(q for q in (SEA_QUESTION, GAS_QUESTION, "answers the query") if q in prompt)
+        question = next(q for q in (SEA_QUESTION, GAS_QUESTION, "answer the query") if q in prompt)
         return told[passage.text, question]
 
     def truth(intent, passage) -> float:
-        query = 1.0 if passage is PLUS else told[passage.text, "answers the query"]
+        query = 1.0 if passage is PLUS else told[passage.text, "answer the query"]
         sea, gas = told[passage.text, SEA_QUESTION], told[passage.text, GAS_QUESTION]
         return query * (sea if intent.id == ASKED.id else gas * (1 - sea))
 
@@ -306,7 +306,7 @@ def test_what_is_left_is_sound_and_contradicts_no_answer(labels, chances, unsure
         assert all(truth(intent, p) >= 0.2 if sign > 0 else truth(intent, p) < 0.5 for p, sign in own)
         signs = [sign for _, sign in own]
         assert not own or 1 in signs or all(sign < 0 for (i, _), sign in before.items() if i == intent.id)
-        answering = [p is PLUS or told[p.text, "answers the query"] >= 0.2 for p, sign in own if sign < 0]
+        answering = [p is PLUS or told[p.text, "answer the query"] >= 0.2 for p, sign in own if sign < 0]
         parted |= 1 in signs and any(answering)
     instructed = any(i.id != BARE.id for i in one.intents)
     assert ("no_contrast_left" in reasons(verdicts)) is (instructed and not parted)
