@@ -44,7 +44,7 @@ class Rated:
     """What a judge said of one unit: a pair, or a question over several passages. None: it could not be read.
 
     Of a pair, `said` is P(relevant) and `right` the label; of a question, `said` is the share of the answer that is
-    right and `chance` what guessing gives. `first`: whether each answer named the passage shown first.
+    right and `chance` what guessing gives. Pairs of one `search` have one query and instruction. `first`: whether each answer named the passage shown first.
     """
 
     core: str
@@ -54,12 +54,13 @@ class Rated:
     chance: float = 0.5
     first: tuple[bool, ...] = ()
     expected_first: float = 0.5
+    search: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """A judge's figures over pairs, or questions of several passages. `auc` as the module says, `low` and `high` its
-    0.95 interval, `chance` what guessing gives.
+    0.95 interval, `chance` what guessing gives; `within` is the AUC among the passages of one search, on average.
 
     `keep`: the least P from which on at most the wanted share of passages is not relevant; `drop`: the most down from
     which at most that share is relevant; `decided`: the share of pairs outside of the two. `first`: the share of
@@ -77,6 +78,7 @@ class Calibration:
     high: float
     chance: float
     accuracy: float
+    within: float | None = None
     kappa: float | None = None
     keep: float | None = None
     drop: float | None = None
@@ -124,7 +126,8 @@ async def _rate_demands(settings: JudgeDemandsSettings, topic: Topic, core: str,
         count = await judges.rate(topic.intents[0], passage)
         scores = [vote.score for vote in count.votes if vote.score is not None]
         said = sum(scores) / len(scores) if scores else None
-        rated.append(Rated(core, said, relevant, said is not None and said >= settings.keep))
+        accepted = said is not None and said >= settings.keep
+        rated.append(Rated(core, said, relevant, accepted, search=topic.id))
     return rated
 
 
@@ -139,7 +142,7 @@ async def _rate_relevance(settings: JudgeRelevanceSettings, panel: JudgePanel, t
             if vote.choice != UNREADABLE
         ]
         said = sum(told) / len(told) if told else None
-        rated.append(Rated(core, said, relevant, count.decision == passage.id))
+        rated.append(Rated(core, said, relevant, count.decision == passage.id, search=topic.id))
     return rated
 
 
@@ -218,6 +221,7 @@ def calibrate(judge: str, model: str, rated: Sequence[Rated], error: float, call
         judge, model, len(rated), relevant, len(rated) - len(read), round(auc, 4), round(low, 4), round(high, 4),
         chance=round(sum(each.chance for each in read) / len(read), 4),
         accuracy=round(right, 4),
+        within=_within(read) if is_pair else None,
         kappa=measure_agreement(judge, "people", labels).kappa if is_pair else None,
         first=round(sum(first) / len(first), 4) if first else None,
         expected_first=round(sum(each.expected_first for each in read) / len(read), 4) if first else None,
@@ -258,6 +262,16 @@ def _interval(read: Sequence[Rated], name: str, *, is_pair: bool) -> tuple[float
     resampled = np.array([figure(draw[core_of].astype(np.float64)) for draw in draws])
     low, high = np.nanpercentile(resampled, [2.5, 97.5])
     return figure(np.ones(len(read))), float(low), float(high)
+
+
+def _within(read: Sequence[Rated]) -> float | None:
+    """The mean AUC of the searches that have passages of both kinds; None where none has."""
+    searches: dict[str, list[Rated]] = {}
+    for each in read:
+        searches.setdefault(each.search, []).append(each)
+    areas = [area([each.said for each in own], [each.relevant for each in own]) for own in searches.values()]
+    known = [each for each in areas if not np.isnan(each)]
+    return round(sum(known) / len(known), 4) if known else None
 
 
 def _thresholds(read: Sequence[Rated], error: float) -> dict[str, float | None]:

@@ -11,24 +11,28 @@ A label that falls leaves the matrix, with a verdict that says why; an intent wi
 without a label go with it. The topic is rejected only where nothing is left to learn from an instruction: under none is
 there both a relevant passage and one that answers the query and is not relevant.
 
+`template` names a published judge's own prompt, with or without a system turn, of which `{{ passage }}`, `{{ query }}`
+and `{{ instruction }}` are filled in; a passage is then asked about once.
+
 What the corpus says of the bare query is taken as given. A label by construction that stands becomes the judge's, with
 its votes. Price: a request of one word for each query, demand and ban of a passage, and judge.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from engine.errors import RefusedRequestError
+from engine.errors import RefusedRequestError, UsageError
 from engine.protocols import Ask, Cost, Prompt
 from engine.topic import Intent, IntentRole, Judgment, Passage, Topic, Verdict
 from prompts.constraints.constraint import full_text
 from prompts.demands import demands_of
 from prompts.judge_answers import TrueFalse
-from prompts.render import load
+from prompts.render import PromptTemplate, load
 from prompts.untrusted_text import inert, nonce
 from validators.judges.canaries import CanaryMonitor
 from validators.judges.logprobs import probability_of_yes
@@ -45,6 +49,8 @@ _SAMPLING = MappingProxyType({"max_tokens": 3})
 _PARAMS = MappingProxyType({"temperature": 0.0})
 _LOGPROBS = MappingProxyType({"temperature": 0.0, "logprobs": True, "top_logprobs": 20})
 _QUERY = "answers the query"
+_INPUTS = frozenset({"code", "passage", "query", "instruction", "question"})
+"""What a template may name."""
 
 
 class JudgeDemandsSettings(JudgeSettings):
@@ -53,6 +59,9 @@ class JudgeDemandsSettings(JudgeSettings):
     kind: Literal["judge_demands"] = "judge_demands"
     keep: float = Field(default=0.5, gt=0, lt=1, description="P(relevant) from which on a passage counts as relevant")
     drop: float = Field(default=0.2, gt=0, lt=1, description="P(relevant) under which it counts as not relevant")
+    template: Path | None = Field(
+        default=None, description="an own template (.j2) of one word; without `question` it is asked once a passage"
+    )
     unsure: Literal["keep", "drop"] = Field(default="keep", description="what becomes of labels between the two")
     logprobs: bool = Field(default=True, description="whether P(true) is asked for; without, an answer counts 0 or 1")
 
@@ -72,8 +81,14 @@ class Asked(NamedTuple):
     wanted: bool = True
 
 
-def questions_of(intent: Intent) -> Iterator[Asked]:
-    """Whether it answers the query, then each demand and ban, or the whole instruction where it has neither."""
+def questions_of(intent: Intent, *, whole: bool = False) -> Iterator[Asked]:
+    """Whether it answers the query, then each demand and ban, or the whole instruction where it has neither.
+
+    `whole`: query and instruction in one question.
+    """
+    if whole:
+        yield Asked("is what the search asks for", instruction=intent.instruction)
+        return
     yield Asked(_QUERY)
     demands, bans = demands_of(intent)
     for question in demands:
@@ -84,6 +99,20 @@ def questions_of(intent: Intent) -> Iterator[Asked]:
         yield Asked("is what the instruction asks for", instruction=intent.instruction)
 
 
+def template_of(settings: JudgeDemandsSettings) -> PromptTemplate:
+    """The judge's own template, or the one that the settings name. Raises UsageError for one that cannot be asked."""
+    if settings.template is None:
+        return load(_TEMPLATE)
+    template = load(settings.template.stem, settings.template.parent)
+    unknown, missing = template.variables - _INPUTS, {"query", "passage"} - template.variables
+    if unknown or missing:
+        raise UsageError(
+            f"{settings.template} names {sorted(unknown)} and lacks {sorted(missing)}; it is given "
+            f"{', '.join(sorted(_INPUTS))}, and names query and passage"
+        )
+    return template
+
+
 class JudgeDemands:
     """Edits as above. Rejects with `no_contrast_left`."""
 
@@ -92,7 +121,8 @@ class JudgeDemands:
 
     def __init__(self, settings: JudgeDemandsSettings) -> None:
         self._settings, self._monitor = settings, CanaryMonitor(settings.canaries, self.name)
-        self.fingerprint = panel_fingerprint(settings, _TEMPLATE, version=1)
+        apart = settings.model_copy(update={"template": None})
+        self.fingerprint = panel_fingerprint(apart, version=1) + template_of(settings).digest
 
     async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:
         """The topic without the labels that fell, with a verdict for each label asked."""
@@ -109,7 +139,8 @@ class DemandJudges(AskedJudges):
 
     def __init__(self, validator: str, settings: JudgeDemandsSettings, topic: Topic, ask: Ask) -> None:
         super().__init__(validator, settings, topic, ask)
-        self._settings = settings
+        self._settings, self._template = settings, template_of(settings)
+        self._whole = "question" not in self._template.variables
         queries = {intent.id: intent.query for intent in topic.intents if not intent.instruction}
         self._given = {
             (queries[label.intent_id], label.passage_id): float(label.relevance > 0)
@@ -132,7 +163,7 @@ class DemandJudges(AskedJudges):
 
         async def choice() -> str:
             nonlocal probability
-            for asked in questions_of(intent):
+            for asked in questions_of(intent, whole=self._whole):
                 answered = await self._probability(intent, passage, asked, slot)
                 if answered is None:
                     return UNREADABLE
@@ -197,9 +228,9 @@ class DemandJudges(AskedJudges):
         code = nonce([text], _TEMPLATE)
         if any(code in other for other in others):
             code = nonce([text, *others], _TEMPLATE)
-        names = dict(zip(("query", "instruction", "question"), others, strict=True))
+        named = dict(zip(("query", "instruction", "question"), others, strict=True)) | {"code": code, "passage": text}
         facts = {"intent": intent, "passages": (passage,), "claimed": [(intent.id, passage.id) in self._claims]}
-        prompt = load(_TEMPLATE).render(facts, code=code, passage=text, **names)
+        prompt = self._template.render(facts, **{name: named[name] for name in self._template.variables})
         return replace(prompt, sampling=_SAMPLING)
 
 

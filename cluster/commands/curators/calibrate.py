@@ -10,9 +10,9 @@ import typer
 from cluster.commands.arguments import JobArgument, JsonOption, SetOption
 from cluster.terminal import print_json, show
 
-_COLUMNS = (
-    "labels", "judge", "model", "units", "auc", "low", "high", "chance", "accuracy", "kappa", "first",
-    "expected_first", "keep", "drop", "decided", "unreadable", "tokens", "usd",
+_FIGURES = (
+    "labels", "model", "units", "relevant", "unreadable", "auc", "low", "high", "chance", "within", "accuracy", "kappa", "first",
+    "expected_first", "keep", "drop", "decided", "tokens", "usd",
 )  # fmt: skip
 
 
@@ -44,8 +44,7 @@ def calibrate(
     if as_json:
         print_json(rows)
     else:
-        show(
-            _COLUMNS, [[row[name] for name in _COLUMNS] for row in rows], f"thresholds for an error of {settings.error}"
-        )
+        lines = [[figure, *(row[figure] for row in rows)] for figure in _FIGURES]
+        show(["", *(row["judge"] for row in rows)], lines, f"thresholds for an error of {settings.error}")
     for _, each in found:
         refuse_coin(each)

@@ -107,6 +107,16 @@ def test_thresholds_hold_the_wanted_error_on_the_labels():
     assert calibrate("judge_demands", "m", of_chances([0.1], [0.9]), 0.01, []).decided == 0.0
 
 
+def test_within_a_search_only_its_own_passages_are_compared():
+    rated = [
+        Rated(core, p, relevant, search=core)
+        for core, said in {"easy": (0.9, 0.8), "hard": (0.3, 0.2)}.items()
+        for p, relevant in zip(said, (True, False), strict=True)
+    ]
+    found = calibrate("judge_demands", "m", rated, 0.1, [])
+    assert (found.auc, found.within) == (0.75, 1.0)
+
+
 def test_labels_of_one_kind_or_answers_that_nobody_can_read_are_refused():
     with pytest.raises(UsageError, match="passages of both kinds"):
         calibrate("judge_demands", "m", of_chances([0.9], []), 0.1, [])

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from engine.errors import RefusedRequestError
+from engine.errors import RefusedRequestError, UsageError
 from engine.model_traits import ModelTraits
 from engine.models.endpoints import HostedSettings
 from engine.models.hosted import Hosted
@@ -237,6 +237,36 @@ def test_a_judge_of_demands_that_guesses_fails_its_canaries(tmp_path):
     validator = JudgeDemands(JudgeDemandsSettings(canaries={"share": 0.5, "at_least": 1}))
     _, verdicts, _ = judged(validator, promptriever(N1), tmp_path, judge=Words())
     assert [v.reason for v in verdicts if v.reason.startswith("canary")] != []
+
+
+PUBLISHED = """=== user ===
+Is the document relevant to the query? Use one word, true or false.
+Query: {{ query }} {{ instruction }}
+Document: {{ passage }}
+Relevant:
+"""
+
+
+def test_a_published_template_is_asked_as_it_is_once_a_passage_and_without_a_system_turn(tmp_path):
+    path = tmp_path / "published.j2"
+    path.write_text(PUBLISHED)
+    model = Words(lambda prompt: 0.8 if ("Red Sea" in prompt.partition("Document:")[2]) else 0.1)
+    after, verdicts, _ = judged(demands(template=path), with_demands(promptriever(N1, OBEYS)), tmp_path, judge=model)
+    assert {tuple(message.role for message in r.messages) for r in model.sent} == {("user",)}
+    assert any(f"Query: {ASKED.query} {ASKED.instruction}" in r.messages[0].content for r in model.sent)
+    assert ("negative_is_relevant", OBEYS.id) in {(v.reason, v.scope) for v in verdicts}
+    assert sound(after)
+    assert demands(template=path).fingerprint != demands().fingerprint
+
+
+@pytest.mark.parametrize(
+    "source", ["=== user ===\n{{ query }} {{ passage }} {{ secret }}", "=== user ===\n{{ query }}"]
+)
+def test_a_template_that_cannot_be_asked_is_refused(tmp_path, source):
+    path = tmp_path / "own.j2"
+    path.write_text(source)
+    with pytest.raises(UsageError, match="names query and passage"):
+        demands(template=path)
 
 
 def test_drop_is_at_most_keep():
