@@ -44,7 +44,8 @@ class Rated:
     """What a judge said of one unit: a pair, or a question over several passages. None: it could not be read.
 
     Of a pair, `said` is P(relevant) and `right` the label; of a question, `said` is the share of the answer that is
-    right and `chance` what guessing gives. Pairs of one `search` have one query and instruction. `first`: whether each answer named the passage shown first.
+    right and `chance` what guessing gives. Pairs of one `search` have one query and instruction. `first`: whether each
+    answer named the passage shown first.
     """
 
     core: str
@@ -269,7 +270,7 @@ def _within(read: Sequence[Rated]) -> float | None:
     searches: dict[str, list[Rated]] = {}
     for each in read:
         searches.setdefault(each.search, []).append(each)
-    areas = [area([each.said for each in own], [each.relevant for each in own]) for own in searches.values()]
+    areas = [area([each.said or 0.0 for each in own], [each.relevant for each in own]) for own in searches.values()]
     known = [each for each in areas if not np.isnan(each)]
     return round(sum(known) / len(known), 4) if known else None
 

@@ -11,8 +11,8 @@ from cluster.commands.arguments import JobArgument, JsonOption, SetOption
 from cluster.terminal import print_json, show
 
 _FIGURES = (
-    "labels", "model", "units", "relevant", "unreadable", "auc", "low", "high", "chance", "within", "accuracy", "kappa", "first",
-    "expected_first", "keep", "drop", "decided", "tokens", "usd",
+    "labels", "model", "units", "relevant", "unreadable", "auc", "low", "high", "chance", "within", "accuracy", "kappa",
+    "first", "expected_first", "keep", "drop", "decided", "tokens", "usd",
 )  # fmt: skip
 
 
@@ -34,7 +34,7 @@ def calibrate(
 
     `--set error=0.1` asks for the thresholds of that error. Exit code 5 if a judge cannot be told from a coin.
     """
-    from cluster.calibration import CalibrateSettings, measure_judges, rows_of
+    from cluster.evaluations.judges import CalibrateSettings, measure_judges, rows_of
     from cluster.job import load_job, settings_from
     from validators.judges.calibration import refuse_coin
 
