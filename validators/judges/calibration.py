@@ -45,7 +45,7 @@ class Rated:
 
     Of a pair, `said` is P(relevant) and `right` the label; of a question, `said` is the share of the answer that is
     right and `chance` what guessing gives. Pairs of one `search` have one query and instruction. `first`: whether each
-    answer named the passage shown first.
+    answer named the passage shown first. `told`: P(true) of the questions asked for it, as the logprobs have them.
     """
 
     core: str
@@ -56,6 +56,7 @@ class Rated:
     first: tuple[bool, ...] = ()
     expected_first: float = 0.5
     search: str = ""
+    told: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ class Calibration:
     0.95 interval, `chance` what guessing gives; `within` is the AUC among the passages of one search, on average.
 
     `keep`: the least P from which on at most the wanted share of passages is not relevant; `drop`: the most down from
-    which at most that share is relevant; `decided`: the share of pairs outside of the two. `first`: the share of
+    which at most that share is relevant; `decided`: the share of pairs outside of the two. `neutral`: the
+    median P(true) of all questions asked, of labels that are relevant half of the time. `first`: the share of
     answers that named the passage shown first, `expected_first` without bias. `kappa` and `accuracy` are with the
     labels at the judge's own threshold. `tokens` and `usd` are those of a pair or question.
     """
@@ -84,6 +86,7 @@ class Calibration:
     keep: float | None = None
     drop: float | None = None
     decided: float | None = None
+    neutral: float | None = None
     first: float | None = None
     expected_first: float | None = None
     tokens: float = 0.0
@@ -124,11 +127,12 @@ async def _rate_demands(settings: JudgeDemandsSettings, topic: Topic, core: str,
     judges = DemandJudges(settings.kind, settings.model_copy(update={"drop": _NEVER}), topic, ask)
     rated = []
     for passage, relevant in _labelled(topic):
+        judges.told.clear()
         count = await judges.rate(topic.intents[0], passage)
         scores = [vote.score for vote in count.votes if vote.score is not None]
         said = sum(scores) / len(scores) if scores else None
         accepted = said is not None and said >= settings.keep
-        rated.append(Rated(core, said, relevant, accepted, search=topic.id))
+        rated.append(Rated(core, said, relevant, accepted, search=topic.id, told=tuple(judges.told)))
     return rated
 
 
@@ -213,6 +217,7 @@ def calibrate(judge: str, model: str, rated: Sequence[Rated], error: float, call
             "a judge is measured on passages of both kinds: bring more labels, or mend the model"
         )
     auc, low, high = _interval(read, f"{judge} by {model}", is_pair=is_pair)
+    told = [probability for each in read for probability in each.told]
     first = [named for each in read for named in each.first]
     asked = {call.request_id: call for call in calls}.values()
     right = sum(each.accepted == each.relevant for each in rated) / len(rated)
@@ -224,6 +229,7 @@ def calibrate(judge: str, model: str, rated: Sequence[Rated], error: float, call
         accuracy=round(right, 4),
         within=_within(read) if is_pair else None,
         kappa=measure_agreement(judge, "people", labels).kappa if is_pair else None,
+        neutral=round(float(np.median(told)), 4) if told else None,
         first=round(sum(first) / len(first), 4) if first else None,
         expected_first=round(sum(each.expected_first for each in read) / len(read), 4) if first else None,
         tokens=round(sum(call.prompt_tokens + call.completion_tokens for call in asked) / len(rated), 1),

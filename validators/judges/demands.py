@@ -11,6 +11,9 @@ A label that falls leaves the matrix, with a verdict that says why; an intent wi
 without a label go with it. The topic is rejected only where nothing is left to learn from an instruction: under none is
 there both a relevant passage and one that answers the query and is not relevant.
 
+Small models say true too often, and by how much differs between models: `neutral` takes that out, and `keep` and `drop`
+follow from labels of people. `foil calibrate` finds all three.
+
 `template` names a published judge's own prompt, with or without a system turn, of which `{{ passage }}`, `{{ query }}`
 and `{{ instruction }}` are filled in; a passage is then asked about once.
 
@@ -59,6 +62,9 @@ class JudgeDemandsSettings(JudgeSettings):
     kind: Literal["judge_demands"] = "judge_demands"
     keep: float = Field(default=0.5, gt=0, lt=1, description="P(relevant) from which on a passage counts as relevant")
     drop: float = Field(default=0.2, gt=0, lt=1, description="P(relevant) under which it counts as not relevant")
+    neutral: float = Field(
+        default=0.5, gt=0, lt=1, description="P(true) by which this model says neither; `foil calibrate` tells it"
+    )
     template: Path | None = Field(
         default=None, description="an own template (.j2) of one word; without `question` it is asked once a passage"
     )
@@ -113,6 +119,16 @@ def template_of(settings: JudgeDemandsSettings) -> PromptTemplate:
     return template
 
 
+def shifted(probability: float, neutral: float) -> float:
+    """A probability with its log odds counted from those of `neutral`, which becomes 0.5.
+
+    >>> shifted(0.7, 0.7), round(shifted(0.9, 0.7), 3), shifted(0.0, 0.7)
+    (0.5, 0.794, 0.0)
+    """
+    yes, no = probability * (1 - neutral), (1 - probability) * neutral
+    return yes / (yes + no)
+
+
 class JudgeDemands:
     """Edits as above. Rejects with `no_contrast_left`."""
 
@@ -134,8 +150,7 @@ class JudgeDemands:
 
 
 class DemandJudges(AskedJudges):
-    """Asks the questions of one topic's cells, each once a judge. `given`: P(answers the query) that nobody is asked
-    for, by query and passage id."""
+    """Asks the questions of one topic's cells, each once a judge. `told`: each P(true) as the logprobs have it."""
 
     def __init__(self, validator: str, settings: JudgeDemandsSettings, topic: Topic, ask: Ask) -> None:
         super().__init__(validator, settings, topic, ask)
@@ -148,6 +163,7 @@ class DemandJudges(AskedJudges):
             if label.judge == "seed" and label.intent_id in queries
         }
         self._answers: dict[tuple[str, str, Asked, str], float | None] = {}
+        self.told: list[float] = []
 
     async def rate(self, intent: Intent, passage: Passage) -> VoteCount:
         """A vote of each judge. The mean of their P(relevant) is the count's score, where any has one."""
@@ -216,9 +232,10 @@ class DemandJudges(AskedJudges):
                 raise
             answer, logprobs = await self._ask.scored(replace(prompt, params=_PARAMS), TrueFalse, role=slot.judge)
         probability = probability_of_yes(logprobs)
-        if probability is not None or answer.answer is None:
-            return probability
-        return float(answer.answer)
+        if probability is None:
+            return None if answer.answer is None else float(answer.answer)
+        self.told.append(probability)
+        return shifted(probability, self._settings.neutral)
 
     def _prompt(self, intent: Intent, passage: Passage, asked: Asked) -> Prompt:
         """The prompt, whose code follows from the passage alone: questions about a passage share all that stands before

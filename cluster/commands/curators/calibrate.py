@@ -12,7 +12,7 @@ from cluster.terminal import print_json, show
 
 _FIGURES = (
     "labels", "model", "units", "relevant", "unreadable", "auc", "low", "high", "chance", "within", "accuracy", "kappa",
-    "first", "expected_first", "keep", "drop", "decided", "tokens", "usd",
+    "first", "expected_first", "neutral", "keep", "drop", "decided", "tokens", "usd",
 )  # fmt: skip
 
 

@@ -52,7 +52,7 @@ def test_a_judge_that_can_tell_has_its_figures_and_pays_once(tmp_path):
     assert (row["judge"], row["model"], row["units"], row["auc"], row["kappa"]) == (
         "judge_demands", "test-model", len(ROWS), 1.0, 1.0,
     )  # fmt: skip
-    assert (row["keep"], row["drop"], row["decided"]) == (0.8, 0.3, 1.0)
+    assert (row["keep"], row["drop"], row["decided"], row["neutral"]) == (0.8, 0.3, 1.0, 0.55)
     assert row["usd"] > 0
     assert asked == len(ROWS)
     again, asked = calibrated(tmp_path, tells)

@@ -202,6 +202,17 @@ def test_labels_in_between_are_kept_or_dropped_by_a_setting(tmp_path, unsure, le
     assert reasons(verdicts) == (["no_contrast_left"] if unsure == "drop" else [])
 
 
+def test_probabilities_count_from_what_is_neutral_to_the_model(tmp_path):
+    """A model that says true of everything, more or less: from 0.7 on it means it."""
+    model = Words(lambda prompt: 0.8 if chance(prompt) > 0.5 else 0.6)
+    one = with_demands(promptriever(N1, OBEYS))
+    _, verdicts, _ = judged(demands(), one, tmp_path, judge=model)
+    assert reasons(verdicts, "edit") == ["negative_is_relevant"], "0.8 x 0.6 is in between"
+    after, verdicts, _ = judged(demands(neutral=0.7, keep=0.35, drop=0.3), one, tmp_path, judge=model)
+    assert {v.score for v in verdicts if v.scope == N1.id} == {0.6316, 0.2471}
+    assert (ASKED.id, OBEYS.id) not in {(j.intent_id, j.passage_id) for j in after.judgments}
+
+
 @pytest.mark.parametrize("model", [Words(logprobs=False), Words(refuses=True)])
 def test_without_logprobs_an_answer_counts_0_or_1(tmp_path, model):
     after, verdicts, _ = judged(demands(), with_demands(promptriever(N1)), tmp_path, judge=model)
