@@ -12,7 +12,8 @@ without a label go with it. The topic is rejected only where nothing is left to 
 there both a relevant passage and one that answers the query and is not relevant.
 
 Small models say true too often, and by how much differs between models: `neutral` takes that out, and `keep` and `drop`
-follow from labels of people. `foil calibrate` finds all three.
+follow from labels of people. `foil calibrate` finds all three. `compare` takes it out of each demand by itself, since
+what parts two passages is which of them answers more; it cannot tell then that all of them answer, or none.
 
 `template` names a published judge's own prompt, with or without a system turn, of which `{{ passage }}`, `{{ query }}`
 and `{{ instruction }}` are filled in; a passage is then asked about once.
@@ -21,6 +22,7 @@ What the corpus says of the bare query is taken as given. A label by constructio
 its votes. Price: a request of one word for each query, demand and ban of a passage, and judge.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -52,6 +54,8 @@ _SAMPLING = MappingProxyType({"max_tokens": 3})
 _PARAMS = MappingProxyType({"temperature": 0.0})
 _LOGPROBS = MappingProxyType({"temperature": 0.0, "logprobs": True, "top_logprobs": 20})
 _QUERY = "answers the query"
+_SURE = 1e-4
+"""How near to 0 and 1 a probability may be where a mean is taken."""
 _INPUTS = frozenset({"code", "passage", "query", "instruction", "question"})
 """What a template may name."""
 
@@ -64,6 +68,10 @@ class JudgeDemandsSettings(JudgeSettings):
     drop: float = Field(default=0.2, gt=0, lt=1, description="P(relevant) under which it counts as not relevant")
     neutral: float = Field(
         default=0.5, gt=0, lt=1, description="P(true) by which this model says neither; `foil calibrate` tells it"
+    )
+    compare: bool = Field(
+        default=False,
+        description="count a demand's log odds from their mean over the topic's labelled passages; for small models",
     )
     template: Path | None = Field(
         default=None, description="an own template (.j2) of one word; without `question` it is asked once a passage"
@@ -129,6 +137,13 @@ def shifted(probability: float, neutral: float) -> float:
     return yes / (yes + no)
 
 
+def _mean_of_odds(probabilities: Sequence[float]) -> float:
+    """The probability whose log odds are the mean of theirs."""
+    kept = [min(max(each, _SURE), 1 - _SURE) for each in probabilities]
+    mean = sum(math.log(each / (1 - each)) for each in kept) / len(kept)
+    return 1 / (1 + math.exp(-mean))
+
+
 class JudgeDemands:
     """Edits as above. Rejects with `no_contrast_left`."""
 
@@ -162,6 +177,7 @@ class DemandJudges(AskedJudges):
             for label in topic.judgments
             if label.judge == "seed" and label.intent_id in queries
         }
+        self._labelled = {(label.intent_id, label.passage_id) for label in topic.judgments}
         self._answers: dict[tuple[str, str, Asked, str], float | None] = {}
         self.told: list[float] = []
 
@@ -180,7 +196,7 @@ class DemandJudges(AskedJudges):
         async def choice() -> str:
             nonlocal probability
             for asked in questions_of(intent, whole=self._whole):
-                answered = await self._probability(intent, passage, asked, slot)
+                answered = await self._compared(intent, passage, asked, slot)
                 if answered is None:
                     return UNREADABLE
                 told.append(f"{asked.words}: {answered:.2f}")
@@ -212,6 +228,17 @@ class DemandJudges(AskedJudges):
         told = [self._answers.get((judge, query, Asked(_QUERY), passage.id)) for judge in self._settings.judges]
         known = [answer for answer in told if answer is not None]
         return sum(known) / len(known) if known else None
+
+    async def _compared(self, intent: Intent, passage: Passage, asked: Asked, slot: VoteSlot) -> float | None:
+        """P(true), of a demand counted from what is usual among the passages labelled under the intent, if there are
+        two and the settings say so."""
+        own = await self._probability(intent, passage, asked, slot)
+        if own is None or asked.words == _QUERY or not self._settings.compare:
+            return own
+        peers = [peer for peer in self._topic.passages if (intent.id, peer.id) in self._labelled]
+        told = [await self._probability(intent, peer, asked, slot) for peer in peers]
+        known = [each for each in told if each is not None]
+        return shifted(own, _mean_of_odds(known)) if len(known) > 1 else own
 
     async def _probability(self, intent: Intent, passage: Passage, asked: Asked, slot: VoteSlot) -> float | None:
         """P(true), by logprobs or else by the answer; None where the reply says neither."""

@@ -213,6 +213,26 @@ def test_probabilities_count_from_what_is_neutral_to_the_model(tmp_path):
     assert (ASKED.id, OBEYS.id) not in {(j.intent_id, j.passage_id) for j in after.judgments}
 
 
+def test_a_demand_is_compared_among_the_passages_of_its_intent(tmp_path):
+    """A model that says true of everything still says it more surely of the passage that answers."""
+
+    def doubtful(prompt):
+        return 0.9 if "floats" in prompt and SEA_QUESTION not in prompt else 0.88 if chance(prompt) > 0.5 else 0.6
+
+    model = Words(doubtful)
+    after, verdicts, _ = judged(demands(compare=True, drop=0.4), with_demands(promptriever(N1)), tmp_path, judge=model)
+    scores = {(json.loads(v.evidence)["intent"], v.scope): v.score for v in verdicts}
+    odds = [math.log(0.88 / 0.12), math.log(0.6 / 0.4)]
+    half = (odds[0] - odds[1]) / 2
+    assert scores[ASKED.id, PLUS.id] == round(1 / (1 + math.exp(-half)), 4)
+    assert scores[ASKED.id, N1.id] == round(0.9 / (1 + math.exp(half)), 4)
+    assert reasons(verdicts, "edit", "reject") == []
+    assert len({r.messages[-1].content for r in model.sent}) == len(model.sent)
+    assert sound(after)
+    _, verdicts, _ = judged(demands(drop=0.4), with_demands(promptriever(N1)), tmp_path, judge=model)
+    assert reasons(verdicts, "edit") == ["negative_is_relevant"]
+
+
 @pytest.mark.parametrize("model", [Words(logprobs=False), Words(refuses=True)])
 def test_without_logprobs_an_answer_counts_0_or_1(tmp_path, model):
     after, verdicts, _ = judged(demands(), with_demands(promptriever(N1)), tmp_path, judge=model)
