@@ -13,7 +13,8 @@ there both a relevant passage and one that answers the query and is not relevant
 
 Small models say true too often, and by how much differs between models: `neutral` takes that out, and `keep` and `drop`
 follow from labels of people. `foil calibrate` finds all three. `compare` takes it out of each demand by itself, since
-what parts two passages is which of them answers more; it cannot tell then that all of them answer, or none.
+what parts two passages is which of them answers more; P(answers the query) then counts only where it is under `drop`.
+It cannot tell that all passages answer a demand, or none.
 
 `template` names a published judge's own prompt, with or without a system turn, of which `{{ passage }}`, `{{ query }}`
 and `{{ instruction }}` are filled in; a passage is then asked about once.
@@ -200,7 +201,9 @@ class DemandJudges(AskedJudges):
                 if answered is None:
                     return UNREADABLE
                 told.append(f"{asked.words}: {answered:.2f}")
-                probability *= answered if asked.wanted else 1 - answered
+                factor = answered if asked.wanted else 1 - answered
+                if factor < self._settings.drop or not self._only_gates(intent, asked):
+                    probability *= factor
                 if probability < self._settings.drop:
                     return NONE
             return passage.id if probability >= self._settings.keep else TIE
@@ -208,6 +211,10 @@ class DemandJudges(AskedJudges):
         vote = await self._vote(slot, choice)
         score = None if vote.choice == UNREADABLE else round(probability, 4)
         return replace(vote, score=score, reason="; ".join(told))
+
+    def _only_gates(self, intent: Intent, asked: Asked) -> bool:
+        """Whether the question may only speak against a passage: the query, beside demands that are compared."""
+        return self._settings.compare and asked.words == _QUERY and bool(intent.instruction)
 
     async def decide_canary(self, intent: Intent, passages: Sequence[Passage], slot: VoteSlot) -> Vote:
         """As `decide`; in between, whatever is nearer."""

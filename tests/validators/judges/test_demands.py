@@ -220,12 +220,13 @@ def test_a_demand_is_compared_among_the_passages_of_its_intent(tmp_path):
         return 0.9 if "floats" in prompt and SEA_QUESTION not in prompt else 0.88 if chance(prompt) > 0.5 else 0.6
 
     model = Words(doubtful)
-    after, verdicts, _ = judged(demands(compare=True, drop=0.4), with_demands(promptriever(N1)), tmp_path, judge=model)
+    compared = demands(compare=True, drop=0.4, keep=0.6)
+    after, verdicts, _ = judged(compared, with_demands(promptriever(N1)), tmp_path, judge=model)
     scores = {(json.loads(v.evidence)["intent"], v.scope): v.score for v in verdicts}
     odds = [math.log(0.88 / 0.12), math.log(0.6 / 0.4)]
     half = (odds[0] - odds[1]) / 2
     assert scores[ASKED.id, PLUS.id] == round(1 / (1 + math.exp(-half)), 4)
-    assert scores[ASKED.id, N1.id] == round(0.9 / (1 + math.exp(half)), 4)
+    assert scores[ASKED.id, N1.id] == round(1 / (1 + math.exp(half)), 4), "its 0.9 for the query is no factor"
     assert reasons(verdicts, "edit", "reject") == []
     assert len({r.messages[-1].content for r in model.sent}) == len(model.sent)
     assert sound(after)
