@@ -55,7 +55,7 @@ def build_parts(job: Job, reuse: Sequence[str] = (), run: str = "") -> Parts:
     return Parts(
         recipe=_recipe(job.recipe),
         validators=validators_of(job.validators),
-        models=_models(job),
+        models=build_models(job),
         parse=parse_reply,
         store=CommitLog(job.out, run=run),
         out=str(job.out),
@@ -91,7 +91,7 @@ def _recipe(settings: Settings) -> Recipe:
     return factory_for(RECIPES, settings)(settings)
 
 
-def _models(job: Job) -> dict[str, Model]:
+def build_models(job: Job) -> dict[str, Model]:
     """The models by role. Roles of equal settings share one model, and so its rates and connections."""
     context = RunContext(job.out, job.runtime.most_workers)
     keys = {role: canonical_json(settings.model_dump(mode="json")) for role, settings in job.models.items()}

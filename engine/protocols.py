@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 
@@ -46,6 +46,18 @@ class PlainAnswer(BaseModel):
 
     model_config = ConfigDict(frozen=True)
     text: str
+
+
+class WordReply(BaseModel):
+    """Base of the replies that are a word and no JSON. Their requests carry no schema, and a reply that was cut at its
+    limit of tokens is read all the same."""
+
+    model_config = ConfigDict(frozen=True)
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """The answer in a reply. Raises engine.errors.UnreadableReplyError where it holds none."""
+        raise NotImplementedError
 
 
 ReplyCheck = Callable[[Answer], Answer]

@@ -1,14 +1,21 @@
 """The reply types of judges: each is a choice from a closed list, after the reason for it where that is asked for."""
 
-from typing import Literal, get_args
+import re
+from typing import Literal, Self, get_args
 
 from pydantic import Field
 
+from engine.protocols import WordReply
 from prompts.parse import StructuredReply
 
 Label = Literal["A", "B", "C", "D", "E", "F", "G", "H", "I", "J", "K", "L", "M", "N", "O", "P"]
 LABELS: tuple[Label, ...] = get_args(Label)
 """The labels of the passages in one question; there are no more passages than labels."""
+
+
+YES, NO = ("true", "yes"), ("false", "no")
+"""The words of an answer in one word, in lower case."""
+_WORDS = re.compile(rf"\b(?:{'|'.join((*YES, *NO))})\b", re.IGNORECASE)
 
 
 class MostRelevant(StructuredReply):
@@ -27,6 +34,22 @@ class Relevant(StructuredReply):
     """Which of two passages are relevant."""
 
     relevant: Literal["A", "B", "both", "neither"]
+
+
+class TrueFalse(WordReply):
+    """True or false in a word; None where the reply says neither, since logprobs may tell all the same."""
+
+    answer: bool | None
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """The last such word: an answer follows its reasoning.
+
+        >>> TrueFalse.read("Hm, is that false? True.")
+        TrueFalse(answer=True)
+        """
+        words = [word.lower() for word in _WORDS.findall(text)]
+        return cls(answer=words[-1] in YES if words else None)
 
 
 class _Reasoned(StructuredReply):

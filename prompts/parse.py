@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationErro
 from pydantic_core import CoreSchema
 
 from engine.errors import UnreadableReplyError
-from engine.protocols import PlainAnswer
+from engine.protocols import PlainAnswer, WordReply
 
 A = TypeVar("A", bound=BaseModel)
 
@@ -46,6 +46,8 @@ def parse_reply(text: str, answer: type[A]) -> A:
 
     UnreadableReplyError says what is wrong with the likeliest candidate.
     """
+    if issubclass(answer, WordReply):
+        return answer.read(text)
     if len(text) > MAX_REPLY:
         raise UnreadableReplyError(
             f"the reply has {len(text)} characters, more than {MAX_REPLY}; ask for a shorter one"

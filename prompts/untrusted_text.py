@@ -20,7 +20,7 @@ _INVISIBLE = re.compile(
 )
 _OPENING = re.compile(
     r"<(?=[|\uff5c])"  # <|im_start|> and the like
-    r"|<(?i:(?=/?(?:passage|query|instruction)))"  # our own fences
+    r"|<(?i:(?=/?(?:passage|query|instruction|question)))"  # our own fences
     r"|<(?=/?\w{1,32}>)"  # <s>, </s>, <start_of_turn>, <think>
     r"|<(?=</?SYS>>)"
     r"|\[(?=/?[A-Z_]{3,32}\])"  # [INST], [/INST], [SYSTEM_PROMPT]

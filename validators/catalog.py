@@ -15,6 +15,7 @@ from validators.checks.pii import PiiCheck, PiiSettings
 from validators.checks.readable import ReadableCheck, ReadableSettings
 from validators.checks.refusal import RefusalCheck, RefusalSettings
 from validators.checks.shape import ShapeCheck, ShapeSettings
+from validators.judges.demands import JudgeDemands, JudgeDemandsSettings
 from validators.judges.polarity import JudgePolarity, JudgePolaritySettings
 from validators.judges.relevance import JudgeRelevance, JudgeRelevanceSettings
 from validators.judges.scenarios import JudgeScenarios, JudgeScenariosSettings
@@ -37,6 +38,7 @@ VALIDATORS: dict[str, tuple[type[Settings], Callable[[Any], Validator | Screen]]
     "judge_scenarios": (JudgeScenariosSettings, JudgeScenarios),
     "judge_relevance": (JudgeRelevanceSettings, JudgeRelevance),
     "judge_polarity": (JudgePolaritySettings, JudgePolarity),
+    "judge_demands": (JudgeDemandsSettings, JudgeDemands),
 }
 
 SCREENS = ("duplicates",)

@@ -12,6 +12,7 @@ import typer
 
 from cluster.commands.curators.agreement import agreement
 from cluster.commands.curators.audit import audit
+from cluster.commands.curators.calibrate import calibrate
 from cluster.commands.curators.diff import diff
 from cluster.commands.curators.label import label
 from cluster.commands.curators.report import report
@@ -53,8 +54,8 @@ from cluster.terminal import print_line
 
 _COMMANDS: tuple[Callable[..., None], ...] = (
     run, try_, plan, submit, cancel, logs, watch, status, show, sql, why, diff, report, view, label, audit, agreement,
-    verify, snapshot, filter_, drop, revalidate, merge, mix, mine, compact, gc, export, restore, push, train, average,
-    evaluate, ablate, doctor,
+    calibrate, verify, snapshot, filter_, drop, revalidate, merge, mix, mine, compact, gc, export, restore, push, train,
+    average, evaluate, ablate, doctor,
 )  # fmt: skip
 COMMANDS = {command.__name__.rstrip("_"): command for command in _COMMANDS}
 SEEDS_COMMANDS = {command.__name__: command for command in (preview, fetch)}

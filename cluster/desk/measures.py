@@ -158,7 +158,6 @@ def audit_table(ask: Ask) -> ReportTable:
     )
 
 
-
 def _told(share: Any) -> str:
     return f"{share.count}/{share.of} [{share.low:.0%}, {share.high:.0%}]" if share.of else "–"
 

@@ -41,7 +41,7 @@ from engine.flow.journal import PartitionJournal
 from engine.flow.seed_outcome import SeedClock
 from engine.keys import scrub_reply
 from engine.models import retry
-from engine.protocols import Answer, Model, PaidReplies, PlainAnswer, Prompt, ReplyCheck, for_role
+from engine.protocols import Answer, Model, PaidReplies, PlainAnswer, Prompt, ReplyCheck, WordReply, for_role
 from engine.requests import Message, Reply, Request, estimate_tokens
 from engine.storage.lease import check_fence, lost_folder
 from engine.telemetry.spans import request_span
@@ -51,6 +51,7 @@ _UNREADABLE = "Your answer could not be used: {problem}. Answer the same task on
 _FAULTY = "{advice}\nMend this, and write it once more as a whole. "
 _PLAIN = "Write the text alone, and nothing before or after it."
 _JSON = "Write one JSON object and nothing before or after it."
+_WORD = "Answer with one word."
 _CANDIDATE_TEMPERATURE = 0.7
 """Candidates of a prompt that asks for a lower one are drawn at this temperature: at 0 they would all be one."""
 _FAULT_CHARACTERS = 500
@@ -268,8 +269,8 @@ class SeedAsk:
         return parsed
 
     def _read(self, text: str, finish_reason: str, reply: Reply, answer: type[Answer]) -> Answer:
-        """The typed answer. A reply that was cut or withheld is no text, whatever it looks like."""
-        if finish_reason == "length":
+        """The typed answer. A reply that was cut (but for a word) or withheld is no text, whatever it looks like."""
+        if finish_reason == "length" and not issubclass(answer, WordReply):
             raise CutReplyError(f"the reply was cut at its limit of {reply.completion_tokens} tokens")
         if finish_reason == "content_filter":
             raise WithheldReplyError("the provider's content filter held the reply back")
@@ -324,13 +325,13 @@ def _sampling(model: Model, prompt: Prompt) -> Mapping[str, Any]:
 
 @cache
 def schema_of(answer: type[BaseModel]) -> dict[str, Any] | None:
-    """The JSON schema of an answer type, made once; None where the answer is plain text."""
-    return None if issubclass(answer, PlainAnswer) else answer.model_json_schema()
+    """The JSON schema of an answer type, made once; None where the answer is a text or a word."""
+    return None if issubclass(answer, PlainAnswer | WordReply) else answer.model_json_schema()
 
 
 def _correction(reply: Reply, fault: Exception, answer: type[BaseModel]) -> tuple[Message, Message]:
     schema = schema_of(answer)
-    form = _PLAIN if schema is None else _JSON
+    form = _WORD if issubclass(answer, WordReply) else _PLAIN if schema is None else _JSON
     if isinstance(fault, FaultyReply):
         text = _FAULTY.format(advice=fault.advice) + form
     else:

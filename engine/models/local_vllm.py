@@ -27,7 +27,7 @@ from pydantic import Field
 from engine.errors import ModelError, ModelOutageError, RefusedRequestError, TransientModelError, UsageError
 from engine.model_traits import ModelTraits
 from engine.models.answer_forms import AnswerForm, Structured, turns_of
-from engine.models.params import Params, PassedOn
+from engine.models.params import Dialect, Params, PassedOn
 from engine.models.reading import read_logprobs
 from engine.protocols import Model
 from engine.requests import Reply, Request
@@ -136,6 +136,7 @@ class LocalVllm(Model):
         self._starting = asyncio.Lock()
         self._engine: _Engine | None = None
         self._starts = self._sends = 0
+        self._dialect = Dialect()
 
     async def start(self) -> None:
         """Makes the engine, if there is none. Raises ModelOutageError where it does not start."""
@@ -144,17 +145,29 @@ class LocalVllm(Model):
     async def complete(self, request: Request) -> Reply:
         began = time.monotonic()
         engine = await self._running_engine()
-        llm = engine.llm
+        llm, dialect = engine.llm, self._dialect
         try:
-            output = await self._generate(llm, request)
+            output = await self._generate(llm, request, dialect)
         except Exception as error:
             if llm.errored:
                 await self._discard(engine)
                 raise TransientModelError(
                     f"{self.name}: the engine died ({_text_of(error)}); it is made anew"
                 ) from error
-            raise _as_model_error(self.name, error) from error
+            if not self._learns(dialect, str(error)):
+                raise _as_model_error(self.name, error) from error
+            return await self.complete(request)
         return self._reply(request, output, time.monotonic() - began)
+
+    def _learns(self, tried: Dialect, refusal: str) -> bool:
+        """Whether a refusal says that the model's chat template takes no system turn, and there was one."""
+        learnt = tried.after(refusal, {})
+        if learnt is None or learnt.system or not tried.system:
+            return False
+        if self._dialect.system:
+            LOG.warning("%s takes no system turn; its text goes to the head of the user's from now on", self.name)
+            self._dialect = Dialect(system=False)
+        return True
 
     async def close(self) -> None:
         async with self._starting:
@@ -201,12 +214,12 @@ class LocalVllm(Model):
         """Notes whether a reply that should be JSON could be read."""
         self._form.heard(self.name, readable=readable)
 
-    async def _generate(self, llm: Any, request: Request) -> Any:
+    async def _generate(self, llm: Any, request: Request, dialect: Dialect) -> Any:
         from vllm.lora.request import LoRARequest
         from vllm.renderers.params import ChatParams
 
         structured = self._form.structured
-        turns = turns_of(request, structured)
+        turns = dialect.applied({"messages": turns_of(request, structured)})["messages"]
         chat = ChatParams(chat_template_kwargs=_template_values(request.params))
         _, (prompt,) = await llm.renderer.render_chat_async([turns], chat)
         lora = LoRARequest("adapter", 1, self._settings.lora) if self._settings.lora else None

@@ -23,10 +23,14 @@ _REASONING = re.compile(r"(?:.*/)?(?:o[1-9]|gpt-5(?!-chat))(?:[-.:]|$)")
 _FIXED_SAMPLING = re.compile(r"(?:.*/)?(?:o[1-9]|gpt-5(?!-chat|\.))(?:[-:]|$)")
 _NO_SYSTEM = re.compile(r"(?:.*/)?o1-(?:mini|preview)")
 _REFUSES = re.compile(
-    r"not support|unsupported|unrecogni[sz]ed|unknown|not permitted|not allowed|unexpected|only the default",
+    r"not support|unsupported|unrecogni[sz]ed|unknown|not permitted|not allowed|unexpected|only the default|"
+    r"roles must alternate",
     re.IGNORECASE,
 )
-_SYSTEM_REFUSED = re.compile(r"messages\[\d+\]\.role.{0,40}system|system (?:role|messages?)", re.IGNORECASE)
+_SYSTEM_REFUSED = re.compile(
+    r"messages\[\d+\]\.role.{0,40}system|system (?:role|messages?|prompts?)|roles must alternate user", re.IGNORECASE
+)
+"""The last is what chat templates of open models say (Mistral's), `System role not supported` what Gemma's does."""
 _SHORT, _LONG = "max_tokens", "max_completion_tokens"
 _THINKING = {"none": 0, "minimal": 2_000, "low": 4_000, "medium": 10_000, "high": 25_000, "xhigh": 50_000}
 

@@ -20,7 +20,11 @@ RECIPES = {
     "infosearch": "{kind: infosearch}",
 }
 JOB = """\
-seeds: {{kind: table, corpus: trades, path: {rows}, columns: {{query: query, positives: positives, negatives: negatives, id: id}}}}
+seeds:
+  kind: table
+  corpus: trades
+  path: {rows}
+  columns: {{query: query, positives: positives, negatives: negatives, id: id}}
 recipe: {recipe}
 models:
   writer: {{kind: hosted, model: model, url: "{url}", patience: {{timeout_s: 300}}}}

@@ -1,6 +1,7 @@
 """What ranks the documents of a benchmark: the protocol of a system, and every choice that changes its ranking."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from pydantic import Field
@@ -45,6 +46,7 @@ class LlmSettings(Settings):
     window: int = Field(default=20, ge=2, le=1_000, description="passages that a listwise reranker orders at once")
     step: int = Field(default=10, ge=1, le=1_000, description="passages by which its window moves to the front")
     list_tokens: int = Field(default=200, ge=8, le=100_000, description="of the reply that orders a window")
+    prompt: Path | None = Field(default=None, description="a model's own prompt, in place of ours (docs/evaluation.md)")
 
 
 class SystemSettings(Settings):

@@ -28,6 +28,7 @@ from engine.topic import Intent, Passage, Topic, intent_id
 from prompts.constraints.constraint import Constraint, dump_constraints, full_text
 from prompts.constraints.families import FAMILIES
 from prompts.constraints.instructions import LENGTHS, STYLES, compose
+from prompts.demands import ATTRIBUTE, dump_demands
 from prompts.passages.answer_evidence import answers, evidence_of
 from prompts.passages.blocks import kind_of
 
@@ -143,5 +144,15 @@ def _canary_intent(topic: Topic, base: Intent, target: Passage, demands: Sequenc
     length = LENGTHS[int(rng.random() * len(LENGTHS))]
     style = STYLES[int(rng.random() * len(STYLES))]
     instruction = compose(rng, demands, length, style, kind_of(target))
-    attributes = {**base.attributes, "constraints": dump_constraints(demands)}
+    questions = {sign: [_question(demand) for demand in demands if demand.negated is sign] for sign in (False, True)}
+    attributes = {
+        **base.attributes,
+        "constraints": dump_constraints(demands),
+        ATTRIBUTE: dump_demands(questions[False], questions[True]),
+    }
     return Intent(intent_id(topic.id, instruction, base.query), "instructed", instruction, base.query, attributes)
+
+
+def _question(demand: Constraint) -> str:
+    """What is demanded or banned, as the question that a judge of demands is asked."""
+    return f"Does it {(demand.negate() if demand.negated else demand).render()}?"

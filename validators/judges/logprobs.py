@@ -6,6 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, FiniteFloat, ValidationError
 
+from prompts.judge_answers import NO, YES
+
 _BOOLEANS = ("true", "false")
 
 
@@ -27,17 +29,42 @@ def probability_of_true(logprobs: Any) -> float | None:
 
     A word that is not among the listed tokens is given all the probability that these leave.
     """
-    try:
-        tokens = _Logprobs.model_validate(logprobs).content
-    except ValidationError:
-        return None
+    tokens = _tokens(logprobs)
     last = next((token for token in reversed(tokens) if _word(token.token) in _BOOLEANS), None)
     if last is None:
         return None
-    listed = {token.token: math.exp(min(token.logprob, 0.0)) for token in (*last.top_logprobs, last)}
+    listed = _listed(last)
     rest = max(0.0, 1.0 - sum(listed.values()))
     true, false = (_probability(word, listed, rest) for word in _BOOLEANS)
     return round(true / (true + false), 4) if true + false > 0 else None
+
+
+def probability_of_yes(logprobs: Any) -> float | None:
+    """P(yes) against P(no), in any spelling of the words of YES and NO, at the last token that is such a word.
+
+    Where no token is, at the first token, since another word may only just have been likelier. A spelling that is not
+    listed counts 0. None without logprobs, or where none of the listed tokens is such a word.
+    """
+    tokens = _tokens(logprobs)
+    last = next((token for token in reversed(tokens) if _word(token.token) in (*YES, *NO)), next(iter(tokens), None))
+    if last is None:
+        return None
+    listed = _listed(last)
+    yes, no = (sum(p for token, p in listed.items() if _word(token) in words) for words in (YES, NO))
+    return yes / (yes + no) if yes + no > 0 else None
+
+
+def _tokens(logprobs: Any) -> list[_AnswerToken]:
+    """The tokens of a reply; none where there are no logprobs, or none that can be read."""
+    try:
+        return _Logprobs.model_validate(logprobs).content
+    except ValidationError:
+        return []
+
+
+def _listed(token: _AnswerToken) -> dict[str, float]:
+    """The tokens listed at a place, and the one chosen there, with their probabilities."""
+    return {each.token: math.exp(min(each.logprob, 0.0)) for each in (*token.top_logprobs, token)}
 
 
 def _probability(word: str, listed: Mapping[str, float], rest: float) -> float:
@@ -46,4 +73,4 @@ def _probability(word: str, listed: Mapping[str, float], rest: float) -> float:
 
 
 def _word(token: str) -> str:
-    return token.strip(' \t\n":{}').lower()
+    return token.strip(' \t\n":{}.').lower()

@@ -49,7 +49,7 @@ from validators.verdicts import truncate
 VERSION = 3
 """Raised when the same topic and replies would give other votes."""
 
-_QUERY_CHARS = 20_000
+QUERY_CHARS = 20_000
 _PROBLEM_CHARS = 200
 _LOGPROBS = MappingProxyType({"logprobs": True, "top_logprobs": 5})
 
@@ -58,18 +58,14 @@ Question = Callable[[Intent, Sequence[Passage], VoteSlot], Awaitable[Vote]]
 """Asks for the vote of one slot."""
 
 
-class PanelSettings(Settings):
-    """Who judges, how often, and how the judges are watched."""
+class JudgeSettings(Settings):
+    """Who judges, what they see, and how they are watched."""
 
     judges: tuple[str, ...] = Field(
         default=("judge",), min_length=1, description="roles of the models that judge; several are a panel"
     )
-    votes: int = Field(default=1, ge=1, le=15, description="votes of each judge, each over passages in another order")
     passage_chars: int = Field(
         default=8000, ge=200, le=500_000, description="characters of a passage that a judge is shown"
-    )
-    rationale: bool = Field(
-        default=False, description="have each judge give its reason before the label; it is kept as evidence"
     )
     canaries: CanarySettings = CanarySettings()
 
@@ -77,21 +73,92 @@ class PanelSettings(Settings):
         return self.judges
 
 
-def panel_fingerprint(settings: PanelSettings, *templates: str, version: int) -> str:
+class PanelSettings(JudgeSettings):
+    """Who judges, how often, and how the judges are watched."""
+
+    votes: int = Field(default=1, ge=1, le=15, description="votes of each judge, each over passages in another order")
+    rationale: bool = Field(
+        default=False, description="have each judge give its reason before the label; it is kept as evidence"
+    )
+
+
+def panel_fingerprint(settings: JudgeSettings, *templates: str, version: int) -> str:
     """The fingerprint of a judge: its settings, its templates, and the version of its code."""
     digests = [load(template).digest for template in templates]
     return canonical_json({**settings.model_dump(mode="json"), "templates": digests, "version": [VERSION, version]})
 
 
-class JudgePanel:
-    """The panel for one topic and one validator: asks the judges, counts what they cost, and writes the verdicts."""
+class AskedJudges:
+    """The judges of one topic and one validator: who was asked, what it cost, the canaries, and the verdicts."""
 
-    def __init__(self, validator: str, settings: PanelSettings, topic: Topic, ask: Ask) -> None:
-        self._validator, self._settings, self._topic, self._ask = validator, settings, topic, ask
+    def __init__(self, validator: str, settings: JudgeSettings, topic: Topic, ask: Ask) -> None:
+        self._validator, self._watched, self._topic, self._ask = validator, settings, topic, ask
         self._billed = len(ask.calls)
         self._model_of: dict[str, str] = {}
         self._reason = ""
         self._vote_totals = Counter[str]()
+
+    async def _vote(self, slot: VoteSlot, ask_for_choice: Callable[[], Awaitable[str]]) -> Vote:
+        self._vote_totals[slot.judge] += 1
+        self._reason = ""
+        calls_before = len(self._ask.calls)
+        try:
+            choice, problem = await ask_for_choice(), ""
+        except (UnreadableReplyError, RefusedRequestError) as error:
+            choice, problem = UNREADABLE, truncate(str(error), _PROBLEM_CHARS)
+        if len(self._ask.calls) > calls_before:
+            self._model_of[slot.judge] = self._ask.calls[-1].model
+        return Vote(slot.judge, choice, problem=problem, reason=truncate(self._reason, _PROBLEM_CHARS))
+
+    def label_source(self, count: VoteCount) -> str:
+        """What `Judgment.judge` holds for a label that these votes decided."""
+        models = dict.fromkeys(self._model_of.get(vote.judge, vote.judge) for vote in count.votes)
+        return "judge:" + "+".join(models)
+
+    def verdict(
+        self, count: VoteCount, scope: str, outcome: Outcome = "pass", reason: str = "", **more: str
+    ) -> Verdict:
+        """The verdict of a vote count. It bears the cost of every call since the verdict before."""
+        return Verdict(self._validator, scope, outcome, reason, count.evidence(**more), count.score, self._cost())
+
+    async def ask_canaries(self, question: Question, monitor: CanaryMonitor, passages: int) -> list[Verdict]:
+        """Asks each judge the canaries that its share requires. Raises JudgeUnreliableError (CanaryMonitor)."""
+        verdicts = []
+        for judge, votes in sorted(self._vote_totals.items()):
+            offset = fraction_of("canaries", self._validator, judge, self._topic.id)
+            for number in range(int(votes * self._watched.canaries.share + offset)):
+                purpose = f"{self._validator} {number}"
+                if canary := make_canary(self._topic, purpose, passages, self._watched.passage_chars):
+                    verdicts.append(await self._ask_canary(canary, question, VoteSlot(judge, number), monitor))
+        return verdicts
+
+    async def _ask_canary(self, canary: Canary, question: Question, slot: VoteSlot, monitor: CanaryMonitor) -> Verdict:
+        right = NONE if canary.none_relevant else canary.passages[0].id
+        vote = await question(canary.intent, canary.passages, slot)
+        count = VoteCount(canary.intent, canary.passages, (vote,), 1)
+        reason = "canary_right" if vote.choice == right else "canary_wrong"
+        verdict = self.verdict(count, "topic", "pass", reason, instruction=canary.intent.instruction)
+        wrong = (
+            "" if vote.choice == right else f"{visible(canary.intent.instruction[:200])!r}: {vote.choice}, not {right}"
+        )
+        monitor.record_answer(slot.judge, right=vote.choice == right, problem=vote.problem or wrong)
+        return verdict
+
+    def _cost(self) -> float:
+        """The cost of the calls since the last verdict. A call that the topic had made before was counted there."""
+        calls, billed = self._ask.calls, self._billed
+        paid_ids = {call.request_id for call in calls[:billed]}
+        new = {call.request_id: call for call in calls[billed:] if call.request_id not in paid_ids}
+        self._billed = len(calls)
+        return sum(call.cost_usd for call in new.values() if not call.reused)
+
+
+class JudgePanel(AskedJudges):
+    """The panel for one topic and one validator: asks each judge for its votes, in orders of their own."""
+
+    def __init__(self, validator: str, settings: PanelSettings, topic: Topic, ask: Ask) -> None:
+        super().__init__(validator, settings, topic, ask)
+        self._settings = settings
         self._slots = [VoteSlot(judge, n) for n in range(settings.votes) for judge in settings.judges]
 
     async def collect_votes(self, question: Question, intent: Intent, passages: Sequence[Passage]) -> VoteCount:
@@ -122,13 +189,14 @@ class JudgePanel:
         The second order is not asked where the first order already speaks against the first passage.
         """
         expected, other = passages
-        first = await self._compare_once(intent, (expected, other), slot)
+        first = await self.compare_once(intent, (expected, other), slot)
         if first.choice != expected.id:
             return first
-        swapped = await self._compare_once(intent, (other, expected), slot)
+        swapped = await self.compare_once(intent, (other, expected), slot)
         return swapped if swapped.choice in (expected.id, UNREADABLE) else replace(swapped, choice=TIE)
 
-    async def _compare_once(self, intent: Intent, order: tuple[Passage, Passage], slot: VoteSlot) -> Vote:
+    async def compare_once(self, intent: Intent, order: tuple[Passage, Passage], slot: VoteSlot) -> Vote:
+        """A vote on two passages in this order alone: TIE where it names both, NONE where neither."""
         choices = {"A": order[0].id, "B": order[1].id, "both": TIE, "neither": NONE}
 
         async def choice() -> str:
@@ -173,18 +241,6 @@ class JudgePanel:
 
         return replace(await self._vote(slot, choice), score=probability)
 
-    async def _vote(self, slot: VoteSlot, ask_for_choice: Callable[[], Awaitable[str]]) -> Vote:
-        self._vote_totals[slot.judge] += 1
-        self._reason = ""
-        calls_before = len(self._ask.calls)
-        try:
-            choice, problem = await ask_for_choice(), ""
-        except (UnreadableReplyError, RefusedRequestError) as error:
-            choice, problem = UNREADABLE, truncate(str(error), _PROBLEM_CHARS)
-        if len(self._ask.calls) > calls_before:
-            self._model_of[slot.judge] = self._ask.calls[-1].model
-        return Vote(slot.judge, choice, problem=problem, reason=truncate(self._reason, _PROBLEM_CHARS))
-
     def _explained(self, answer: Judged) -> Judged:
         """The answer, of which the reason is noted for the vote."""
         self._reason = reason_of(answer)
@@ -199,7 +255,7 @@ class JudgePanel:
         params: Mapping[str, Any] = MappingProxyType({}),
     ) -> Prompt:
         texts = [inert(full_text(passage), self._settings.passage_chars) for passage in order]
-        query, instruction = inert(intent.query, _QUERY_CHARS), inert(intent.instruction, _QUERY_CHARS)
+        query, instruction = inert(intent.query, QUERY_CHARS), inert(intent.instruction, QUERY_CHARS)
         prompt = load(template).render(
             code=nonce([query, instruction, *texts], self._topic.id, template, str(slot.number)),
             query=query,
@@ -209,48 +265,6 @@ class JudgePanel:
             shown=[{"label": label, "text": text} for label, text in zip(LABELS, texts, strict=False)],
         )
         return replace(prompt, params={"temperature": 0.0, **params})
-
-    def label_source(self, count: VoteCount) -> str:
-        """What `Judgment.judge` holds for a label that these votes decided."""
-        models = dict.fromkeys(self._model_of.get(vote.judge, vote.judge) for vote in count.votes)
-        return "judge:" + "+".join(models)
-
-    def verdict(
-        self, count: VoteCount, scope: str, outcome: Outcome = "pass", reason: str = "", **more: str
-    ) -> Verdict:
-        """The verdict of a vote count. It bears the cost of every call since the verdict before."""
-        return Verdict(self._validator, scope, outcome, reason, count.evidence(**more), count.score, self._cost())
-
-    async def ask_canaries(self, question: Question, monitor: CanaryMonitor, passages: int) -> list[Verdict]:
-        """Asks each judge the canaries that its share requires. Raises JudgeUnreliableError (CanaryMonitor)."""
-        verdicts = []
-        for judge, votes in sorted(self._vote_totals.items()):
-            offset = fraction_of("canaries", self._validator, judge, self._topic.id)
-            for number in range(int(votes * self._settings.canaries.share + offset)):
-                purpose = f"{self._validator} {number}"
-                if canary := make_canary(self._topic, purpose, passages, self._settings.passage_chars):
-                    verdicts.append(await self._ask_canary(canary, question, VoteSlot(judge, number), monitor))
-        return verdicts
-
-    async def _ask_canary(self, canary: Canary, question: Question, slot: VoteSlot, monitor: CanaryMonitor) -> Verdict:
-        right = NONE if canary.none_relevant else canary.passages[0].id
-        vote = await question(canary.intent, canary.passages, slot)
-        count = VoteCount(canary.intent, canary.passages, (vote,), 1)
-        reason = "canary_right" if vote.choice == right else "canary_wrong"
-        verdict = self.verdict(count, "topic", "pass", reason, instruction=canary.intent.instruction)
-        wrong = (
-            "" if vote.choice == right else f"{visible(canary.intent.instruction[:200])!r}: {vote.choice}, not {right}"
-        )
-        monitor.record_answer(slot.judge, right=vote.choice == right, problem=vote.problem or wrong)
-        return verdict
-
-    def _cost(self) -> float:
-        """The cost of the calls since the last verdict. A call that the topic had made before was counted there."""
-        calls, billed = self._ask.calls, self._billed
-        paid_ids = {call.request_id for call in calls[:billed]}
-        new = {call.request_id: call for call in calls[billed:] if call.request_id not in paid_ids}
-        self._billed = len(calls)
-        return sum(call.cost_usd for call in new.values() if not call.reused)
 
 
 def _kind(passages: Sequence[Passage]) -> str:

@@ -1,14 +1,17 @@
 """InF-IR's check (section 4.1): under each instruction and query of a topic the judge must name the right passage.
 
-    (I+,Q+), (I-,Q+), (I+,Q-), each with P+, P1-, P2- and random distractors -> the most relevant -> judged +1 there?
+    (I+,Q+), (I-,Q+), (I+,Q-), each with P+, P1-, P2- and distractors -> the most relevant -> judged +1 there?
 
-If there are more passages than a judge can name, those that are right in the scenario come first.
+The paper's distractors are drawn at random from MS MARCO: name a file of the collection as `passages`. Without one
+only the seed's own negatives are shown, which are of the same subject. If there are more passages than a judge can
+name, those that are right in the scenario come first.
 
 Promise: a topic passes only if every scenario does. A scenario that fails ends the topic; the others are not asked.
 Price: one to `votes` calls a judge and scenario.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final, Literal
 
 from pydantic import Field
@@ -18,6 +21,7 @@ from engine.topic import Intent, IntentRole, Passage, Topic, Verdict
 from prompts.judge_answers import LABELS
 from validators.judges.canaries import CanaryMonitor
 from validators.judges.panel import JudgePanel, PanelSettings, panel_fingerprint, shuffle_passages
+from validators.judges.random_passages import RandomPassages
 from validators.verdicts import reject_verdict
 
 _DISTRACTOR_ROLES = ("seed_negative", "mined_negative", "distractor")
@@ -36,6 +40,11 @@ class JudgeScenariosSettings(PanelSettings):
         default="reject", description="what becomes of a topic without an intent of one of the roles"
     )
     distractors: int = Field(default=2, ge=0, le=8, description="other negatives of the seed shown in every scenario")
+    passages: Path | None = Field(
+        default=None,
+        description="a collection's passages (.jsonl, .tsv or a text a line), of which random ones are shown",
+    )
+    random: int = Field(default=2, ge=1, le=8, description="how many of them, where `passages` is given")
 
 
 class JudgeScenarios:
@@ -47,7 +56,10 @@ class JudgeScenarios:
 
     def __init__(self, settings: JudgeScenariosSettings) -> None:
         self._settings, self._monitor = settings, CanaryMonitor(settings.canaries, self.name)
-        self.fingerprint = panel_fingerprint(settings, "judges/scenario", version=2)
+        self._random = RandomPassages(settings.passages) if settings.passages else None
+        apart = settings.model_copy(update={"passages": None})
+        drawn_from = self._random.digest if self._random else ""
+        self.fingerprint = panel_fingerprint(apart, "judges/scenario", version=2) + drawn_from
 
     async def __call__(self, topic: Topic, ask: Ask) -> tuple[Topic, Sequence[Verdict]]:
         """The topic as it was, with a verdict for each scenario asked."""
@@ -67,13 +79,16 @@ class JudgeScenarios:
         return topic, [*verdicts, *canaries]
 
     def _candidates(self, topic: Topic, scenarios: Sequence[Intent]) -> list[Passage]:
-        """The passages judged in any scenario, and a few other negatives of the seed, none the original of an edit."""
+        """The passages judged in any scenario, a few other negatives of the seed, none the original of an edit, and a
+        few random ones."""
         scenario_ids = {intent.id for intent in scenarios}
         judged_ids = {judgment.passage_id for judgment in topic.judgments if judgment.intent_id in scenario_ids}
         judged = [passage for passage in topic.passages if passage.id in judged_ids]
         excluded = judged_ids | {passage.edited_from for passage in judged}
         distractors = [p for p in topic.passages if p.id not in excluded and p.role in _DISTRACTOR_ROLES]
-        return [*judged, *shuffle_passages(distractors, topic.id, "distractors")[: self._settings.distractors]]
+        chosen = shuffle_passages(distractors, topic.id, "distractors")[: self._settings.distractors]
+        random = self._random.draw(self._settings.random, topic.id, topic.passages) if self._random else []
+        return [*judged, *chosen, *random]
 
 
 async def _judge_scenario(panel: JudgePanel, topic: Topic, intent: Intent, passages: Sequence[Passage]) -> Verdict:

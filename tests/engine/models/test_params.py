@@ -102,3 +102,19 @@ def test_the_room_for_thoughts_is_reserved_unless_the_job_sets_a_limit():
 def test_the_system_message_is_kept_where_its_role_is_not():
     body = Dialect(system=False).applied(body_of(Request("m", MESSAGES), "prompt"))
     assert body["messages"] == [{"role": "user", "content": "You judge.\n\nWhich one?"}]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "System role not supported", "Conversation roles must alternate user/assistant/user/assistant/...",
+        "Unsupported value: 'messages[0].role' does not support 'system' with this model.",
+    ],
+)  # fmt: skip
+def test_a_template_or_endpoint_that_refuses_system_turns_is_noticed(refusal):
+    assert Dialect().after(refusal, {}) == Dialect(system=False)
+    assert Dialect(system=False).after(refusal, {}) is None
+
+
+def test_a_refusal_for_another_reason_teaches_nothing_about_system_turns():
+    assert Dialect().after("This model does not support images.", {}) is None

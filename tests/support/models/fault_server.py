@@ -46,8 +46,9 @@ FAULTS = (*TOO_MANY, *BROKEN, *CONTENT, "slow")
 MIX = (*TOO_MANY, *BROKEN, *CONTENT)
 """What `--mix` spreads its probability over, evenly."""
 
-Answer = Callable[[Mapping[str, Any], int], str | tuple[str, str]]
-"""The text of the `n`-th choice of a request, or text and finish reason; it must depend on nothing else."""
+Answer = Callable[[Mapping[str, Any], int], str | tuple[str, str] | tuple[str, str, Mapping[str, float]]]
+"""The text of the `n`-th choice of a request, or text and finish reason, and for a text of one token the likeliest
+tokens with their probabilities; it must depend on nothing else."""
 _LINGER_NOT = struct.pack("ii", 1, 0)
 _JSON = "application/json"
 
@@ -469,13 +470,13 @@ class FaultServer:
         choices, written = [], 0
         for index in range(int(asked.get("n") or 1)):
             answer = self._answer(asked, index)
-            text, reason = (answer, "stop") if isinstance(answer, str) else answer
+            text, reason, *chances = (answer, "stop") if isinstance(answer, str) else answer
             if index == 0 and fault in CONTENT:
                 text, reason = spoilt(text, fault)
             written += len(text) // 4 + 1
             choices.append(
                 f'{{"index":{index},"message":{{"role":"assistant","content":{json.dumps(text)},"refusal":null}},'
-                f'"logprobs":null,"finish_reason":"{reason}"}}'
+                f'"logprobs":{logprobs_of(asked, text, *chances)},"finish_reason":"{reason}"}}'
             )
         prompt = sum(len(str(one.get("content", ""))) for one in asked["messages"]) // 4 + 1
         name = json.dumps(asked.get("model", ""))
@@ -486,6 +487,18 @@ class FaultServer:
             f'"prompt_tokens_details":{{"cached_tokens":{int(prompt * self.behaviour.cached_share)}}}}}}}'
         )
         return body.encode(), prompt, written
+
+
+def logprobs_of(asked: Mapping[str, Any], text: str, chances: Mapping[str, float] | None = None) -> str:
+    """The logprobs of a text of one token, where they are asked for and known; an impossible token is left out."""
+    if not (chances and asked.get("logprobs")):
+        return "null"
+    listed = [
+        {"token": token, "logprob": math.log(chance), "bytes": None} for token, chance in chances.items() if chance
+    ]
+    likeliest = sorted(listed, key=lambda each: -float(str(each["logprob"])))[: int(asked.get("top_logprobs") or 0)]
+    chosen = {"token": text, "logprob": math.log(max(chances.get(text, 0.0), 1e-9)), "bytes": None}
+    return json.dumps({"content": [{**chosen, "top_logprobs": likeliest}], "refusal": None})
 
 
 class Draw:

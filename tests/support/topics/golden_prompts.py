@@ -35,6 +35,7 @@ CASES: Mapping[str, tuple[list[dict[str, Any]], list[Seed], str]] = {
     "judge_scenarios": ([{"kind": "infir"}], [TEXT], "judge_scenarios"),
     "judge_relevance": ([{"kind": "promptriever"}], [TEXT], "judge_relevance"),
     "judge_polarity": ([DUAL], [TEXT], "judge_polarity"),
+    "judge_demands": ([{"kind": "infir"}], [TEXT], "judge_demands"),
 }
 """file -> (the settings of recipes, their seeds, the judge whose questions are kept instead of the recipe's)."""
 

@@ -1,10 +1,12 @@
 """LLM rerankers over real HTTP: the order that the replies say, each reply paid once, and what cannot be used."""
 
 import math
+import re
 
 import pytest
 
 from engine.errors import ModelError, UsageError
+from tests.support.models.fault_server import Behaviour, serving
 from tests.trainer.systems.loopback_models import chat_server
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 from trainer.settings import EncodeSettings
@@ -101,3 +103,66 @@ def test_what_gives_no_log_probabilities_is_refused_with_what_to_do(tmp_path):
 def _text(text):
     message = {"role": "assistant", "content": text}
     return {"model": "ours", "choices": [{"index": 0, "finish_reason": "stop", "message": message}], "usage": {}}
+
+
+OWN = """=== system ===
+You rank.
+=== user ===
+Here are {count} passages:
+{passages}
+Search: {query} {instruction}
+=== assistant ===
+Understood.
+=== user ===
+Order them.
+"""
+
+
+def test_a_models_own_prompt_is_sent_in_its_own_turns(tmp_path):
+    """The layout of a published ranker: several turns, passages numbered and without tags."""
+    sent = []
+
+    def rank(request, _choice):
+        sent.append(request["messages"])
+        shown = request["messages"][1]["content"]
+        pages = [int(page) for page in re.findall(r"^\[\d+\] the ferry to page (\d+)", shown, re.MULTILINE)]
+        return " > ".join(f"[{place + 1}]" for place in sorted(range(len(pages)), key=lambda place: -pages[place]))
+
+    path = tmp_path / "own.txt"
+    path.write_text(OWN)
+    settings = SETTINGS.model_copy(update={"llm": LlmSettings(window=12, step=6, words=7, prompt=path)})
+    with serving(Behaviour(), rank) as server:
+        system = open_system(f"listwise:ours@{server.url}", settings, tmp_path / "v")
+        run = system.rank(BENCHMARK, 1000)
+    assert order(run["q0"]) == [f"d{n}" for n in reversed(range(12))]
+    assert [turn["role"] for turn in sent[0]] == ["system", "user", "assistant", "user"]
+    assert {turns[1]["content"].splitlines()[-1].strip() for turns in sent} == {
+        "Search: when does the ferry leave", "Search: when does the ferry leave Only what leaves early.",
+    }  # fmt: skip
+    assert "<passage>" not in sent[0][1]["content"]
+    ours = open_system("listwise:ours@http://127.0.0.1:9/v1", SETTINGS, tmp_path / "w")
+    assert system.facts()["prompt"] != ours.facts()["prompt"]
+
+
+def test_a_pointwise_model_may_say_true_or_false(tmp_path):
+    path = tmp_path / "own.txt"
+    path.write_text("=== user ===\nRelevant? {passage} / {query} {instruction}\n")
+
+    def judge(request, _choice):
+        early = "leaves early /" in request["messages"][0]["content"]
+        return "true", "length", {"true": 0.8, "false": 0.2} if early else {"true": 0.3, "false": 0.7}
+
+    settings = SETTINGS.model_copy(update={"llm": LlmSettings(words=7, prompt=path)})
+    with serving(Behaviour(), judge) as server:
+        run = open_system(f"pointwise:ours@{server.url}", settings, tmp_path / "v").rank(BENCHMARK, 1000)
+    assert {round(score, 3) for score in run["q0"].values()} == {round(math.log(4), 3), round(math.log(3 / 7), 3)}
+
+
+@pytest.mark.parametrize(
+    "text", ["no turn {passages} {query}", "=== user ===\n{passages}", "=== user ===\n{passages} {query} {x}"]
+)
+def test_a_prompt_that_cannot_be_filled_in_is_refused(tmp_path, text):
+    (tmp_path / "own.txt").write_text(text)
+    settings = SETTINGS.model_copy(update={"llm": LlmSettings(prompt=tmp_path / "own.txt")})
+    with pytest.raises(UsageError, match=r"own\.txt"):
+        open_system("listwise:ours@http://127.0.0.1:9/v1", settings, tmp_path / "v")

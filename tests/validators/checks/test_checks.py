@@ -300,9 +300,9 @@ def test_the_catalog_names_what_it_builds_and_orders_it_cheap_to_dear(tmp_path):
     sets = ContaminationSettings.model_validate({"sets": [{"name": "e", "path": path, "format": "text"}]})
     chosen = [sets, *(VALIDATORS[kind][0](kind=kind) for kind in VALIDATORS if kind != "contamination")]
     chain = validators_of(chosen)
-    judges = ["judge_scenarios", "judge_relevance", "judge_polarity"]
-    assert [validator.name for validator in chain][-4:] == ["contamination", *judges]
-    assert [validator.cost for validator in chain] == [*[0] * (len(chain) - 4), 1, 2, 2, 2]
+    judges = ["judge_scenarios", "judge_relevance", "judge_polarity", "judge_demands"]
+    assert [validator.name for validator in chain][-5:] == ["contamination", *judges]
+    assert [validator.cost for validator in chain] == [*[0] * (len(chain) - 5), 1, 2, 2, 2, 2]
     assert [screen.name for screen in screens_of(chosen)] == ["contamination", "duplicates"]
     assert {validator.name for validator in chain} | set(SCREENS) == set(VALIDATORS)
     assert set(DEFAULT_VALIDATORS) < set(VALIDATORS)

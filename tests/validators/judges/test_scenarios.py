@@ -1,10 +1,12 @@
 """InF-IR's check: a topic stands when every scenario names its passage."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
 
+from engine.errors import UsageError
 from engine.topic import Passage
 from prompts.constraints.constraint import Constraint, dump_constraints
 from prompts.judge_answers import LABELS
@@ -28,6 +30,7 @@ from tests.support.topics.judged_topics import (
     topic,
     turned_round,
 )
+from validators.judges.random_passages import RandomPassages
 
 
 def test_a_topic_stands_when_every_scenario_names_its_passage(tmp_path):
@@ -90,3 +93,47 @@ def test_of_more_passages_than_labels_the_wanted_one_is_shown_and_no_vote_counts
     assert len(listed) == len(LABELS)
     assert PLUS.id in listed
     assert {p.id for p in one.passages if p.text in text} == set(listed)
+
+
+def test_random_passages_of_a_collection_are_shown_beside_and_follow_from_the_topic(tmp_path):
+    lines = [json.dumps({"id": n, "title": f"T{n}", "text": f"Barge number {n} carries sand."}) for n in range(200)]
+    (tmp_path / "corpus.jsonl").write_text("\n".join([*lines, json.dumps({"text": FAR.text})]))
+    asked = []
+    for name in ("t", "t", "another"):
+        model = Script('{"most_relevant": "none"}')
+        one = replace(INF_IR, id=name)
+        judged(scenarios(passages=tmp_path / "corpus.jsonl", random=3), one, tmp_path, judge=model)
+        asked.append(sorted(re.findall(r"T\d+\s+Barge number \d+", model.sent[0].messages[-1].content)))
+    first, again, other = asked
+    assert len(first) == len(set(first)) == 3
+    assert first == again != other
+
+
+def test_passages_are_drawn_over_the_whole_file_and_never_one_of_the_topic(tmp_path):
+    path = tmp_path / "collection.tsv"
+    path.write_text("".join(f"{n}\tpassage {n:03}\n" for n in range(50)))
+    pool = RandomPassages(path)
+    known = [Passage("passage 007", "distractor")]
+    drawn = [passage.text for n in range(400) for passage in pool.draw(1, str(n), known)]
+    assert len(drawn) > 390
+    assert set(drawn) == {f"passage {n:03}" for n in range(50)} - {"passage 007"}
+    digest = pool.digest
+    path.write_text(path.read_text().replace("passage 031", "passage O31"))
+    assert RandomPassages(path).digest != digest
+    assert RandomPassages(path).draw(60, "more than there are") != []
+
+
+@pytest.mark.parametrize(("name", "text"), [("a.jsonl", "{}\n"), ("a.jsonl", "no json\n"), ("missing.jsonl", None)])
+def test_a_collection_that_holds_no_passage_is_refused(tmp_path, name, text):
+    if text:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(UsageError, match=re.escape(name)):
+        RandomPassages(tmp_path / name).draw(1, "key")
+
+
+def test_the_collection_is_part_of_the_fingerprint_and_its_place_is_not(tmp_path):
+    prints = []
+    for name, text in (("a.txt", "one\ntwo\n"), ("b.txt", "one\ntwo\n"), ("c.txt", "one\nsix\n")):
+        (tmp_path / name).write_text(text)
+        prints.append(scenarios(passages=tmp_path / name).fingerprint)
+    assert prints[0] == prints[1] != prints[2]
