@@ -19,8 +19,9 @@ class CharacterAsk:
     async def __call__(self, prompt, answer, *, role="writer", check=None):
         self.prompts.append(prompt)
         turns = [{"role": turn.role, "content": turn.content} for turn in prompt.messages]
-        shape = {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema_of(answer)}}
-        body = {"model": "in-character", "messages": turns, "response_format": shape, **prompt.params}
+        schema = schema_of(answer)
+        shape = {"response_format": {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}}
+        body = {"model": "in-character", "messages": turns, **(shape if schema else {}), **prompt.params}
         text, _ = self.character(body, 0)
         parsed = parse_reply(text, answer)
         return check(parsed) if check else parsed

@@ -41,7 +41,7 @@ CASES: Mapping[str, tuple[list[dict[str, Any]], list[Seed], str]] = {
 
 
 class Recorder(CharacterAsk):
-    """Keeps one prompt of each task and form, with the hash of the schema that it asks for."""
+    """Keeps one prompt of each task with each set of rules, and the hash of the schema that it asks for."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,10 +49,10 @@ class Recorder(CharacterAsk):
         self.templates: set[str] = set()
 
     async def __call__(self, prompt, answer, *, role="writer", check=None):
-        form = (prompt.task, prompt.messages[0])
-        schema = sha256_hex(json.dumps(schema_of(answer)))[:12]
+        form = (prompt.task, prompt.messages[0].content.partition("\nExample\n")[0])
+        schema = f"schema {sha256_hex(json.dumps(known))[:12]}" if (known := schema_of(answer)) else "plain text"
         messages = "".join(f"=== {m.role}\n{m.content}\n" for m in prompt.messages)
-        self.pages.setdefault(form, f"##### {prompt.task}, schema {schema}\n{messages}")
+        self.pages.setdefault(form, f"##### {prompt.task}, {schema}\n{messages}")
         self.templates.add(prompt.template.partition("@")[0])
         return await super().__call__(prompt, answer, role=role, check=check)
 
