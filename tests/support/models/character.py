@@ -136,11 +136,13 @@ class ParsedPrompt:
 
 def parse_prompt(messages: Sequence[Mapping[str, str]]) -> ParsedPrompt:
     """The task and its material. LookupError for a prompt that is none of ours."""
-    user = next(turn["content"] for turn in messages if turn["role"] == "user")
+    users = [turn["content"] for turn in messages if turn["role"] == "user"]
+    user = users[0]
     system = "\n".join(turn["content"] for turn in messages if turn["role"] == "system")
     task = next((task for task, words in _TASKS.items() if words in f"{system}\n{user}"), None)
     if task is None:
         raise LookupError(f"the character knows no such task: {user[-200:]!r}")
+    user = users[1] if task in _WITH_EXAMPLE else user
     found = re.search(_SHAPES[task], user, re.DOTALL) if task in _SHAPES else None
     if found is None and task in _SHAPES:
         raise LookupError(f"the character knows {task}, and not this form of it: {user!r}")
@@ -155,10 +157,10 @@ def _untitled(text: str) -> str:
 
 
 _TASKS: Mapping[str, str] = {
-    "writing.pair_questions": "You get a query and two ",
-    "writing.questions": "You help people to say what they are looking for",
-    "writing.instruction": "You write instructions for a search engine",
-    "writing.passage": "Write that second ",
+    "writing.pair_questions": "You read a query and two ",
+    "writing.questions": "You read a query and a ",
+    "writing.instruction": "You turn questions into what a person adds",
+    "writing.passage": "Write the second ",
     "writing.other_query": "You write search queries",
     "custom.kite": "Task: write what sets one kite apart.",
     "infosearch.wording": "You write what people say to a search engine",
@@ -170,18 +172,20 @@ _TASKS: Mapping[str, str] = {
     "judges.polarity": "Which passages are relevant to the search?",
 }
 """Name of a template -> words of what it asks."""
+_WITH_EXAMPLE = frozenset(task for task in _TASKS if task.startswith("writing.")) | {"infosearch.wording"}
+"""Templates whose first two turns are an example."""
 
+_END = r"(?:\n\n(?:The answer is one JSON object|Write one JSON object).*)?\s*\Z"
 _NOUN = r"(?P<noun>passage|program|worked solution)"
 _SHAPES: Mapping[str, str] = {
-    "writing.questions": rf"\AQuery: (?P<query>.*?)\n{_NOUN}:\n(?P<text>.*?)\n\nAnswer:\s*\Z",
-    "writing.pair_questions": r"\AQuery: (?P<query>.*?)\nA:\n(?P<text>.*?)\n\nB:\n(?P<other>.*?)\n\nAnswer:\s*\Z",
-    "writing.instruction": r"\AQuery: (?P<query>.*?)\nIt must answer: (?P<must>.*?)\n"
-    r"(?:It must not answer: (?P<ban>.*?)\n)?Length: about (?P<words>\d+) words\.\n\nInstruction:\s*\Z",
-    "writing.passage": rf"\AQuery of P1: (?P<query>.*?)\nP1:\n(?P<text>.*?)\n\nSecond {_NOUN}\nQuery: (?P<asked>.*?)\n"
-    r"Must(?: answer)?: (?P<must>[^\n]*)(?:\nMust not(?: answer)?: (?P<ban>.*?))?(?:\nLanguage: (?P<language>\w+))?"
-    r"(?:\nLength: about (?P<words>\d+) words\.)?(?P<title>\nBegin with a title[^\n]*)?\s*\Z",
-    "writing.other_query": rf"\AQuery: (?P<query>.*?)\n{_NOUN}:\n(?P<text>.*?)\n\n"
-    r"Instruction: (?P<instruction>.*?)\n\nOther query:\s*\Z",
+    "writing.questions": rf"\AQuery: (?P<query>.*?)\n{_NOUN}:\n(?P<text>.*?){_END}",
+    "writing.pair_questions": rf"\AQuery: (?P<query>.*?)\nA:\n(?P<text>.*?)\n\nB:\n(?P<other>.*?){_END}",
+    "writing.instruction": r"\AQuery: (?P<query>.*?)\nQuestions: (?P<must>.*?)\n(?:Not wanted: (?P<ban>.*?)\n)?"
+    r"Manner: (?P<manner>.*?)\nLength: about (?P<words>\d+) words\s*\Z",
+    "writing.passage": rf"\AQuery of P1: (?P<query>.*?)\nP1:\n(?P<text>.*?)\n\nSecond {_NOUN}\nQuery: (?P<asked>.*?)"
+    r"(?:\nWith: (?P<must>[^\n]*))?(?:\nWithout: (?P<ban>[^\n]*?))?(?:\nLanguage: (?P<language>\w+))?"
+    r"(?:\nLength: about (?P<words>\d+) words)?(?P<title>\nBegin with a title[^\n]*)?\s*\Z",
+    "writing.other_query": rf"\AQuery: (?P<query>.*?)\n{_NOUN}:\n(?P<text>.*?)\nAddition: (?P<instruction>.*?)\s*\Z",
     "custom.kite": r"(?P<text>.*)",
     "infosearch.wording": r"\AQuestion: (?P<query>.*?)\nProperty: (?P<wanted>.*?)\nTone: (?P<tone>.*?)\n",
     "infosearch.keywords": r"\AQuestion: (?P<query>.*?)\nPassage:\n(?P<text>.*)Name up to (?P<most>\d+) keywords\.",
@@ -297,7 +301,7 @@ def instruction(prompt: ParsedPrompt) -> str:
     said = [str(pick(_FRAMES, prompt.query, a)).format(ASPECTS[a][0]) for a in wanted]
     said = said or [f"I want to know this: {prompt['must']}"]
     said += [f"Texts that tell {ASPECTS[a][0]} do not count." for a in unwanted]
-    if "Begin with who is asking" in prompt.system:
+    if "who is asking" in prompt["manner"]:
         said.insert(0, _PERSONA)
     return at_length(said, int(prompt["words"]), prompt["must"], prompt.query)
 
