@@ -113,10 +113,11 @@ _SMALL = frozenset({"what", "which", "where", "when", "does", "they", "with"})
 
 @dataclass(frozen=True)
 class ParsedPrompt:
-    """A prompt as the character understands it: the task, and the parts of its last words, "" for an absent one."""
+    """A prompt as the character understands it: the task, the example answer, and the parts of
+    its material, "" for an absent one."""
 
     task: str
-    system: str
+    example: str
     user: str
     parts: Mapping[str, str]
 
@@ -147,7 +148,8 @@ def parse_prompt(messages: Sequence[Mapping[str, str]]) -> ParsedPrompt:
     if found is None and task in _SHAPES:
         raise LookupError(f"the character knows {task}, and not this form of it: {user!r}")
     parts = found.groupdict() if found else {}
-    return ParsedPrompt(task, system, user, {**parts, "text": _untitled(parts.get("text") or "")})
+    example = next((turn["content"] for turn in messages if turn["role"] == "assistant"), "")
+    return ParsedPrompt(task, example, user, {**parts, "text": _untitled(parts.get("text") or "")})
 
 
 def _untitled(text: str) -> str:
@@ -466,12 +468,9 @@ def ignores(answer: str, prompt: ParsedPrompt, word: str) -> tuple[Answer, str]:
 
 def echoes(answer: str, prompt: ParsedPrompt, word: str) -> tuple[Answer, str]:
     """The text of the example in its own prompt."""
-    shown = prompt.system.partition("\nExample\n")[2].rpartition("\n\nThe example shows the form.")[0]
     if prompt.task == "infosearch.wording":
-        return json.loads(shown.splitlines()[-1]), ""
-    said = shown.rpartition("\nInstruction:\n")[2] if prompt.task == "writing.instruction" else shown
-    text = said if prompt.task == "writing.instruction" else said.rpartition("\n\n")[2]
-    return text, max(sentences(text), key=len)
+        return json.loads(prompt.example), ""
+    return prompt.example, max(sentences(prompt.example), key=len)
 
 
 def repeats(answer: str, prompt: ParsedPrompt, word: str) -> tuple[Answer, str]:
