@@ -23,7 +23,7 @@ from engine.models.local_vllm import LocalVllm, LocalVllmSettings
 from engine.models.params import Params
 from engine.requests import Message, Request
 from prompts.recipes.infir import Infir, InfirSettings
-from tests.support.models.character_ask import CharacterAsk
+from tests.support.topics.character_ask import CharacterAsk
 from tests.support.topics.trades import trade_seeds
 from tests.support.vllm.tiny_model import make_tiny_model
 

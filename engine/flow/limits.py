@@ -62,10 +62,7 @@ class ReplySettings(Settings):
         default=2, ge=0, le=8, description="further turns in which the model is told what is wrong and answers anew"
     )
     candidates: int = Field(
-        default=0,
-        ge=0,
-        le=64,
-        description="answers then drawn anew by one request; the first that passes is taken",
+        default=3, ge=0, le=64, description="answers then drawn anew by one request; the first that passes is taken"
     )
 
 

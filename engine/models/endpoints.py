@@ -10,9 +10,9 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import Field, model_validator
 
+from engine.answer_forms import Structured
 from engine.keys import SecretSource, looks_like_key, secret_in_job
 from engine.model_traits import Patience
-from engine.models.answer_forms import Structured
 from engine.models.params import Params, Price
 from engine.settings import Settings
 

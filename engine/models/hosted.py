@@ -32,6 +32,7 @@ import aiohttp
 import httpx2
 import openai
 
+from engine.answer_forms import AnswerForm, Structured, is_local, turns_of
 from engine.errors import (
     ModelError,
     ModelOutageError,
@@ -44,7 +45,6 @@ from engine.errors import (
 from engine.ids import sha256_hex
 from engine.keys import know_key, read_key, scrub
 from engine.model_traits import ModelTraits
-from engine.models.answer_forms import AnswerForm, Structured, is_local, turns_of
 from engine.models.endpoints import EndpointSettings, HostedSettings
 from engine.models.pacing import Endpoint, EndpointPool, FewAreStuckError, RequestSlot
 from engine.models.params import Dialect, dialect_of, thinking_tokens

@@ -24,9 +24,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from engine.answer_forms import AnswerForm, Structured, turns_of
 from engine.errors import ModelError, ModelOutageError, RefusedRequestError, TransientModelError, UsageError
 from engine.model_traits import ModelTraits
-from engine.models.answer_forms import AnswerForm, Structured, turns_of
 from engine.models.params import Dialect, Params, PassedOn
 from engine.models.reading import read_logprobs
 from engine.protocols import Model

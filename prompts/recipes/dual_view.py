@@ -27,7 +27,7 @@ from prompts.recipes.promptriever import Promptriever, PromptrieverSettings
 from prompts.recipes.verifiable import Verifiable, VerifiableSettings
 from prompts.render import load, recipe_fingerprint
 from prompts.writing.checks import CHECKS_DESCRIPTION, OnFail, Reason
-from prompts.writing.contrast import MOST_DEMANDS, TEMPLATES, Cell, ContrastWriter, Demands, length_of
+from prompts.writing.contrast import MOST_DEMANDS, TEMPLATES, ContrastWriter, DemandQuestions, GridCell, length_of
 from prompts.writing.material import WritingMaterial, cut_passage, distinct, writing_material
 
 VERSION = "14"
@@ -90,8 +90,8 @@ class DualView:
         writer = ContrastWriter(material, ask, self._settings.checks)
         shown = [cut_passage(p, self._settings.passage_chars) for p in (d_minus, d_plus)]
         questions = await writer.pair_questions(*shown)
-        demands = Demands(questions.answered[:MOST_DEMANDS])
-        cell = Cell(length_of(first.instruction), STYLES[material.number("dual_view") % len(STYLES)])
+        demands = DemandQuestions(questions.answered[:MOST_DEMANDS])
+        cell = GridCell(length_of(first.instruction), STYLES[material.number("dual_view") % len(STYLES)])
         second = await writer.instruction(demands, cell, poisoned=True, unlike=first.instruction)
         dual = Intent("", "dual", second, seed.query, {"demands": demands.attribute()})
         return self._topic(material, writer, (first, dual), (d_plus, d_minus, *excluded))

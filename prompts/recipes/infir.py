@@ -25,7 +25,7 @@ from prompts.constraints.instructions import Length
 from prompts.passages.topic_builder import TopicBuilder
 from prompts.render import load, recipe_fingerprint
 from prompts.writing.checks import CHECKS_DESCRIPTION, OnFail, Reason
-from prompts.writing.contrast import TEMPLATES, ContrastWriter, Demands, PassageTask, cell_of, contrast_of
+from prompts.writing.contrast import TEMPLATES, ContrastWriter, DemandQuestions, PassageTask, cell_of, contrast_of
 from prompts.writing.material import writing_material
 
 VERSION = "14"
@@ -81,7 +81,9 @@ class Infir:
 class _Intents:
     """The two instructions, the other query, and the demands behind them."""
 
-    def __init__(self, i_plus: str, i_minus: str, q_minus: str, wanted: Demands, other: Demands) -> None:
+    def __init__(
+        self, i_plus: str, i_minus: str, q_minus: str, wanted: DemandQuestions, other: DemandQuestions
+    ) -> None:
         self.i_plus, self.i_minus, self.q_minus = i_plus, i_minus, q_minus
         self.wanted, self.other = wanted.attribute(), other.attribute()
 

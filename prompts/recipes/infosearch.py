@@ -40,9 +40,9 @@ from prompts.passages.blocks import kept_attributes, stems
 from prompts.passages.topic_builder import TopicBuilder
 from prompts.render import load, recipe_fingerprint
 from prompts.sampling import writing
-from prompts.writing.answers import Keywords, Wording
+from prompts.writing.answers import ConditionWording, Keywords
 from prompts.writing.checks import CHECKS_DESCRIPTION, OnFail, Problem, Reason, denies, figures_in
-from prompts.writing.contrast import Demands
+from prompts.writing.contrast import DemandQuestions
 from prompts.writing.examples import wording_example
 from prompts.writing.material import WritingMaterial, writing_material
 from prompts.writing.stage import Stages
@@ -94,7 +94,7 @@ class _ConditionRow:
 
     condition: str
     passage: Passage
-    wording: Wording
+    wording: ConditionWording
 
 
 class InfoSearch:
@@ -171,8 +171,8 @@ class _DimensionWriter:
         known = {"dimension": self._dimension, "condition": row.condition}
         asked = f"{row.wording.question.strip()} {row.wording.condition.strip()}"
         denied = f"{row.wording.question.strip()} {row.wording.reversal.strip()}"
-        wanted = {**known, "demands": Demands(question).attribute()}
-        unwanted = {**known, "demands": Demands((), question).attribute()}
+        wanted = {**known, "demands": DemandQuestions(question).attribute()}
+        unwanted = {**known, "demands": DemandQuestions((), question).attribute()}
         instructed = builder.add_intent("instructed", asked, attributes=wanted)
         reversed_intent = builder.add_intent("reversed", denied, attributes=unwanted)
         for intent, sign in ((instructed, 1), (reversed_intent, -1)):
@@ -257,7 +257,7 @@ class _DimensionWriter:
     def _labels(self, condition: str) -> dict[str, str]:
         return {"dimension": self._dimension, "condition": condition}
 
-    async def _wording(self, condition: str) -> Wording:
+    async def _wording(self, condition: str) -> ConditionWording:
         """The question in other words, the condition, and its reversal."""
         example = wording_example(self._material.number(f"wording {condition}"))
         prompt = load("infosearch/wording").render(
@@ -269,12 +269,12 @@ class _DimensionWriter:
         )
         return await self._stages.answer(
             writing(prompt, 100, temperature=0.8),
-            Wording,
+            ConditionWording,
             "instruction_writer",
             problems=lambda reply: self._wording_problems(reply, condition),
         )
 
-    def _wording_problems(self, reply: Wording, condition: str) -> Iterator[Problem]:
+    def _wording_problems(self, reply: ConditionWording, condition: str) -> Iterator[Problem]:
         if not denies(reply.reversal) or fold_text(reply.reversal) == fold_text(reply.condition):
             advice = (
                 f'"reversal" must exclude the property: say with "not" or "no" that {reply.condition!r} is unwanted.'

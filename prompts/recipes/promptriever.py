@@ -30,9 +30,9 @@ from prompts.render import load, recipe_fingerprint
 from prompts.writing.checks import CHECKS_DESCRIPTION, OnFail, Reason
 from prompts.writing.contrast import (
     TEMPLATES,
-    Cell,
     ContrastWriter,
-    Demands,
+    DemandQuestions,
+    GridCell,
     PassageTask,
     cell_of,
     contrast_of,
@@ -88,7 +88,7 @@ class Promptriever:
 
 
 def _tasks(
-    wanted: Demands, open_questions: Sequence[str], query: str, settings: PromptrieverSettings
+    wanted: DemandQuestions, open_questions: Sequence[str], query: str, settings: PromptrieverSettings
 ) -> list[PassageTask]:
     """The positive, then the negatives, each failing in one of the ways of section 2.2."""
     tasks = [PassageTask("generated_positive", query, wanted.demands, wanted.bans)] if settings.positive else []
@@ -118,7 +118,7 @@ class _Topic:
         except FaultyReply as fault:
             self._dropped.append(f"{task.category or task.role}: {fault.reason}: {fault.detail}")
 
-    def build(self, instruction: str, wanted: Demands, cell: Cell, settings: PromptrieverSettings) -> Topic:
+    def build(self, instruction: str, wanted: DemandQuestions, cell: GridCell, settings: PromptrieverSettings) -> Topic:
         """The matrix of the method."""
         material, topic = self._material, TopicBuilder(Promptriever.name, self._material.seed)
         topic.add_passages(material.positive)

@@ -27,8 +27,8 @@ _QUOTES = {'"': '"', "“": "”", "'": "'"}
 class Questions(StructuredReply):
     """What a passage answers besides its query, and what it leaves open."""
 
-    answered: tuple[str, ...] = Field(max_length=32, description="questions that it answers")
-    open: tuple[str, ...] = Field(max_length=32, description="questions that it leaves without an answer")
+    answered: tuple[str, ...] = Field((), max_length=64, description="questions that it answers")
+    open: tuple[str, ...] = Field((), max_length=64, description="questions that it leaves without an answer")
 
 
 class Keywords(StructuredReply):
@@ -37,7 +37,7 @@ class Keywords(StructuredReply):
     keywords: tuple[str, ...] = Field(max_length=32)
 
 
-class Wording(StructuredReply):
+class ConditionWording(StructuredReply):
     """A question in other words, a demand for a property, and its opposite; each one sentence."""
 
     question: str = Field(min_length=1, max_length=1000)

@@ -25,7 +25,7 @@ from prompts.render import PromptTemplate, load
 from prompts.sampling import writing
 from prompts.writing.answers import Questions
 from prompts.writing.checks import Problem, near_copy, reaches
-from prompts.writing.examples import WORDS, Example, example_for
+from prompts.writing.examples import WORDS, TopicExample, example_for
 from prompts.writing.material import WritingMaterial
 from prompts.writing.stage import Stages
 
@@ -44,7 +44,7 @@ _FORMATS: Sequence[tuple[Length, int]] = (("short", 60), ("medium", 95), ("long"
 
 
 @dataclass(frozen=True, slots=True)
-class Demands:
+class DemandQuestions:
     """Questions that a relevant passage answers, and questions that it must not answer."""
 
     demands: tuple[str, ...]
@@ -56,16 +56,16 @@ class Demands:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class GridCell:
     """A cell of Promptriever's grid: how long an instruction is, and how it is put."""
 
     length: Length
     style: Style
 
 
-def cell_of(number: int, lengths: Sequence[Length] = LENGTHS, styles: Sequence[Style] = STYLES) -> Cell:
+def cell_of(number: int, lengths: Sequence[Length] = LENGTHS, styles: Sequence[Style] = STYLES) -> GridCell:
     """The cell that a number draws."""
-    return Cell(lengths[number % len(lengths)], styles[number // len(lengths) % len(styles)])
+    return GridCell(lengths[number % len(lengths)], styles[number // len(lengths) % len(styles)])
 
 
 def length_of(instruction: str) -> Length:
@@ -83,7 +83,9 @@ MANNERS: Mapping[Style, str] = {
 """The styles of the grid in the words that a writer reads."""
 
 
-def contrast_of(questions: Questions, material: WritingMaterial, cell: Cell) -> tuple[Demands, Demands]:
+def contrast_of(
+    questions: Questions, material: WritingMaterial, cell: GridCell
+) -> tuple[DemandQuestions, DemandQuestions]:
     """What I+ asks for and what I- asks for: one question or two, which P+ answers, and which it leaves open.
 
     In the style `negation` each also bans the first question of the other.
@@ -92,8 +94,8 @@ def contrast_of(questions: Questions, material: WritingMaterial, cell: Cell) -> 
     most = 1 if cell.length == "short" else 1 + number % MOST_DEMANDS
     wanted, other = questions.answered[:most], questions.open[:most]
     if cell.style == "negation":
-        return Demands(wanted, other[:1]), Demands(other, wanted[:1])
-    return Demands(wanted), Demands(other)
+        return DemandQuestions(wanted, other[:1]), DemandQuestions(other, wanted[:1])
+    return DemandQuestions(wanted), DemandQuestions(other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,9 @@ class ContrastWriter(Stages):
             problems=_question_problems,
         )
 
-    async def instruction(self, demands: Demands, cell: Cell, *, poisoned: bool = False, unlike: str = "") -> str:
+    async def instruction(
+        self, demands: DemandQuestions, cell: GridCell, *, poisoned: bool = False, unlike: str = ""
+    ) -> str:
         """An instruction that asks for these demands; `unlike` is the other one of the topic."""
         material = self.material
         example = self._example(f"instruction {poisoned}", cell.style)
@@ -218,7 +222,7 @@ class ContrastWriter(Stages):
             lambda text: self._query_problems(text, words),
         )
 
-    def _instruction_problems(self, text: str, demands: Demands, unlike: str) -> Iterator[Problem]:
+    def _instruction_problems(self, text: str, demands: DemandQuestions, unlike: str) -> Iterator[Problem]:
         words = len(text.split())
         low, high = _INSTRUCTION_WORDS
         if words < low:
@@ -305,7 +309,7 @@ class ContrastWriter(Stages):
         words = len(self.material.positive.text.split())
         return round(min(max(words, _PASSAGE_WORDS[0]), _PASSAGE_WORDS[1]), -1)
 
-    def _example(self, purpose: str, style: str = "") -> Example:
+    def _example(self, purpose: str, style: str = "") -> TopicExample:
         return example_for(self.material.kind, self.material.number(f"example {purpose}"), style)
 
 
@@ -319,14 +323,14 @@ def _alike(text: str, other: str) -> float:
     return len(first & second) / max(1, len(first | second))
 
 
-def _example_task(example: Example, role: PassageRole) -> PassageTask:
+def _example_task(example: TopicExample, role: PassageRole) -> PassageTask:
     """The task of an example that has the same role."""
     if role == "query_negative":
         return PassageTask(role, example.q_minus, example.demands, (example.query,))
     return PassageTask(role, example.query, example.demands_minus, example.demands)
 
 
-def _example_text(example: Example, role: PassageRole) -> str:
+def _example_text(example: TopicExample, role: PassageRole) -> str:
     return example.p2_minus if role == "query_negative" else example.p1_minus
 
 

@@ -1,6 +1,6 @@
 """The examples that stand in prompts: 24 of our own for each kind of text, of which one is drawn for each prompt.
 
-    example_for(kind, number) -> Example        web pages, programs, worked solutions; prompts/examples/*.jsonl
+    example_for(kind, number) -> TopicExample        web pages, programs, worked solutions; prompts/examples/*.jsonl
 
 So no example stands in more than 5 % of the prompts of a run; what a writer copies from one is told (`checks.echo_of`).
 Instructions come in the lengths of Promptriever's grid, of which the published means are 40, 84, 107 and 181 words.
@@ -23,7 +23,7 @@ _FILES: Mapping[str, str] = {"code": "code", "mathematics": "mathematics"}
 
 
 @dataclass(frozen=True, slots=True)
-class ExampleNegative:
+class NegativeExample:
     """A passage that answers the query and breaks the instruction, and in which way."""
 
     category: str
@@ -32,7 +32,7 @@ class ExampleNegative:
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class TopicExample:
     """A topic in small: `i_plus` and `i_minus` by length format, the questions behind them, and five passages."""
 
     id: str
@@ -49,18 +49,18 @@ class Example:
     p1_minus: str
     q_minus: str
     p2_minus: str
-    negatives: tuple[ExampleNegative, ...]
+    negatives: tuple[NegativeExample, ...]
     language: str = ""
 
 
 @cache
-def examples_of(kind: str) -> Sequence[Example]:
+def examples_of(kind: str) -> Sequence[TopicExample]:
     """All examples of a kind of text."""
     path = _FOLDER / f"{_FILES.get(kind, 'web')}.jsonl"
     return tuple(_example(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines())
 
 
-def example_for(kind: Kind, number: int, style: str = "") -> Example:
+def example_for(kind: Kind, number: int, style: str = "") -> TopicExample:
     """The example that a number draws; of those with this style, where one is given."""
     drawn = [e for e in examples_of(kind) if style in ("", e.style)]
     return drawn[number % len(drawn)]
@@ -77,11 +77,11 @@ def wording_example(number: int) -> Mapping[str, str]:
     return _wordings()[number % len(_wordings())]
 
 
-def _example(record: Mapping[str, Any]) -> Example:
+def _example(record: Mapping[str, Any]) -> TopicExample:
     made: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
     made |= {name: _by_length(record[name]) for name in ("i_plus", "i_minus")}
-    made["negatives"] = tuple(ExampleNegative(**each) for each in record["negatives"])
-    return Example(**{field.name: made[field.name] for field in fields(Example) if field.name in made})
+    made["negatives"] = tuple(NegativeExample(**each) for each in record["negatives"])
+    return TopicExample(**{field.name: made[field.name] for field in fields(TopicExample) if field.name in made})
 
 
 def _by_length(parts: Sequence[str]) -> dict[Length, str]:

@@ -13,7 +13,7 @@ from engine.errors import Rejected
 from engine.seeds.catalog import READERS, open_seeds
 from prompts.recipes.dual_view import seed_of
 from prompts.render import TEMPLATES, load
-from tests.support.models.character_ask import CharacterAsk
+from tests.support.topics.character_ask import CharacterAsk
 from tests.support.topics.matrices import GRID, SETTINGS, TABLES, made, matrix
 from tests.support.topics.trades import trade_seeds
 

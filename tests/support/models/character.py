@@ -20,7 +20,7 @@ from typing import Any
 from engine.flow.ask import schema_of
 from engine.ids import canonical_json, fraction_of, sha256_hex
 from engine.requests import Message, Request
-from prompts.writing.answers import Keywords, Questions, Wording
+from prompts.writing.answers import ConditionWording, Keywords, Questions
 
 Json = dict[str, Any]
 Answer = Json | str
@@ -101,7 +101,7 @@ _PERSONA = "I am a carpenter who thinks of moving there with two children."
 _ELSEWHERE = "Ostrander"
 _CODE = "```python\n# {}\nfor step in ('sort', 'work', 'dry'):\n    print(step)\n```"
 _CHINESE = "这里的人世世代代都用双手完成这项工作，从来不用机器。年轻人先在旁边观看，然后慢慢学会每一个步骤。（{}）"
-REPLIES = (Questions, Keywords, Wording)
+REPLIES = (Questions, Keywords, ConditionWording)
 """The answers that are JSON; every other one is plain text."""
 _WORD = re.compile(r"\w+")
 _HAN = re.compile("[一-鿿]")

@@ -17,8 +17,8 @@ from engine.ids import sha256_hex
 from engine.topic import Seed
 from prompts.constraints.dimensions import DIMENSIONS
 from prompts.recipes.catalog import RECIPES
-from tests.support.models.character_ask import CharacterAsk
 from tests.support.paths import GOLDEN
+from tests.support.topics.character_ask import CharacterAsk
 from tests.support.topics.sample_seeds import SEEDS
 from tests.support.topics.trades import trade_seeds
 from validators.catalog import VALIDATORS

@@ -4,7 +4,7 @@ import asyncio
 
 from engine.topic import Seed
 from prompts.recipes.catalog import RECIPES
-from tests.support.models.character_ask import CharacterAsk
+from tests.support.topics.character_ask import CharacterAsk
 
 GRID = {"lengths": ["short", "medium", "long"]}
 """A very long instruction has two paragraphs, and the character writes one."""

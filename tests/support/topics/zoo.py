@@ -4,7 +4,7 @@ import asyncio
 
 from engine.topic import Passage, Seed, Topic
 from prompts.recipes.verifiable import Verifiable, VerifiableSettings
-from tests.support.models.character_ask import CharacterAsk
+from tests.support.topics.character_ask import CharacterAsk
 
 RHINO = (
     "The black rhino is a large animal of southern Africa. It weighs about 1,400 kilograms. The scientist Carl "

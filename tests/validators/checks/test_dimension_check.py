@@ -9,7 +9,7 @@ import pytest
 from engine.topic import Topic
 from prompts.constraints.dimensions import EXACT_DIMENSIONS
 from prompts.recipes.infosearch import InfoSearch, InfoSearchSettings
-from tests.support.models.character_ask import CharacterAsk
+from tests.support.topics.character_ask import CharacterAsk
 from tests.support.topics.trades import trade_seeds
 from validators.checks.dimension_check import DimensionCheck, DimensionCheckSettings
 
