@@ -14,6 +14,7 @@ those that P+ answers are the demands of I+, those that it leaves open are the d
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field
@@ -78,14 +79,15 @@ class Infir:
         return [_build(writer, intents, p1, p2, settings.distractors)]
 
 
+@dataclass(frozen=True, slots=True)
 class _Intents:
     """The two instructions, the other query, and the demands behind them."""
 
-    def __init__(
-        self, i_plus: str, i_minus: str, q_minus: str, wanted: DemandQuestions, other: DemandQuestions
-    ) -> None:
-        self.i_plus, self.i_minus, self.q_minus = i_plus, i_minus, q_minus
-        self.wanted, self.other = wanted.attribute(), other.attribute()
+    i_plus: str
+    i_minus: str
+    q_minus: str
+    wanted: DemandQuestions
+    other: DemandQuestions
 
 
 def _build(writer: ContrastWriter, intents: _Intents, p1: Passage, p2: Passage, distractors: int) -> Topic:
@@ -96,10 +98,12 @@ def _build(writer: ContrastWriter, intents: _Intents, p1: Passage, p2: Passage, 
     original = topic.add_intent("original")
     topic.judge(original, "seed", (p_plus, 1), *((p, -1) for p in negatives))
     topic.judge(original, "construction", (p1, 1), (p2, -1))
-    instructed = topic.add_intent("instructed", intents.i_plus, demands=intents.wanted)
+    instructed = topic.add_intent("instructed", intents.i_plus, demands=intents.wanted.attribute())
     topic.judge(instructed, "construction", (p_plus, 1), (p1, -1), (p2, -1))
-    poisoned = topic.add_intent("poisoned_instruction", intents.i_minus, demands=intents.other)
+    poisoned = topic.add_intent("poisoned_instruction", intents.i_minus, demands=intents.other.attribute())
     topic.judge(poisoned, "construction", (p_plus, -1), (p1, 1))
-    other_query = topic.add_intent("poisoned_query", intents.i_plus, intents.q_minus, demands=intents.wanted)
+    other_query = topic.add_intent(
+        "poisoned_query", intents.i_plus, intents.q_minus, demands=intents.wanted.attribute()
+    )
     topic.judge(other_query, "construction", (p_plus, -1), (p2, 1))
     return topic.build(rows="inf_ir", **writer.topic_attributes())
