@@ -57,7 +57,7 @@ def plan(
     else:
         traced = asyncio.run(_trace(parts, chosen, job, sample))
     known = rates_for(job, spec.identity, rates, traced, use_sample=sample > 0)
-    told = _PlanTold(job, seeds, traced, known, parts)
+    told = _PlanReport(job, seeds, traced, known, parts)
     if as_json:
         print_json(told.plain())
     else:
@@ -97,7 +97,7 @@ async def _trace(parts: Parts, chosen: Sequence[tuple[int, Seed]], job: Job, sam
             await model.close()
 
 
-class _PlanTold:
+class _PlanReport:
     """What is said of a plan."""
 
     def __init__(self, job: Job, seeds: int, traced: PlanSample, rates: Rates, parts: Parts) -> None:

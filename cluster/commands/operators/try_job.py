@@ -50,6 +50,7 @@ def try_(
     """Run the first seeds beside `out`, and show the funnel stage by stage, its cost, and what to change."""
     import asyncio
 
+    from cluster.commands.operators.run import ProgressPrinter
     from cluster.job import load_job
     from cluster.planning.tries import funnel_in, try_job
     from cluster.run_job import run_job
@@ -57,12 +58,10 @@ def try_(
     whole = load_job(job_file, overrides or [], out)
     job, paid = try_job(whole, seeds, reuse or [])
     with live_table() as update:
-        from cluster.commands.operators.run import ProgressPrinter
-
         printer = ProgressPrinter(update)
         summary = run_job(job, paid, printer, printer.count_seeds)
     funnel = funnel_in(job.out)
-    told = _TryTold(job, funnel, accepted, asyncio.run(_prompts(job, funnel)))
+    told = _TryReport(job, funnel, accepted, asyncio.run(_prompts(job, funnel)))
     if as_json:
         print_json(told.plain())
     else:
@@ -97,7 +96,7 @@ async def _prompts(job: Job, funnel: Funnel) -> Mapping[str, Request]:
     return requests
 
 
-class _TryTold:
+class _TryReport:
     """What is said of a try."""
 
     def __init__(self, job: Job, funnel: Funnel, accepted: int, requests: Mapping[str, Request]) -> None:

@@ -30,11 +30,20 @@ def revalidate(
     """Put the rows of a run, rejected ones too, through the validators of a job; only new judgments are paid."""
     from cluster.commands.operators.run import run_and_show
     from cluster.job import load_job
-    from datasets_out.commits.origins import read_sources
 
     job = _over_stored(load_job(job_file, overrides or [], into), out, snapshot)
-    sources = [Path(source.out) for source in read_sources(out) if (Path(source.out) / "run.json").is_file()]
-    run_and_show(job, [*(reuse or []), out, *sources], takeover=takeover, as_json=as_json)
+    run_and_show(job, [*(reuse or []), *_with_sources(out)], takeover=takeover, as_json=as_json)
+
+
+def _with_sources(out: Path) -> list[Path]:
+    """The run and those behind it, as far as they are still there: whose journals may have the replies of judges."""
+    from cluster.planning.tries import has_run
+    from datasets_out.commits.origins import read_sources
+
+    found = [out]
+    for run in found:
+        found += [source for each in read_sources(run) if has_run(source := Path(each.out)) and source not in found]
+    return found
 
 
 def _over_stored(job: Job, out: Path, snapshot: str | None) -> Job:
