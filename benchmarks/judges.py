@@ -107,7 +107,7 @@ async def votes_table(topics: Sequence[Topic]) -> list[dict[str, Any]]:
 
 async def position_table(topics: Sequence[Topic]) -> list[dict[str, Any]]:
     """The same judges without and with what is there against position bias: the order drawn, the pair also swapped."""
-    once = patch.object(JudgePanel, "compare_pair", lambda self, i, ps, slot: self._compare_once(i, tuple(ps), slot))
+    once = patch.object(JudgePanel, "compare_pair", lambda self, i, ps, slot: self.compare_once(i, tuple(ps), slot))
     as_made = patch("validators.judges.panel.shuffle_passages", lambda passages, *_: list(passages))
     rows = []
     for name in ("30 % takes the first", "always takes the first"):

@@ -95,7 +95,7 @@ def test_shuffle_and_swap_take_the_reward_from_a_judge_that_takes_the_first(tmp_
     shuffled = put(JudgeScenarios, First("first"), tmp_path, roles=("instructed",))
     swapped = put(JudgePolarity, First("first"), tmp_path)
     monkeypatch.setattr("validators.judges.panel.shuffle_passages", lambda passages, *_: list(passages))
-    monkeypatch.setattr(JudgePanel, "compare_pair", lambda self, i, ps, slot: self._compare_once(i, tuple(ps), slot))
+    monkeypatch.setattr(JudgePanel, "compare_pair", lambda self, i, ps, slot: self.compare_once(i, tuple(ps), slot))
     in_order = put(JudgeScenarios, First("first"), tmp_path, roles=("instructed",))
     one_way = put(JudgePolarity, First("first"), tmp_path)
     assert (in_order.recall, one_way.recall) == (1.0, 1.0)
