@@ -73,7 +73,7 @@ class Stages:
                 if is_code
                 else without_wrapping(reply.text)
             )
-            return WrittenText(text=bare.partition("\n")[0].strip() if one_line else bare)
+            return WrittenText(text=without_wrapping(bare.partition("\n")[0]) if one_line else bare)
 
         def found(written: WrittenText) -> Iterator[Problem]:
             yield from text_problems(written.text, prompt, _CODE_ECHO if is_code else None)
