@@ -88,6 +88,7 @@ class DualView:
         if d_minus is None:
             raise Rejected("no_instruction_negative", "none of the seed's negatives has the role instruction_negative")
         writer = ContrastWriter(material, ask, self._settings.checks)
+        writer.marks.update(mark for mark in seed.attributes.get("marks", "").split(", ") if mark)
         shown = [cut_passage(p, self._settings.passage_chars) for p in (d_minus, d_plus)]
         questions = await writer.pair_questions(*shown)
         demands = DemandQuestions(questions.answered[:MOST_DEMANDS])

@@ -12,13 +12,14 @@ from prompts.parse import StructuredReply
 
 _FENCE = re.compile(r"```[\w+#-]*[ \t]*\n(.*?)\n?```", re.DOTALL)
 _LABEL = re.compile(
-    r"\A(?:(?:sure|certainly|of course|okay)\b[^\n]{0,80}\n+|here(?: is|'s)\b[^\n]{0,80}:\s*\n*|#+ [^\n]*\n+|"
+    r"\A(?:(?:sure|certainly|of course|okay)[,!.:][^\n]{0,80}\n+|here(?: is|'s)\b[^\n]{0,80}:\s*\n*|#+ [^\n]*\n+|"
     r"\**(?:the )?(?:new |other |second |search )?(?:instruction|query|passage|program|(?:worked )?solution|p2|text)"
     r"\**\s*:\**\s*)",
     re.IGNORECASE,
 )
 _AFTER = re.compile(
-    r"\n+(?:query(?: of p1)?|(?:other )?query|instruction|length|p1|must(?: not)?(?: answer)?):.*\Z",
+    r"\n+(?:query of p1:|(?:other )?query:|(?:it )?must(?: not)? answer:|length: about \d)"
+    r".*\Z|\n\n+(?:instruction|p1|must(?: not)?):.*\Z",
     re.IGNORECASE | re.DOTALL,
 )
 _QUOTES = {'"': '"', "“": "”", "'": "'"}

@@ -206,7 +206,6 @@ def reaches(text: str, answer: str) -> bool:
 
 
 def _same_number(wanted: str, numbers: Sequence[str]) -> bool:
-    try:
-        return any(abs(float(number) - float(wanted)) < 1e-9 for number in numbers if "/" not in number)
-    except ValueError:
+    if "/" in wanted:
         return wanted in numbers
+    return any(abs(float(number) - float(wanted)) < 1e-9 for number in numbers if "/" not in number)

@@ -39,6 +39,8 @@ _PASSAGE_WORDS = (40, 300)
 """Words that a passage of prose is asked to have: as many as P+, within these bounds."""
 _ROOM = (0.5, 2.0)
 """How much shorter or longer than asked for a passage may be."""
+_TITLE_WORDS = 20
+"""Most words of a title: a longer first line is the first paragraph."""
 _MOST_ALIKE = 0.8
 _FORMATS: Sequence[tuple[Length, int]] = (("short", 60), ("medium", 95), ("long", 140))
 
@@ -220,6 +222,7 @@ class ContrastWriter(Stages):
             writing(prompt, 30 + 2 * words),
             "instruction_writer",
             lambda text: self._query_problems(text, words),
+            one_line="\n" not in material.seed.query.strip(),
         )
 
     def _instruction_problems(self, text: str, demands: DemandQuestions, unlike: str) -> Iterator[Problem]:
@@ -286,9 +289,10 @@ class ContrastWriter(Stages):
             yield Problem("too_long", f"the query has {len(text.split())} words", advice)
 
     def _title_and_text(self, written: str) -> tuple[str, str]:
-        """What stands on a line of its own before the text is its title, where P+ has one."""
+        """A short line before the text is its title, where P+ has one."""
         head, _, rest = written.partition("\n")
-        is_title = bool(self.material.positive.title) and self.material.kind != "code" and rest.strip() != ""
+        is_short = len(head.split()) <= _TITLE_WORDS and rest.strip() != ""
+        is_title = bool(self.material.positive.title) and self.material.kind != "code" and is_short
         return (head.strip(" #*").strip(), rest.strip()) if is_title else ("", written)
 
     def _task_text(self, task: PassageTask, words: int, language: str, *, titled: bool = False) -> str:

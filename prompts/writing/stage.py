@@ -57,8 +57,12 @@ class Stages:
         problems: Callable[[str], Iterable[Problem]],
         *,
         keeps_fences: bool = False,
+        one_line: bool = False,
     ) -> str:
-        """A plain text, freed of what stands around it, that passes the checks of every text and those given."""
+        """A plain text, freed of what stands around it, that passes the checks of every text and those given.
+
+        `one_line`: what stands below its first line is cut off.
+        """
         is_code = self.material.kind == "code" and role == "passage_writer"
 
         def mended(reply: WrittenText) -> WrittenText:
@@ -69,7 +73,7 @@ class Stages:
                 if is_code
                 else without_wrapping(reply.text)
             )
-            return WrittenText(text=bare)
+            return WrittenText(text=without_wrapping(bare.partition("\n")[0]) if one_line else bare)
 
         def found(written: WrittenText) -> Iterator[Problem]:
             yield from text_problems(written.text, prompt, _CODE_ECHO if is_code else None)

@@ -7,7 +7,7 @@ import pytest
 
 from cluster.job import load_job
 from cluster.run_job import run_job
-from tests.support.models.character import BROKEN, HARMLESS, PASSAGES, SPOILT, TASKS, Character
+from tests.support.models.character import BROKEN, HARMLESS, JUDGES, PASSAGES, SPOILT, TASKS, TEXTS, Character
 from tests.support.models.fault_server import serving
 from tests.support.small_parts import topics
 from tests.support.topics.trades import corpus
@@ -39,14 +39,13 @@ replies: {{corrections: 1}}
 out: {out}
 runtime: {{window: 40}}
 """
-GRID = "lengths: [short, medium, long]"
 JOBS = {
     "infir": ("{kind: infir}", "{kind: judge_scenarios}"),
-    "promptriever": (f"{{kind: promptriever, {GRID}}}", "{kind: judge_relevance}"),
-    "dual_view": (f"{{kind: dual_view, base: {{kind: promptriever, {GRID}}}}}", "{kind: judge_polarity}"),
+    "promptriever": ("{kind: promptriever}", "{kind: judge_relevance}"),
+    "dual_view": ("{kind: dual_view, base: {kind: promptriever}}", "{kind: judge_polarity}"),
     "infosearch": ("{kind: infosearch, query_negative: written}", "{kind: judge_relevance}"),
 }
-"""Recipe -> itself and its judge. A very long instruction has two paragraphs, and here one line is due."""
+"""Recipe -> itself and its judge."""
 
 
 def made(folder, name, model):
@@ -66,12 +65,8 @@ def test_without_a_fault_the_character_does_what_every_template_asks(name, tmp_p
     assert [(topic.seed_id, topic.reason, topic.detail) for topic in rows if topic.status != "accepted"] == []
     assert summary.counts.seeds == {"accepted": 40}
     assert set().union(*map(codes, rows)) <= CANARIES | {"surplus_negative"}
-    known = {call.request_id: SAME.get(call.task, call.task) for topic in rows for call in topic.calls}
+    known = {call.request_id: call.task for topic in rows for call in topic.calls}
     assert known == model.tasks
-
-
-SAME = {"infir.instruction": "instruction", "promptriever.instruction": "instruction"}
-"""Tasks that ask for the same in the same words."""
 
 
 JUDGED = {
@@ -80,61 +75,54 @@ JUDGED = {
 }  # fmt: skip
 """What becomes of labels that a judge contradicts."""
 CANARIES = {"canary_right", "canary_wrong"}
-REASONS = {
-    "refuses_by_code": {"too_poor"},
-    "refuses_at_length": {"writer_refused"},
-    "quotes": {"quotes_passage"},
-    "names_title": {"names_source"},
-    "retypes": {"same_passage", "near_copy", "no_negative"},
-    "speaks_to_judge": {"injection_suspect"},
-    "names_a_person": {"email"},
-    "cut": {"cut_reply"},
-    "withheld": {"withheld_reply"},
+TOLD = {
+    "refuses": {"refusal"},
+    "ignores": {"ignores_demand", "same_instruction"},
+    "echoes": {"echo", "keyword_not_named"},
+    "repeats": {"same_passage", "same_query"},
+    "retypes": {"near_copy"},
+    "speaks_of_task": {"speaks_of_task"},
+    "asks_nothing": {"no_questions"},
+    "agrees": {"not_reversed"},
+    "cut": {"cut_reply", "unreadable_reply"},
+    "withheld": {"withheld_reply", "unreadable_reply"},
+    **dict.fromkeys(("refuses_in_prose", "empty", "no_json", "wrong_types", "more_fields", "no_fields"),
+                    {"unreadable_reply", "empty_text"}),
+}  # fmt: skip
+"""Fault -> what its call says was wrong, and what the funnel says where no turn mended it."""
+SALVAGED = {"goes_on", "doubles", "fenced", "labelled", "quoted"}
+"""Faults that are mended without a further turn: their calls say so, unless a check found something besides."""
+BORNE = {"other_length": "other_length"}
+"""Fault -> the mark of the topic that bears it."""
+FOUND = {
+    "adds_a_note": {"newline_cut"},
+    "other_length": {"same_instruction"},
+    "in_german": {"other_language", "condition_not_met"},
+    "speaks_to_judge": {"injection_suspect", "condition_not_met"},
+    "names_a_person": {"email", "condition_not_met"},
 }
-"""Fault -> the codes by which a funnel names it, where that does not depend on the task."""
-REPEATED = {
-    "infir.poisoned_instruction": {"same_instruction"},
-    "infir.poisoned_query": {"same_query"},
-    "infir.passage": {"same_passage", "near_copy"},
-    "promptriever.passages": {"no_negative"},
-    "dual_view.instruction": {"same_instruction"},
-}
+"""Fault that no check of a reply looks for -> what a validator makes of it."""
+LOST = {"no_condition", "no_negative", "no_instruction_negative"}
+"""How the funnel names a topic that lost the passages it needs; `dropped` and the calls name why."""
 
 
-def reasons(fault, job):
-    """The codes of which at least one must stand in the topic that met the fault."""
-    if fault.task.startswith("judges."):
-        judge_codes = {"unreadable_judge", "positive_lost", "no_negative_left"} if fault.kind in BROKEN else JUDGED
-        return judge_codes | CANARIES
-    fault_codes = REASONS.get(fault.kind, {"unreadable_reply"})
-    if fault.kind == "goes_on":
-        fault_codes = {"unreadable_reply"} if fault.task.startswith("infosearch.") else {"newline_cut"}
-    elif fault.kind == "repeats":
-        fault_codes = REPEATED[fault.task]
-    elif fault.kind == "refuses_inside":
-        fault_codes = {"refusal"} | (JUDGED | {"wrong_length"} if fault.task in PASSAGES else set())
-    elif fault.kind == "in_german":
-        fault_codes = {"other_language"}
-    if fault.task == "infosearch.rewrite" and fault.kind in SPOILT:
-        fault_codes = fault_codes | {"condition_not_met"}
-    follows = job == "dual_view" and fault.task == "promptriever.passages" and fault.kind in SPOILT
-    return fault_codes | ({"too_poor"} if follows else set())
+def called(topic, model):
+    """The calls of a topic that met a fault, each with the fault."""
+    return [(call, model.ledger[call.request_id]) for call in topic.calls if call.request_id in model.ledger]
 
 
-def met(topic, model):
-    """The faults that a topic met, but for those that a reader bears and those that a correction turn mended."""
-    faults = [model.ledger[call.request_id] for call in topic.calls if call.request_id in model.ledger]
-    return [fault for fault in faults if not mended(fault)]
-
-
-def mended(fault):
-    unreadable = fault.kind in BROKEN or (fault.kind == "goes_on" and fault.task.startswith("infosearch."))
-    return fault.kind in HARMLESS or (unreadable and fault.turn == 0)
+def due(fault):
+    """The codes by which a funnel may name a fault."""
+    if fault.task in JUDGES:
+        return JUDGED | CANARIES | {"unreadable_judge"}
+    more = {"condition_not_met"} | JUDGED if fault.task in PASSAGES or fault.kind == "ignores" else set()
+    return TOLD.get(fault.kind, set()) | FOUND.get(fault.kind, set()) | more | LOST | {"wrong_length"}
 
 
 def codes(topic):
-    dropped = (why.partition(":")[0] for why in json.loads(topic.attributes.get("dropped", "[]")))
-    return {topic.reason, *(verdict.reason for verdict in topic.verdicts), *dropped} - {""}
+    dropped = (why.split(": ")[1] for why in json.loads(topic.attributes.get("dropped", "[]")))
+    marks = topic.attributes.get("marks", "").split(", ")
+    return {topic.reason, *(verdict.reason for verdict in topic.verdicts), *dropped, *marks} - {""}
 
 
 def asked_of(topic):
@@ -150,7 +138,7 @@ def runs(tmp_path_factory):
     """Every job once against a character that is sometimes wrong: its summary, its topics, its model."""
     folder, results = tmp_path_factory.mktemp("wrong"), {}
     for name in JOBS:
-        model = Character(said=0.025, broken=0.014)
+        model = Character(said=0.03, broken=0.013)
         results[name] = (*made(folder, name, model), model)
     return results
 
@@ -164,20 +152,40 @@ def test_every_seed_is_accepted_rejected_or_failed(name, runs):
     assert summary.counts.reasons == Counter(topic.reason for topic in rows if topic.status != "accepted")
     assert summary.counts.seeds["accepted"] >= 10
     assert summary.counts.seeds["rejected"] > 0
-    assert summary.counts.seeds["failed"] > 0
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_the_funnel_names_each_fault_and_nothing_else(name, runs):
-    """A seed ends for the fault that it met; without one it is accepted; what does not end it is marked."""
+def test_each_call_says_what_was_wrong_with_its_reply_or_what_was_mended(name, runs):
     _, rows, model = runs[name]
     for topic in rows:
-        faults = met(topic, model)
-        if topic.status == "accepted":
-            assert all(codes(topic) & reasons(fault, name) for fault in faults), (topic.seed_id, faults, codes(topic))
-        else:
-            due = set().union(*(reasons(fault, name) for fault in faults))
-            assert topic.reason in due, (topic.seed_id, topic.reason, topic.detail, faults)
+        for call, fault in called(topic, model):
+            code = call.fault.partition(":")[0]
+            said = (topic.seed_id, fault, call.fault, call.salvaged, call.reply_text)
+            if fault.kind in TOLD and fault.task not in JUDGES:
+                assert code in TOLD[fault.kind], said
+            elif fault.kind in SALVAGED and fault.task in TEXTS:
+                assert call.salvaged == "text" or code in {"condition_not_met", "near_copy", "wrong_length"}, said
+            elif fault.kind in BORNE and not code:
+                assert BORNE[fault.kind] in codes(topic) or topic.status != "accepted", said
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_seed_that_ends_ends_for_a_fault_that_it_met(name, runs):
+    _, rows, model = runs[name]
+    for topic in rows:
+        faults = [fault for _, fault in called(topic, model)]
+        if topic.status != "accepted":
+            assert topic.reason in set().union(*map(due, faults)), (topic.seed_id, topic.reason, topic.detail, faults)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_most_faults_are_mended_and_their_topics_stand(name, runs):
+    _, rows, model = runs[name]
+    told = [topic for topic in rows for call, fault in called(topic, model) if call.fault and fault.turn == 0]
+    kept = [topic for topic in told if topic.status == "accepted"]
+    assert len(kept) >= 5
+    salvaged = any(call.salvaged for topic in rows for call in topic.calls if topic.status == "accepted")
+    assert salvaged or name == "infosearch"
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -191,20 +199,14 @@ def test_no_accepted_topic_holds_what_went_wrong(name, runs):
 
 
 def test_every_kind_of_fault_befell_some_seed_and_every_template_was_answered(runs):
-    named_kinds, borne, tasks, table = set(), set(), set(), Counter()
-    for name, (_, rows, model) in runs.items():
+    kinds, tasks, table = set(), set(), Counter()
+    for _, rows, model in runs.values():
         tasks |= set(model.tasks.values())
         for topic in rows:
-            faults = met(topic, model)
-            kind_codes = [
-                (fault.kind, code) for fault in faults for code in sorted(codes(topic) & reasons(fault, name))
-            ]
-            named_kinds |= {kind for kind, _ in kind_codes}
-            table.update(kind_codes if len(faults) == 1 else ())
-            if topic.status == "accepted":
-                call_faults = (model.ledger.get(call.request_id) for call in topic.calls)
-                borne |= {fault.kind for fault in call_faults if fault and mended(fault)}
-    print(*(f"{kind:18} {code:22} {count}" for (kind, code), count in sorted(table.items())), sep="\n")
+            for call, fault in called(topic, model):
+                kinds.add(fault.kind)
+                table[fault.kind, call.fault.partition(":")[0] or (call.salvaged and "salvaged"), topic.status] += 1
+    print(*(f"{' '.join(key)} {count}" for key, count in sorted(table.items())), sep="\n")
+    assert sum(summary.counts.seeds["failed"] for summary, _, _ in runs.values()) > 0
     assert tasks == {*TASKS} - {"custom.kite"}
-    assert named_kinds == {*SPOILT, *BROKEN}
-    assert borne >= {*HARMLESS, *BROKEN}, "what is wrapped is read, and what is broken once is mended"
+    assert kinds == {*SPOILT, *BROKEN, *HARMLESS}

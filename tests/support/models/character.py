@@ -328,7 +328,8 @@ def write_passage(query: str, text: str, aspects: Sequence[str], *of: str) -> st
     parts = known.groupdict() if known else {}
     form = str(pick(_ANSWERS, query, *aspects, *of))
     said = [form.format(**parts, Thing=parts["thing"].capitalize())] if parts else answer_sentences(query, text)
-    return " ".join([*said, *(ASPECTS[a][1] for a in aspects), *drawn(_FILLERS, 5, query, *aspects, *of)])
+    fillers = drawn(_FILLERS, 5 - max(0, len(aspects) - 2), query, *aspects, *of)
+    return " ".join([*said, *(ASPECTS[a][1] for a in aspects), *fillers])
 
 
 def passage(prompt: ParsedPrompt) -> str:
@@ -337,7 +338,11 @@ def passage(prompt: ParsedPrompt) -> str:
         return "def second(values):\n    found = list(values)\n    found.reverse()\n    return found"
     if prompt["noun"] == "worked solution":
         return f"Now from the other end, and step by step.\n{prompt['text'].splitlines()[-1]}"
-    text = write_passage(prompt["asked"], prompt["text"], aspects_asked(prompt["must"]), prompt["ban"])
+    told, wanted = aspects_in(prompt["text"]), aspects_asked(prompt["must"])
+    if prompt["asked"] == prompt.query and not {*wanted} - {*told}:
+        free = [aspect for aspect in ASPECTS if aspect not in (*told, *aspects_asked(prompt["ban"]))]
+        wanted.append(pick(free, prompt.query, prompt["must"]))  # something that P1 does not tell
+    text = write_passage(prompt["asked"], prompt["text"], wanted, prompt["must"], prompt["ban"])
     return f"Notes on {place_in(prompt['asked'])}\n\n{text}" if prompt["title"] else text
 
 
@@ -456,9 +461,9 @@ def refuses(answer: str, prompt: ParsedPrompt, word: str) -> tuple[Answer, str]:
 
 
 def other_length(answer: str, prompt: ParsedPrompt, word: str) -> tuple[Answer, str]:
-    """An instruction of four times the words, or of a quarter."""
+    """An instruction of four times the words; of a long one, its first two sentences."""
     words = int(prompt["words"])
-    return at_length([answer], 4 * words if words < 50 else words // 4, word), ""
+    return (at_length([answer], 4 * words, word) if words < 50 else " ".join(sentences(answer)[:2])), ""
 
 
 def ignores(answer: str, prompt: ParsedPrompt, word: str) -> tuple[Answer, str]:
@@ -534,7 +539,7 @@ def judges_wrongly(answer: Json, prompt: ParsedPrompt, word: str) -> tuple[Answe
 
 SPOILT: Mapping[str, tuple[tuple[str, ...], Spoil]] = {
     "goes_on": (("writing.instruction", "writing.other_query", "writing.passage"), goes_on),
-    "adds_a_note": (("writing.instruction", "writing.other_query"), adds_a_note),
+    "adds_a_note": (("writing.instruction",), adds_a_note),
     "refuses": (TEXTS, refuses),
     "other_length": (("writing.instruction",), other_length),
     "ignores": (("writing.instruction",), ignores),

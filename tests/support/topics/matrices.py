@@ -6,13 +6,7 @@ from engine.topic import Seed
 from prompts.recipes.catalog import RECIPES
 from tests.support.topics.character_ask import CharacterAsk
 
-GRID = {"lengths": ["short", "medium", "long"]}
-"""A very long instruction has two paragraphs, and the character writes one."""
-SETTINGS = {
-    "infir": {},
-    "promptriever": GRID,
-    "dual_view": {"base": {"kind": "promptriever", **GRID}},
-}
+SETTINGS = {"infir": {}, "promptriever": {}, "dual_view": {"base": {"kind": "promptriever"}}}
 
 
 def build(kind: str, **settings):

@@ -1,0 +1,227 @@
+"""The stages of a contrast: what each asks, what it mends, and what it refuses."""
+
+import asyncio
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from engine.errors import FaultyReply
+from prompts.constraints.instructions import LENGTHS, STYLES
+from prompts.parse import parse_reply
+from prompts.writing.answers import Questions
+from prompts.writing.contrast import (
+    Cell,
+    ContrastWriter,
+    Demands,
+    PassageTask,
+    _mended_questions,
+    cell_of,
+    contrast_of,
+    length_of,
+)
+from prompts.writing.examples import WORDS
+from prompts.writing.material import writing_material
+from tests.support.topics.sample_seeds import SEEDS
+from tests.support.topics.trades import trade_seeds
+
+SEED = trade_seeds()[0]
+PROSE = "Slate from that town is split while the frost is still in the stone, one wedge at a time, by whoever has hands. "
+SOLUTION = "def second(values):\n    return sorted(values)"
+
+
+class Says:
+    """An `ask` that says one thing, and keeps the prompts; nothing is corrected, a usable answer is taken."""
+
+    calls = ()
+
+    def __init__(self, text: str) -> None:
+        self.text, self.prompts = text, []
+
+    async def __call__(self, prompt, answer, *, role="writer", check=None):
+        self.prompts.append(prompt)
+        try:
+            return check(parse_reply(self.text, answer))
+        except FaultyReply as fault:
+            if fault.usable is None:
+                raise
+            return fault.usable
+
+
+def writer(text, seed=SEED, policy=None):
+    ask = Says(text)
+    return ContrastWriter(writing_material(seed, passage_chars=2_000), ask, policy or {}), ask
+
+
+def said(work, text, seed=SEED, policy=None):
+    """What a stage makes of a reply, or the code by which it refuses it, and the marks."""
+    made, _ = writer(text, seed, policy)
+    try:
+        return asyncio.run(work(made)), made.marks
+    except FaultyReply as fault:
+        return fault.reason, made.marks
+
+
+def test_cells_are_balanced_over_numbers():
+    cells = Counter(cell_of(number) for number in range(1_600))
+    assert cells == dict.fromkeys([Cell(length, style) for length in LENGTHS for style in STYLES], 100)
+    assert cell_of(5, ["long"], ["plain"]) == Cell("long", "plain")
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_an_instruction_of_the_words_asked_for_is_in_the_cell_asked_for(length):
+    for share in (0.9, 1.0, 1.1):
+        assert length_of("word " * round(WORDS[length] * share)) == length
+
+
+def test_demands_come_from_what_is_answered_and_bans_from_the_other_list():
+    material, asked = writing_material(SEED, passage_chars=2_000), Questions(answered=("a?", "b?"), open=("c?", "d?"))
+    wanted, other = contrast_of(asked, material, Cell("short", "plain"))
+    assert (wanted, other) == (Demands(("a?",)), Demands(("c?",)))
+    wanted, other = contrast_of(asked, material, Cell("short", "negation"))
+    assert (wanted, other) == (Demands(("a?",), ("c?",)), Demands(("c?",), ("a?",)))
+    counts = set()
+    for seed in trade_seeds():
+        wanted, _ = contrast_of(asked, writing_material(seed, passage_chars=2_000), Cell("medium", "plain"))
+        counts.add(len(wanted.demands))
+    assert counts == {1, 2}
+    assert json.loads(Demands(("a?",), ("c?",)).attribute()) == {"demands": ["a?"], "bans": ["c?"]}
+
+
+def test_lists_lose_the_query_repetitions_and_what_is_no_question():
+    reply = Questions(
+        answered=("What  does it cost?", "what does it COST?", "How is it done?", "Why", "The price", "Who pays it."),
+        open=("Who pays it?", "One? " * 30, "Where is it sold?", "Who sells it?", "Who buys it?", "Who likes it?"),
+    )
+    mended = _mended_questions(reply, query="How is it done?")
+    assert mended.answered == ("What does it cost?", "Who pays it?")
+    assert mended.open == ("Where is it sold?", "Who sells it?", "Who buys it?")
+    assert _mended_questions(mended, query="How is it done?") == mended
+
+
+@pytest.mark.parametrize(
+    ("reply", "due"),
+    [
+        ({"answered": ["What does it cost?"], "open": ["Who learns the trade there?"]}, ""),
+        ({"answered": [], "open": ["Who learns the trade there?"]}, "no_questions"),
+        ({"answered": ["What does it cost?"], "open": [SEED.query, "what does it cost?"]}, "no_questions"),
+    ],
+)
+def test_questions_of_a_passage(reply, due):
+    made, _ = said(lambda w: w.questions(SEED.positives[0]), json.dumps(reply))
+    assert (made if due else made.model_dump(mode="json")) == (due or reply)
+
+
+DEMANDS = Demands(("Who learns the trade?",), ("What does it cost?",))
+GOOD = "I teach children and look for anything that says who learns this trade, and from whom they learn it."
+
+
+@pytest.mark.parametrize(
+    ("text", "due", "marks"),
+    [
+        (GOOD, GOOD, set()),
+        (f'"{GOOD}"', GOOD, set()),
+        (f"Instruction: {GOOD}\n\nQuery: another", GOOD, set()),
+        ("Who learns the trade.", "too_short", set()),
+        (GOOD * 18, "too_long", {"other_length"}),
+        ("Bring me whatever seems worthy of attention, and plenty of it.", ..., {"ignores_demand"}),
+        (f"{SEED.query} {GOOD}", ..., {"repeats_query"}),
+        (f"{GOOD} {GOOD.replace('I ', 'We ')} " * 3, ..., {"other_length"}),
+        ("", "empty_text", set()),
+    ],
+)
+def test_an_instruction(text, due, marks):
+    made, found = said(lambda w: w.instruction(DEMANDS, Cell("short", "plain")), text)
+    if due is not ...:
+        assert made == due
+    if due not in ("too_short", "too_long", "empty_text"):
+        assert found == marks
+
+
+def test_the_second_instruction_may_not_be_the_first():
+    for again in (GOOD, GOOD.replace("anything", "all")):
+        made, _ = said(lambda w, a=again: w.instruction(DEMANDS, Cell("short", "plain"), unlike=a), GOOD)
+        assert made == "same_instruction"
+    other = "Only texts about the price that buyers pay are of any use, since my children will open a shop."
+    assert said(lambda w: w.instruction(DEMANDS, Cell("short", "plain"), unlike=other), GOOD)[0] == GOOD
+
+
+def test_the_writer_of_an_instruction_sees_questions_and_no_passage():
+    made, ask = writer(GOOD)
+    asyncio.run(made.instruction(DEMANDS, Cell("medium", "persona")))
+    [prompt] = ask.prompts
+    user = prompt.messages[-1].content
+    assert SEED.positives[0].text[:60] not in user
+    assert "It must answer: Who learns the trade?\nIt must not answer: What does it cost?\nLength: about 84 words." in user
+    assert "Begin with who is asking" in prompt.messages[0].content
+
+
+def passage_of(text, task=None, others=(), seed=SEED, policy=None):
+    task = task or PassageTask("instruction_negative", seed.query, ("Who learns the trade?",), ())
+    return said(lambda w: w.passage(task, list(others)), text, seed, policy)
+
+
+def test_a_passage_has_its_role_and_its_title():
+    made, marks = passage_of(f"Of frost\n\n{PROSE * 3}")
+    assert (made.role, made.title, made.text, marks) == ("instruction_negative", "Of frost", (PROSE * 3).strip(), set())
+    untitled, _ = passage_of(f"{PROSE * 2}\n\n{PROSE}")
+    assert untitled.title == ""
+    assert untitled.text.startswith(PROSE.strip())
+    bare = replace(SEED, positives=tuple(replace(p, title="") for p in SEED.positives))
+    assert passage_of(f"Of frost\n\n{PROSE * 3}", seed=bare)[0].title == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "due"),
+    [
+        (SEED.positives[0].text, "same_passage"),
+        (SEED.negatives[0].text.upper(), "same_passage"),
+        (SEED.positives[0].text + " That is all there is to say.", "near_copy"),
+        (PROSE, "wrong_length"),
+        (PROSE * 12, "wrong_length"),
+        ("I'm sorry, but I cannot help with that.", "refusal"),
+        (f"P2 says it. {PROSE * 3}", "speaks_of_task"),
+    ],
+)
+def test_a_passage_that_is_none_is_named(text, due):
+    made, marks = passage_of(text)
+    assert due == made or due in marks
+
+
+def test_a_passage_is_no_copy_of_another_of_its_topic():
+    first, _ = passage_of(PROSE * 3)
+    assert passage_of(PROSE * 3, others=[first])[0] == "same_passage"
+    assert passage_of(PROSE * 3 + "So it is.", others=[first])[0] == "near_copy"
+
+
+def test_a_program_is_freed_of_its_fence_and_must_parse():
+    seed = SEEDS["leetcode"]
+    language = seed.positives[0].attributes["language"]
+    made, _ = passage_of(f"Here it is:\n```python\n{SOLUTION}\n```\nIt sorts.", seed=seed)
+    assert (made.text, made.attributes["language"]) == (SOLUTION, language)
+    assert passage_of("Sort the values and return them.", seed=seed)[0] == "not_code"
+    made, marks = passage_of("Sort the values and return them.", seed=seed, policy={"not_code": "mark"})
+    assert (made.text, marks) == ("Sort the values and return them.", {"not_code"})
+
+
+def test_a_solution_must_end_with_the_result_of_its_own_problem():
+    seed = replace(SEEDS["metamath"], attributes={"answer": "72"})
+    task = PassageTask("instruction_negative", seed.query, (), ())
+    assert passage_of("Otherwise put, half of 145 is not it.\nIt is 71.", task, seed=seed)[0] == "wrong_answer"
+    assert passage_of("Otherwise put, half of 144.\nIt is 72.", task, seed=seed)[0].text.endswith("72.")
+    elsewhere = replace(task, role="query_negative", query="What is 70 plus 1?")
+    assert passage_of("Seventy and one.\nIt is 71.", elsewhere, seed=seed)[0].text.endswith("71.")
+
+
+@pytest.mark.parametrize(
+    ("text", "due"),
+    [
+        ("How is slate split in Ostrander?", "How is slate split in Ostrander?"),
+        ('Other query: "How is slate split in Ostrander?"\nIt stays near.', "How is slate split in Ostrander?"),
+        (SEED.query.upper(), "same_query"),
+        ("how is it done " * 15, "too_long"),
+    ],
+)
+def test_another_query(text, due):
+    assert said(lambda w: w.other_query(GOOD), text)[0] == due

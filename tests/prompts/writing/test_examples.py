@@ -1,0 +1,112 @@
+"""The examples of prompts: how many, how long, how often drawn, and how unlike each other."""
+
+import re
+from collections import Counter
+from itertools import combinations
+from statistics import mean
+
+import pytest
+
+from engine.ids import sha256_hex
+from prompts.constraints.instructions import LENGTHS, STYLES
+from prompts.writing.checks import denies
+from prompts.writing.contrast import _code_problems
+from prompts.writing.examples import _FOLDER, WORDS, example_for, examples_of, wording_example
+
+KINDS = ("text", "code", "mathematics")
+RUN = 8
+
+
+def words_of(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())
+
+
+def runs(text: str, size: int = RUN) -> set[tuple[str, ...]]:
+    words = words_of(text)
+    return {tuple(words[i : i + size]) for i in range(len(words) - size + 1)}
+
+
+def prose_of(example) -> list[str]:
+    """All texts of an example that are no source code; idioms of a language may stand in two programs."""
+    said = [example.query, *example.demands, *example.demands_minus, *example.bans, *example.bans_minus]
+    said += [example.q_minus, *example.i_plus.values(), *example.i_minus.values()]
+    if not example.language:
+        said += [example.p_plus, example.p1_minus, example.p2_minus, *(n.text for n in example.negatives)]
+    return said
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_there_are_24_of_a_kind_in_all_styles(kind):
+    examples = examples_of(kind)
+    assert len({e.id for e in examples}) == len(examples) == 24
+    styles = Counter(e.style for e in examples)
+    assert styles.keys() == {*STYLES}
+    assert min(styles.values()) >= 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_instructions_have_the_published_lengths(kind):
+    for length in LENGTHS:
+        each = [len(text[length].split()) for e in examples_of(kind) for text in (e.i_plus, e.i_minus)]
+        assert mean(each) == pytest.approx(WORDS[length], rel=0.1)
+        for example in examples_of(kind):
+            for text in (example.i_plus, example.i_minus):
+                assert len(text[length].split()) == pytest.approx(WORDS[length], rel=0.25), (example.id, length)
+
+
+def draws(draw) -> Counter:
+    """What 5,000 seeds draw, as `WritingMaterial.number` numbers them."""
+    return Counter(draw(int(sha256_hex(f"example questions\x1fmsmarco\x1f{i}")[:16], 16)) for i in range(5_000))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_example_stands_in_more_than_a_twentieth_of_the_prompts(kind):
+    drawn = draws(lambda number: example_for(kind, number).id)
+    assert len(drawn) == 24
+    assert max(drawn.values()) <= 0.05 * 5_000 * 1.1  # 1 / 24 is 4.2 %
+
+
+def test_no_wording_stands_in_more_than_a_twentieth_of_the_prompts():
+    drawn = draws(lambda number: wording_example(number)["query"])
+    assert len(drawn) == 24
+    assert max(drawn.values()) <= 0.05 * 5_000 * 1.1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_example_of_a_style_has_that_style(kind):
+    for style in STYLES:
+        assert {example_for(kind, number, style).style for number in range(100)} == {style}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_two_examples_share_a_run_of_words(kind):
+    known = {e.id: set().union(*map(runs, prose_of(e))) for e in examples_of(kind)}
+    shared = [(a, b, known[a] & known[b]) for a, b in combinations(known, 2) if known[a] & known[b]]
+    assert shared == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_example_shows_what_its_rules_ask_for(kind):
+    for e in examples_of(kind):
+        questions = [*e.demands, *e.demands_minus, *e.bans, *e.bans_minus]
+        assert all(question.endswith("?") and 3 <= len(question.split()) <= 25 for question in questions), e.id
+        assert len(set(questions) - {*e.bans, *e.bans_minus}) == len({*e.demands, *e.demands_minus}), e.id
+        assert e.demands, e.id
+        assert e.demands_minus, e.id
+        assert e.q_minus.lower() != e.query.lower(), e.id
+        assert len({e.p_plus, e.p1_minus, e.p2_minus}) == 3, e.id
+
+
+def test_programs_of_examples_parse():
+    for e in examples_of("code"):
+        for text in (e.p_plus, e.p1_minus, e.p2_minus):
+            assert list(_code_problems(text, e.language)) == [], e.id
+
+
+def test_every_file_is_read():
+    assert {path.stem for path in _FOLDER.iterdir()} == {"web", "code", "mathematics", "wordings"}
+
+
+def test_reversals_of_wordings_deny():
+    for number in range(24):
+        assert denies(wording_example(number)["reversal"]), number
