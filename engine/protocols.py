@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 
@@ -53,6 +53,8 @@ class WordReply(BaseModel):
     limit of tokens is read all the same."""
 
     model_config = ConfigDict(frozen=True)
+    READS_CUT: ClassVar[bool] = True
+    """Whether a reply that was cut at its limit of tokens is read all the same. Any answer type may say so."""
 
     @classmethod
     def read(cls, text: str) -> Self:

@@ -55,7 +55,7 @@ def parse_reply(text: str, answer: type[A]) -> A:
     if issubclass(answer, PlainAnswer):
         return answer(text=_THOUGHTS.sub("", text).strip())
     first_error: ValidationError | None = None
-    for candidate in _candidates(text):
+    for candidate in _candidates(text, answer):
         try:
             return answer.model_validate_json(candidate)
         except ValidationError as error:
@@ -73,7 +73,7 @@ def parse_reply(text: str, answer: type[A]) -> A:
     ) from first_error
 
 
-def _candidates(text: str) -> Iterator[str]:
+def _candidates(text: str, answer: type[BaseModel]) -> Iterator[str]:
     stripped = text.strip()
     if stripped.startswith("{") and stripped.endswith("}"):
         yield stripped
@@ -81,6 +81,15 @@ def _candidates(text: str) -> Iterator[str]:
     objects = list(_objects(text))
     yield from reversed(objects)
     yield from map(json.dumps, reversed([inner for each in objects for inner in _inner_objects(json.loads(each))]))
+    if getattr(answer, "READS_CUT", False):
+        yield from _closed(text)
+
+
+def _closed(text: str) -> Iterator[str]:
+    """An object that was cut within a list of texts, closed behind the last whole text."""
+    start, end = text.find("{"), text.rfind('",')
+    if 0 <= start < end:
+        yield text[start : end + 1] + "]}"
 
 
 def _inner_objects(value: Any) -> Iterator[dict[str, Any]]:

@@ -11,7 +11,6 @@ Price: hashing the request, one journal record; 0.1 ms of CPU or so.
 """
 
 import asyncio
-import json
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -24,6 +23,7 @@ from weakref import WeakValueDictionary
 
 from pydantic import BaseModel
 
+from engine.answer_forms import keys_line
 from engine.crash_points import crash_point
 from engine.errors import (
     STOPPING,
@@ -269,8 +269,8 @@ class SeedAsk:
         return parsed
 
     def _read(self, text: str, finish_reason: str, reply: Reply, answer: type[Answer]) -> Answer:
-        """The typed answer. A reply that was cut (but for a word) or withheld is no text, whatever it looks like."""
-        if finish_reason == "length" and not issubclass(answer, WordReply):
+        """The typed answer. A reply that was cut or withheld is no text, whatever it looks like."""
+        if finish_reason == "length" and not getattr(answer, "READS_CUT", False):
             raise CutReplyError(f"the reply was cut at its limit of {reply.completion_tokens} tokens")
         if finish_reason == "content_filter":
             raise WithheldReplyError("the provider's content filter held the reply back")
@@ -335,8 +335,8 @@ def _correction(reply: Reply, fault: Exception, answer: type[BaseModel]) -> tupl
     if isinstance(fault, FaultyReply):
         text = _FAULTY.format(advice=fault.advice) + form
     else:
-        fits = f" It must fit this JSON schema: {json.dumps(schema)}" if schema else ""
-        text = _UNREADABLE.format(problem=fault) + form + fits
+        keys = f" {keys_line(schema)}" if schema else ""
+        text = _UNREADABLE.format(problem=fault) + form + keys
     return Message("assistant", reply.text), Message("user", text)
 
 

@@ -4,6 +4,7 @@ A text needs no JSON around it: small models break its quotes and line breaks, a
 """
 
 import re
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -26,7 +27,9 @@ _QUOTES = {'"': '"', "“": "”", "'": "'"}
 
 
 class Questions(StructuredReply):
-    """What a passage answers besides its query, and what it leaves open."""
+    """What a passage answers besides its query, and what it leaves open. Of a reply that was cut, whole ones count."""
+
+    READS_CUT: ClassVar[bool] = True
 
     answered: tuple[str, ...] = Field((), max_length=64, description="questions that it answers")
     open: tuple[str, ...] = Field((), max_length=64, description="questions that it leaves without an answer")

@@ -30,6 +30,7 @@ Reason = Literal[
     "no_questions", "empty_text", "refusal", "echo", "speaks_of_task", "same_instruction", "same_query", "same_passage",
     "near_copy", "not_code", "wrong_answer", "too_short", "too_long", "ignores_demand", "repeats_query", "wrong_length",
     "condition_not_met", "answer_lost", "answers_query", "not_reversed", "keyword_not_named",
+    "answers_question",
 ]  # fmt: skip
 
 DEFAULTS: Mapping[Reason, OnFail] = {
@@ -54,6 +55,7 @@ DEFAULTS: Mapping[Reason, OnFail] = {
     "answers_query": "correct",
     "not_reversed": "correct",
     "keyword_not_named": "correct",
+    "answers_question": "correct",
 }
 """What a problem does where the job says nothing."""
 

@@ -24,7 +24,7 @@ from prompts.passages.blocks import stems
 from prompts.render import PromptTemplate, load
 from prompts.sampling import writing
 from prompts.writing.answers import Questions
-from prompts.writing.checks import Problem, near_copy, reaches
+from prompts.writing.checks import Problem, echo_of, figures_in, near_copy, reaches
 from prompts.writing.examples import WORDS, TopicExample, example_for
 from prompts.writing.material import WritingMaterial
 from prompts.writing.stage import Stages
@@ -41,6 +41,9 @@ _ROOM = (0.5, 2.0)
 """How much shorter or longer than asked for a passage may be."""
 _TITLE_WORDS = 20
 """Most words of a title: a longer first line is the first paragraph."""
+_FRAGMENT = 0.35
+"""Share of the words asked for, below which a passage is none."""
+_QUESTION_ECHO = 6
 _MOST_ALIKE = 0.8
 _FORMATS: Sequence[tuple[Length, int]] = (("short", 60), ("medium", 95), ("long", 140))
 
@@ -90,12 +93,13 @@ def contrast_of(
 ) -> tuple[DemandQuestions, DemandQuestions]:
     """What I+ asks for and what I- asks for: one question or two, which P+ answers, and which it leaves open.
 
-    In the style `negation` each also bans the first question of the other.
+    In the style `negation` each also bans the first question of the other. Where P+ answers nothing besides the query,
+    I+ asks for nothing and bans what I- asks for.
     """
     number = material.number("demands")
     most = 1 if cell.length == "short" else 1 + number % MOST_DEMANDS
     wanted, other = questions.answered[:most], questions.open[:most]
-    if cell.style == "negation":
+    if cell.style == "negation" or not wanted:
         return DemandQuestions(wanted, other[:1]), DemandQuestions(other, wanted[:1])
     return DemandQuestions(wanted), DemandQuestions(other)
 
@@ -150,7 +154,7 @@ class ContrastWriter(Stages):
             writing(prompt, 60, temperature=0.7),
             Questions,
             "instruction_writer",
-            mend=partial(_mended_questions, query=self.material.seed.query),
+            mend=partial(_mended_questions, query=self.material.seed.query, prompt=prompt),
             problems=_question_problems,
         )
 
@@ -239,6 +243,10 @@ class ContrastWriter(Stages):
         if unlike and (near_copy(text, [unlike]) or _alike(text, unlike) > _MOST_ALIKE):
             advice = "It is the other instruction of this query once more. Ask for what this one lists."
             yield Problem("same_instruction", "the instruction is the other one again", advice)
+        news = figures_in(text) - figures_in(" ".join((self.material.seed.query, *demands.demands, *demands.bans)))
+        if news:
+            advice = f"It says {min(news)}, as if it knew the answer. Ask for it, and state no fact."
+            yield Problem("answers_question", f"the instruction says {min(news)}", advice)
         said = stems(text)
         for question in demands.demands:
             if stems(question) and not stems(question) & said:
@@ -264,7 +272,12 @@ class ContrastWriter(Stages):
             yield Problem("near_copy", f"most of it stands in another passage: {copied[:80]!r}", advice)
         if material.kind not in ("code", "mathematics"):
             count = len(text.split())
-            if not _ROOM[0] * words <= count <= _ROOM[1] * words:
+            advice = f"It has {count} words. Write about {words}."
+            if count < _FRAGMENT * words:
+                yield Problem(
+                    "too_short", f"the passage has {count} words", f"It has {count} words. Write about {words}."
+                )
+            elif not _ROOM[0] * words <= count <= _ROOM[1] * words:
                 advice = f"It has {count} words. Write about {words}."
                 yield Problem("wrong_length", f"the passage has {count} words, not {words}", advice)
         answer = material.seed.attributes.get("answer", "")
@@ -299,8 +312,8 @@ class ContrastWriter(Stages):
         """What the writer of a passage is told about the one that is wanted."""
         noun = self.material.noun
         lines = [f"Second {noun}", f"Query: {task.query}"]
-        lines += [f"With: {' '.join(task.must)}"] if task.must else []
-        lines += [f"Without: {' '.join(task.must_not)}"] if task.must_not else []
+        lines += [f"Tells: {' '.join(task.must)}"] if task.must else []
+        lines += [f"Leaves out: {' '.join(task.must_not)}"] if task.must_not else []
         if language:
             lines.append(f"Language: {language}")
         if noun == "passage":
@@ -338,29 +351,32 @@ def _example_text(example: TopicExample, role: PassageRole) -> str:
     return example.p2_minus if role == "query_negative" else example.p1_minus
 
 
-def _mended_questions(reply: Questions, *, query: str) -> Questions:
-    """The first three of each list that are questions, each once, and none of them the query."""
+def _mended_questions(reply: Questions, *, query: str, prompt: Prompt) -> Questions:
+    """The first three of each list that are questions, each once, none of them the query or the example's."""
     seen = {fold_text(query)}
+
+    def is_usable(question: str) -> bool:
+        low, high = _QUESTION_WORDS
+        is_question = question.endswith("?") and low <= len(question.split()) <= high
+        is_new = fold_text(question) not in seen and not stems(question) <= stems(query)
+        return is_question and is_new and not echo_of(question, prompt, _QUESTION_ECHO)
 
     def kept(questions: Sequence[str]) -> tuple[str, ...]:
         good: list[str] = []
-        for question in questions:
-            text = " ".join(question.split()).rstrip(".") if question.rstrip().endswith(("?", ".")) else ""
-            text = text if text.endswith("?") or not text else f"{text}?"
-            is_new = fold_text(text) not in seen and not stems(text) <= stems(query)
-            if text and is_new and _QUESTION_WORDS[0] <= len(text.split()) <= _QUESTION_WORDS[1]:
-                seen.add(fold_text(text))
-                good.append(text)
+        for question in (" ".join(each.split()) for each in questions):
+            if is_usable(question):
+                seen.add(fold_text(question))
+                good.append(question)
         return tuple(good[:MOST_QUESTIONS])
 
     return Questions(answered=kept(reply.answered), open=kept(reply.open))
 
 
 def _question_problems(reply: Questions) -> Iterator[Problem]:
-    for name, questions in (("answered", reply.answered), ("open", reply.open)):
-        if not questions:
-            advice = f'"{name}" needs at least one short question that differs from the query and from the other list.'
-            yield Problem("no_questions", f"no usable question under {name!r}", advice)
+    """A passage may answer nothing besides its query; without a question that it leaves open there is no contrast."""
+    if not reply.open:
+        advice = '"open" needs a short question about the same subject that the text leaves without any answer.'
+        yield Problem("no_questions", "no usable question under 'open'", advice)
 
 
 def _code_problems(text: str, language: str) -> Iterator[Problem]:

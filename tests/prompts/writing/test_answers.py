@@ -65,7 +65,9 @@ def test_quotation_marks_around_the_whole_go(quotes):
 
 
 def test_of_several_blocks_of_code_the_longest_is_the_program():
-    assert without_fence("Run\n```sh\npip\n```\nand\n```python\ndef f():\n    return 1\n```\n") == "def f():\n    return 1"
+    assert (
+        without_fence("Run\n```sh\npip\n```\nand\n```python\ndef f():\n    return 1\n```\n") == "def f():\n    return 1"
+    )
     assert without_fence("```c++\nint x;\n```") == "int x;"
 
 

@@ -64,9 +64,7 @@ def asked(folder, *texts, policy, mend=lambda text: text, corrections=1):
     model, marks = Script(*texts), set()
     replies = ReplyService(Journal(open_store(folder)).open(0), Budget(BudgetSettings()), "me")
     ask = SeedAsk(replies, {"writer": model}, parse_reply, corrections=corrections)
-    work = ask_checked(
-        ask, PROMPT, WrittenText, role="writer", problems=told, mend=mend, policy=policy, marks=marks
-    )
+    work = ask_checked(ask, PROMPT, WrittenText, role="writer", problems=told, mend=mend, policy=policy, marks=marks)
     try:
         answer: object = asyncio.run(work).text
     except Rejected as error:

@@ -182,10 +182,10 @@ _NOUN = r"(?P<noun>passage|program|worked solution)"
 _SHAPES: Mapping[str, str] = {
     "writing.questions": rf"\AQuery: (?P<query>.*?)\n{_NOUN}:\n(?P<text>.*?){_END}",
     "writing.pair_questions": rf"\AQuery: (?P<query>.*?)\nA:\n(?P<text>.*?)\n\nB:\n(?P<other>.*?){_END}",
-    "writing.instruction": r"\AQuery: (?P<query>.*?)\nQuestions: (?P<must>.*?)\n(?:Not wanted: (?P<ban>.*?)\n)?"
+    "writing.instruction": r"\AQuery: (?P<query>.*?)\n(?:Questions: (?P<must>.*?)\n)?(?:Not wanted: (?P<ban>.*?)\n)?"
     r"Manner: (?P<manner>.*?)\nLength: about (?P<words>\d+) words\s*\Z",
     "writing.passage": rf"\AQuery of P1: (?P<query>.*?)\nP1:\n(?P<text>.*?)\n\nSecond {_NOUN}\nQuery: (?P<asked>.*?)"
-    r"(?:\nWith: (?P<must>[^\n]*))?(?:\nWithout: (?P<ban>[^\n]*?))?(?:\nLanguage: (?P<language>\w+))?"
+    r"(?:\nTells: (?P<must>[^\n]*))?(?:\nLeaves out: (?P<ban>[^\n]*?))?(?:\nLanguage: (?P<language>\w+))?"
     r"(?:\nLength: about (?P<words>\d+) words)?(?P<title>\nBegin with a title[^\n]*)?\s*\Z",
     "writing.other_query": rf"\AQuery: (?P<query>.*?)\n{_NOUN}:\n(?P<text>.*?)\nAddition: (?P<instruction>.*?)\s*\Z",
     "custom.kite": r"(?P<text>.*)",
