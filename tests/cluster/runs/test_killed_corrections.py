@@ -2,9 +2,6 @@
 
 import json
 import os
-import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -17,7 +14,6 @@ from engine.flow.journal_reading import possibly_paid_twice
 from engine.storage.opening import open_store
 from tests.support.models.character import Character, request_of
 from tests.support.models.fault_server import serving
-from tests.support.paths import REPO
 from tests.support.small_parts import digest, topics
 from tests.support.topics.trades import trade_rows
 

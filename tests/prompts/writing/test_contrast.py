@@ -27,7 +27,9 @@ from tests.support.topics.sample_seeds import SEEDS
 from tests.support.topics.trades import trade_seeds
 
 SEED = trade_seeds()[0]
-PROSE = "Slate from that town is split while the frost is still in the stone, one wedge at a time, by whoever has hands. "
+PROSE = (
+    "Slate from that town is split while the frost is still in the stone, one wedge at a time, by whoever has hands. "
+)
 SOLUTION = "def second(values):\n    return sorted(values)"
 
 
@@ -153,7 +155,9 @@ def test_the_writer_of_an_instruction_sees_questions_and_no_passage():
     [prompt] = ask.prompts
     user = prompt.messages[-1].content
     assert SEED.positives[0].text[:60] not in user
-    assert "It must answer: Who learns the trade?\nIt must not answer: What does it cost?\nLength: about 84 words." in user
+    assert (
+        "It must answer: Who learns the trade?\nIt must not answer: What does it cost?\nLength: about 84 words." in user
+    )
     assert "Begin with who is asking" in prompt.messages[0].content
 
 

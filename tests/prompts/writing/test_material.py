@@ -18,9 +18,7 @@ def material(seed=SEED, chars=2_000):
     return writing_material(seed, passage_chars=chars)
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"), [({"query": " "}, "empty_query"), ({"positives": ()}, "no_positive")]
-)
+@pytest.mark.parametrize(("change", "reason"), [({"query": " "}, "empty_query"), ({"positives": ()}, "no_positive")])
 def test_seeds_that_lack_something_are_rejected(change, reason):
     with pytest.raises(Rejected) as refused:
         material(replace(SEED, **change))
