@@ -146,7 +146,7 @@ limits: {{seeds: 200}}
     assert result.exit_code == 0, result.output
     plan = json.loads(result.stdout.strip().splitlines()[-1])
     [stage] = plan["stages"]
-    assert (plan["seeds"], stage["task"], plan["unseen"]) == (200, "infir.instruction", ["infir.instruction"])
+    assert (plan["seeds"], stage["task"], plan["unseen"]) == (200, "writing.questions", ["writing.questions"])
     assert stage["usd"][1] > 0
     assert stage["hours"] == pytest.approx(stage["calls"][1] / 600 / 60, rel=0.01)
     assert not (tmp_path / "out").exists()

@@ -174,7 +174,7 @@ def test_an_echo_is_a_run_of_the_system_message_that_the_material_does_not_have(
     assert echo_of(run, turn) == run
 
 
-P1 = "A ferry crosses the bay in half an hour and carries cars, mail and sheep; in winter it stays at the pier for weeks."
+P1 = "A ferry crosses the bay in half an hour with cars, mail and sheep; in winter it lies at the pier for weeks."
 
 
 def test_a_near_copy_shares_most_of_its_runs_of_three_words():
@@ -189,7 +189,7 @@ def test_short_texts_are_copies_only_where_all_words_are_the_same():
     assert near_copy("By boat, three times.", ["by boat twice"]) == ""
 
 
-@given(st.lists(st.sampled_from(["a", "bay", "car", "ferry", "in", "on", "pier", "sea", "the", "winter"]), min_size=1, max_size=60))
+@given(st.lists(st.sampled_from(["a", "bay", "car", "ferry", "in", "pier", "the"]), min_size=1, max_size=60))
 def test_a_text_is_a_copy_of_itself_and_of_no_empty_list(words):
     text = " ".join(words)
     assert near_copy(text, [text]) == text
