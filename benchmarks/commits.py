@@ -101,7 +101,7 @@ def make_topic(number: int, rng: random.Random, words: list[str]) -> Topic:
     intents = tuple(Intent(f"i{number}-{i}", "instructed", text(20), text(6), {"style": "plain"}) for i in range(5))
     judgments = tuple(Judgment(intents[i % 5].id, passages[i // 3].id, 1 - i % 2 * 2, "rule") for i in range(12))
     verdicts = tuple(Verdict(validator, "topic", "pass") for validator in ("shape", "leak", "a", "b", "c", "d"))
-    call = Call(f"c{number}", "infir.passage", "model", "topic@abc", 100, 200, 0.0, "stop", text(60))
+    call = Call(f"c{number}", "writing.passage", "model", "topic@abc", 100, 200, 0.0, "stop", text(60))
     return Topic(
         f"t{number}", f"s{number}", "msmarco", "verifiable", text(6), intents, passages, judgments, verdicts, (call,)
     )

@@ -80,7 +80,7 @@ def topics(rng: random.Random) -> Iterator[Topic]:
                 *(Verdict(validator, "topic", "pass") for validator in ("shape", "constraint_check", "contamination")),
                 Verdict("leak", "topic", "pass" if number % 8 else "reject", "" if number % 8 else "leak"),
             ),
-            calls=(Call(content_id(name), "infir.passage", "model", "t@1", 200, 100, 0.0, "stop", text(100)),),
+            calls=(Call(content_id(name), "writing.passage", "model", "t@1", 200, 100, 0.0, "stop", text(100)),),
             status="accepted" if number % 8 else "rejected", reason="" if number % 8 else "leak",
         )  # fmt: skip
 

@@ -27,7 +27,7 @@ class Message:
 class Request:
     """One call to a model, content-addressed: equal `id` means equal rendered messages, parameters, model and schema.
 
-    `task` (e.g. `infir.instruction`) names what is asked, `template` is the name and content hash of the prompt; both
+    `task` (e.g. `writing.instruction`) names what is asked, `template` is the name and content hash of the prompt; both
     are stored with every record that it made. `affinity` is shared by requests whose prompts begin alike (those of one
     seed): a model with several endpoints sends them to one, whose prefix cache then pays. None is part of the id.
     """

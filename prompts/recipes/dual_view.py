@@ -21,13 +21,14 @@ from engine.protocols import Ask, Recipe
 from engine.settings import Settings
 from engine.topic import Intent, Passage, Seed, Topic
 from prompts.constraints.instructions import STYLES
+from prompts.demands import Demands, dump_demands
 from prompts.passages.topic_builder import TopicBuilder
 from prompts.recipes.infir import Infir, InfirSettings
 from prompts.recipes.promptriever import Promptriever, PromptrieverSettings
 from prompts.recipes.verifiable import Verifiable, VerifiableSettings
 from prompts.render import load, recipe_fingerprint
 from prompts.writing.checks import CHECKS_DESCRIPTION, OnFail, Reason
-from prompts.writing.contrast import MOST_DEMANDS, TEMPLATES, ContrastWriter, DemandQuestions, GridCell, length_of
+from prompts.writing.contrast import MOST_DEMANDS, TEMPLATES, ContrastWriter, GridCell, length_of
 from prompts.writing.material import WritingMaterial, cut_passage, distinct, writing_material
 
 VERSION = "14"
@@ -91,10 +92,10 @@ class DualView:
         writer.marks.update(mark for mark in seed.attributes.get("marks", "").split(", ") if mark)
         shown = [cut_passage(p, self._settings.passage_chars) for p in (d_minus, d_plus)]
         questions = await writer.pair_questions(*shown)
-        demands = DemandQuestions(questions.answered[:MOST_DEMANDS])
+        demands = Demands(questions.answered[:MOST_DEMANDS])
         cell = GridCell(length_of(first.instruction), STYLES[material.number("dual_view") % len(STYLES)])
         second = await writer.instruction(demands, cell, poisoned=True, unlike=first.instruction)
-        dual = Intent("", "dual", second, seed.query, {"demands": demands.attribute()})
+        dual = Intent("", "dual", second, seed.query, {"demands": dump_demands(*demands)})
         return self._topic(material, writer, (first, dual), (d_plus, d_minus, *excluded))
 
     def _topic(

@@ -23,10 +23,11 @@ from engine.protocols import Ask
 from engine.settings import Settings
 from engine.topic import Passage, Seed, Topic
 from prompts.constraints.instructions import Length
+from prompts.demands import Demands, dump_demands
 from prompts.passages.topic_builder import TopicBuilder
 from prompts.render import load, recipe_fingerprint
 from prompts.writing.checks import CHECKS_DESCRIPTION, OnFail, Reason
-from prompts.writing.contrast import TEMPLATES, ContrastWriter, DemandQuestions, PassageTask, cell_of, contrast_of
+from prompts.writing.contrast import TEMPLATES, ContrastWriter, PassageTask, cell_of, contrast_of
 from prompts.writing.material import writing_material
 
 VERSION = "14"
@@ -86,8 +87,8 @@ class _Intents:
     i_plus: str
     i_minus: str
     q_minus: str
-    wanted: DemandQuestions
-    other: DemandQuestions
+    wanted: Demands
+    other: Demands
 
 
 def _build(writer: ContrastWriter, intents: _Intents, p1: Passage, p2: Passage, distractors: int) -> Topic:
@@ -98,12 +99,12 @@ def _build(writer: ContrastWriter, intents: _Intents, p1: Passage, p2: Passage, 
     original = topic.add_intent("original")
     topic.judge(original, "seed", (p_plus, 1), *((p, -1) for p in negatives))
     topic.judge(original, "construction", (p1, 1), (p2, -1))
-    instructed = topic.add_intent("instructed", intents.i_plus, demands=intents.wanted.attribute())
+    instructed = topic.add_intent("instructed", intents.i_plus, demands=dump_demands(*intents.wanted))
     topic.judge(instructed, "construction", (p_plus, 1), (p1, -1), (p2, -1))
-    poisoned = topic.add_intent("poisoned_instruction", intents.i_minus, demands=intents.other.attribute())
+    poisoned = topic.add_intent("poisoned_instruction", intents.i_minus, demands=dump_demands(*intents.other))
     topic.judge(poisoned, "construction", (p_plus, -1), (p1, 1))
     other_query = topic.add_intent(
-        "poisoned_query", intents.i_plus, intents.q_minus, demands=intents.wanted.attribute()
+        "poisoned_query", intents.i_plus, intents.q_minus, demands=dump_demands(*intents.wanted)
     )
     topic.judge(other_query, "construction", (p_plus, -1), (p2, 1))
     return topic.build(rows="inf_ir", **writer.topic_attributes())

@@ -35,6 +35,7 @@ from prompts.constraints.dimensions import (
     describe,
     meets,
 )
+from prompts.demands import dump_demands
 from prompts.languages import languages
 from prompts.passages.blocks import kept_attributes, stems
 from prompts.passages.topic_builder import TopicBuilder
@@ -42,7 +43,6 @@ from prompts.render import load, recipe_fingerprint
 from prompts.sampling import writing
 from prompts.writing.answers import ConditionWording, Keywords
 from prompts.writing.checks import CHECKS_DESCRIPTION, OnFail, Problem, Reason, denies, figures_in
-from prompts.writing.contrast import DemandQuestions
 from prompts.writing.examples import wording_example
 from prompts.writing.material import WritingMaterial, writing_material
 from prompts.writing.stage import Stages
@@ -171,8 +171,8 @@ class _DimensionWriter:
         known = {"dimension": self._dimension, "condition": row.condition}
         asked = f"{row.wording.question.strip()} {row.wording.condition.strip()}"
         denied = f"{row.wording.question.strip()} {row.wording.reversal.strip()}"
-        wanted = {**known, "demands": DemandQuestions(question).attribute()}
-        unwanted = {**known, "demands": DemandQuestions((), question).attribute()}
+        wanted = {**known, "demands": dump_demands(question)}
+        unwanted = {**known, "demands": dump_demands((), question)}
         instructed = builder.add_intent("instructed", asked, attributes=wanted)
         reversed_intent = builder.add_intent("reversed", denied, attributes=unwanted)
         for intent, sign in ((instructed, 1), (reversed_intent, -1)):

@@ -25,13 +25,13 @@ from engine.protocols import Ask
 from engine.settings import Settings
 from engine.topic import Passage, Seed, Topic
 from prompts.constraints.instructions import LENGTHS, STYLES, Length, Style
+from prompts.demands import Demands, dump_demands
 from prompts.passages.topic_builder import TopicBuilder
 from prompts.render import load, recipe_fingerprint
 from prompts.writing.checks import CHECKS_DESCRIPTION, OnFail, Reason
 from prompts.writing.contrast import (
     TEMPLATES,
     ContrastWriter,
-    DemandQuestions,
     GridCell,
     PassageTask,
     cell_of,
@@ -88,7 +88,7 @@ class Promptriever:
 
 
 def _tasks(
-    wanted: DemandQuestions, open_questions: Sequence[str], query: str, settings: PromptrieverSettings
+    wanted: Demands, open_questions: Sequence[str], query: str, settings: PromptrieverSettings
 ) -> list[PassageTask]:
     """The positive, then the negatives, each failing in one of the ways of section 2.2."""
     tasks = [PassageTask("generated_positive", query, wanted.demands, wanted.bans)] if settings.positive else []
@@ -118,7 +118,7 @@ class _Topic:
         except FaultyReply as fault:
             self._dropped.append(f"{task.category or task.role}: {fault.reason}: {fault.detail}")
 
-    def build(self, instruction: str, wanted: DemandQuestions, cell: GridCell, settings: PromptrieverSettings) -> Topic:
+    def build(self, instruction: str, wanted: Demands, cell: GridCell, settings: PromptrieverSettings) -> Topic:
         """The matrix of the method."""
         material, topic = self._material, TopicBuilder(Promptriever.name, self._material.seed)
         topic.add_passages(material.positive)
@@ -133,7 +133,7 @@ class _Topic:
         instructed = topic.add_intent(
             "instructed",
             instruction,
-            demands=wanted.attribute(),
+            demands=dump_demands(*wanted),
             length_format=length_of(instruction),
             style=cell.style,
         )

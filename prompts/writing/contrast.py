@@ -10,6 +10,7 @@ decide one by one. They stand with the intent (attribute `demands`), and so say 
 checked, corrected in words and marked (`prompts.writing.checks`).
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +21,7 @@ from engine.topic import Passage, PassageRole
 from prompts.constraints.detectors import fold_text
 from prompts.constraints.instructions import LENGTHS, STYLES, Length, Style
 from prompts.constraints.source_code import GRAMMARS, facts_of, language_of
+from prompts.demands import Demands
 from prompts.passages.blocks import stems
 from prompts.render import PromptTemplate, load
 from prompts.sampling import writing
@@ -44,20 +46,9 @@ _TITLE_WORDS = 20
 _FRAGMENT = 0.35
 """Share of the words asked for, below which a passage is none."""
 _QUESTION_ECHO = 6
+_AGAIN = 2 / 3
 _MOST_ALIKE = 0.8
 _FORMATS: Sequence[tuple[Length, int]] = (("short", 60), ("medium", 95), ("long", 140))
-
-
-@dataclass(frozen=True, slots=True)
-class DemandQuestions:
-    """Questions that a relevant passage answers, and questions that it must not answer."""
-
-    demands: tuple[str, ...]
-    bans: tuple[str, ...] = ()
-
-    def attribute(self) -> str:
-        """As it stands with an intent: {"demands": [...], "bans": [...]}."""
-        return canonical_json({"demands": list(self.demands), "bans": list(self.bans)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +79,7 @@ MANNERS: Mapping[Style, str] = {
 """The styles of the grid in the words that a writer reads."""
 
 
-def contrast_of(
-    questions: Questions, material: WritingMaterial, cell: GridCell
-) -> tuple[DemandQuestions, DemandQuestions]:
+def contrast_of(questions: Questions, material: WritingMaterial, cell: GridCell) -> tuple[Demands, Demands]:
     """What I+ asks for and what I- asks for: one question or two, which P+ answers, and which it leaves open.
 
     In the style `negation` each also bans the first question of the other. Where P+ answers nothing besides the query,
@@ -100,8 +89,8 @@ def contrast_of(
     most = 1 if cell.length == "short" else 1 + number % MOST_DEMANDS
     wanted, other = questions.answered[:most], questions.open[:most]
     if cell.style == "negation" or not wanted:
-        return DemandQuestions(wanted, other[:1]), DemandQuestions(other, wanted[:1])
-    return DemandQuestions(wanted), DemandQuestions(other)
+        return Demands(wanted, other[:1]), Demands(other, wanted[:1])
+    return Demands(wanted), Demands(other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +147,7 @@ class ContrastWriter(Stages):
             problems=_question_problems,
         )
 
-    async def instruction(
-        self, demands: DemandQuestions, cell: GridCell, *, poisoned: bool = False, unlike: str = ""
-    ) -> str:
+    async def instruction(self, demands: Demands, cell: GridCell, *, poisoned: bool = False, unlike: str = "") -> str:
         """An instruction that asks for these demands; `unlike` is the other one of the topic."""
         material = self.material
         example = self._example(f"instruction {poisoned}", cell.style)
@@ -229,7 +216,7 @@ class ContrastWriter(Stages):
             one_line="\n" not in material.seed.query.strip(),
         )
 
-    def _instruction_problems(self, text: str, demands: DemandQuestions, unlike: str) -> Iterator[Problem]:
+    def _instruction_problems(self, text: str, demands: Demands, unlike: str) -> Iterator[Problem]:
         words = len(text.split())
         low, high = _INSTRUCTION_WORDS
         if words < low:
@@ -358,18 +345,25 @@ def _mended_questions(reply: Questions, *, query: str, prompt: Prompt) -> Questi
     def is_usable(question: str) -> bool:
         low, high = _QUESTION_WORDS
         is_question = question.endswith("?") and low <= len(question.split()) <= high
-        is_new = fold_text(question) not in seen and not stems(question) <= stems(query)
+        is_new = fold_text(question) not in seen and not _says_again(question, query)
         return is_question and is_new and not echo_of(question, prompt, _QUESTION_ECHO)
 
     def kept(questions: Sequence[str]) -> tuple[str, ...]:
         good: list[str] = []
-        for question in (" ".join(each.split()) for each in questions):
+        for each in questions:
+            question = re.sub(r"\.$", "?", " ".join(each.split()))
             if is_usable(question):
                 seen.add(fold_text(question))
                 good.append(question)
         return tuple(good[:MOST_QUESTIONS])
 
     return Questions(answered=kept(reply.answered), open=kept(reply.open))
+
+
+def _says_again(question: str, query: str) -> bool:
+    """Whether a question has most of the query's content words and no other."""
+    own, theirs = stems(question), stems(query)
+    return bool(own) and own <= theirs and len(own) >= _AGAIN * len(theirs)
 
 
 def _question_problems(reply: Questions) -> Iterator[Problem]:

@@ -86,8 +86,12 @@ TOLD = {
     "agrees": {"not_reversed"},
     "cut": {"cut_reply", "unreadable_reply"},
     "withheld": {"withheld_reply", "unreadable_reply"},
-    **dict.fromkeys(("refuses_in_prose", "empty", "no_json", "wrong_types", "more_fields", "no_fields"),
-                    {"unreadable_reply", "empty_text"}),
+    "refuses_in_prose": {"unreadable_reply"},
+    "no_json": {"unreadable_reply"},
+    "wrong_types": {"unreadable_reply"},
+    "more_fields": {"unreadable_reply"},
+    "no_fields": {"unreadable_reply"},
+    "empty": {"unreadable_reply", "empty_text"},
 }  # fmt: skip
 """Fault -> what its call says was wrong, and what the funnel says where no turn mended it."""
 SALVAGED = {"goes_on", "doubles", "fenced", "labelled", "quoted"}

@@ -147,6 +147,6 @@ def test_an_absent_template_is_named():
 
 
 def test_the_templates_of_the_package_load(tmp_path):
-    assert load("infir/passage").variables >= {"query", "passage"}
+    assert load("writing/passage").variables >= {"query", "passage"}
     (tmp_path / "own.j2").write_text("=== user ===\n{{ a }}")
     assert load("own", tmp_path).render(a="b").messages[0].content == "b"

@@ -632,13 +632,12 @@ class Listed(list):
     skipped = 0
 
 
+CONTRAST = ("writing.questions", "writing.instruction", "writing.passage")
 WRITERS = {
-    "infir": ("infir.instruction", "infir.poisoned_instruction", "infir.poisoned_query", "infir.passage"),
-    "promptriever": ("promptriever.instruction", "promptriever.passages"),
-    "dual_view": ("dual_view.instruction",),
-    "infosearch": tuple(
-        f"infosearch.{t}" for t in ("keywords", "rewrite", "instruction", "reversal", "query_negative")
-    ),
+    "infir": (*CONTRAST, "writing.other_query"),
+    "promptriever": CONTRAST,
+    "dual_view": ("writing.pair_questions", *CONTRAST),
+    "infosearch": tuple(f"infosearch.{t}" for t in ("keywords", "rewrite", "wording", "query_negative")),
 }
 JUDGES = {"infir": "judges.scenario", "promptriever": "judges.relevance", "dual_view": "judges.polarity"}
 """Recipe -> tasks of its writer, and of the judge that it is published with."""
@@ -684,8 +683,7 @@ def test_every_template_is_accepted_and_nonsense_ends_as_a_marked_reject(setting
     assert CRASHES.isdisjoint(summary.counts.reasons)
     assert all(topic.reason for topic in ended.values() if topic.status != "accepted")
     passed = {seed for seed, topic in ended.items() if topic.status == "accepted"}
-    coins = {seed for seed in ended if seed.endswith((" all", *JUDGES.values()))}  # a random judge may be right
-    assert {seed.split()[0] for seed in passed - coins} <= {"infosearch"}
+    assert not any(seed.endswith(("questions", "wording")) for seed in passed)  # of plain text a judge decides
 
 
 def templates():

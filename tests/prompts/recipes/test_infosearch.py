@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from engine.errors import Rejected, UnreadableReplyError
+from engine.errors import FaultyReply, Rejected
 from engine.topic import Seed, Topic
 from prompts.constraints.dimensions import (
     ARTICLE_WORDS,
@@ -27,7 +27,6 @@ from prompts.constraints.dimensions import (
     obeys,
 )
 from prompts.parse import parse_reply
-from prompts.passages.reply_types import Condition
 from prompts.recipes.infosearch import InfoSearch, InfoSearchSettings
 from tests.support.topics.sample_seeds import SEEDS, passage
 
@@ -84,7 +83,7 @@ def test_passages_of_the_corpus_in_two_languages_are_taken_as_they_are():
 
 def test_a_passage_that_says_what_it_is_needs_no_writer():
     both = (passage(ENGLISH, source="news"), passage(SEEDS["msmarco"].positives[1].text, source="blog"))
-    refusing = Scripted(rewrite={"refusal": "too short"})
+    refusing = Scripted(rewrite="I cannot do that.")
     topic = made(replace(SEEDS["msmarco"], positives=both), refusing, dimensions=("source",))
     check(topic)
     assert json.loads(topic.attributes["conditions"]) == ["blog", "news"]
@@ -97,11 +96,12 @@ def test_a_benchmark_says_that_it_is_held_out():
 
 
 def test_without_a_negative_there_is_no_topic():
-    refusing = Scripted(query_negative={"refusal": "nothing comes to mind"})
-    answering = tuple(replace(p, role="seed_negative") for p in SEEDS["msmarco"].positives)
-    for negatives in ((), answering):
-        with pytest.raises(Rejected, match="no_negative"):
-            made(replace(SEEDS["msmarco"], negatives=negatives), refusing, dimensions=("audience",))
+    with pytest.raises(Rejected, match="refusal"):
+        made(
+            replace(SEEDS["msmarco"], negatives=()),
+            Scripted(query_negative="I cannot do that."),
+            dimensions=("audience",),
+        )
 
 
 def test_settings_change_the_fingerprint_and_wrong_ones_are_refused():
@@ -113,28 +113,35 @@ def test_settings_change_the_fingerprint_and_wrong_ones_are_refused():
 
 
 class Scripted:
-    """A hosted writer in small: it sees the messages alone and answers each task from a table, `changes` over it."""
+    """A hosted writer in small: it sees the messages alone and answers each task from a table, `changes` over it.
+
+    No reply is corrected, and a usable one is taken."""
+
+    calls = ()
 
     def __init__(self, **changes) -> None:
         self.changes, self.asked = changes, []
 
-    async def __call__(self, prompt, answer, *, role="writer"):
+    async def __call__(self, prompt, answer, *, role="writer", check=None):
         self.asked.append(prompt.task)
         text = prompt.messages[-1].content
         wanted = text.partition("Wanted: ")[2].partition(".\n")[0]
-        said = {"facts": ["35 minutes"], "refusal": ""}
+        named = text.partition("Property: ")[2].partition("\n")[0]
+        wording = {"question": "How long is it?", "condition": f"I want {named}.", "reversal": f"I want no {named}."}
         replies = {
-            "keywords": {"aspects": [], "keywords": ["winter", "seals"], "refusal": ""},
-            "rewrite": {**said, "text": f"35 minutes, told for this reader: {wanted}. {ENGLISH}"},
-            "instruction": {"question": "How long is the crossing?", "condition": f"Give me this: {text[-300:-1]}"},
-            "reversal": {"condition": f"Anything but this: {text.splitlines()[0]}"},
-            "query_negative": {**said, "text": "The ferry is painted white."},
+            "keywords": json.dumps({"keywords": ["winter", "seals"]}),
+            "rewrite": f"35 minutes, told for this reader: {wanted}. {ENGLISH}",
+            "wording": json.dumps({**wording, **self.changes.get("wording", {})}),
+            "query_negative": "The ferry is painted white.",
         }
         task = prompt.task.partition(".")[2]
-        reply = {**replies[task], **self.changes.get(task, {})}
-        return parse_reply(
-            json.dumps({k: " ".join(v.split()) if isinstance(v, str) else v for k, v in reply.items()}), answer
-        )
+        said = replies[task] if task == "wording" else self.changes.get(task, replies[task])
+        try:
+            return check(parse_reply(said, answer))
+        except FaultyReply as fault:
+            if fault.usable is None:
+                raise
+            return fault.usable
 
 
 @pytest.mark.parametrize("dimension", ["audience", "source"])
@@ -145,7 +152,8 @@ def test_a_writer_that_understands_makes_topics_that_a_judge_must_check(dimensio
     assert json.loads(topic.attributes["conditions"]) == list(CONDITIONS[dimension])
     assert {j.judge for j in topic.judgments} == {"construction", "seed"}
     assert not any({"constraints", "evidence"} & i.attributes.keys() for i in topic.intents)
-    assert len(ask.asked) == 3 * len(CONDITIONS[dimension])
+    assert len(ask.asked) == 2 * len(CONDITIONS[dimension])
+    assert all(json.loads(i.attributes["demands"]) for i in topic.intents[1:])
     assert all(p.edited_from == SEEDS["msmarco"].positives[0].id for p in topic.passages[:-1])
 
 
@@ -161,51 +169,53 @@ def test_a_query_negative_is_written_where_that_is_wanted_or_the_corpus_has_none
 @pytest.mark.parametrize(
     ("dimension", "changes", "reason"),
     [
-        ("length", {"rewrite": {"text": "35 minutes. Not one."}}, "condition_not_met"),
-        ("format", {"rewrite": {"text": "35 minutes, without any code."}}, "condition_not_met"),
-        ("length", {"rewrite": {"text": "It does not take long."}}, "answer_lost"),
-        ("audience", {"rewrite": {"text": "It takes 35 minutes, as requested."}}, "speaks_of_task"),
-        ("audience", {"reversal": {"condition": "Give me a text for children."}}, "not_reversed"),
-        ("keyword", {"keywords": {"keywords": ["ferry", "spaceship"]}}, "no_condition"),
-        ("keyword", {"rewrite": {"text": ENGLISH + " Captains know it, even in winter."}}, "condition_not_met"),
-        ("language", {"rewrite": {"text": ENGLISH}}, "condition_not_met"),
-        ("audience", {"rewrite": {"text": " \n"}}, "empty_text"),
-        ("audience", {"rewrite": {"text": ENGLISH}}, "same_passage"),
-        ("audience", {"rewrite": {"refusal": "too short"}}, "no_condition"),
-        (
-            "audience",
-            {"instruction": {"condition": "The same."}, "reversal": {"condition": "The same."}},
-            "same_instruction",
-        ),
-        ("keyword", {"keywords": {"keywords": ["one"]}}, "no_condition"),
-        ("keyword", {"keywords": {"keywords": ["Salt", "salt"]}}, "no_condition"),
+        ("length", {"rewrite": "35 minutes. Not one."}, "condition_not_met"),
+        ("format", {"rewrite": "35 minutes, without any code."}, "condition_not_met"),
+        ("audience", {"rewrite": "It takes 35 minutes, as requested."}, "speaks_of_task"),
+        ("keyword", {"keywords": '{"keywords": ["ferry", "spaceship"]}'}, "0 conditions"),
+        ("keyword", {"rewrite": ENGLISH + " Captains know it, even in winter."}, "condition_not_met"),
+        ("language", {"rewrite": ENGLISH}, "condition_not_met"),
+        ("audience", {"rewrite": " \n"}, "empty_text"),
+        ("keyword", {"keywords": '{"keywords": ["one"]}'}, "0 conditions"),
     ],
 )
-def test_a_reply_that_is_not_what_was_asked_for_is_named(dimension, changes, reason):
+def test_a_dimension_without_two_passages_is_named_with_what_was_wrong(dimension, changes, reason):
     with pytest.raises(Rejected) as refused:
         made(SEEDS["msmarco"], Scripted(**changes), dimensions=(dimension,))
-    assert refused.value.reason == reason
-
-
-@pytest.mark.parametrize("said", ["Short please.\nAs an assistant I may add:", " ", ""])
-def test_a_sentence_that_goes_on_after_its_line_is_asked_for_again(said):
-    with pytest.raises(UnreadableReplyError, match="condition"):
-        parse_reply(json.dumps({"condition": said}), Condition)
+    assert refused.value.reason == "no_condition"
+    assert reason in refused.value.detail
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("dimension", "wording", "reason"),
     [
-        ("The other ferry takes 35 minutes as well.", "answers_query"),
-        (SEEDS["msmarco"].positives[0].text, "near_copy"),
-        ("This passage does not answer how long it takes.", "speaks_of_task"),
+        ("audience", {"reversal": "Give me a text for children."}, "not_reversed"),
+        ("keyword", {"condition": "Let it be about cold months."}, "keyword_not_named"),
     ],
 )
-def test_a_query_negative_that_answers_is_named(text, reason):
-    changed = Scripted(query_negative={"text": text})
-    with pytest.raises(Rejected) as refused:
-        made(replace(SEEDS["msmarco"], negatives=()), changed, dimensions=("audience",))
+def test_a_wording_that_is_none_is_named(dimension, wording, reason):
+    ask, seed = Scripted(wording=wording), SEEDS["msmarco"]
+    if dimension == "keyword":
+        both = (passage("It takes 35 minutes in winter."), passage("It takes 35 minutes; seals follow it."))
+        seed = replace(seed, positives=both)
+    with pytest.raises(FaultyReply) as refused:
+        made(seed, ask, dimensions=(dimension,))
     assert refused.value.reason == reason
+
+
+def test_a_rewritten_passage_keeps_the_answer_of_the_seed():
+    seed = replace(SEEDS["msmarco"], positives=(passage(ENGLISH),), attributes={"answer": "35 minutes"})
+    with pytest.raises(Rejected) as refused:
+        made(seed, Scripted(rewrite="It does not take long."), dimensions=("audience",))
+    assert refused.value.reason == "no_condition"
+    assert "answer_lost" in refused.value.detail
+
+
+def test_a_query_negative_that_gives_the_answer_is_named():
+    seed = replace(SEEDS["msmarco"], negatives=(), attributes={"answer": "35 minutes"})
+    with pytest.raises(Rejected) as refused:
+        made(seed, Scripted(query_negative="The other ferry takes 35 minutes as well."), dimensions=("audience",))
+    assert refused.value.reason == "answers_query"
 
 
 @pytest.mark.parametrize(

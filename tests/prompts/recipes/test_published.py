@@ -14,7 +14,7 @@ from engine.seeds.catalog import READERS, open_seeds
 from prompts.recipes.dual_view import seed_of
 from prompts.render import TEMPLATES, load
 from tests.support.topics.character_ask import CharacterAsk
-from tests.support.topics.matrices import GRID, SETTINGS, TABLES, made, matrix
+from tests.support.topics.matrices import SETTINGS, TABLES, made, matrix
 from tests.support.topics.trades import trade_seeds
 
 SEEDS = trade_seeds()[:6]
@@ -46,6 +46,21 @@ def test_no_passage_that_answers_the_query_is_judged_against_it():
         assert excluded.id not in against
 
 
+def test_every_instruction_stands_with_the_questions_that_it_asks():
+    for recipe, roles in (("infir", {"instructed", "poisoned_instruction", "poisoned_query"}), ("dual_view", {"dual"})):
+        for intent in made(recipe, SEED).intents:
+            known = json.loads(intent.attributes.get("demands", "{}"))
+            assert bool(known.get("demands")) or intent.role not in roles
+            assert all(question.endswith("?") for part in known.values() for question in part)
+
+
+def test_a_seed_takes_six_requests_and_the_second_view_two_more():
+    for recipe, requests in (("infir", 6), ("promptriever", 6), ("dual_view", 8)):
+        ask = CharacterAsk()
+        made(recipe, SEED, ask)
+        assert len(ask.prompts) == requests
+
+
 def test_a_held_out_seed_makes_a_held_out_topic():
     assert made("infir", replace(SEED, attributes={"split": "heldout"})).attributes["split"] == "heldout"
 
@@ -53,26 +68,11 @@ def test_a_held_out_seed_makes_a_held_out_topic():
 def test_every_negative_says_how_it_fails():
     negatives = [p for p in made("promptriever", SEED).passages if p.role == "instruction_negative"]
     assert 1 <= len(negatives) <= 5  # as many as are asked for; a judge lets three stand
-    assert all(p.attributes["reason"] and p.attributes["category"] for p in negatives)
-
-
-@pytest.mark.parametrize(
-    ("ablation", "asked"), [("repeated_query", 0), ("generic_instruction", 0), ("swapped_instruction", 1)]
-)
-def test_an_ablation_has_an_instruction_that_parts_nothing(ablation, asked):
-    ask, seed = CharacterAsk(), replace(SEED, negatives=tuple(replace(p, title="") for p in SEED.negatives))
-    asks_of = replace(seed.negatives[1], title="", attributes={"query": "How is bread leavened in Vellmar?"})
-    seed = replace(seed, negatives=(asks_of, seed.negatives[0]))
-    topic = made("promptriever", seed, ask, ablation=ablation, **GRID)
-    _, instructed = topic.intents
-    assert len(ask.prompts) == asked
-    assert (instructed.instruction == seed.query) is (ablation == "repeated_query")
-    assert instructed.instruction.strip()
-    rows = [sorted((j.passage_id, j.relevance) for j in topic.judgments if j.intent_id == i.id) for i in topic.intents]
-    assert rows[0] == rows[1]
-    assert not any(p.role == "instruction_negative" for p in topic.passages)
-    if asked:
-        assert "Query: How is bread leavened in Vellmar?" in ask.prompts[0].messages[-1].content
+    assert {p.attributes["category"] for p in negatives} <= {
+        "omission",
+        "mentions_excluded",
+        "different_interpretation",
+    }
 
 
 @pytest.mark.parametrize("recipe", SETTINGS)
@@ -131,13 +131,15 @@ def test_the_topics_of_a_run_are_seeds_and_keep_their_side_of_the_split(tmp_path
         assert set(matrix(both)) == {"original", "instructed", "dual"}
 
 
-def test_the_rules_and_examples_of_a_task_come_first_and_are_the_same_for_all_seeds_of_a_kind():
-    """So that the prefix cache of a provider pays for them once."""
-    for recipe in ("infir", "promptriever", "dual_view"):
+def test_the_rules_of_a_task_come_first_and_are_the_same_for_all_seeds_of_a_kind_and_example():
+    """So that the prefix cache of a provider pays for them once: nothing of the seed stands among them."""
+    for recipe in ("writing", "infosearch"):
         for path in (TEMPLATES / recipe).glob("*.j2"):
-            source = load(f"{recipe}/{path.stem}").source
-            system = source.partition("=== user ===")[0]
-            assert find_undeclared_variables(jinja2.Environment().parse(system)) <= {"kind"}, path.name
+            system = load(f"{recipe}/{path.stem}").source.partition("=== user ===")[0]
+            named = find_undeclared_variables(jinja2.Environment().parse(system))
+            assert all(name in ("noun", "style", "dimension", "words") or "example" in name for name in named), (
+                path.name
+            )
 
 
 def test_every_template_is_parsed_at_load():

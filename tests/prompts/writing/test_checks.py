@@ -75,7 +75,7 @@ def asked(folder, *texts, policy, mend=lambda text: text, corrections=1):
 def test_correct_asks_again_and_rejects_after_the_last_turn(tmp_path):
     answer, marks, calls, sent = asked(tmp_path / "a", "longer", "good", policy={"too_long": "correct"})
     assert (answer, marks, calls) == ("good", set(), [("too_long: 6 letters", ""), ("", "")])
-    assert "- Write four letters." in sent[1].messages[-1].content
+    assert "Write four letters." in sent[1].messages[-1].content
     answer, marks, calls, _ = asked(tmp_path / "b", "longer", "longest", policy={"too_long": "correct"})
     assert isinstance(answer, FaultyReply)
     assert (answer.reason, answer.detail, marks) == ("too_long", "7 letters", set())
@@ -108,7 +108,7 @@ def test_the_gravest_policy_decides_and_the_writer_is_told_everything_that_is_no
     answer, marks, calls, sent = asked(tmp_path / "a", "queries", "no qs", "qi", policy=both, corrections=2)
     assert isinstance(answer, FaultyReply)
     assert answer.reason == "repeats_query"
-    assert "- Write four letters.\n- Leave it out." in sent[1].messages[-1].content
+    assert "Write four letters.\nLeave it out." in sent[1].messages[-1].content
     assert calls[0][0] == "repeats_query: it names it"
     ended = asked(tmp_path / "b", "queries", policy={"too_long": "correct", "repeats_query": "reject"})[0]
     assert ended.reason == "repeats_query"
@@ -162,7 +162,7 @@ def test_texts_without_a_problem(text):
     assert [p.reason for p in text_problems(text, PROMPT)] == expected
 
 
-def test_an_echo_is_a_run_of_the_system_message_that_the_material_does_not_have():
+def test_an_echo_is_a_run_of_the_rules_or_the_example_that_the_material_does_not_have():
     run = "the old ferry leaves the northern pier at"
     assert len(run.split()) == ECHO_WORDS
     assert echo_of(f"Note: {run.upper()}, all right", PROMPT) == run
@@ -170,11 +170,11 @@ def test_an_echo_is_a_run_of_the_system_message_that_the_material_does_not_have(
     assert echo_of(f"{run} six", PROMPT, 16) == ""
     own = Prompt("t", "t@1", (PROMPT.messages[0], Message("user", f"P1:\nSee: {run} six")))
     assert echo_of(run, own) == ""
-    turn = Prompt("t", "t@1", (*PROMPT.messages, Message("assistant", run)))
-    assert echo_of(run, turn) == run
+    example = (Message("user", "P1:"), Message("assistant", run), Message("user", "P1: another"))
+    assert echo_of(run, Prompt("t", "t@1", example)) == run
 
 
-P1 = "A ferry crosses the bay in half an hour and carries cars, mail and sheep; in winter it stays at the pier for weeks."
+P1 = "A ferry crosses the bay in half an hour with cars, mail and sheep; in winter it lies at the pier for weeks."
 
 
 def test_a_near_copy_shares_most_of_its_runs_of_three_words():
@@ -189,7 +189,7 @@ def test_short_texts_are_copies_only_where_all_words_are_the_same():
     assert near_copy("By boat, three times.", ["by boat twice"]) == ""
 
 
-@given(st.lists(st.sampled_from("a bay car ferry in on pier sea the winter".split()), min_size=1, max_size=60))
+@given(st.lists(st.sampled_from(["a", "bay", "car", "ferry", "in", "pier", "the"]), min_size=1, max_size=60))
 def test_a_text_is_a_copy_of_itself_and_of_no_empty_list(words):
     text = " ".join(words)
     assert near_copy(text, [text]) == text

@@ -8,13 +8,15 @@ from dataclasses import replace
 import pytest
 
 from engine.errors import FaultyReply
+from engine.protocols import Prompt
+from engine.requests import Message
 from prompts.constraints.instructions import LENGTHS, STYLES
+from prompts.demands import Demands, dump_demands
 from prompts.parse import parse_reply
 from prompts.writing.answers import Questions
 from prompts.writing.contrast import (
-    Cell,
     ContrastWriter,
-    Demands,
+    GridCell,
     PassageTask,
     _mended_questions,
     cell_of,
@@ -30,6 +32,7 @@ SEED = trade_seeds()[0]
 PROSE = (
     "Slate from that town is split while the frost is still in the stone, one wedge at a time, by whoever has hands. "
 )
+NO_EXAMPLE = Prompt("t", "t@1", (Message("system", "Rules."), Message("user", "Query")))
 SOLUTION = "def second(values):\n    return sorted(values)"
 
 
@@ -67,8 +70,8 @@ def said(work, text, seed=SEED, policy=None):
 
 def test_cells_are_balanced_over_numbers():
     cells = Counter(cell_of(number) for number in range(1_600))
-    assert cells == dict.fromkeys([Cell(length, style) for length in LENGTHS for style in STYLES], 100)
-    assert cell_of(5, ["long"], ["plain"]) == Cell("long", "plain")
+    assert cells == dict.fromkeys([GridCell(length, style) for length in LENGTHS for style in STYLES], 100)
+    assert cell_of(5, ["long"], ["plain"]) == GridCell("long", "plain")
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -79,16 +82,16 @@ def test_an_instruction_of_the_words_asked_for_is_in_the_cell_asked_for(length):
 
 def test_demands_come_from_what_is_answered_and_bans_from_the_other_list():
     material, asked = writing_material(SEED, passage_chars=2_000), Questions(answered=("a?", "b?"), open=("c?", "d?"))
-    wanted, other = contrast_of(asked, material, Cell("short", "plain"))
+    wanted, other = contrast_of(asked, material, GridCell("short", "plain"))
     assert (wanted, other) == (Demands(("a?",)), Demands(("c?",)))
-    wanted, other = contrast_of(asked, material, Cell("short", "negation"))
+    wanted, other = contrast_of(asked, material, GridCell("short", "negation"))
     assert (wanted, other) == (Demands(("a?",), ("c?",)), Demands(("c?",), ("a?",)))
     counts = set()
     for seed in trade_seeds():
-        wanted, _ = contrast_of(asked, writing_material(seed, passage_chars=2_000), Cell("medium", "plain"))
+        wanted, _ = contrast_of(asked, writing_material(seed, passage_chars=2_000), GridCell("medium", "plain"))
         counts.add(len(wanted.demands))
     assert counts == {1, 2}
-    assert json.loads(Demands(("a?",), ("c?",)).attribute()) == {"demands": ["a?"], "bans": ["c?"]}
+    assert json.loads(dump_demands(("a?",), ("c?",))) == {"demands": ["a?"], "bans": ["c?"]}
 
 
 def test_lists_lose_the_query_repetitions_and_what_is_no_question():
@@ -96,17 +99,17 @@ def test_lists_lose_the_query_repetitions_and_what_is_no_question():
         answered=("What  does it cost?", "what does it COST?", "How is it done?", "Why", "The price", "Who pays it."),
         open=("Who pays it?", "One? " * 30, "Where is it sold?", "Who sells it?", "Who buys it?", "Who likes it?"),
     )
-    mended = _mended_questions(reply, query="How is it done?")
+    mended = _mended_questions(reply, query="How is it done?", prompt=NO_EXAMPLE)
     assert mended.answered == ("What does it cost?", "Who pays it?")
     assert mended.open == ("Where is it sold?", "Who sells it?", "Who buys it?")
-    assert _mended_questions(mended, query="How is it done?") == mended
+    assert _mended_questions(mended, query="How is it done?", prompt=NO_EXAMPLE) == mended
 
 
 @pytest.mark.parametrize(
     ("reply", "due"),
     [
-        ({"answered": ["What does it cost?"], "open": ["Who learns the trade there?"]}, ""),
-        ({"answered": [], "open": ["Who learns the trade there?"]}, "no_questions"),
+        ({"answered": ["What does a slate cost?"], "open": ["Who learns the trade there?"]}, ""),
+        ({"answered": [], "open": ["Who learns the trade there?"]}, ""),
         ({"answered": ["What does it cost?"], "open": [SEED.query, "what does it cost?"]}, "no_questions"),
     ],
 )
@@ -123,6 +126,11 @@ GOOD = "I teach children and look for anything that says who learns this trade, 
     ("text", "due", "marks"),
     [
         (GOOD, GOOD, set()),
+        (
+            "The price is 40 coins, and whoever learns this trade pays it back within a few years.",
+            "answers_question",
+            set(),
+        ),
         (f'"{GOOD}"', GOOD, set()),
         (f"Instruction: {GOOD}\n\nQuery: another", GOOD, set()),
         ("Who learns the trade.", "too_short", set()),
@@ -134,31 +142,29 @@ GOOD = "I teach children and look for anything that says who learns this trade, 
     ],
 )
 def test_an_instruction(text, due, marks):
-    made, found = said(lambda w: w.instruction(DEMANDS, Cell("short", "plain")), text)
+    made, found = said(lambda w: w.instruction(DEMANDS, GridCell("short", "plain")), text)
     if due is not ...:
         assert made == due
-    if due not in ("too_short", "too_long", "empty_text"):
+    if due not in ("too_short", "too_long", "empty_text", "answers_question"):
         assert found == marks
 
 
 def test_the_second_instruction_may_not_be_the_first():
     for again in (GOOD, GOOD.replace("anything", "all")):
-        made, _ = said(lambda w, a=again: w.instruction(DEMANDS, Cell("short", "plain"), unlike=a), GOOD)
+        made, _ = said(lambda w, a=again: w.instruction(DEMANDS, GridCell("short", "plain"), unlike=a), GOOD)
         assert made == "same_instruction"
     other = "Only texts about the price that buyers pay are of any use, since my children will open a shop."
-    assert said(lambda w: w.instruction(DEMANDS, Cell("short", "plain"), unlike=other), GOOD)[0] == GOOD
+    assert said(lambda w: w.instruction(DEMANDS, GridCell("short", "plain"), unlike=other), GOOD)[0] == GOOD
 
 
 def test_the_writer_of_an_instruction_sees_questions_and_no_passage():
     made, ask = writer(GOOD)
-    asyncio.run(made.instruction(DEMANDS, Cell("medium", "persona")))
+    asyncio.run(made.instruction(DEMANDS, GridCell("medium", "persona")))
     [prompt] = ask.prompts
     user = prompt.messages[-1].content
     assert SEED.positives[0].text[:60] not in user
-    assert (
-        "It must answer: Who learns the trade?\nIt must not answer: What does it cost?\nLength: about 84 words." in user
-    )
-    assert "Begin with who is asking" in prompt.messages[0].content
+    assert "Questions: Who learns the trade?\nNot wanted: What does it cost?\n" in user
+    assert user.endswith("Manner: first who is asking, then the demand\nLength: about 84 words")
 
 
 def passage_of(text, task=None, others=(), seed=SEED, policy=None):

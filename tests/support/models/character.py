@@ -169,6 +169,7 @@ _TASKS: Mapping[str, str] = {
     "infosearch.keywords": "You name keywords",
     "infosearch.rewrite": "You rewrite passages",
     "infosearch.query_negative": "on a neighbouring subject",
+    "judges.demand": "Answer with one word, true or false",
     "judges.scenario": '"most_relevant": its label',
     "judges.relevance": "Is the passage relevant to the search?",
     "judges.polarity": "Which passages are relevant to the search?",
@@ -189,7 +190,7 @@ _SHAPES: Mapping[str, str] = {
     r"(?:\nLength: about (?P<words>\d+) words)?(?P<title>\nBegin with a title[^\n]*)?\s*\Z",
     "writing.other_query": rf"\AQuery: (?P<query>.*?)\n{_NOUN}:\n(?P<text>.*?)\nAddition: (?P<instruction>.*?)\s*\Z",
     "custom.kite": r"(?P<text>.*)",
-    "infosearch.wording": r"\AQuestion: (?P<query>.*?)\nProperty: (?P<wanted>.*?)\nTone: (?P<tone>.*?)\n",
+    "infosearch.wording": r"\AQuestion: (?P<query>.*?)\nProperty: (?P<wanted>.*?)\nTone: (?P<tone>[^\n]*)",
     "infosearch.keywords": r"\AQuestion: (?P<query>.*?)\nPassage:\n(?P<text>.*)Name up to (?P<most>\d+) keywords\.",
     "infosearch.rewrite": r"\AQuestion: (?P<query>.*?)\nPassage:\n(?P<text>.*?)\n\nWanted: (?P<wanted>.*?)\.\n"
     r"(?:Unwanted: (?P<ban>.*?)\.\n)?",
@@ -269,6 +270,18 @@ def judge(prompt: ParsedPrompt) -> Json:
     if prompt.task == "judges.scenario":
         return {"most_relevant": hits[0] if hits else "none"}
     return {"relevant": "both" if len(hits) == 2 else hits[0] if hits else "neither"}
+
+
+def judge_demand(prompt: ParsedPrompt) -> str:
+    """Whether a passage answers a query or a question, or is what an instruction asks for, in one word."""
+    texts = dict(re.findall(r"<(\w+)-\w+>\n(.*?)\n</\1-", prompt.user, re.DOTALL))
+    if "instruction" in texts:
+        is_met = is_relevant(texts["query"], texts["instruction"], texts["passage"])
+    elif "question" in texts:
+        is_met = set(aspects_asked(texts["question"])) <= set(aspects_in(texts["passage"]))
+    else:
+        is_met = answers(texts["query"], texts["passage"])
+    return str(is_met).lower()
 
 
 # how it writes
@@ -413,6 +426,7 @@ _WRITES: Mapping[str, Callable[[ParsedPrompt], Answer]] = {
     "infosearch.keywords": infosearch_keywords,
     "infosearch.rewrite": infosearch_rewrite,
     "infosearch.query_negative": infosearch_query_negative,
+    "judges.demand": judge_demand,
     "judges.scenario": judge,
     "judges.relevance": judge,
     "judges.polarity": judge,

@@ -5,7 +5,6 @@ Writer(page, {task: change})        and one task as a careless writer would: `ch
 """
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -13,13 +12,14 @@ from typing import Any
 
 import yaml
 
+from engine.errors import FaultyReply
 from engine.protocols import Prompt
 from engine.topic import Passage, PassageRole, Seed
 from prompts.constraints.dimensions import CONDITIONS, describe
 from prompts.parse import parse_reply
 
 Page = Mapping[str, Any]
-Change = Callable[[dict[str, Any], Page], dict[str, Any]]
+Change = Callable[[str, Page], str]
 
 
 @cache
@@ -45,31 +45,22 @@ def seed_of(page: Page, *, instructed: bool = False) -> Seed:
     return Seed(page["id"], page["kind"], page["query"], positives, tuple(negatives), attributes=attributes)
 
 
-def _negative(page: Page, name: str, category: str) -> dict[str, Any]:
-    return {"category": category, "reason": page["differences"][0], "title": "", "text": page[name]}
-
-
-def good_answer(task: str, page: Page, prompt: Prompt) -> dict[str, Any]:
+def good_answer(task: str, page: Page, prompt: Prompt) -> str:
     """What a strong writer replies."""
-    thoughts = {"aspects": page["aspects"], "refusal": ""}
     shown = prompt.messages[-1].content
-    others = [name for name in re.findall(r"--- begin ([PN]\d+) ---", shown) if name != "P1"]
-    passage = page["four"] if f"Query: {page['other_query']}" in shown else page["two"]
-    negatives = [_negative(page, "two", "different_interpretation"), _negative(page, "three", "omission")]
-    answers: dict[str, dict[str, Any]] = {
-        "instruction": {**thoughts, "instruction": page["plus"], "kept": ["P1"], "excluded": others},
-        "passages": {
-            "conditions": page["aspects"],
-            "positive": {"title": "", "text": page["one"]},
-            "negatives": negatives,
-        },
-        "poisoned_instruction": {**thoughts, "differences": page["differences"], "instruction": page["minus"]},
-        "poisoned_query": {**thoughts, "differences": page["differences"], "query": page["other_query"]},
-        "passage": {"differences": page["differences"], "title": "", "text": passage},
-    }
-    if task == "dual_view.instruction":
-        return {**thoughts, "instruction": page["minus"], "kept": ["P2"], "excluded": ["P1"]}
-    return answers[task.partition(".")[2]]
+    told, missing = ([f"Does it show {said}?" for said in page[name]] for name in ("aspects", "differences"))
+    if task.endswith("questions"):
+        both = (missing, told) if task == "writing.pair_questions" else (told, missing)
+        return json.dumps({"answered": both[0], "open": both[1]})
+    if task == "writing.instruction":
+        return str(page["plus"] if told[0] in shown.partition("Not wanted")[0] else page["minus"])
+    if task == "writing.other_query":
+        return str(page["other_query"])
+    if f"Query: {page['other_query']}" in shown:
+        return str(page["four"])
+    must = shown.partition("\nLeaves out:")[0]
+    wanted = [question for question in missing if question in must]
+    return str(page["two"] if missing[0] in wanted else page["three"] if wanted else page["one"])
 
 
 def layouts_of(page: Page) -> Mapping[str, str]:
@@ -88,37 +79,44 @@ def layouts_of(page: Page) -> Mapping[str, str]:
     return {"sentence": page["sentence"], "paragraph": one, "article": f"{one}\n\n{page['three'].strip()}"}
 
 
-def infosearch_answer(task: str, page: Page, prompt: Prompt) -> dict[str, Any]:
+def infosearch_answer(task: str, page: Page, prompt: Prompt) -> str:
     """What a strong writer replies to a prompt of InfoSearch about a length or a format."""
     shown = prompt.messages[-1].content
     condition = next((c for d in ("length", "format") for c in CONDITIONS[d] if describe(d, c) in shown), "")
     name = condition.replace("_", " ").replace("stackoverflow", "Stack Overflow")
-    text = layouts_of(page).get(condition, "")
-    answers: dict[str, dict[str, Any]] = {
-        "rewrite": {"facts": page["aspects"], "text": text, "refusal": "" if text else "answer_would_be_lost"},
-        "instruction": {"question": "Here is what I would like to know.", "condition": f"It has to be a {name}."},
-        "reversal": {"condition": f"It may be anything but a {name}."},
-        "query_negative": {"facts": page["aspects"], "text": page["negatives"][0]["text"], "refusal": ""},
+    wording = {
+        "question": "Here is what I would like to know.",
+        "condition": f"It has to be a {name}.",
+        "reversal": f"It may be anything but a {name}.",
     }
-    return answers[task.partition(".")[2]]
+    answers = {
+        "rewrite": layouts_of(page).get(condition, ""),
+        "wording": json.dumps(wording),
+        "query_negative": page["negatives"][0]["text"],
+    }
+    return str(answers[task.partition(".")[2]])
 
 
 class Writer:
-    """An `ask` that answers as a hosted model does: in JSON."""
+    """An `ask` that answers as a hosted model does. No reply is corrected; a usable one is taken."""
+
+    calls = ()
 
     def __init__(self, page: Page, changes: Mapping[str, Change] | None = None) -> None:
         self._page, self._changes = page, changes or {}
         self.prompts: list[Any] = []
         self.roles: list[str] = []
-        self.calls = ()
 
-    async def __call__(self, prompt, answer, *, role="writer"):
+    async def __call__(self, prompt, answer, *, role="writer", check=None):
         self.prompts.append(prompt)
         self.roles.append(role)
-        if prompt.task.startswith("infosearch."):
-            reply = infosearch_answer(prompt.task, self._page, prompt)
-        else:
-            reply = good_answer(prompt.task, self._page, prompt)
+        answers = infosearch_answer if prompt.task.startswith("infosearch.") else good_answer
+        reply = answers(prompt.task, self._page, prompt)
         if change := self._changes.get(prompt.task):
-            reply = {**reply, **change(reply, self._page)}
-        return parse_reply(json.dumps(reply), answer)
+            reply = change(reply, self._page)
+        try:
+            return check(parse_reply(reply, answer))
+        except FaultyReply as fault:
+            if fault.usable is None:
+                raise
+            return fault.usable

@@ -94,7 +94,7 @@ def turns_of(model: Watched) -> list[int]:
     return sorted({*places, *(place - 1 for place in places)})
 
 
-def drill(folder: Path, recipe: str, seeds: int, place: int, expected: str, plain: Watched) -> None:
+def drill(folder: Path, recipe: str, seeds: int, place: int, plain: tuple[str, Watched]) -> None:
     """Killed after the reply at this place, before and after it is durable; resumed; compared."""
     for point, again in (("ask.answered", 1), ("journal.synced", 0)):
         model, here = Watched(), folder / f"{recipe}-{point}-{place}"
@@ -103,8 +103,8 @@ def drill(folder: Path, recipe: str, seeds: int, place: int, expected: str, plai
             assert dies_at(f"{point}:{place}", job)
             before = model.sends()
             assert run_job(load_job(job)).complete
-        assert digest(here / "out") == expected
-        assert model.sends().keys() == plain.sends().keys()
+        assert digest(here / "out") == plain[0]
+        assert model.sends().keys() == plain[1].sends().keys()
         repeated = [request for request, count in model.sends().items() if count > 1]
         assert len(repeated) <= again
         assert set(repeated) <= {request for request, _ in model.answered[: before.total()][-1:]}
@@ -112,16 +112,56 @@ def drill(folder: Path, recipe: str, seeds: int, place: int, expected: str, plai
 
 
 def test_a_kill_before_and_after_a_correction_turn_is_durable_pays_nothing_twice(tmp_path):
-    expected, plain = undisturbed(tmp_path / "plain", "infir", 4)
+    plain = undisturbed(tmp_path / "plain", "infir", 4)
     calls = [call for topic in topics(tmp_path / "plain" / "out") for call in topic.calls]
     assert sum(bool(call.fault) for call in calls) >= 2
-    drill(tmp_path, "infir", 4, turns_of(plain)[0], expected, plain)
+    drill(tmp_path, "infir", 4, turns_of(plain[1])[0], plain)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["infir", "infosearch"])
 def test_a_kill_between_any_two_turns_of_a_correction_pays_nothing_twice(tmp_path, recipe):
-    expected, plain = undisturbed(tmp_path / "plain", recipe, 8)
-    assert len(turns_of(plain)) >= 6
-    for place in turns_of(plain):
-        drill(tmp_path, recipe, 8, place, expected, plain)
+    plain = undisturbed(tmp_path / "plain", recipe, 6)
+    assert len(turns_of(plain[1])) >= 4
+    for place in turns_of(plain[1]):
+        drill(tmp_path, recipe, 6, place, plain)
+
+
+@pytest.fixture(scope="module")
+def two_cpus(ray_home):
+    """The address of a Ray of two CPUs."""
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    yield cluster.address
+    cluster.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_run_on_ray_killed_as_it_sends_a_correction_turn_pays_no_durable_reply_twice(tmp_path, two_cpus):
+    expected, plain = undisturbed(tmp_path / "plain", "infir", 4)
+    turns = sum(turn > 0 for _, turn in plain.answered)
+    model, running = Watched(), []
+
+    def kill(number: int) -> None:
+        if running and number in {1, turns}:
+            os.killpg(running.pop().pid, signal.SIGKILL)
+
+    model.on_turn = kill
+    with serving(answer=model) as server:
+        job = write_job(tmp_path / "ray", server.url, "infir", 4)
+        sets = ("runtime.kind=ray", f"runtime.ray_address={two_cpus}", "runtime.workers=1")
+        command = [sys.executable, "-m", "cluster", "run", str(job), *(w for s in sets for w in ("--set", s))]
+        environment = {**os.environ, "PYTHONPATH": str(REPO)}
+        for _ in range(3):
+            process = subprocess.Popen(command, cwd=REPO, env=environment, start_new_session=True)
+            running[:] = [process]
+            if process.wait() == 0:
+                break
+        assert process.returncode == 0
+    repeated = model.sends().total() - len(model.sends())
+    assert repeated <= possibly_paid_twice(open_store(tmp_path / "ray" / "out")) <= 2
+    assert model.sends().keys() == plain.sends().keys()
+    assert digest(tmp_path / "ray" / "out") == expected
