@@ -180,9 +180,9 @@ def _grams(text: str, least: int) -> set[tuple[str, ...]]:
     return {tuple(words[i : i + least]) for i in range(len(words) - least + 1)}
 
 
-def near_copy(text: str, others: Iterable[str]) -> str:
-    """The first of the others of which the text is a copy for the most part; "" where there is none."""
-    return next((other for other in others if _shared(text, other) > _NEAR_COPY), "")
+def near_copy(text: str, others: Iterable[str], share: float = _NEAR_COPY) -> str:
+    """The first of the others with which the text shares more of its runs of three words; "" where there is none."""
+    return next((other for other in others if _shared(text, other) > share), "")
 
 
 def _shared(text: str, other: str) -> float:

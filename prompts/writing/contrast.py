@@ -10,6 +10,7 @@ decide one by one. They stand with the intent (attribute `demands`), and so say 
 checked, corrected in words and marked (`prompts.writing.checks`).
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,6 +47,9 @@ _TITLE_WORDS = 20
 _FRAGMENT = 0.35
 """Share of the words asked for, below which a passage is none."""
 _QUESTION_ECHO = 6
+_ABOUT_THE_TASK = re.compile(r"\b(?:json|passages?|questions?|this text)\b", re.IGNORECASE)
+_SAME_PROGRAM = 0.9
+"""Share of its runs of three words that a program may have from another: names and idioms recur."""
 _AGAIN = 2 / 3
 _MOST_ALIKE = 0.8
 _FORMATS: Sequence[tuple[Length, int]] = (("short", 60), ("medium", 95), ("long", 140))
@@ -254,6 +258,9 @@ class ContrastWriter(Stages):
             )
         elif material.kind == "code":
             yield from _code_problems(text, material.language)
+            if near_copy(text, [p.text for p in own], _SAME_PROGRAM):
+                advice = "It is another program with few changes. Solve the task in another way."
+                yield Problem("near_copy", f"it is another program of the topic: {text[:80]!r}", advice)
         elif copied := near_copy(text, [p.text for p in own]):
             advice = "Most of it is copied. Write it anew, in other sentences, with what the task asks for."
             yield Problem("near_copy", f"most of it stands in another passage: {copied[:80]!r}", advice)
@@ -346,7 +353,8 @@ def _mended_questions(reply: Questions, *, query: str, prompt: Prompt) -> Questi
         low, high = _QUESTION_WORDS
         is_question = question.endswith("?") and low <= len(question.split()) <= high
         is_new = fold_text(question) not in seen and not _says_again(question, query)
-        return is_question and is_new and not echo_of(question, prompt, _QUESTION_ECHO)
+        is_about_text = not _ABOUT_THE_TASK.search(question)
+        return is_question and is_new and is_about_text and not echo_of(question, prompt, _QUESTION_ECHO)
 
     def kept(questions: Sequence[str]) -> tuple[str, ...]:
         good: list[str] = []
@@ -374,6 +382,14 @@ def _question_problems(reply: Questions) -> Iterator[Problem]:
 
 
 def _code_problems(text: str, language: str) -> Iterator[Problem]:
-    if language_of(language) in GRAMMARS and facts_of(text, language) is None:
+    if _is_json(text) or (language_of(language) in GRAMMARS and facts_of(text, language) is None):
         advice = f"It does not parse as {language}. Write the program alone, without any word around it."
         yield Problem("not_code", f"it cannot be parsed as {language}: {text[:80]!r}", advice)
+
+
+def _is_json(text: str) -> bool:
+    """Whether it is an object or a list of JSON, which Python would read as well."""
+    try:
+        return isinstance(json.loads(text), dict | list)
+    except ValueError:
+        return False
