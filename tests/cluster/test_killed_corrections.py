@@ -15,7 +15,7 @@ from cluster.run_job import run_job
 from engine import crash_points
 from engine.flow.journal_reading import possibly_paid_twice
 from engine.storage.opening import open_store
-from tests.support.models.character import Character, request_of
+from tests.support.models.character import Character, request_of, turn_of
 from tests.support.models.fault_server import serving
 from tests.support.paths import REPO
 from tests.support.small_parts import digest, topics
@@ -46,7 +46,7 @@ class Watched(Character):
 
     def __call__(self, request, choice):
         asked = request_of(request)
-        turn = sum(message.role == "assistant" for message in asked.messages)
+        turn = turn_of(asked)
         self.answered.append((asked.id, turn))
         if turn:
             self.on_turn(sum(earlier > 0 for _, earlier in self.answered))

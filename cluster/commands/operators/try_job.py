@@ -170,8 +170,9 @@ class _TryReport:
         request = self._requests.get(call.request_id)
         if request:
             user = [message.content for message in request.messages if message.role == "user"]
-            yield "prompt", _end(user[0])
-            yield "last turn", _beginning(user[-1]) if len(user) > 1 else ""
+            material = next((turn for turn in reversed(user) if ending.example.query in turn), user[0])
+            yield "prompt", _end(material)
+            yield "last turn", _beginning(user[-1]) if user[-1] != material else ""
         yield f"reply of {call.model} to {call.task}", _beginning(call.reply_text) or "(nothing)"
 
     def _cost_lines(self) -> Iterator[str]:

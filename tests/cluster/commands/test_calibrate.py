@@ -12,7 +12,7 @@ JOB = """
 seeds: {{kind: python_docs}}
 recipe: {{kind: verifiable}}
 models:
-  writer: {{kind: rule_writer}}
+  writer: {{kind: hosted, model: test-model, url: "{url}"}}
   judge: {{kind: hosted, model: test-model, url: "{url}", price: {{prompt: 1.0, completion: 2.0}}}}
 validators: [{judge}]
 out: {out}

@@ -9,6 +9,7 @@ from email.utils import formatdate
 import pytest
 from pydantic import ValidationError
 
+from engine.answer_forms import AnswerForm
 from engine.errors import (
     ModelError,
     ModelOutageError,
@@ -305,6 +306,7 @@ def test_an_endpoint_without_json_schema_is_told_in_words_from_then_on():
 
     async def work(hosted, server):
         client = hosted._clients[server.url]
+        client.form = AnswerForm("auto", local=False)  # as at an address that is not of this machine
         post = client._post
 
         async def picky(asked, structured):

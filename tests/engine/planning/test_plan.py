@@ -129,7 +129,7 @@ def test_before_anything_is_asked_the_plan_is_not_whole(foretold):
     _, before, *_ = foretold
     assert (before["whole"], before["totals"], before["rates"]["seeds"]) == (False, None, 0)
     [stage] = before["stages"]
-    assert (stage["task"], stage["calls"], stage["usd"]) == ("infir.instruction", [40, 40, 120], None)
+    assert (stage["task"], stage["calls"], stage["usd"]) == ("writing.questions", [40, 40, 120], None)
     assert before["not_seen"][-1] == "whatever comes after the first request of a seed"
 
 
@@ -206,7 +206,7 @@ limits: {{seeds: 200}}
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     [stage] = told["stages"]
-    assert (told["seeds"], stage["task"], told["whole"]) == (200, "infir.instruction", False)
+    assert (told["seeds"], stage["task"], told["whole"]) == (200, "writing.questions", False)
     assert stage["hours"] == pytest.approx(stage["calls"][1] / 600 / 60, rel=0.01)
     assert not (tmp_path / "out").exists()
 

@@ -613,7 +613,7 @@ class Character:
         prompt, asked = parse_prompt(request["messages"]), request_of(request)
         self.tasks[asked.id] = prompt.task
         answer, wrong = _WRITES[prompt.task](prompt), ""
-        kind, turn = self._kind(prompt, asked), _turn(asked)
+        kind, turn = self._kind(prompt, asked), turn_of(asked)
         if kind in SPOILT:
             answer, wrong = SPOILT[kind][1](answer, prompt, f"w{asked.id[:10]}")
         text, reason = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False), "stop"
@@ -627,7 +627,7 @@ class Character:
 
     def _kind(self, prompt: ParsedPrompt, asked: Request) -> str:
         """The fault of a task, or ""; on a correction turn every second one is gone."""
-        key, turn = sha256_hex(prompt.matter), _turn(asked)
+        key, turn = sha256_hex(prompt.matter), turn_of(asked)
         if turn and fraction_of("again", key, str(turn)) < 0.5:
             return ""
         draw = fraction_of("fault", key) * (4 if prompt.task in JUDGES else 1)
@@ -644,8 +644,11 @@ _TASKS_OF: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def _turn(asked: Request) -> int:
-    return sum(turn.role == "assistant" for turn in asked.messages)
+def turn_of(asked: Request) -> int:
+    """Which correction turn it is, 0 for the first request; the turn of an example is none."""
+    answered = sum(turn.role == "assistant" for turn in asked.messages)
+    task = parse_prompt([{"role": turn.role, "content": turn.content} for turn in asked.messages]).task
+    return answered - (task in _WITH_EXAMPLE)
 
 
 SCHEMAS = {(schema := schema_of(reply))["title"]: schema for reply in REPLIES}
