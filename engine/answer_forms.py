@@ -68,12 +68,13 @@ def is_local(url: str) -> bool:
 
 
 def turns_of(request: Request, structured: Structured) -> list[dict[str, str]]:
-    """The turns of a request; the last of them says what JSON is wanted, where no grammar does."""
+    """The turns of a request. Where no grammar does, the first says what JSON is wanted: a correction changes nothing
+    before its own turn, and a prefix cache serves it."""
     turns = [{"role": turn.role, "content": turn.content} for turn in request.messages]
     if request.schema is None or structured == "json_schema":
         return turns
     asked = keys_line(request.schema) if structured == "words" else _FITS + json.dumps(request.schema)
-    turns[-1] = {**turns[-1], "content": f"{turns[-1]['content']}\n\n{asked}"}
+    turns[0] = {**turns[0], "content": f"{turns[0]['content']}\n\n{asked}"}
     return turns
 
 
