@@ -53,7 +53,9 @@ class PromptrieverSettings(Settings):
     )
     lengths: tuple[Length, ...] = Field(LENGTHS, min_length=1, description="the length formats of the grid")
     styles: tuple[Style, ...] = Field(STYLES, min_length=1, description="the styles of the grid")
-    candidates: int = Field(3, ge=1, le=8, description="instruction negatives that are written")
+    candidates: int = Field(
+        3, ge=1, le=8, description="most instruction negatives that are written; each fails in another way"
+    )
     positive: bool = Field(True, description="write a positive as well, in the manner of the negatives")
     negatives: int = Field(3, ge=0, le=1_000, description="seed negatives kept in the topic")
     checks: dict[Reason, OnFail] = Field(default_factory=dict, description=CHECKS_DESCRIPTION)
@@ -90,7 +92,7 @@ class Promptriever:
 def _tasks(
     wanted: Demands, open_questions: Sequence[str], query: str, settings: PromptrieverSettings
 ) -> list[PassageTask]:
-    """The positive, then the negatives, each failing in one of the ways of section 2.2."""
+    """The positive, then the negatives, each failing in a way of its own (section 2.2): no task is given twice."""
     tasks = [PassageTask("generated_positive", query, wanted.demands, wanted.bans)] if settings.positive else []
     ways: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [
         ("different_interpretation", (question,), wanted.demands) for question in open_questions
@@ -98,7 +100,7 @@ def _tasks(
     ways.insert(0, ("omission", wanted.demands[1:], wanted.demands[:1]))
     if wanted.bans:
         ways.insert(1, ("mentions_excluded", (*wanted.demands, *wanted.bans), ()))
-    for category, must, must_not in (ways * settings.candidates)[: settings.candidates]:
+    for category, must, must_not in ways[: settings.candidates]:
         tasks.append(PassageTask("instruction_negative", query, must, must_not, category))
     return tasks
 

@@ -22,7 +22,7 @@ seeds:
   columns: {{id: id, query: query, positives: positives, negatives: negatives}}
 recipe: {recipe}
 models:
-  writer: &model {{kind: hosted, model: in-character, url: "{url}"}}
+  writer: &model {{kind: hosted, model: in-character, url: "{url}", structured: json_schema}}
   judge: *model
 validators:
   - kind: shape
@@ -64,7 +64,7 @@ def test_without_a_fault_the_character_does_what_every_template_asks(name, tmp_p
     summary, rows = made(tmp_path, name, model)
     assert [(topic.seed_id, topic.reason, topic.detail) for topic in rows if topic.status != "accepted"] == []
     assert summary.counts.seeds == {"accepted": 40}
-    assert set().union(*map(codes, rows)) <= CANARIES | {"surplus_negative"}
+    assert set().union(*map(codes, rows)) <= CANARIES | {"surplus_negative", "near_copy"}
     known = {call.request_id: call.task for topic in rows for call in topic.calls}
     assert known == model.tasks
 
@@ -99,7 +99,7 @@ SALVAGED = {"goes_on", "doubles", "fenced", "labelled", "quoted"}
 BORNE = {"other_length": "other_length"}
 """Fault -> the mark of the topic that bears it."""
 FOUND = {
-    "adds_a_note": {"newline_cut"},
+    "adds_a_note": {"newline_cut", "answers_question"},
     "other_length": {"same_instruction"},
     "in_german": {"other_language", "condition_not_met"},
     "speaks_to_judge": {"injection_suspect", "condition_not_met"},
@@ -212,5 +212,5 @@ def test_every_kind_of_fault_befell_some_seed_and_every_template_was_answered(ru
                 table[fault.kind, call.fault.partition(":")[0] or (call.salvaged and "salvaged"), topic.status] += 1
     print(*(f"{' '.join(key)} {count}" for key, count in sorted(table.items())), sep="\n")
     assert sum(summary.counts.seeds["failed"] for summary, _, _ in runs.values()) > 0
-    assert tasks == {*TASKS} - {"custom.kite"}
+    assert tasks == {*TASKS} - {"custom.kite", "judges.demand"}  # a demand is judged in tests of its own
     assert kinds == {*SPOILT, *BROKEN, *HARMLESS}

@@ -28,7 +28,7 @@ seeds:
   path: {folder}/seeds.jsonl
   columns: {{id: id, query: query, positives: positives, negatives: negatives}}
 recipe: {{kind: {recipe}}}
-models: {{writer: {{kind: hosted, model: in-character, url: "{url}"}}}}
+models: {{writer: {{kind: hosted, model: in-character, url: "{url}", structured: json_schema}}}}
 validators: [{{kind: shape}}]
 replies: {{corrections: 2, candidates: 0}}
 out: {folder}/out
