@@ -36,7 +36,8 @@ def settings(tmp_path, ray_home, monkeypatch):
     make_tiny_model(tmp_path / "tiny", [(REPO / "LICENSE").read_text()])
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
     yield LocalVllmSettings(
-        kind="local_vllm", model=str(tmp_path / "tiny"), engines=2, engine_cpus=1, enforce_eager=True,
+        kind="local_vllm",
+        structured="json_schema", model=str(tmp_path / "tiny"), engines=2, engine_cpus=1, enforce_eager=True,
         max_model_len=1024, params=Params(max_tokens=24), startup_s=240,
     )  # fmt: skip
     ray.shutdown()

@@ -81,6 +81,7 @@ def settings(tiny_model):
             patch.setenv(name, value)
         yield LocalVllmSettings(
             kind="local_vllm",
+            structured="json_schema",
             model=str(tiny_model),
             enforce_eager=True,
             max_model_len=1024,
