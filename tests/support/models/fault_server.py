@@ -97,10 +97,16 @@ def mix(share: float) -> dict[str, float]:
     return dict.fromkeys(MIX, share / len(MIX))
 
 
+_CORRECTS = ("Answer the same task once more", "Mend this, and write it once more")
+"""Words of the turns by which engine.flow.ask has a reply corrected."""
+
+
 def task_key(messages: Sequence[Mapping[str, Any]]) -> str:
-    """What counts as one task: the hash of the first user message."""
-    first = next((one.get("content", "") for one in messages if one.get("role") == "user"), "")
-    text = first if isinstance(first, str) else json.dumps(first)
+    """What counts as one task: the hash of the prompt's turns, without those that correct a reply."""
+    turns = list(messages)
+    while len(turns) > 2 and any(words in str(turns[-1].get("content", "")) for words in _CORRECTS):
+        del turns[-2:]
+    text = json.dumps([one.get("content", "") for one in turns if one.get("role") != "system"])
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=10).hexdigest()
 
 
