@@ -97,7 +97,7 @@ def mix(share: float) -> dict[str, float]:
     return dict.fromkeys(MIX, share / len(MIX))
 
 
-_CORRECTS = ("Answer the same task once more", "Mend this, and write it once more")
+_CORRECTS = ("once more",)
 """Words of the turns by which engine.flow.ask has a reply corrected."""
 
 
