@@ -213,8 +213,9 @@ class SeedAsk:
             drawn = await self._draw(stage) if self._candidates else None
         except (UnreadableReplyError, FaultyReply) as fault:
             drawn, last = None, fault
-        if drawn or usable:
-            return drawn or usable  # type: ignore[return-value]
+        taken = drawn or usable
+        if taken:
+            return taken
         raise last
 
     async def _draw(self, stage: "_Stage[Answer]") -> tuple[Answer, Reply]:
