@@ -122,7 +122,7 @@ def test_no_label_holds_a_text_an_id_or_a_secret(watched):
     assert "kite" not in page
     labels = [(name, text) for sample in series(page) for name, text in sample.labels.items() if name != "le"]
     assert len(set(labels)) >= 8
-    assert ("check", "judge_polarity") in labels
+    assert ("check", "judge_scenarios") in labels
     assert not [label for label in labels if not LABEL.fullmatch(label[1])]
     assert {family.name for family in text_string_to_metric_families(page)} <= {
         metric.name.removesuffix("_total") for metric in METRICS
