@@ -231,7 +231,7 @@ class ContrastWriter(Stages):
             yield Problem(
                 "too_long", f"the instruction has {words} words", f"It has {words} words. Write {high} at most."
             )
-        if unlike and (near_copy(text, [unlike]) or _alike(text, unlike) > _MOST_ALIKE):
+        if unlike and _is_same_instruction(text, unlike, (*demands.demands, *demands.bans)):
             advice = "It is the other instruction of this query once more. Ask for what this one lists."
             yield Problem("same_instruction", "the instruction is the other one again", advice)
         news = figures_in(text) - figures_in(" ".join((self.material.seed.query, *demands.demands, *demands.bans)))
@@ -326,6 +326,13 @@ class ContrastWriter(Stages):
 
 def _template(stage: str) -> PromptTemplate:
     return load(f"writing/{stage}")
+
+
+def _is_same_instruction(text: str, other: str, demands: Sequence[str]) -> bool:
+    """Whether it has most of the other's words, and of its own demands no word that the other lacks."""
+    own = stems(text) - stems(other)
+    alike = near_copy(text, [other]) or _alike(text, other) > _MOST_ALIKE
+    return bool(alike) and not own & stems(" ".join(demands))
 
 
 def _alike(text: str, other: str) -> float:

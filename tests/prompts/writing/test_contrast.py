@@ -157,6 +157,16 @@ def test_the_second_instruction_may_not_be_the_first():
     assert said(lambda w: w.instruction(DEMANDS, GridCell("short", "plain"), unlike=other), GOOD)[0] == GOOD
 
 
+def test_two_instructions_may_differ_in_their_demands_alone():
+    frame = "I collect what old people remember, for our museum. Of use are texts that also say {}. Spare me pictures."
+    other = frame.format("which tools lie on each bench and how much wood is kept")
+    text = frame.format("who learns the trade")
+    assert said(lambda w: w.instruction(DEMANDS, GridCell("short", "plain"), unlike=other), text)[0] == text
+    assert said(lambda w: w.instruction(DEMANDS, GridCell("short", "plain"), unlike=f"{text} Bring many."), text)[
+        0
+    ] == ("same_instruction")
+
+
 def test_the_writer_of_an_instruction_sees_questions_and_no_passage():
     made, ask = writer(GOOD)
     asyncio.run(made.instruction(DEMANDS, GridCell("medium", "persona")))
