@@ -107,9 +107,9 @@ class Scenario(Life):
         job = self.folder / "job.yaml"
         recipe = "recipe: {kind: verifiable}\n"
         if self.plan.writer == "hosted":
-            patience = "patience: {timeout_s: 20, outage_s: 60}"
+            more = "structured: json_schema, patience: {timeout_s: 20, outage_s: 60}"
             price = f"price: {{prompt: {PRICE['prompt']}, completion: {PRICE['completion']}}}"
-            model = f"{{kind: hosted, model: sim, url: 'http://127.0.0.1:9/v1', {patience}, {price}}}"
+            model = f"{{kind: hosted, model: sim, url: 'http://127.0.0.1:9/v1', {more}, {price}}}"
             recipe = f"recipe: {ASKING}\nmodels: {{writer: {model}}}\n"
         limits = [f"partition_seeds: {version.size}"]
         limits += [f"accept: {self.plan.accept}"] if self.plan.accept else []
