@@ -12,12 +12,12 @@ from datasets_out.training.training_view import CACHED_PARTITIONS, SplitSettings
 from engine.errors import UsageError
 from engine.settings import Settings
 from trainer.benchmarks.source import BenchmarkSource
-from trainer.comparison.instructions import Instructions
 from trainer.model_settings import ModelSettings
 from trainer.presets import PRESETS, Preset, merge_settings
 from trainer.reranker_settings import RerankerSettings, embedder_choices
 
 Block = Literal["P", "I", "IQ", "Q"]
+Instructions = Literal["given", "none", "repeat", "generic", "swap"]
 Measure = Literal["both_views", "net", "should_fall", "instructed_ndcg", "outside"]
 Share = Annotated[float, Field(ge=0, le=1)]
 

@@ -20,14 +20,15 @@ from engine.errors import UsageError
 from trainer.benchmarks.benchmark import Benchmark
 from trainer.benchmarks.catalog import benchmarks_of, kind_named, name_of
 from trainer.benchmarks.source import BenchmarkSource
-from trainer.comparison.instructions import Instructions, with_instructions
 from trainer.comparison.results import Result, keep, results
 from trainer.comparison.scores import CollectionScores, score
+from trainer.data.instructions import with_instructions
 from trainer.interop.model_index import put_results
 from trainer.measures.catalog import measure_named
 from trainer.measures.judged import Run
 from trainer.measures.trec_files import check_field, write_run
 from trainer.model.checksums import CARD, FACTS, read_facts
+from trainer.settings import Instructions
 from trainer.systems.catalog import open_system
 from trainer.systems.system import System, SystemSettings
 

@@ -12,7 +12,7 @@ from cluster.training import pin_topics, train_settings
 from datasets_out.training.training_view import TopicGroup
 from engine.errors import UsageError
 from engine.storage.trees import download
-from trainer.comparison.instructions import Instructions, pairs_with_instructions
+from trainer.data.instructions import pairs_with_instructions
 from trainer.evaluation.evaluate import MeasureDifference, Scores, compare, compare_corpora
 from trainer.evaluation.evaluate import evaluate as evaluate_topics
 from trainer.evaluation.list_measures import evaluate_lists, table_of_encoder, table_of_scorer
@@ -20,7 +20,7 @@ from trainer.model.checksums import read_facts
 from trainer.model.encoder import load_encoder
 from trainer.model.packaged_minilm import minilm_folder
 from trainer.reranker.pair_scorer import load_pair_scorer
-from trainer.settings import EvaluateSettings
+from trainer.settings import EvaluateSettings, Instructions
 from trainer.text_templates import TextTemplate
 
 _MEASURES = {

@@ -4,7 +4,7 @@
     the same                     -> the query again, a generic text, another topic's instruction     the three controls
     the same                     -> the bare query alone                                             RepLLaMA's data
 
-Promptriever (arXiv 2409.11136), section 5 and table 4. The texts are those of `trainer.comparison.instructions`. Under
+Promptriever (arXiv 2409.11136), section 5 and table 4. The texts are those of `trainer.data.instructions`. Under
 one that says nothing the bare query's passages are relevant, and no others.
 """
 
@@ -14,7 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from datasets_out.training.training_view import TopicGroup
-from trainer.comparison.instructions import Instructions, pairs_with_instructions
+from trainer.data.instructions import pairs_with_instructions
+from trainer.settings import Instructions
 
 
 def control(groups: Sequence[TopicGroup], how: Instructions, instruction_negatives: bool) -> list[TopicGroup]:

@@ -45,7 +45,7 @@ def evaluate(
     from cluster.extras import need
 
     need("sentence_transformers", extra="train")
-    from trainer.comparison.instructions import instructions_named
+    from trainer.data.instructions import instructions_named
 
     given, how = subjects or [], instructions_named(instructions)
     if (prompts or how != "given") and card:

@@ -8,8 +8,8 @@ import pytest
 from engine.errors import UsageError
 from tests.support.trainer_world import NO_YEAR, YEAR, commit, open_view, topic
 from tests.support.training import SHARES, TEMPLATE, groups, settings_for
-from trainer.comparison.instructions import generic_instructions
 from trainer.data.controls import control, without_instruction_negatives
+from trainer.data.instructions import generic_instructions
 from trainer.run.fit import BatchReader
 
 TOPICS = list(groups(6))

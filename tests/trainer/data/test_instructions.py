@@ -10,8 +10,8 @@ from engine.errors import UsageError
 from tests.support.training import groups
 from tests.trainer.benchmarks.tiny_benchmarks import write_benchmark
 from trainer.benchmarks.catalog import read_benchmark
-from trainer.comparison import instructions as instructions_module
-from trainer.comparison.instructions import (
+from trainer.data import instructions as instructions_module
+from trainer.data.instructions import (
     InstructedQuery,
     generic_instructions,
     instructions_named,

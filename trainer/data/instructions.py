@@ -15,15 +15,14 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from itertools import cycle, islice
-from typing import Literal, get_args
+from typing import get_args
 
 from datasets_out.training.training_view import TopicGroup
 from engine.errors import UsageError
 from engine.ids import fraction_of
 from trainer.benchmarks.benchmark import Benchmark
+from trainer.settings import Instructions
 from trainer.text_templates import QueryPair
-
-Instructions = Literal["given", "none", "repeat", "generic", "swap"]
 
 
 @dataclass(frozen=True, slots=True)
