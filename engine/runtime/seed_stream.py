@@ -180,8 +180,7 @@ class PastStream:
             record = SeedRecord(stream=str(end))
         if record.stream and record.stream != partition.stream:
             raise SeedsChangedError(
-                f"a seed changed before the end of partition {partition.index}, in a partition whose commit entry is "
-                "gone"
+                f"a seed changed before the end of partition {partition.index}, in a partition that has no commit entry"
             )
 
 

@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
-from tests.support.commands import foil, write_job, write_seeds
+from tests.support.commands import foil, hosted_job, write_job
+from tests.support.models.character import Character
+from tests.support.models.fault_server import serving
 from tests.support.paths import REPO
 
 
@@ -26,9 +28,9 @@ def test_the_first_line_comes_before_a_slow_corpus_gives_its_first_seed(tmp_path
 
 @pytest.mark.slow
 def test_reading_is_counted_until_seeds_end(tmp_path):
-    job = write_job(tmp_path, 20)
-    write_seeds(tmp_path / "seeds.jsonl", 12_000)
-    run = foil("run", job, "--set", "limits.partition_seeds=12000", "--set", "limits.budget.calls=1")
+    with serving(answer=Character()) as server:
+        job = hosted_job(tmp_path, server.url, 12_000)
+        run = foil("run", job, "--set", "limits.partition_seeds=12000", "--set", "limits.budget.calls=1")
     assert run.returncode == 4, run.stderr
     counts = [line for line in run.stderr.splitlines() if line.startswith("reading seeds: ")]
     assert counts[0] == "reading seeds: 0"

@@ -8,9 +8,11 @@ import pytest
 
 from cluster.desk.report import report_page
 from datasets_out.sql.query import run_sql
-from tests.support.commands import foil, write_job
+from tests.support.commands import foil, hosted_job
 from tests.support.desk.browser import Visit, desk_process, headless
 from tests.support.desk.hostile import HOSTILE, SHOWN, hostile_run
+from tests.support.models.character import Character
+from tests.support.models.fault_server import serving
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +26,8 @@ def browser():
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("desk")
-    assert foil("run", write_job(folder, 40)).returncode in {0, 3}
+    with serving(answer=Character()) as server:
+        assert foil("run", hosted_job(folder, server.url, 40)).returncode in {0, 3}
     return folder / "out"
 
 
@@ -96,7 +99,7 @@ def test_a_topic_shows_its_lineage_and_keeps_a_note(browser, desk, run):
     visit.page.goto(f"{desk.base}/topics/{topic}")
     text = visit.page.inner_text("main")
     assert "partition 0, committed by" in text
-    assert "Raw reply to verifiable.topic" in text
+    assert "Raw reply to writing.instruction" in text
     visit.page.select_option("#flag", "bad")
     visit.page.fill("#note", "its label is <b>wrong</b>")
     visit.page.click("form[action='/notes'] button")

@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from cluster.job import load_job
+from cluster.run_job import run_job
 from datasets_out.release.formats.catalog import FORMATS
 from datasets_out.training.training_view import text_key
+from tests.support.commands import hosted_job
+from tests.support.models.character import Character
+from tests.support.models.fault_server import serving
 from tests.support.topics.releases import SPLIT, keys_of, view_of
 from trainer.text_templates import template_named
 
@@ -310,19 +315,22 @@ def test_a_map_of_topics_has_the_coordinates_that_the_run_has(out, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_notebook_compiles_and_its_questions_are_answered(out, tmp_path):
+def test_the_notebook_compiles_and_its_questions_are_answered(tmp_path):
     import ast
 
     from cluster.commands.app import app
     from cluster.endings import run_command
     from datasets_out.sql.query import run_sql
 
-    assert run_command(app, ["export", str(out), "--format", "notebook", "--into", str(tmp_path)]) == 0
-    text = (tmp_path / "notebook.py").read_text()
+    with serving(answer=Character()) as server:
+        assert run_job(load_job(hosted_job(tmp_path, server.url, 4))).complete
+    out, into = tmp_path / "out", tmp_path / "notebook"
+    assert run_command(app, ["export", str(out), "--format", "notebook", "--into", str(into)]) == 0
+    text = (into / "notebook.py").read_text()
     tree = ast.parse(text)
     compile(tree, "notebook.py", "exec")
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
     asked = [call.args[0].value for call in calls if call.func.id == "ask" and isinstance(call.args[0], ast.Constant)]
     assert len(asked) == 6
     assert [len(run_sql(out, sql)) > 0 for sql in asked] == [True] * 5 + [False]  # nobody has audited this run
-    assert run_command(app, ["export", str(out), "--format", "notebook", "--into", str(tmp_path)]) == 2
+    assert run_command(app, ["export", str(out), "--format", "notebook", "--into", str(into)]) == 2

@@ -1,15 +1,16 @@
-"""The questions of docs/curators.md, asked of a real run by rule."""
+"""The questions of docs/curators.md, asked of real runs: one by rule, and of calls one over a scripted model."""
 
 import json
 import re
-import shutil
 import textwrap
 from pathlib import Path
 
 import pytest
 
 from datasets_out.sql.query import run_sql
-from tests.support.commands import foil, write_job
+from tests.support.commands import foil, hosted_job, write_job
+from tests.support.models.character import Character
+from tests.support.models.fault_server import serving
 from tests.support.paths import REPO
 
 _PAGE = (REPO / "docs" / "curators.md").read_text()
@@ -23,10 +24,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     seeds = folder / "seeds.jsonl"
     short = json.loads(seeds.read_text().splitlines()[0]) | {"id": "short", "good": "Yes."}
     seeds.write_text(f"{seeds.read_text()}{json.dumps(short)}\n")
-    done = foil("run", job, "--out", folder / "first")
+    done = foil("run", job, "--out", folder / "rules")
     assert done.returncode == 0, done.stderr
-    shutil.copytree(folder / "first", folder / "second")
-    return {"first": folder / "first", "second": folder / "second"}
+    with serving(answer=Character()) as server:
+        done = foil("run", hosted_job(folder, server.url, 8), "--out", folder / "model")
+    assert done.returncode == 0, done.stderr
+    return {"rules": folder / "rules", "model": folder / "model"}
 
 
 def test_there_are_twenty():
@@ -37,6 +40,6 @@ def test_there_are_twenty():
 @pytest.mark.parametrize(("question", "sql"), [each[1:] for each in QUESTIONS], ids=[each[0] for each in QUESTIONS])
 def test_a_question_has_an_answer(runs, question, sql):
     several = "`foil sql A B" in question
-    answer = run_sql(runs if several else runs["first"], textwrap.dedent(sql))
+    answer = run_sql(runs if several else runs["model" if "FROM calls" in sql else "rules"], textwrap.dedent(sql))
     assert answer.num_rows > 0
     assert any(column.null_count < answer.num_rows for column in answer.columns)
