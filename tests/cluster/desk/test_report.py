@@ -1,6 +1,5 @@
 """`foil report`: its numbers are SQL's, nothing in it is obeyed or loaded, and it stays small."""
 
-import math
 import re
 
 import pytest
@@ -12,7 +11,7 @@ from engine.errors import NoRunError, UsageError
 from tests.support import sample_run
 from tests.support.commands import foil, write_job
 from tests.support.desk.hostile import hostile_run
-from tests.support.desk.page_tables import PageReader
+from tests.support.desk.page_tables import PageReader, is_value
 
 pytestmark = pytest.mark.slow
 
@@ -29,19 +28,6 @@ def page(run):
     done = foil("report", run)
     assert (done.returncode, done.stdout) == (0, f"{run / 'report.html'}\n"), done.stderr
     return (run / "report.html").read_text()
-
-
-def is_value(text, value):
-    """Whether a cell's text shows this value, to the digits that it has."""
-    if value is None or value == "":
-        return text == "–"
-    if isinstance(value, bool):
-        return text == ("yes" if value else "no")
-    if isinstance(value, int | float):
-        shown = float(text.rstrip("%").replace(",", "")) / (100 if text.endswith("%") else 1)
-        digits = len(text.rstrip("%").partition(".")[2]) + (2 if text.endswith("%") else 0)
-        return math.isclose(shown, value, abs_tol=0.5000001 * 10**-digits)
-    return text == str(value)
 
 
 def test_every_number_is_what_its_sql_says(run, page):

@@ -1,7 +1,9 @@
 """A page's tables and links as data, read as a browser would: with the standard library's parser."""
 
+import math
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from typing import Any
 
 
 @dataclass
@@ -60,3 +62,16 @@ class PageReader(HTMLParser):
             self._section.head[-1] += data
         else:
             self._section.rows[-1][-1] += data
+
+
+def is_value(text: str, value: Any) -> bool:
+    """Whether a cell's text shows this value, to the digits that it has."""
+    if value is None or value == "":
+        return text == "–"
+    if isinstance(value, bool):
+        return text == ("yes" if value else "no")
+    if isinstance(value, int | float):
+        shown = float(text.rstrip("%").replace(",", "")) / (100 if text.endswith("%") else 1)
+        digits = len(text.rstrip("%").partition(".")[2]) + (2 if text.endswith("%") else 0)
+        return math.isclose(shown, value, abs_tol=0.5000001 * 10**-digits)
+    return text == str(value)
