@@ -91,7 +91,7 @@ class DualView:
         writer = ContrastWriter(material, ask, self._settings.checks)
         writer.marks.update(mark for mark in seed.attributes.get("marks", "").split(", ") if mark)
         shown = [cut_passage(p, self._settings.passage_chars) for p in (d_minus, d_plus)]
-        questions = await writer.pair_questions(*shown)
+        questions = await writer.questions(*shown)
         demands = Demands(questions.answered[:MOST_DEMANDS])
         cell = GridCell(length_of(first.instruction), STYLES[material.number("dual_view") % len(STYLES)])
         second = await writer.instruction(demands, cell, poisoned=True, unlike=first.instruction)

@@ -114,40 +114,25 @@ class PassageTask:
 class ContrastWriter(Stages):
     """Writes the parts of one seed's topic."""
 
-    async def questions(self, passage: Passage) -> Questions:
-        """Up to three questions that the passage answers besides the query, and as many that it leaves open."""
-        material, example = self.material, self._example("questions")
-        sample = {"answered": example.demands, "open": (*example.demands_minus, *example.bans)}
-        prompt = _template("questions").render(
-            noun=material.noun,
-            query=material.seed.query,
-            title=passage.title,
-            passage=passage.text,
-            example=example,
-            example_answer=canonical_json(sample),
-        )
-        return await self._questions(prompt)
-
-    async def pair_questions(self, passage: Passage, other: Passage) -> Questions:
-        """Questions that the first passage answers and the other leaves open, and the other way round."""
-        material, example = self.material, self._example("pair_questions")
-        sample = {"answered": example.demands, "open": example.demands_minus}
-        prompt = _template("pair_questions").render(
+    async def questions(self, passage: Passage, other: Passage | None = None) -> Questions:
+        """Up to three questions that the passage answers besides the query, and as many that it leaves open; where
+        there is an other passage, those that it answers."""
+        kind = "pair_questions" if other else "questions"
+        material, example = self.material, self._example(kind)
+        sample = {"answered": example.demands, "open": (*example.demands_minus, *(() if other else example.bans))}
+        prompt = _template(kind).render(
             noun=material.noun,
             query=material.seed.query,
             passage=passage.text,
-            other=other.text,
             example=example,
             example_answer=canonical_json(sample),
+            **({"other": other.text} if other else {"title": passage.title}),
         )
-        return await self._questions(prompt)
-
-    async def _questions(self, prompt: Prompt) -> Questions:
         return await self.answer(
             writing(prompt, 60, temperature=0.7),
             Questions,
             "instruction_writer",
-            mend=partial(_mended_questions, query=self.material.seed.query, prompt=prompt),
+            mend=partial(_mended_questions, query=material.seed.query, prompt=prompt),
             problems=_question_problems,
         )
 
