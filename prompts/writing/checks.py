@@ -30,7 +30,7 @@ Reason = Literal[
     "no_questions", "empty_text", "refusal", "echo", "speaks_of_task", "same_instruction", "same_query", "same_passage",
     "near_copy", "not_code", "wrong_answer", "too_short", "too_long", "ignores_demand", "repeats_query", "wrong_length",
     "condition_not_met", "answer_lost", "answers_query", "not_reversed", "keyword_not_named",
-    "answers_question",
+    "answers_question", "not_a_query",
 ]  # fmt: skip
 
 DEFAULTS: Mapping[Reason, OnFail] = {
@@ -56,6 +56,7 @@ DEFAULTS: Mapping[Reason, OnFail] = {
     "not_reversed": "correct",
     "keyword_not_named": "correct",
     "answers_question": "correct",
+    "not_a_query": "correct",
 }
 """What a problem does where the job says nothing."""
 

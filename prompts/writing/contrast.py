@@ -47,6 +47,9 @@ _TITLE_WORDS = 20
 _FRAGMENT = 0.35
 """Share of the words asked for, below which a passage is none."""
 _QUESTION_ECHO = 6
+_ANSWERS = re.compile(r"\s*(?:(?:yes|no|sure|certainly|of course)[,.!:]|my (?:solution|program|code)\b)", re.IGNORECASE)
+"""How an instruction begins whose writer answered the questions instead of asking them."""
+_CODE_LINE = re.compile(r"^\s*(?:class \w+[:(]|def \w+\(|import \w+|from \w+ import |#include)", re.MULTILINE)
 _ABOUT_THE_TASK = re.compile(r"\b(?:json|passages?|questions?|this text)\b", re.IGNORECASE)
 _SAME_PROGRAM = 0.9
 """Share of its runs of three words that a program may have from another: names and idioms recur."""
@@ -132,7 +135,7 @@ class ContrastWriter(Stages):
             writing(prompt, 60, temperature=0.7),
             Questions,
             "instruction_writer",
-            mend=partial(_mended_questions, query=material.seed.query, prompt=prompt),
+            mend=partial(_mended_questions, query=material.seed.query, noun=material.noun, prompt=prompt),
             problems=_question_problems,
         )
 
@@ -223,6 +226,9 @@ class ContrastWriter(Stages):
         if news:
             advice = f"It says {min(news)}, as if it knew the answer. Ask for it, and state no fact."
             yield Problem("answers_question", f"the instruction says {min(news)}", advice)
+        elif _ANSWERS.match(text):
+            advice = "It answers the questions. Write what a person says who asks for texts that answer them."
+            yield Problem("answers_question", f"the instruction begins as an answer: {text[:40]!r}", advice)
         said = stems(text)
         for question in demands.demands:
             if stems(question) and not stems(question) & said:
@@ -274,6 +280,9 @@ class ContrastWriter(Stages):
             yield Problem(
                 "same_query", f"{text!r} is the seed's query", "It is the first query again. Write another one."
             )
+        if _CODE_LINE.search(text) and not _CODE_LINE.search(self.material.seed.query):
+            advice = "It holds a program. Write the query alone, in words."
+            yield Problem("not_a_query", f"the query holds a program: {text[-80:]!r}", advice)
         if len(text.split()) > 20 + 3 * words:
             advice = (
                 f"It has {len(text.split())} words, the first query {words}. Write the query alone, as long as that."
@@ -337,15 +346,16 @@ def _example_text(example: TopicExample, role: PassageRole) -> str:
     return example.p2_minus if role == "query_negative" else example.p1_minus
 
 
-def _mended_questions(reply: Questions, *, query: str, prompt: Prompt) -> Questions:
-    """The first three of each list that are questions, each once, none of them the query or the example's."""
+def _mended_questions(reply: Questions, *, query: str, noun: str, prompt: Prompt) -> Questions:
+    """The first three of each list that are questions, each once, none of them the query or the example's, or one that
+    asks what the text does."""
     seen = {fold_text(query)}
 
     def is_usable(question: str) -> bool:
         low, high = _QUESTION_WORDS
         is_question = question.endswith("?") and low <= len(question.split()) <= high
         is_new = fold_text(question) not in seen and not _says_again(question, query)
-        is_about_text = not _ABOUT_THE_TASK.search(question)
+        is_about_text = not _ABOUT_THE_TASK.search(question) and not _says_again(question, noun)
         return is_question and is_new and is_about_text and not echo_of(question, prompt, _QUESTION_ECHO)
 
     def kept(questions: Sequence[str]) -> tuple[str, ...]:
@@ -363,7 +373,8 @@ def _mended_questions(reply: Questions, *, query: str, prompt: Prompt) -> Questi
 def _says_again(question: str, query: str) -> bool:
     """Whether a question has most of the query's content words and no other."""
     own, theirs = stems(question), stems(query)
-    return bool(own) and own <= theirs and len(own) >= _AGAIN * len(theirs)
+    known = {one for one in own if any(one.startswith(each) or each.startswith(one) for each in theirs)}
+    return bool(own) and known == own and len(own) >= _AGAIN * len(theirs)
 
 
 def _question_problems(reply: Questions) -> Iterator[Problem]:

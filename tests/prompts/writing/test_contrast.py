@@ -99,10 +99,19 @@ def test_lists_lose_the_query_repetitions_and_what_is_no_question():
         answered=("What  does it cost?", "what does it COST?", "How is it done?", "Why", "The price", "Who pays it."),
         open=("Who pays it?", "One? " * 30, "Where is it sold?", "Who sells it?", "Who buys it?", "Who likes it?"),
     )
-    mended = _mended_questions(reply, query="How is it done?", prompt=NO_EXAMPLE)
+    mended = _mended_questions(reply, query="How is it done?", noun="program", prompt=NO_EXAMPLE)
     assert mended.answered == ("What does it cost?", "Who pays it?")
     assert mended.open == ("Where is it sold?", "Who sells it?", "Who buys it?")
-    assert _mended_questions(mended, query="How is it done?", prompt=NO_EXAMPLE) == mended
+    reply = Questions(
+        answered=("What does this program do?",), open=("When should strawberries be washed?", "Who eats it?")
+    )
+    mended = _mended_questions(reply, query="when should you wash strawberries", noun="program", prompt=NO_EXAMPLE)
+    assert (mended.answered, mended.open) == ((), ("Who eats it?",))
+
+
+def test_a_list_that_is_mended_stays():
+    reply = Questions(answered=("What does it cost?", "Who pays it?"), open=("Where is it sold?",))
+    assert _mended_questions(reply, query="How is it done?", noun="program", prompt=NO_EXAMPLE) == reply
 
 
 @pytest.mark.parametrize(
@@ -131,6 +140,13 @@ GOOD = "I teach children and look for anything that says who learns this trade, 
             "answers_question",
             set(),
         ),
+        (
+            "Sure, whoever learns this trade learns it from an uncle, and it takes three years.",
+            "answers_question",
+            set(),
+        ),
+        (f"Yes, I know the price. {GOOD}", "answers_question", set()),
+        ("No text is of use that only says who learns the trade and from whom.", ..., set()),
         (f'"{GOOD}"', GOOD, set()),
         (f"Instruction: {GOOD}\n\nQuery: another", GOOD, set()),
         ("Who learns the trade.", "too_short", set()),
@@ -245,3 +261,12 @@ def test_a_solution_must_end_with_the_result_of_its_own_problem():
 )
 def test_another_query(text, due):
     assert said(lambda w: w.other_query(GOOD), text)[0] == due
+
+
+def test_a_query_of_several_lines_holds_no_program():
+    seed = SEEDS["leetcode"]
+    program = "Reverse the list.\n\nclass Solution:\n    def reverse(self, found):\n        return found[::-1]"
+    assert (
+        said(lambda w: w.other_query(GOOD), program, seed=replace(seed, query="Sort it.\n\nInput: 3"))[0]
+        == "not_a_query"
+    )
