@@ -20,7 +20,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from engine.errors import FaultyReply, Rejected
+from engine.errors import FaultyReply, Rejected, UnreadableReplyError
 from engine.ids import canonical_json
 from engine.protocols import Ask
 from engine.settings import Settings
@@ -42,7 +42,7 @@ from prompts.passages.topic_builder import TopicBuilder
 from prompts.render import load, recipe_fingerprint
 from prompts.sampling import writing
 from prompts.writing.answers import ConditionWording, Keywords
-from prompts.writing.checks import CHECKS_DESCRIPTION, OnFail, Problem, Reason, denies, figures_in
+from prompts.writing.checks import CHECKS_DESCRIPTION, OnFail, Problem, Reason, denies, figures_in, problem_of
 from prompts.writing.examples import wording_example
 from prompts.writing.material import WritingMaterial, writing_material
 from prompts.writing.stage import Stages
@@ -141,8 +141,8 @@ class _DimensionWriter:
             others = [c for c in conditions if c != condition]
             try:
                 passages[condition] = self._corpus_passage(condition, others) or await self._rewrite(condition, others)
-            except FaultyReply as fault:
-                self.dropped.append(f"{condition}: {fault.reason}: {fault.detail}")
+            except (FaultyReply, UnreadableReplyError) as fault:
+                self.dropped.append(f"{condition}: {problem_of(fault)}")
         return passages
 
     async def topic(self, passages: Mapping[str, Passage]) -> Topic:

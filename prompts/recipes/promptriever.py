@@ -19,7 +19,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from engine.errors import FaultyReply, Rejected
+from engine.errors import FaultyReply, Rejected, UnreadableReplyError
 from engine.ids import canonical_json
 from engine.protocols import Ask
 from engine.settings import Settings
@@ -28,7 +28,7 @@ from prompts.constraints.instructions import LENGTHS, STYLES, Length, Style
 from prompts.demands import Demands, dump_demands
 from prompts.passages.topic_builder import TopicBuilder
 from prompts.render import load, recipe_fingerprint
-from prompts.writing.checks import CHECKS_DESCRIPTION, OnFail, Reason
+from prompts.writing.checks import CHECKS_DESCRIPTION, OnFail, Reason, problem_of
 from prompts.writing.contrast import (
     TEMPLATES,
     ContrastWriter,
@@ -117,8 +117,8 @@ class _Topic:
         """One passage, unlike those before it."""
         try:
             self._written.append(await self._writer.passage(task, self._written))
-        except FaultyReply as fault:
-            self._dropped.append(f"{task.category or task.role}: {fault.reason}: {fault.detail}")
+        except (FaultyReply, UnreadableReplyError) as fault:
+            self._dropped.append(f"{task.category or task.role}: {problem_of(fault)}")
 
     def build(self, instruction: str, wanted: Demands, cell: GridCell, settings: PromptrieverSettings) -> Topic:
         """The matrix of the method."""

@@ -20,7 +20,7 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel
 
-from engine.errors import FaultyReply, Rejected
+from engine.errors import FaultyReply, Rejected, UnreadableReplyError
 from engine.protocols import Ask, Prompt
 
 A = TypeVar("A", bound=BaseModel)
@@ -179,6 +179,11 @@ def figures_in(text: str) -> set[str]:
 def _grams(text: str, least: int) -> set[tuple[str, ...]]:
     words = _WORD.findall(text.lower())
     return {tuple(words[i : i + least]) for i in range(len(words) - least + 1)}
+
+
+def problem_of(fault: FaultyReply | UnreadableReplyError) -> str:
+    """Why a part of a topic was left out: the code, and the detail."""
+    return f"{fault.reason}: {fault.detail}" if isinstance(fault, FaultyReply) else f"unreadable_reply: {fault}"
 
 
 def near_copy(text: str, others: Iterable[str], share: float = _NEAR_COPY) -> str:

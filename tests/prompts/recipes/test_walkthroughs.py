@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from engine.errors import Rejected
+from engine.errors import CutReplyError, Rejected
 from engine.flow.ask import schema_of
 from engine.models.hosted import body_of
 from engine.requests import Request
@@ -119,6 +119,23 @@ def caught(page, task, change):
     except Rejected as problem:
         return problem.reason
     return verdicts[0].validator if verdicts else f"nothing, {topic.id}"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "task"), [("promptriever", "writing.passage"), ("infosearch", "infosearch.rewrite")]
+)
+def test_one_passage_that_cannot_be_read_is_left_out(recipe, task):
+    asked = []
+
+    def cut(text, _page):
+        asked.append(text)
+        if len(asked) == 2:
+            raise CutReplyError("the reply was cut at its limit of 558 tokens")
+        return text
+
+    topic, _, _ = topic_of(recipe, next(name for name in PAGES if PAGES[name]["kind"] == "text"), {task: cut})
+    assert len(asked) >= 2
+    assert "unreadable_reply: the reply was cut" in topic.attributes["dropped"]
 
 
 @pytest.mark.parametrize("page", PAGES)
