@@ -81,7 +81,7 @@ def _candidates(text: str, answer: type[BaseModel]) -> Iterator[str]:
     objects = list(_objects(text))
     yield from reversed(objects)
     yield from map(json.dumps, reversed([inner for each in objects for inner in _inner_objects(json.loads(each))]))
-    if getattr(answer, "READS_CUT", False):
+    if getattr(answer, "READS_CUT", False) and not objects:
         yield from _closed(text)
 
 

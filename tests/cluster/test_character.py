@@ -64,7 +64,7 @@ def test_without_a_fault_the_character_does_what_every_template_asks(name, tmp_p
     summary, rows = made(tmp_path, name, model)
     assert [(topic.seed_id, topic.reason, topic.detail) for topic in rows if topic.status != "accepted"] == []
     assert summary.counts.seeds == {"accepted": 40}
-    assert set().union(*map(codes, rows)) <= CANARIES | {"surplus_negative", "near_copy"}
+    assert set().union(*map(codes, rows)) <= CANARIES | {"surplus_negative"}
     known = {call.request_id: call.task for topic in rows for call in topic.calls}
     assert known == model.tasks
 
@@ -90,7 +90,7 @@ TOLD = {
     "no_json": {"unreadable_reply"},
     "wrong_types": {"unreadable_reply"},
     "more_fields": {"unreadable_reply"},
-    "no_fields": {"unreadable_reply"},
+    "no_fields": {"unreadable_reply", "no_questions"},  # lists of questions may be left out, so these are empty ones
     "empty": {"unreadable_reply", "empty_text"},
 }  # fmt: skip
 """Fault -> what its call says was wrong, and what the funnel says where no turn mended it."""
@@ -99,7 +99,7 @@ SALVAGED = {"goes_on", "doubles", "fenced", "labelled", "quoted"}
 BORNE = {"other_length": "other_length"}
 """Fault -> the mark of the topic that bears it."""
 FOUND = {
-    "adds_a_note": {"newline_cut", "answers_question"},
+    "adds_a_note": {"newline_cut"},
     "other_length": {"same_instruction"},
     "in_german": {"other_language", "condition_not_met"},
     "speaks_to_judge": {"injection_suspect", "condition_not_met"},
@@ -171,6 +171,9 @@ def test_each_call_says_what_was_wrong_with_its_reply_or_what_was_mended(name, r
                 assert call.salvaged == "text" or code in {"condition_not_met", "near_copy", "wrong_length"}, said
             elif fault.kind in BORNE and not code:
                 assert BORNE[fault.kind] in codes(topic) or topic.status != "accepted", said
+            elif fault.kind == "adds_a_note":
+                assert not code, said
+                assert FOUND[fault.kind] <= codes(topic) or topic.status != "accepted", said
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -213,4 +216,4 @@ def test_every_kind_of_fault_befell_some_seed_and_every_template_was_answered(ru
     print(*(f"{' '.join(key)} {count}" for key, count in sorted(table.items())), sep="\n")
     assert sum(summary.counts.seeds["failed"] for summary, _, _ in runs.values()) > 0
     assert tasks == {*TASKS} - {"custom.kite", "judges.demand"}  # a demand is judged in tests of its own
-    assert len({*SPOILT, *BROKEN, *HARMLESS} - kinds) <= 1  # drawn by hash: a rare one may befall none of 40 seeds
+    assert kinds == {*SPOILT, *BROKEN, *HARMLESS}

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from engine.errors import UnreadableReplyError
 from prompts.parse import MAX_REPLY, parse_reply
+from prompts.writing.answers import Questions
 
 
 class Fruit(BaseModel):
@@ -44,6 +45,13 @@ def test_what_does_not_fit_is_named():
 def test_a_reply_without_an_object_says_so(reply):
     with pytest.raises(UnreadableReplyError, match=r"holds no JSON object|does not fit"):
         parse_reply(reply, Fruit)
+
+
+def test_only_a_reply_that_was_cut_is_closed_behind_its_last_whole_text():
+    cut = parse_reply('{"answered": ["Is it old?"], "open": ["Is it red?", "Is it', Questions)
+    assert (cut.answered, cut.open) == (("Is it old?",), ("Is it red?",))
+    with pytest.raises(UnreadableReplyError, match="confidence"):
+        parse_reply('{"answered": ["Is it old?", "Is it big?"], "open": ["Is it red?"], "confidence": 1}', Questions)
 
 
 def test_a_reply_beyond_all_measure_is_refused():

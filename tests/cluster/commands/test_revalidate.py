@@ -29,12 +29,15 @@ JOB = """\
 seeds: {seeds}
 recipe: {recipe}
 models:
-  writer: &model {{kind: hosted, model: in-character, url: "{url}", price: {{prompt: 1.0, completion: 1.0}}}}
+  writer: &model
+    {{kind: hosted, model: in-character, structured: json_schema, url: "{url}", price: {{prompt: 1.0, completion: 1.0}}}}
   judge: *model
 validators: [{{kind: shape}}, {{kind: leak}}, {judge}]
 out: {out}
+replies: {{candidates: 0}}
 limits: {{seeds: 20, partition_seeds: 8}}
 """
+"""No candidates are drawn, since a row keeps one of them, and the form is set, since tokens of an adapted one differ."""
 SCENARIOS = "{kind: judge_scenarios, canaries: {share: 0}}"
 RELEVANCE = "{kind: judge_relevance, logprobs: false, canaries: {share: 0}}"
 VOTES = "validators=[{kind: shape}, {kind: judge_scenarios, votes: 3, canaries: {share: 0}}]"
@@ -45,8 +48,8 @@ class WrongJudge(Character):
 
     def __call__(self, request, choice):
         text, reason = super().__call__(request, choice)
-        answer = json.loads(text) if text.startswith('{"most_relevant"') else None
-        return (json.dumps({"most_relevant": "none"}), reason) if answer and hash_half(request) else (text, reason)
+        named = text.startswith('{"most_relevant": "') and text.endswith('"}')  # no broken reply
+        return (json.dumps({"most_relevant": "none"}), reason) if named and hash_half(request) else (text, reason)
 
 
 def hash_half(request):

@@ -48,7 +48,11 @@ _ANSWERS = (
     "Nothing but hands and time is needed in {place}, where {thing} is {done} one piece after another.",
     "The people of {place} say that {thing} must be {done} slowly, or else not at all.",
     "Behind the mill of {place} there is a long shed in which {thing} is {done} in three steps.",
+    "Ask in {place} how {thing} is {done}, and you are led to a table where four women do nothing else.",
+    "Once the fields of {place} lie bare, {thing} is {done} behind every second door.",
+    "All {thing} that is {done} in {place} passes through six pairs of hands before anyone is content.",
 )
+"""One more than there are aspects: see `write_passage`."""
 _FILLERS = (
     "Visitors may look on from the doorway.", "Much of it is carried down to the river before noon.",
     "The oldest house of the street has a sign above its gate.", "Two families share the yard, and they take turns.",
@@ -113,13 +117,14 @@ _SMALL = frozenset({"what", "which", "where", "when", "does", "they", "with"})
 
 @dataclass(frozen=True)
 class ParsedPrompt:
-    """A prompt as the character understands it: the task, the example answer, and the parts of
-    its material, "" for an absent one."""
+    """A prompt as the character understands it: the task, the example answer, the parts of its material, "" for an
+    absent one, and which correction turn it is, 0 for the first request."""
 
     task: str
     example: str
     user: str
     parts: Mapping[str, str]
+    turn: int
 
     def __getitem__(self, part: str) -> str:
         return self.parts.get(part) or ""
@@ -149,7 +154,8 @@ def parse_prompt(messages: Sequence[Mapping[str, str]]) -> ParsedPrompt:
         raise LookupError(f"the character knows {task}, and not this form of it: {user!r}")
     parts = found.groupdict() if found else {}
     example = next((turn["content"] for turn in messages if turn["role"] == "assistant"), "")
-    return ParsedPrompt(task, example, user, {**parts, "text": _untitled(parts.get("text") or "")})
+    turn = sum(turn["role"] == "assistant" for turn in messages) - (task in _WITH_EXAMPLE)
+    return ParsedPrompt(task, example, user, {**parts, "text": _untitled(parts.get("text") or "")}, turn)
 
 
 def _untitled(text: str) -> str:
@@ -305,9 +311,14 @@ def asking(aspects: Sequence[str]) -> list[str]:
 def questions(prompt: ParsedPrompt) -> Json:
     """What the text tells, and what it lacks; of two texts, what only one of them tells."""
     told, other = aspects_in(prompt["text"]), aspects_in(prompt["other"])
-    lacking = other if prompt["other"] else drawn([*ASPECTS], len(ASPECTS), prompt.query)
-    answered, left = [a for a in told if a not in other], [a for a in lacking if a not in told]
+    answered = [a for a in told if a not in other]
+    left = [a for a in other if a not in told] if prompt["other"] else lacked(prompt.query, told)
     return {"answered": asking(answered) or [*_OTHERWISE[:1]], "open": asking(left) or [*_OTHERWISE[1:]]}
+
+
+def lacked(query: str, told: Sequence[str]) -> list[str]:
+    """The aspects that a text which tells these does not tell, in an order of the query's own."""
+    return [aspect for aspect in drawn([*ASPECTS], len(ASPECTS), query) if aspect not in told]
 
 
 def instruction(prompt: ParsedPrompt) -> str:
@@ -335,13 +346,18 @@ def answer_sentences(query: str, text: str) -> list[str]:
     return [sentence for sentence in sentences(text) if answers(query, sentence)] or sentences(text)[:1]
 
 
-def write_passage(query: str, text: str, aspects: Sequence[str], *of: str) -> str:
-    """A passage that answers the query, tells these aspects in other words, and no others."""
+def write_passage(query: str, text: str, aspects: Sequence[str], turn: int = 0, *of: str) -> str:
+    """A passage that answers the query, tells these aspects in other words, and no others.
+
+    Two passages for one query never answer it in one sentence where their aspects differ by one that is added, left
+    out or exchanged, nor do a passage and its correction: so neither is nearly a copy of the other.
+    """
     known = re.fullmatch(r"How is (?P<thing>\w+) (?P<done>\w+) in (?P<place>\w+)\?", query)
     parts = known.groupdict() if known else {}
-    form = str(pick(_ANSWERS, query, *aspects, *of))
+    places = [*ASPECTS]
+    form = drawn(_ANSWERS, len(_ANSWERS), query)[(sum(places.index(a) + 1 for a in aspects) + turn) % len(_ANSWERS)]
     said = [form.format(**parts, Thing=parts["thing"].capitalize())] if parts else answer_sentences(query, text)
-    fillers = drawn(_FILLERS, 5 - max(0, len(aspects) - 2), query, *aspects, *of)
+    fillers = drawn(_FILLERS, 5 - max(0, len(aspects) - 2), query, *aspects, str(turn), *of)
     return " ".join([*said, *(ASPECTS[a][1] for a in aspects), *fillers])
 
 
@@ -353,9 +369,9 @@ def passage(prompt: ParsedPrompt) -> str:
         return f"Now from the other end, and step by step.\n{prompt['text'].splitlines()[-1]}"
     told, wanted = aspects_in(prompt["text"]), aspects_asked(prompt["must"])
     if prompt["asked"] == prompt.query and not {*wanted} - {*told}:
-        free = [aspect for aspect in ASPECTS if aspect not in (*told, *aspects_asked(prompt["ban"]))]
-        wanted.append(pick(free, prompt.query, prompt["must"]))  # something that P1 does not tell
-    text = write_passage(prompt["asked"], prompt["text"], wanted, prompt["must"], prompt["ban"])
+        free = [aspect for aspect in lacked(prompt.query, told) if aspect not in aspects_asked(prompt["ban"])]
+        wanted.append(free[-1])  # something that P1 does not tell, and the last that another passage is asked for
+    text = write_passage(prompt["asked"], prompt["text"], wanted, prompt.turn, prompt["must"], prompt["ban"])
     return f"Notes on {place_in(prompt['asked'])}\n\n{text}" if prompt["title"] else text
 
 
@@ -411,7 +427,7 @@ def infosearch_rewrite(prompt: ParsedPrompt) -> str:
         "a news article": f"Quiet streets. {base} So reports our correspondent. {_FILLERS[1]} {_FILLERS[4]}",
     }
     if "mentions" in prompt["wanted"]:
-        return write_passage(query, prompt["text"], [prompt["wanted"].split('"')[1]])
+        return write_passage(query, prompt["text"], [prompt["wanted"].split('"')[1]], prompt.turn)
     return next(text for words, text in shapes.items() if words in prompt["wanted"])
 
 
@@ -598,13 +614,21 @@ HARMLESS: Mapping[str, tuple[tuple[str, ...], Callable[[str], str]]] = {
 """What a reader must bear -> the tasks that it can meet, and how: the answer stands in it, among other words."""
 
 
+_OFTEN = frozenset({"doubles", "asks_nothing", "agrees", *HARMLESS})
+"""Faults that are drawn three times as often as others: a seed has few tasks that can meet them, or bears them."""
+_LETTERS = str.maketrans("0123456789", "ghijklmnop")
+"""Makes an id a word: digits in it would be a figure, which is a fault of its own in an instruction."""
+
+
 class Character:
     """An `answer` for the fault server: `said` and `broken` are how often a task meets each kind of fault in what is
-    said, and each fault of the reply as a whole. A judge, who is asked often, meets a quarter of that.
+    said, and each fault of the reply as a whole. A judge, who is asked often, meets a quarter of that; faults that few
+    tasks can meet, and those that do no harm, are three times as frequent.
     """
 
     def __init__(self, said: float = 0.0, broken: float = 0.0) -> None:
-        self._rates = {**dict.fromkeys(SPOILT, said), **dict.fromkeys((*BROKEN, *HARMLESS), broken)}
+        rates = {**dict.fromkeys(SPOILT, said), **dict.fromkeys((*BROKEN, *HARMLESS), broken)}
+        self._rates = {kind: rate * (3 if kind in _OFTEN else 1) for kind, rate in rates.items()}
         self.ledger: dict[str, Fault] = {}
         self.tasks: dict[str, str] = {}
 
@@ -613,21 +637,21 @@ class Character:
         prompt, asked = parse_prompt(request["messages"]), request_of(request)
         self.tasks[asked.id] = prompt.task
         answer, wrong = _WRITES[prompt.task](prompt), ""
-        kind, turn = self._kind(prompt, asked), turn_of(asked)
+        kind = self._kind(prompt)
         if kind in SPOILT:
-            answer, wrong = SPOILT[kind][1](answer, prompt, f"w{asked.id[:10]}")
+            answer, wrong = SPOILT[kind][1](answer, prompt, f"w{asked.id[:10].translate(_LETTERS)}")
         text, reason = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False), "stop"
         if kind in BROKEN:
             text, reason = BROKEN[kind][1](text)
         elif kind in HARMLESS:
             text = HARMLESS[kind][1](text)
         if kind:
-            self.ledger[asked.id] = Fault(kind, prompt.task, turn, wrong)
+            self.ledger[asked.id] = Fault(kind, prompt.task, prompt.turn, wrong)
         return text, reason
 
-    def _kind(self, prompt: ParsedPrompt, asked: Request) -> str:
+    def _kind(self, prompt: ParsedPrompt) -> str:
         """The fault of a task, or ""; on a correction turn every second one is gone."""
-        key, turn = sha256_hex(prompt.matter), turn_of(asked)
+        key, turn = sha256_hex(prompt.matter), prompt.turn
         if turn and fraction_of("again", key, str(turn)) < 0.5:
             return ""
         draw = fraction_of("fault", key) * (4 if prompt.task in JUDGES else 1)
@@ -645,10 +669,8 @@ _TASKS_OF: Mapping[str, tuple[str, ...]] = {
 
 
 def turn_of(asked: Request) -> int:
-    """Which correction turn it is, 0 for the first request; the turn of an example is none."""
-    answered = sum(turn.role == "assistant" for turn in asked.messages)
-    task = parse_prompt([{"role": turn.role, "content": turn.content} for turn in asked.messages]).task
-    return answered - (task in _WITH_EXAMPLE)
+    """Which correction turn it is, 0 for the first request."""
+    return parse_prompt([{"role": turn.role, "content": turn.content} for turn in asked.messages]).turn
 
 
 SCHEMAS = {(schema := schema_of(reply))["title"]: schema for reply in REPLIES}
