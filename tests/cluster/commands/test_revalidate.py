@@ -30,14 +30,14 @@ seeds: {seeds}
 recipe: {recipe}
 models:
   writer: &model
-    {{kind: hosted, model: in-character, structured: json_schema, url: "{url}", price: {{prompt: 1.0, completion: 1.0}}}}
+    {{kind: hosted, model: in-character, structured: json_schema, url: "{url}", price: {{prompt: 1.0, completion: 1}}}}
   judge: *model
 validators: [{{kind: shape}}, {{kind: leak}}, {judge}]
 out: {out}
 replies: {{candidates: 0}}
 limits: {{seeds: 20, partition_seeds: 8}}
 """
-"""No candidates are drawn, since a row keeps one of them, and the form is set, since tokens of an adapted one differ."""
+"""No candidates are drawn, since a row keeps one of them; the form is set, since tokens of an adapted one differ."""
 SCENARIOS = "{kind: judge_scenarios, canaries: {share: 0}}"
 RELEVANCE = "{kind: judge_relevance, logprobs: false, canaries: {share: 0}}"
 VOTES = "validators=[{kind: shape}, {kind: judge_scenarios, votes: 3, canaries: {share: 0}}]"
