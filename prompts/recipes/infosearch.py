@@ -47,7 +47,7 @@ from prompts.writing.examples import wording_example
 from prompts.writing.material import WritingMaterial, writing_material
 from prompts.writing.stage import Stages
 
-VERSION = "15"
+VERSION = "16"
 """Raised when the same seed, settings and templates would give other topics."""
 
 _TEMPLATES = ("keywords", "rewrite", "wording", "query_negative")

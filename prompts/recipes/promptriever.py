@@ -40,7 +40,7 @@ from prompts.writing.contrast import (
 )
 from prompts.writing.material import WritingMaterial, writing_material
 
-VERSION = "14"
+VERSION = "15"
 """Raised when the same seed, settings and templates would give other topics."""
 
 

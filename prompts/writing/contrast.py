@@ -49,7 +49,8 @@ _FRAGMENT = 0.35
 _QUESTION_ECHO = 6
 _ANSWERS = re.compile(r"\s*(?:(?:yes|no|sure|certainly|of course)[,.!:]|my (?:solution|program|code)\b)", re.IGNORECASE)
 """How an instruction begins whose writer answered the questions instead of asking them."""
-_CODE_LINE = re.compile(r"^\s*(?:class \w+[:(]|def \w+\(|import \w+|from \w+ import |#include)", re.MULTILINE)
+_CODE_LINE = re.compile(r"^\s*(?:class \w+(?:\(.*\))?:\s*$|def \w+\(|from [\w.]+ import \w|#include\b)", re.MULTILINE)
+"""A line of a program that no sentence is: a query may well begin with `import duties` or `class action:`."""
 _ABOUT_THE_TASK = re.compile(r"\b(?:json|passages?|questions?|this text)\b", re.IGNORECASE)
 _SAME_PROGRAM = 0.9
 """Share of its runs of three words that a program may have from another: names and idioms recur."""
@@ -371,10 +372,10 @@ def _mended_questions(reply: Questions, *, query: str, noun: str, prompt: Prompt
 
 
 def _says_again(question: str, query: str) -> bool:
-    """Whether a question has most of the query's content words and no other."""
+    """Whether a question has most of the query's content words, in whatever form, and no other."""
     own, theirs = stems(question), stems(query)
-    known = {one for one in own if any(one.startswith(each) or each.startswith(one) for each in theirs)}
-    return bool(own) and known == own and len(own) >= _AGAIN * len(theirs)
+    known = all(any(one.startswith(each) or each.startswith(one) for each in theirs) for one in own)
+    return bool(own) and known and len(own) >= _AGAIN * len(theirs)
 
 
 def _question_problems(reply: Questions) -> Iterator[Problem]:

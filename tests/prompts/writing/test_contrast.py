@@ -255,6 +255,8 @@ def test_a_solution_must_end_with_the_result_of_its_own_problem():
     [
         ("How is slate split in Ostrander?", "How is slate split in Ostrander?"),
         ('Other query: "How is slate split in Ostrander?"\nIt stays near.', "How is slate split in Ostrander?"),
+        ("import duties on slate from Ostrander", "import duties on slate from Ostrander"),
+        ("class action: who may join one?", "class action: who may join one?"),
         (SEED.query.upper(), "same_query"),
         ("how is it done " * 15, "too_long"),
     ],
