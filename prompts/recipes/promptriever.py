@@ -92,14 +92,16 @@ class Promptriever:
 def _tasks(
     wanted: Demands, open_questions: Sequence[str], query: str, settings: PromptrieverSettings
 ) -> list[PassageTask]:
-    """The positive, then the negatives, each failing in a way of its own (section 2.2): no task is given twice."""
+    """The positive, then the negatives, each failing in a way of its own (section 2.2): what the instruction wants it
+    leaves out, or what the instruction bans it tells. Without a demand only the second is a way to fail."""
     tasks = [PassageTask("generated_positive", query, wanted.demands, wanted.bans)] if settings.positive else []
-    ways: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [
-        ("different_interpretation", (question,), wanted.demands) for question in open_questions
-    ]
-    ways.insert(0, ("omission", wanted.demands[1:], wanted.demands[:1]))
+    ways: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
+    if wanted.demands:
+        ways.append(("omission", wanted.demands[1:], wanted.demands[:1]))
     if wanted.bans:
-        ways.insert(1, ("mentions_excluded", (*wanted.demands, *wanted.bans), ()))
+        ways.append(("mentions_excluded", (*wanted.demands, *wanted.bans), ()))
+    if wanted.demands:
+        ways += [("different_interpretation", (question,), wanted.demands) for question in open_questions]
     for category, must, must_not in ways[: settings.candidates]:
         tasks.append(PassageTask("instruction_negative", query, must, must_not, category))
     return tasks

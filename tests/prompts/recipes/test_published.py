@@ -11,7 +11,9 @@ from cluster.seeds.other_run import RunReader, RunSettings
 from datasets_out.commits.log import CommitLog
 from engine.errors import Rejected
 from engine.seeds.catalog import READERS, open_seeds
+from prompts.demands import Demands
 from prompts.recipes.dual_view import seed_of
+from prompts.recipes.promptriever import PromptrieverSettings, _tasks
 from prompts.render import TEMPLATES, load
 from tests.support.topics.character_ask import CharacterAsk
 from tests.support.topics.matrices import SETTINGS, TABLES, made, matrix
@@ -73,6 +75,36 @@ def test_every_negative_says_how_it_fails():
         "mentions_excluded",
         "different_interpretation",
     }
+
+
+@pytest.mark.parametrize("demands", [(), ("Who learns it?",), ("Who learns it?", "What does it cost?")])
+@pytest.mark.parametrize("bans", [(), ("Is it old?",)])
+def test_no_task_is_given_twice_and_each_negative_leaves_out_a_demand_or_tells_what_is_banned(demands, bans):
+    questions = ("Is it old?", "Is it sold?", "Is it heavy?")
+    settings = PromptrieverSettings(candidates=8, positive=False)
+    tasks = _tasks(Demands(demands, bans), questions, "how is it done", settings)
+    assert len(tasks) >= bool(demands or bans)
+    assert len({(task.must, task.must_not) for task in tasks}) == len(tasks)
+    for task in tasks:
+        assert {*task.must_not} & {*demands} or {*task.must} & {*bans}
+
+
+class _AnswersTheQueryAlone(CharacterAsk):
+    """Finds nothing that P+ tells besides its answer."""
+
+    async def __call__(self, prompt, answer, **more):
+        reply = await super().__call__(prompt, answer, **more)
+        return reply.model_copy(update={"answered": ()}) if prompt.task == "writing.questions" else reply
+
+
+@pytest.mark.parametrize("ask", [CharacterAsk, _AnswersTheQueryAlone])
+def test_no_request_of_a_topic_is_sent_twice(ask):
+    for seed in SEEDS:
+        asked = ask()
+        made("promptriever", seed, asked)
+        sent = [prompt.messages for prompt in asked.prompts]
+        assert len(sent) > 2
+        assert len({*sent}) == len(sent)
 
 
 @pytest.mark.parametrize("recipe", SETTINGS)
