@@ -4,6 +4,7 @@ The model has 135 M parameters and writes badly. That is the point: its replies 
 """
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -48,15 +49,17 @@ def url(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def runs(url, tmp_path_factory):
-    """Every recipe once: its folder and what the command said."""
+    """Every recipe once, all at a time, so that the server has a batch: its folder and what the command said."""
     folder = tmp_path_factory.mktemp("runs")
     rows = corpus(folder / "rows.jsonl")
-    told = {}
-    for name, recipe in RECIPES.items():
+
+    def told(name):
         job, out = folder / f"{name}.yaml", folder / name
-        job.write_text(JOB.format(rows=rows, recipe=recipe, url=url, out=out, seeds=SEEDS))
-        told[name] = (out, foil("run", job))
-    return told
+        job.write_text(JOB.format(rows=rows, recipe=RECIPES[name], url=url, out=out, seeds=SEEDS))
+        return out, foil("run", job)
+
+    with ThreadPoolExecutor(len(RECIPES)) as pool:
+        return dict(zip(RECIPES, pool.map(told, RECIPES), strict=True))
 
 
 def rows(out, query):
