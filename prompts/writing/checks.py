@@ -72,9 +72,9 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _SPEAKS_OF_TASK = re.compile(
-    r"\b(?:P[12]\b|(?:first|second|given|shown) (?:passage|program|solution)\b|as (?:requested|instructed)\b|"
+    r"\b(?:P[12]\b|(?:first|second|given|shown|original) (?:passage|program|solution)\b|as (?:requested|instructed)\b|"
     r"the (?:answer|instruction|addition|questions?) (?:cannot|must|should|is|needs|requires?|states?)\b|"
-    r"(?:the|your|this) (?:search query|instruction) (?:asks|is|wants))",
+    r"(?:the|your|this) (?:search query|instruction) (?:asks|is|wants))|\A\s*(?:Tells|Leaves out|Not wanted|Manner):",
     re.IGNORECASE,
 )
 _DENIES = re.compile(
@@ -109,10 +109,13 @@ async def ask_checked(
 
     Raises FaultyReply (a Rejected) after the last turn, Rejected at once where the policy says so.
     """
+    told: list[str] = []
 
     def check(reply: A) -> A:
         mended = mend(reply)
-        grave = [p for p in problems(mended) if _on_fail(policy, p) != "mark"]
+        found = [*_repeats_advice(mended, told), *problems(mended)]
+        grave = [p for p in found if _on_fail(policy, p) != "mark"]
+        told.extend(p.advice for p in grave)
         if not grave:
             return mended
         first = min(grave, key=lambda p: _GRAVITY.index(_on_fail(policy, p)))
@@ -124,6 +127,19 @@ async def ask_checked(
     taken = await ask(prompt, answer, role=role, check=check)
     marks.update(p.reason for p in problems(taken))
     return taken
+
+
+def _repeats_advice(reply: BaseModel, told: Iterable[str]) -> Iterator[Problem]:
+    """A small model hands back the words by which it was corrected."""
+    for advice in told:
+        if any(advice.casefold() in text.casefold() for text in texts_of(reply)):
+            yield Problem("echo", f"it repeats the correction {advice!r}", "Do not repeat this. Write the text itself.")
+
+
+def texts_of(reply: BaseModel) -> Iterator[str]:
+    """All texts of an answer, those in lists too."""
+    for _, value in reply:
+        yield from [value] if isinstance(value, str) else [text for text in value or () if isinstance(text, str)]
 
 
 _GRAVITY: Sequence[OnFail] = ("reject", "correct", "correct_or_mark", "mark")

@@ -47,7 +47,9 @@ _TITLE_WORDS = 20
 _FRAGMENT = 0.35
 """Share of the words asked for, below which a passage is none."""
 _QUESTION_ECHO = 6
-_ANSWERS = re.compile(r"\s*(?:(?:yes|no|sure|certainly|of course)[,.!:]|my (?:solution|program|code)\b)", re.IGNORECASE)
+_ANSWERS = re.compile(
+    r"\s*(?:(?:yes|no|sure|certainly|absolutely|of course)[,.!:]|my (?:solution|program|code)\b)", re.IGNORECASE
+)
 """How an instruction begins whose writer answered the questions instead of asking them."""
 _CODE_LINE = re.compile(r"^\s*(?:class \w+(?:\(.*\))?:\s*$|def \w+\(|from [\w.]+ import \w|#include\b)", re.MULTILINE)
 """A line of a program that no sentence is: a query may well begin with `import duties` or `class action:`."""

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from engine.protocols import Ask, Prompt
 from prompts.writing.answers import WrittenText, without_fence, without_wrapping
-from prompts.writing.checks import OnFail, Problem, Reason, ask_checked, text_problems
+from prompts.writing.checks import OnFail, Problem, Reason, ask_checked, text_problems, texts_of
 from prompts.writing.material import WritingMaterial
 
 A = TypeVar("A", bound=BaseModel)
@@ -43,7 +43,7 @@ class Stages:
 
         def found(reply: A) -> Iterator[Problem]:
             yield from problems(reply)
-            for text in _texts(reply):
+            for text in texts_of(reply):
                 yield from (p for p in text_problems(text, prompt) if p.reason == "echo")
 
         return await ask_checked(
@@ -91,9 +91,3 @@ class Stages:
             marks=self.marks,
         )
         return written.text
-
-
-def _texts(reply: BaseModel) -> Iterator[str]:
-    """All texts of an answer, those in lists too."""
-    for _, value in reply:
-        yield from [value] if isinstance(value, str) else [text for text in value or () if isinstance(text, str)]

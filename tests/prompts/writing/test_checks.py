@@ -95,6 +95,13 @@ def test_mark_takes_the_answer_at_once(tmp_path):
     assert (answer, marks, calls, len(sent)) == ("longer", {"too_long"}, [("", "")], 1)
 
 
+def test_the_words_of_a_correction_are_no_answer(tmp_path):
+    policy = {"too_long": "correct_or_mark"}
+    answer, marks, calls, _ = asked(tmp_path, "longer", "write four letters.", "good", policy=policy, corrections=2)
+    assert (answer, marks) == ("good", set())
+    assert calls[1][0] == "echo: it repeats the correction 'Write four letters.'"
+
+
 def test_reject_ends_the_seed_at_once(tmp_path):
     answer, marks, calls, sent = asked(tmp_path, "longer", policy={"too_long": "reject"})
     assert isinstance(answer, Rejected)
@@ -145,6 +152,8 @@ def test_every_problem_has_a_reason_with_a_default_and_every_reason_a_problem():
         ("As an AI language model I have no opinion.", "refusal"),
         ("Unlike P1, it goes by boat.", "speaks_of_task"),
         ("The first passage says nothing of prices.", "speaks_of_task"),
+        ("Most of it is the same as in the original passage.", "speaks_of_task"),
+        ("Tells: it goes by boat.", "speaks_of_task"),
         ("It goes by boat, as requested.", "speaks_of_task"),
         ("At dawn the old ferry leaves the northern pier at six each morning.", "echo"),
     ],
