@@ -24,6 +24,7 @@ from typing import Literal, get_args
 from engine.topic import Intent, Passage
 from prompts.constraints.code_detectors import count_code_lines
 from prompts.constraints.constraint import Constraint
+from prompts.constraints.detectors import fold_text
 from prompts.constraints.families import FAMILIES
 from prompts.constraints.phrases import word_set
 from prompts.languages import identify
@@ -65,6 +66,39 @@ _DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     ("source", "news"): "a news article: a headline, place and date, and a reporter's voice",
 }
 
+_NAMES: Mapping[tuple[str, str], tuple[str, str]] = {
+    ("audience", "layman"): (
+        "written for readers who are new to the subject",
+        (
+            "lay public new anyone anybody every beginner novice newcomer non- plain simpl easy easi "
+            "ordinary general training untrained jargon child kid understand accessible basic outsider"
+        ),
+    ),
+    ("audience", "expert"): (
+        "written for specialists of the subject",
+        (
+            "expert speciali professional technical advanced scholar researcher scientist practitioner trained jargon "
+            "term scientific academic experienced in-depth insider vocabulary"
+        ),
+    ),
+    ("format", "stackoverflow_post"): (
+        "a post of a questions-and-answers site for programmers",
+        "stack post q&a question thread programmers",
+    ),
+    ("format", "code_snippet"): ("a code snippet", "code snippet program script"),
+    ("format", "manual"): ("a page of an official manual", "manual doc reference guide official handbook"),
+    ("length", "sentence"): ("one single sentence", "sentence line brief short"),
+    ("length", "paragraph"): ("one paragraph of several sentences", "paragraph"),
+    ("length", "article"): (
+        "a whole article of several paragraphs",
+        "article long essay paragraphs detail in-depth full",
+    ),
+    ("source", "blog"): ("a blog entry", "blog"),
+    ("source", "forum"): ("a forum thread", "forum thread discuss users board"),
+    ("source", "news"): ("a news article", "news press paper report journalis"),
+}
+"""What people call a condition, and beginnings of the words of which a sentence about it has one."""
+
 _TOKEN = re.compile(r"[぀-ヿ㐀-鿿]|[^\s぀-ヿ㐀-鿿]+")
 _END = re.compile(r"[.!?][\"')\]”]*\s+(?=[\"'(\[“]?[A-Z])|\s\.\s+(?=\w)|[。！？](?=\s*\S)")
 _ABBREVIATION = re.compile(r"\b(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|vs|No|Fig|Eq|cf|etc|al|e\.g|i\.e|U\.S|[A-Z])$")
@@ -85,6 +119,23 @@ def describe(dimension: str, condition: str) -> str:
     if dimension == "language":
         return f"a text in {language_name(condition)}"
     return _DESCRIPTIONS[dimension, condition]
+
+
+def name_of(dimension: str, condition: str) -> str:
+    """A condition as somebody names it who has never seen how it is decided."""
+    if dimension == "keyword":
+        return f'texts that mention "{condition}"'
+    if dimension == "language":
+        return f"texts in {language_name(condition)}"
+    return _NAMES[dimension, condition][0]
+
+
+def names(dimension: str, condition: str, text: str) -> bool:
+    """Whether a sentence speaks of a condition. Of Keyword and Language it must have the word itself."""
+    if dimension in ("keyword", "language"):
+        return fold_text(condition if dimension == "keyword" else language_name(condition)) in fold_text(text)
+    beginnings = "|".join(map(re.escape, _NAMES[dimension, condition][1].split()))
+    return re.search(rf"\b(?:{beginnings})", text, re.IGNORECASE) is not None
 
 
 def language_name(code: str) -> str:

@@ -10,7 +10,9 @@
 A passage of the corpus that meets one condition alone stays as it is; for every other condition the first positive is
 rewritten. If a seed meets fewer than two conditions of a dimension, the recipe tries the next one that was drawn, up to
 `tries`. `constraints.dimensions` decides Keyword, Format, Language and Length, and tells the writer what it measured.
-Audience and Source need a judge and are labelled by construction. Three conditions take about six requests.
+Audience and Source need a judge and are labelled by construction. An instruction is the query in other words and a
+sentence about the condition, written apart: who words the query sees no condition, and who words the condition sees no
+query, so that neither speaks of the other's. Three conditions take about nine requests.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,6 +36,8 @@ from prompts.constraints.dimensions import (
     count_words,
     describe,
     meets,
+    name_of,
+    names,
 )
 from prompts.demands import dump_demands
 from prompts.languages import languages
@@ -42,16 +46,28 @@ from prompts.passages.topic_builder import TopicBuilder
 from prompts.render import load, recipe_fingerprint
 from prompts.sampling import writing
 from prompts.writing.answers import ConditionWording, Keywords
-from prompts.writing.checks import CHECKS_DESCRIPTION, OnFail, Problem, Reason, denies, figures_in, problem_of
+from prompts.writing.checks import (
+    CHECKS_DESCRIPTION,
+    OnFail,
+    Problem,
+    Reason,
+    denies,
+    denies_twice,
+    figures_in,
+    problem_of,
+)
 from prompts.writing.examples import wording_example
 from prompts.writing.material import WritingMaterial, writing_material
 from prompts.writing.stage import Stages
 
-VERSION = "16"
+VERSION = "17"
 """Raised when the same seed, settings and templates would give other topics."""
 
-_TEMPLATES = ("keywords", "rewrite", "wording", "query_negative")
+_TEMPLATES = ("keywords", "rewrite", "question", "wording", "query_negative")
 _TONES = ("a polite request", "a plain statement of what is needed", "a question")
+_FORMS = ("a polite request", "a whole sentence that tells what is sought", "a question", "a few words without a verb")
+_LONGEST_QUERY = 30
+"""Words of a query above which it is no question but a task, whose every word counts: it stays as it is."""
 _NEGATIVE_WORDS = (30, 150)
 _ARTICLE_WORDS = 300
 
@@ -69,6 +85,10 @@ class InfoSearchSettings(Settings):
     )
     languages: tuple[str, ...] = Field(
         CONDITIONS["language"], min_length=2, description="conditions of Language, as ISO 639 codes"
+    )
+    question: Literal["reworded", "same"] = Field(
+        "reworded",
+        description="reworded: an instruction says a query of up to 30 words in other words",
     )
     keywords: int = Field(3, ge=2, le=5, description="most conditions of Keyword in a topic")
     query_negative: Literal["seed", "written"] = Field(
@@ -94,6 +114,7 @@ class _ConditionRow:
 
     condition: str
     passage: Passage
+    question: str
     wording: ConditionWording
 
 
@@ -118,8 +139,8 @@ class InfoSearch:
         for dimension in order[: self._settings.tries]:
             writer = _DimensionWriter(material, dimension, self._settings, ask)
             passages = await writer.passages()
-            if len(passages) >= 2:
-                return [await writer.topic(passages)]
+            if len(passages) >= 2 and (rows := await writer.rows(passages)):
+                return [await writer.topic(rows, list(passages.values()))]
             why.append(f"{dimension}: {'; '.join(writer.dropped) or f'{len(passages)} conditions'}")
         raise Rejected("no_condition", f"no dimension has two conditions that were met: {' | '.join(why)}")
 
@@ -145,21 +166,32 @@ class _DimensionWriter:
                 self.dropped.append(f"{condition}: {problem_of(fault)}")
         return passages
 
-    async def topic(self, passages: Mapping[str, Passage]) -> Topic:
+    async def rows(self, passages: Mapping[str, Passage]) -> list[_ConditionRow]:
+        """What is said of each condition. One that no turn puts into words keeps its passage, for the other rows."""
+        rows = []
+        for condition, passage in passages.items():
+            try:
+                wording = await self._wording(condition)
+            except (FaultyReply, UnreadableReplyError) as fault:
+                self.dropped.append(f"{condition}: {problem_of(fault)}")
+            else:
+                rows.append(_ConditionRow(condition, passage, await self._question(condition), wording))
+        return rows
+
+    async def topic(self, rows: Sequence[_ConditionRow], passages: Sequence[Passage]) -> Topic:
         negative = await self._query_negative()
-        rows = [_ConditionRow(c, p, await self._wording(c)) for c, p in passages.items()]
         builder = TopicBuilder(InfoSearch.name, self._material.seed)
-        builder.add_passages(*passages.values(), negative)
+        builder.add_passages(*passages, negative)
         original = builder.add_intent("original")
-        builder.judge(original, "seed", *((p, 1) for p in passages.values()))
+        builder.judge(original, "seed", *((p, 1) for p in passages))
         builder.judge(original, "seed" if negative.role == "seed_negative" else "construction", (negative, -1))
         for row in rows:
-            self._add_rows(builder, row, list(passages.values()), negative)
+            self._add_rows(builder, row, passages, negative)
         held_out = {"split": "heldout"} if self._settings.purpose == "benchmark" else {}
         attributes = {**held_out, **self._stages.topic_attributes()}
         if self.dropped:
             attributes["dropped"] = canonical_json(self.dropped)
-        conditions = canonical_json([*passages])
+        conditions = canonical_json([p.attributes["condition"] for p in passages])
         return builder.build(rows="infosearch", dimension=self._dimension, conditions=conditions, **attributes)
 
     def _add_rows(
@@ -169,8 +201,8 @@ class _DimensionWriter:
         question = (f"Is it {describe(self._dimension, row.condition)}?",)
         judge = "rule" if self._dimension in EXACT_DIMENSIONS else "construction"
         known = {"dimension": self._dimension, "condition": row.condition}
-        asked = f"{row.wording.question.strip()} {row.wording.condition.strip()}"
-        denied = f"{row.wording.question.strip()} {row.wording.reversal.strip()}"
+        asked = f"{row.question} {row.wording.condition.strip()}"
+        denied = f"{row.question} {row.wording.reversal.strip()}"
         wanted = {**known, "demands": dump_demands(question)}
         unwanted = {**known, "demands": dump_demands((), question)}
         instructed = builder.add_intent("instructed", asked, attributes=wanted)
@@ -257,34 +289,61 @@ class _DimensionWriter:
     def _labels(self, condition: str) -> dict[str, str]:
         return {"dimension": self._dimension, "condition": condition}
 
+    async def _question(self, condition: str) -> str:
+        """The query in other words, and as it is where those say something else."""
+        if self._settings.question == "same" or len(self._query.split()) > _LONGEST_QUERY:
+            return self._query
+        number = self._material.number(f"question {condition}")
+        prompt = load("infosearch/question").render(
+            query=self._query, form=_FORMS[number % len(_FORMS)], example=wording_example(number)
+        )
+        try:
+            return await self._stages.text(
+                writing(prompt, 40, temperature=0.8), "instruction_writer", self._question_problems, one_line=True
+            )
+        except (FaultyReply, UnreadableReplyError):
+            return self._query
+
+    def _question_problems(self, text: str) -> Iterator[Problem]:
+        own, said = stems(self._query), stems(text)
+        if missing := sorted(figures_in(self._query) ^ figures_in(text)):
+            advice = f"The numbers of the query stay as they are: {missing[0]} does not."
+            yield Problem("query_changed", f"{text!r} has other numbers than the query", advice)
+        elif own and 2 * len(own & said) < len(own):
+            advice = "It asks for something else. Keep the words that say what is sought."
+            yield Problem("query_changed", f"{text!r} has few of the query's words", advice)
+
     async def _wording(self, condition: str) -> ConditionWording:
-        """The question in other words, the condition, and its reversal."""
-        example = wording_example(self._material.number(f"wording {condition}"))
+        """A sentence that asks for the condition, and its reversal."""
+        number = self._material.number(f"wording {condition}")
+        example = wording_example(number)
         prompt = load("infosearch/wording").render(
-            query=self._query,
-            wanted=describe(self._dimension, condition),
-            tone=_TONES[self._material.number(condition) % len(_TONES)],
+            wanted=name_of(self._dimension, condition),
+            tone=_TONES[number % len(_TONES)],
             example=example,
-            example_answer=canonical_json({k: example[k] for k in ("question", "condition", "reversal")}),
+            example_answer=canonical_json({k: example[k] for k in ("condition", "reversal")}),
         )
         return await self._stages.answer(
-            writing(prompt, 100, temperature=0.8),
+            writing(prompt, 80, temperature=0.8),
             ConditionWording,
             "instruction_writer",
             problems=lambda reply: self._wording_problems(reply, condition),
         )
 
     def _wording_problems(self, reply: ConditionWording, condition: str) -> Iterator[Problem]:
+        name = name_of(self._dimension, condition)
         if not denies(reply.reversal) or fold_text(reply.reversal) == fold_text(reply.condition):
+            advice = f'"reversal" must exclude the kind: say with "not" or "no" that such texts are unwanted ({name}).'
+            yield Problem("not_reversed", f"{reply.reversal!r} does not exclude {name}", advice)
+        elif denies_twice(reply.reversal):
             advice = (
-                f'"reversal" must exclude the property: say with "not" or "no" that {reply.condition!r} is unwanted.'
+                f'"reversal" denies twice, which asks for the kind: say once that such texts are unwanted ({name}).'
             )
-            yield Problem(
-                "not_reversed", f"{reply.reversal!r} does not exclude what {reply.condition!r} asks for", advice
-            )
-        for text in (reply.condition, reply.reversal):
-            if self._dimension == "keyword" and fold_text(condition) not in fold_text(text):
-                yield Problem("keyword_not_named", f"{text!r} does not name it", f'Name "{condition}" in: {text}')
+            yield Problem("not_reversed", f"{reply.reversal!r} denies twice", advice)
+        for key, text in (("condition", reply.condition), ("reversal", reply.reversal)):
+            if not names(self._dimension, condition, text):
+                advice = f'"{key}" must name the kind of text: {name}.'
+                yield Problem("property_not_named", f"{text!r} does not name {name}", advice)
 
     async def _query_negative(self) -> Passage:
         negatives = self._material.negatives

@@ -42,9 +42,8 @@ class Keywords(StructuredReply):
 
 
 class ConditionWording(StructuredReply):
-    """A question in other words, a demand for a property, and its opposite; each one sentence."""
+    """A demand for a kind of text, and its opposite; each one sentence."""
 
-    question: str = Field(min_length=1, max_length=1000)
     condition: str = Field(min_length=1, max_length=1000)
     reversal: str = Field(min_length=1, max_length=1000)
 

@@ -29,8 +29,8 @@ OnFail = Literal["correct", "correct_or_mark", "mark", "reject"]
 Reason = Literal[
     "no_questions", "empty_text", "refusal", "echo", "speaks_of_task", "same_instruction", "same_query", "same_passage",
     "near_copy", "not_code", "wrong_answer", "too_short", "too_long", "ignores_demand", "repeats_query", "wrong_length",
-    "condition_not_met", "answer_lost", "answers_query", "not_reversed", "keyword_not_named",
-    "answers_question", "not_a_query",
+    "condition_not_met", "answer_lost", "answers_query", "not_reversed", "property_not_named",
+    "answers_question", "not_a_query", "query_changed",
 ]  # fmt: skip
 
 DEFAULTS: Mapping[Reason, OnFail] = {
@@ -54,7 +54,8 @@ DEFAULTS: Mapping[Reason, OnFail] = {
     "answer_lost": "correct",
     "answers_query": "correct",
     "not_reversed": "correct",
-    "keyword_not_named": "correct",
+    "property_not_named": "correct",
+    "query_changed": "correct",
     "answers_question": "correct",
     "not_a_query": "correct",
 }
@@ -82,6 +83,10 @@ _DENIES = re.compile(
     r"unlike|instead of|rather than|free of|anything else|cannot|lacks?|omit)\b|n['’]t\b",
     re.IGNORECASE,
 )
+_DENIAL = re.compile(
+    r"\b(?:not|no|never|none|without|except|excluding|exclude|avoid|skip|lacks?|omit|cannot)\b|n['’]t\b", re.IGNORECASE
+)
+_CLAUSE = re.compile(r"[;,.:!?]\s")
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
 
 
@@ -132,8 +137,12 @@ async def ask_checked(
 def _repeats_advice(reply: BaseModel, told: Iterable[str]) -> Iterator[Problem]:
     """A small model hands back the words by which it was corrected."""
     for advice in told:
-        if any(advice.casefold() in text.casefold() for text in texts_of(reply)):
+        if any(_letters(advice) in _letters(text) for text in texts_of(reply)):
             yield Problem("echo", f"it repeats the correction {advice!r}", "Do not repeat this. Write the text itself.")
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"[\W\d_]+", " ", text).strip().casefold()
 
 
 def texts_of(reply: BaseModel) -> Iterator[str]:
@@ -185,6 +194,11 @@ def echo_of(text: str, prompt: Prompt, least: int = ECHO_WORDS) -> str:
 def denies(text: str) -> bool:
     """Whether a sentence excludes something: it has a word such as "not", "without" or "except"."""
     return bool(_DENIES.search(text))
+
+
+def denies_twice(text: str) -> bool:
+    """Whether one clause has two denials, as in "no texts that are not in English", and so none."""
+    return any(len(_DENIAL.findall(clause)) > 1 for clause in _CLAUSE.split(text))
 
 
 def figures_in(text: str) -> set[str]:

@@ -73,7 +73,7 @@ def _wordings() -> Sequence[Mapping[str, str]]:
 
 
 def wording_example(number: int) -> Mapping[str, str]:
-    """A question and a property, with the question in other words, the demand and its opposite, drawn by a number."""
+    """A query in other words, and a kind of text with the demand for it and its opposite, drawn by a number."""
     return _wordings()[number % len(_wordings())]
 
 

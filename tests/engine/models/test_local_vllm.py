@@ -638,9 +638,14 @@ WRITERS = {
     "infir": (*CONTRAST, "writing.other_query"),
     "promptriever": CONTRAST,
     "dual_view": ("writing.pair_questions", *CONTRAST),
-    "infosearch": tuple(f"infosearch.{t}" for t in ("keywords", "rewrite", "wording", "query_negative")),
+    "infosearch": tuple(f"infosearch.{t}" for t in ("keywords", "rewrite", "question", "wording", "query_negative")),
 }
-JUDGES = {"infir": "judges.scenario", "promptriever": "judges.relevance", "dual_view": "judges.polarity"}
+JUDGES = {
+    "infir": "judges.scenario",
+    "promptriever": "judges.relevance",
+    "dual_view": "judges.polarity",
+    "infosearch": "judges.demand",
+}
 """Recipe -> tasks of its writer, and of the judge that it is published with."""
 CRASHES = {"recipe_error", "validator_error", "model_error", "model_unavailable", "timeout", "unstorable"}
 
@@ -659,12 +664,18 @@ def wide_settings(settings, folder):
 def test_every_template_is_accepted_and_nonsense_ends_as_a_marked_reject(settings, tmp_path, monkeypatch):
     monkeypatch.chdir(REPO)
     recipe, told = Each({name: recipe_of(name) for name in WRITERS}), wide_settings(settings, tmp_path / "model")
-    seeds = Listed(
-        replace(trade_seeds()[0], id=f"{name} {task}")
-        for name, tasks in WRITERS.items()
-        for task in (*tasks, *([JUDGES[name]] if name in JUDGES else []), "all")
+    ids = [f"{name} {task}" for name, tasks in WRITERS.items() for task in (*tasks, JUDGES[name], "all")]
+    seeds = Listed(replace(seed, id=name) for seed, name in zip(trade_seeds(), ids, strict=False))  # no request twice
+    chosen = (
+        "shape",
+        "leak",
+        "refusal",
+        "injection",
+        "constraint_check",
+        "dimension_check",
+        "judge_relevance",
+        "judge_demands",
     )
-    chosen = ("shape", "leak", "refusal", "injection", "constraint_check", "dimension_check", "judge_relevance")
     checks = [VALIDATORS[name][0]() for name in chosen]
     checks += [VALIDATORS[name][0](missing="skip") for name in ("judge_scenarios", "judge_polarity")]
     out, built = opened(tmp_path / "out"), []
@@ -696,5 +707,6 @@ def templates():
 def recipe_of(name):
     """The recipe as its example job has it."""
     path = REPO / "examples" / "jobs" / f"{name}.yaml"
-    settings = load_job(path, ["recipe.query_negative=written"] if name == "infosearch" else []).recipe
+    every = ["recipe.query_negative=written", "recipe.dimensions=[keyword]"] if name == "infosearch" else []
+    settings = load_job(path, every).recipe
     return RECIPES[name][1](settings)

@@ -24,6 +24,8 @@ from prompts.constraints.dimensions import (
     count_words,
     describe,
     meets,
+    name_of,
+    names,
     obeys,
 )
 from prompts.parse import parse_reply
@@ -126,11 +128,12 @@ class Scripted:
         self.asked.append(prompt.task)
         text = prompt.messages[-1].content
         wanted = text.partition("Wanted: ")[2].partition(".\n")[0]
-        named = text.partition("Property: ")[2].partition("\n")[0]
-        wording = {"question": "How long is it?", "condition": f"I want {named}.", "reversal": f"I want no {named}."}
+        named = text.partition("Kind: ")[2].partition("\n")[0]
+        wording = {"condition": f"I want {named}.", "reversal": f"I want no {named}."}
         replies = {
             "keywords": json.dumps({"keywords": ["winter", "seals"]}),
             "rewrite": f"35 minutes, told for this reader: {wanted}. {ENGLISH}",
+            "question": f"Tell me: {text.partition('Query: ')[2].partition(chr(10))[0]}",
             "wording": json.dumps({**wording, **self.changes.get("wording", {})}),
             "query_negative": "The ferry is painted white.",
         }
@@ -152,7 +155,8 @@ def test_a_writer_that_understands_makes_topics_that_a_judge_must_check(dimensio
     assert json.loads(topic.attributes["conditions"]) == list(CONDITIONS[dimension])
     assert {j.judge for j in topic.judgments} == {"construction", "seed"}
     assert not any({"constraints", "evidence"} & i.attributes.keys() for i in topic.intents)
-    assert len(ask.asked) == 2 * len(CONDITIONS[dimension])
+    assert len(ask.asked) == 3 * len(CONDITIONS[dimension])
+    assert all(i.instruction.startswith(f"Tell me: {topic.query}") for i in topic.intents[1:])
     assert all(json.loads(i.attributes["demands"]) for i in topic.intents[1:])
     assert all(p.edited_from == SEEDS["msmarco"].positives[0].id for p in topic.passages[:-1])
 
@@ -190,7 +194,10 @@ def test_a_dimension_without_two_passages_is_named_with_what_was_wrong(dimension
     ("dimension", "wording", "reason"),
     [
         ("audience", {"reversal": "Give me a text for children."}, "not_reversed"),
-        ("keyword", {"condition": "Let it be about cold months."}, "keyword_not_named"),
+        ("language", {"reversal": "Exclude texts that aren't in English, and not in Chinese."}, "denies twice"),
+        ("audience", {"condition": "I want to know how long the ferry takes."}, "property_not_named"),
+        ("language", {"reversal": "The ferry does not take long."}, "property_not_named"),
+        ("keyword", {"condition": "Let it be about cold months."}, "property_not_named"),
     ],
 )
 def test_a_wording_that_is_none_is_named(dimension, wording, reason):
@@ -198,9 +205,49 @@ def test_a_wording_that_is_none_is_named(dimension, wording, reason):
     if dimension == "keyword":
         both = (passage("It takes 35 minutes in winter."), passage("It takes 35 minutes; seals follow it."))
         seed = replace(seed, positives=both)
-    with pytest.raises(FaultyReply) as refused:
+    if dimension == "language":
+        seed = replace(seed, positives=(passage(ENGLISH), passage(CHINESE)))
+    with pytest.raises(Rejected) as refused:
         made(seed, ask, dimensions=(dimension,))
-    assert refused.value.reason == reason
+    assert refused.value.reason == "no_condition"
+    assert reason in refused.value.detail
+
+
+def test_a_condition_without_a_wording_keeps_its_passage_for_the_other_rows():
+    class OneFails(Scripted):
+        async def __call__(self, prompt, answer, *, role="writer", check=None):
+            lost = prompt.task == "infosearch.wording" and "specialists" in prompt.messages[-1].content
+            self.changes = {"wording": {"reversal": "Yes, please."}} if lost else {}
+            return await super().__call__(prompt, answer, role=role, check=check)
+
+    topic = made(SEEDS["msmarco"], OneFails(), dimensions=("audience",))
+    assert json.loads(topic.attributes["conditions"]) == ["layman", "expert"]
+    assert [(i.role, i.attributes.get("condition")) for i in topic.intents] == [
+        ("original", None), ("instructed", "layman"), ("reversed", "layman"),
+    ]  # fmt: skip
+    assert len(topic.judgments) == 3 * 3
+    assert "not_reversed" in topic.attributes["dropped"]
+
+
+@pytest.mark.parametrize("said", ["What do seals eat?", "How long is the 7 o'clock ferry?", "I cannot do that.", ""])
+def test_a_query_whose_other_words_ask_for_something_else_stays_as_it_is(said):
+    topic = made(SEEDS["msmarco"], Scripted(question=said), dimensions=("audience",))
+    assert all(i.instruction.startswith(f"{topic.query} I want") for i in topic.intents[1:])
+
+
+def test_neither_a_task_nor_a_query_that_shall_stay_is_reworded():
+    task = replace(SEEDS["msmarco"], query="Given a list of boats, " * 10)
+    for seed, settings in ((task, {}), (SEEDS["msmarco"], {"question": "same"})):
+        ask = Scripted()
+        assert made(seed, ask, dimensions=("audience",), **settings)
+        assert "infosearch.question" not in ask.asked
+
+
+def test_every_condition_has_a_name_by_which_it_is_known():
+    for dimension, conditions in {**CONDITIONS, "keyword": ("mint",)}.items():
+        for condition in conditions:
+            assert names(dimension, condition, name_of(dimension, condition))
+            assert not names(dimension, condition, "I want it by tomorrow, with a ferry.")
 
 
 def test_a_rewritten_passage_keeps_the_answer_of_the_seed():

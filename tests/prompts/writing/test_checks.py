@@ -97,7 +97,7 @@ def test_mark_takes_the_answer_at_once(tmp_path):
 
 def test_the_words_of_a_correction_are_no_answer(tmp_path):
     policy = {"too_long": "correct_or_mark"}
-    answer, marks, calls, _ = asked(tmp_path, "longer", "write four letters.", "good", policy=policy, corrections=2)
+    answer, marks, calls, _ = asked(tmp_path, "longer", "write four letters: 4", "good", policy=policy, corrections=2)
     assert (answer, marks) == ("good", set())
     assert calls[1][0] == "echo: it repeats the correction 'Write four letters.'"
 

@@ -9,7 +9,7 @@ import pytest
 
 from engine.ids import sha256_hex
 from prompts.constraints.instructions import LENGTHS, STYLES
-from prompts.writing.checks import denies
+from prompts.writing.checks import denies, denies_twice
 from prompts.writing.contrast import _code_problems
 from prompts.writing.examples import _FOLDER, WORDS, example_for, examples_of, wording_example
 
@@ -110,3 +110,4 @@ def test_every_file_is_read():
 def test_reversals_of_wordings_deny():
     for number in range(24):
         assert denies(wording_example(number)["reversal"]), number
+        assert not denies_twice(wording_example(number)["reversal"]), number

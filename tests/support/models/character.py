@@ -171,7 +171,8 @@ _TASKS: Mapping[str, str] = {
     "writing.passage": "Write the second ",
     "writing.other_query": "You write search queries",
     "custom.kite": "Task: write what sets one kite apart.",
-    "infosearch.wording": "You write what people say to a search engine",
+    "infosearch.wording": "You write what people add to a search query",
+    "infosearch.question": "You say a search query in other words",
     "infosearch.keywords": "You name keywords",
     "infosearch.rewrite": "You rewrite passages",
     "infosearch.query_negative": "on a neighbouring subject",
@@ -181,7 +182,10 @@ _TASKS: Mapping[str, str] = {
     "judges.polarity": "Which passages are relevant to the search?",
 }
 """Name of a template -> words of what it asks."""
-_WITH_EXAMPLE = frozenset(task for task in _TASKS if task.startswith("writing.")) | {"infosearch.wording"}
+_WITH_EXAMPLE = frozenset(task for task in _TASKS if task.startswith("writing.")) | {
+    "infosearch.wording",
+    "infosearch.question",
+}
 """Templates whose first two turns are an example."""
 
 _END = r"(?:\n\n(?:The answer is one JSON object|Write one JSON object).*)?\s*\Z"
@@ -196,7 +200,8 @@ _SHAPES: Mapping[str, str] = {
     r"(?:\nLength: about (?P<words>\d+) words)?(?P<title>\nBegin with a title[^\n]*)?\s*\Z",
     "writing.other_query": rf"\AQuery: (?P<query>.*?)\n{_NOUN}:\n(?P<text>.*?)\nAddition: (?P<instruction>.*?)\s*\Z",
     "custom.kite": r"(?P<text>.*)",
-    "infosearch.wording": r"\AQuestion: (?P<query>.*?)\nProperty: (?P<wanted>.*?)\nTone: (?P<tone>[^\n]*)",
+    "infosearch.wording": r"\AKind: (?P<wanted>.*?)\nTone: (?P<tone>[^\n]*)",
+    "infosearch.question": r"\AQuery: (?P<query>.*?)\nForm: (?P<form>[^\n]*)",
     "infosearch.keywords": r"\AQuestion: (?P<query>.*?)\nPassage:\n(?P<text>.*)Name up to (?P<most>\d+) keywords\.",
     "infosearch.rewrite": r"\AQuestion: (?P<query>.*?)\nPassage:\n(?P<text>.*?)\n\nWanted: (?P<wanted>.*?)\.\n"
     r"(?:Unwanted: (?P<ban>.*?)\.\n)?",
@@ -394,10 +399,13 @@ def custom_kite(prompt: ParsedPrompt) -> Json:
 
 def infosearch_wording(prompt: ParsedPrompt) -> Json:
     return {
-        "question": re.sub(r"^How ", "In what way ", prompt.query),
         "condition": f"The result should be {prompt['wanted']}.",
         "reversal": f"Leave out whatever is {prompt['wanted']}.",
     }
+
+
+def infosearch_question(prompt: ParsedPrompt) -> str:
+    return re.sub(r"^How ", "In what way ", prompt.query)
 
 
 def infosearch_keywords(prompt: ParsedPrompt) -> Json:
@@ -439,6 +447,7 @@ _WRITES: Mapping[str, Callable[[ParsedPrompt], Answer]] = {
     "writing.other_query": other_query,
     "custom.kite": custom_kite,
     "infosearch.wording": infosearch_wording,
+    "infosearch.question": infosearch_question,
     "infosearch.keywords": infosearch_keywords,
     "infosearch.rewrite": infosearch_rewrite,
     "infosearch.query_negative": infosearch_query_negative,
@@ -467,7 +476,7 @@ class Fault:
 
 QUESTIONS = ("writing.questions", "writing.pair_questions")
 PASSAGES = ("writing.passage", "infosearch.rewrite", "infosearch.query_negative")
-TEXTS = ("writing.instruction", "writing.other_query", *PASSAGES)
+TEXTS = ("writing.instruction", "writing.other_query", "infosearch.question", *PASSAGES)
 JUDGES = ("judges.scenario", "judges.relevance", "judges.polarity")
 LISTS = (*QUESTIONS, "infosearch.keywords", "infosearch.wording", "custom.kite", *JUDGES)
 """Tasks whose answer is JSON."""
@@ -572,7 +581,7 @@ SPOILT: Mapping[str, tuple[tuple[str, ...], Spoil]] = {
     "adds_a_note": (("writing.instruction",), adds_a_note),
     "refuses": (TEXTS, refuses),
     "other_length": (("writing.instruction",), other_length),
-    "ignores": (("writing.instruction",), ignores),
+    "ignores": (("writing.instruction", "infosearch.question"), ignores),
     "echoes": (("writing.instruction", "writing.passage", "infosearch.wording"), echoes),
     "repeats": (("writing.passage", "writing.other_query"), repeats),
     "retypes": (("writing.passage",), retypes),

@@ -15,7 +15,7 @@ import yaml
 from engine.errors import FaultyReply
 from engine.protocols import Prompt
 from engine.topic import Passage, PassageRole, Seed
-from prompts.constraints.dimensions import CONDITIONS, describe
+from prompts.constraints.dimensions import CONDITIONS, describe, name_of
 from prompts.parse import parse_reply
 
 Page = Mapping[str, Any]
@@ -82,16 +82,14 @@ def layouts_of(page: Page) -> Mapping[str, str]:
 def infosearch_answer(task: str, page: Page, prompt: Prompt) -> str:
     """What a strong writer replies to a prompt of InfoSearch about a length or a format."""
     shown = prompt.messages[-1].content
-    condition = next((c for d in ("length", "format") for c in CONDITIONS[d] if describe(d, c) in shown), "")
+    told = describe if task.endswith("rewrite") else name_of
+    condition = next((c for d in ("length", "format") for c in CONDITIONS[d] if told(d, c) in shown), "")
     name = condition.replace("_", " ").replace("stackoverflow", "Stack Overflow")
-    wording = {
-        "question": "Here is what I would like to know.",
-        "condition": f"It has to be a {name}.",
-        "reversal": f"It may be anything but a {name}.",
-    }
+    wording = {"condition": f"It has to be a {name}.", "reversal": f"It may be anything but a {name}."}
     answers = {
         "rewrite": layouts_of(page).get(condition, ""),
         "wording": json.dumps(wording),
+        "question": f"Here is what I would like to know: {shown.partition('Query: ')[2].partition(chr(10))[0]}",
         "query_negative": page["negatives"][0]["text"],
     }
     return str(answers[task.partition(".")[2]])
