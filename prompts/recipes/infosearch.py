@@ -336,9 +336,7 @@ class _DimensionWriter:
             advice = f'"reversal" must exclude the kind: say with "not" or "no" that such texts are unwanted ({name}).'
             yield Problem("not_reversed", f"{reply.reversal!r} does not exclude {name}", advice)
         elif denies_twice(reply.reversal):
-            advice = (
-                f'"reversal" denies twice, which asks for the kind: say once that such texts are unwanted ({name}).'
-            )
+            advice = f'"reversal" denies twice, which asks for the kind: say once that these are unwanted ({name}).'
             yield Problem("not_reversed", f"{reply.reversal!r} denies twice", advice)
         for key, text in (("condition", reply.condition), ("reversal", reply.reversal)):
             if not names(self._dimension, condition, text):
