@@ -31,7 +31,7 @@ from prompts.writing.checks import CHECKS_DESCRIPTION, OnFail, Reason
 from prompts.writing.contrast import MOST_DEMANDS, TEMPLATES, ContrastWriter, GridCell, length_of
 from prompts.writing.material import WritingMaterial, cut_passage, distinct, writing_material
 
-VERSION = "15"
+VERSION = "16"
 """Raised when the same seed, settings and template would give other topics."""
 
 _BASES: Mapping[str, Callable[[Any], Recipe]] = {

@@ -30,7 +30,7 @@ from prompts.writing.checks import CHECKS_DESCRIPTION, OnFail, Reason
 from prompts.writing.contrast import TEMPLATES, ContrastWriter, PassageTask, cell_of, contrast_of
 from prompts.writing.material import writing_material
 
-VERSION = "15"
+VERSION = "16"
 """Raised when the same seed, settings and templates would give other topics."""
 
 

@@ -40,7 +40,7 @@ from prompts.writing.contrast import (
 )
 from prompts.writing.material import WritingMaterial, writing_material
 
-VERSION = "15"
+VERSION = "16"
 """Raised when the same seed, settings and templates would give other topics."""
 
 

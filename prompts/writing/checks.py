@@ -87,7 +87,7 @@ _DENIAL = re.compile(
     r"\b(?:not|no|never|none|without|except|excluding|exclude|avoid|skip|lacks?|omit|cannot)\b|n['’]t\b", re.IGNORECASE
 )
 _CLAUSE = re.compile(r"[;,.:!?]\s")
-_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
+_NUMBER = re.compile(r"(?<![A-Za-z\d])-?\d[\d,]*(?:\.\d+)?(?:/\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ def denies_twice(text: str) -> bool:
 
 
 def figures_in(text: str) -> set[str]:
-    """The numbers of a text, without commas."""
+    """The numbers of a text, without commas. A digit in a name, as in MP3, is none."""
     return {number.replace(",", "") for number in _NUMBER.findall(text)}
 
 
