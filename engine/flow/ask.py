@@ -220,7 +220,7 @@ class SeedAsk:
 
     async def _draw(self, stage: "_Stage[Answer]") -> tuple[Answer, Reply]:
         """The first of the new candidates that passes; as the last of them, where none does."""
-        asked = {**stage.model.traits.params, **stage.prompt.sampling, **stage.prompt.params}
+        asked = {**_sampling(stage.model, stage.prompt), **stage.model.traits.params, **stage.prompt.params}
         temperature = max(_CANDIDATE_TEMPERATURE, asked.get("temperature", 0.0))
         params = {**stage.prompt.params, "n": self._candidates, "temperature": temperature}
         request, reply = await self._reply(stage.model, replace(stage.prompt, params=params), stage.answer)

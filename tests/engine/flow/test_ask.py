@@ -173,6 +173,16 @@ def test_candidates_are_drawn_by_one_request_after_the_turns_and_the_first_that_
     assert asyncio.run(again(PROMPT, Line, check=at_most_four)) == Line(text="ok")
 
 
+def test_candidates_are_drawn_as_freely_as_the_job_says(tmp_path):
+    drawn = Reply("", line("longer"), others=((line("ok"), "stop"),))
+    model = Choices(Reply("", line("longer")), drawn)
+    model.traits = ModelTraits({"temperature": 1.2}, samples=True)
+    prompt = replace(PROMPT, sampling={"temperature": 0.8, "max_tokens": 10})
+    ask = asker(tmp_path, model, repairs=0, candidates=2)
+    assert asyncio.run(ask(prompt, Line, check=at_most_four)) == Line(text="ok")
+    assert [request.params["temperature"] for request in model.sent] == [1.2, 1.2]
+
+
 def test_candidates_of_which_none_passes_leave_the_usable_answer_or_reject(tmp_path):
     none = Reply("", line("longer"), others=((line("longest"), "stop"),))
     ask = asker(tmp_path / "a", Choices(Reply("", line("soso")), none), repairs=0, candidates=2)
