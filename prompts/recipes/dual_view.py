@@ -29,6 +29,7 @@ from prompts.recipes.verifiable import Verifiable, VerifiableSettings
 from prompts.render import load, recipe_fingerprint
 from prompts.writing.checks import CHECKS_DESCRIPTION, OnFail, Reason
 from prompts.writing.contrast import MOST_DEMANDS, TEMPLATES, ContrastWriter, GridCell, length_of
+from prompts.writing.frames import FRAMES_DESCRIPTION
 from prompts.writing.material import WritingMaterial, cut_passage, distinct, writing_material
 
 VERSION = "16"
@@ -57,6 +58,7 @@ class DualViewSettings(Settings):
         3, ge=1, le=8, description="instruction negatives kept in the topic, d- among them"
     )
     negatives: int = Field(30, ge=0, le=1_000, description="other negatives kept in the topic")
+    frames: bool = Field(True, description=FRAMES_DESCRIPTION)
     checks: dict[Reason, OnFail] = Field(default_factory=dict, description=CHECKS_DESCRIPTION)
 
 
@@ -88,7 +90,7 @@ class DualView:
         d_minus = next((p for p in excluded if p.id != d_plus.id), None)
         if d_minus is None:
             raise Rejected("no_instruction_negative", "none of the seed's negatives has the role instruction_negative")
-        writer = ContrastWriter(material, ask, self._settings.checks)
+        writer = ContrastWriter(material, ask, self._settings.checks, frames=self._settings.frames)
         writer.marks.update(mark for mark in seed.attributes.get("marks", "").split(", ") if mark)
         shown = [cut_passage(p, self._settings.passage_chars) for p in (d_minus, d_plus)]
         questions = await writer.questions(*shown)

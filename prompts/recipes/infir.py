@@ -28,6 +28,7 @@ from prompts.passages.topic_builder import TopicBuilder
 from prompts.render import load, recipe_fingerprint
 from prompts.writing.checks import CHECKS_DESCRIPTION, OnFail, Reason
 from prompts.writing.contrast import TEMPLATES, ContrastWriter, PassageTask, cell_of, contrast_of
+from prompts.writing.frames import FRAMES_DESCRIPTION
 from prompts.writing.material import writing_material
 
 VERSION = "16"
@@ -48,6 +49,7 @@ class InfirSettings(Settings):
     narrative_as_instruction: bool = Field(
         False, description="take a Robust04 topic's narrative for I+, rather than have one written"
     )
+    frames: bool = Field(True, description=FRAMES_DESCRIPTION)
     checks: dict[Reason, OnFail] = Field(default_factory=dict, description=CHECKS_DESCRIPTION)
 
 
@@ -66,7 +68,7 @@ class Infir:
     async def __call__(self, seed: Seed, ask: Ask) -> Sequence[Topic]:
         settings = self._settings
         material = writing_material(seed, passage_chars=settings.passage_chars)
-        writer = ContrastWriter(material, ask, settings.checks)
+        writer = ContrastWriter(material, ask, settings.checks, frames=settings.frames)
         cell = cell_of(material.number("infir"), settings.lengths)
         wanted, other = contrast_of(await writer.questions(material.positive), material, cell)
         narrative = seed.attributes.get("narrative", "") if settings.narrative_as_instruction else ""

@@ -38,6 +38,7 @@ from prompts.writing.contrast import (
     contrast_of,
     length_of,
 )
+from prompts.writing.frames import FRAMES_DESCRIPTION
 from prompts.writing.material import WritingMaterial, writing_material
 
 VERSION = "16"
@@ -58,6 +59,7 @@ class PromptrieverSettings(Settings):
     )
     positive: bool = Field(True, description="write a positive as well, in the manner of the negatives")
     negatives: int = Field(3, ge=0, le=1_000, description="seed negatives kept in the topic")
+    frames: bool = Field(True, description=FRAMES_DESCRIPTION)
     checks: dict[Reason, OnFail] = Field(default_factory=dict, description=CHECKS_DESCRIPTION)
 
 
@@ -79,7 +81,7 @@ class Promptriever:
         settings = self._settings
         material = writing_material(seed, passage_chars=settings.passage_chars)
         cell = cell_of(material.number("promptriever"), settings.lengths, settings.styles)
-        writer = ContrastWriter(material, ask, settings.checks)
+        writer = ContrastWriter(material, ask, settings.checks, frames=settings.frames)
         questions = await writer.questions(material.positive)
         wanted, other = contrast_of(questions, material, cell)
         instruction = await writer.instruction(wanted, cell)

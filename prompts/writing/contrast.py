@@ -16,8 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from engine.errors import FaultyReply, UnreadableReplyError
 from engine.ids import canonical_json
-from engine.protocols import Prompt
+from engine.protocols import Ask, Prompt
 from engine.topic import Passage, PassageRole
 from prompts.constraints.detectors import fold_text
 from prompts.constraints.instructions import LENGTHS, STYLES, Length, Style
@@ -27,8 +28,9 @@ from prompts.passages.blocks import stems
 from prompts.render import PromptTemplate, load
 from prompts.sampling import writing
 from prompts.writing.answers import Questions
-from prompts.writing.checks import Problem, echo_of, figures_in, near_copy, reaches
+from prompts.writing.checks import OnFail, Problem, Reason, echo_of, figures_in, near_copy, reaches
 from prompts.writing.examples import WORDS, TopicExample, example_for
+from prompts.writing.frames import framed
 from prompts.writing.material import WritingMaterial
 from prompts.writing.stage import Stages
 
@@ -51,6 +53,20 @@ _ANSWERS = re.compile(
     r"\s*(?:(?:yes|no|sure|certainly|absolutely|of course)[,.!:]|my (?:solution|program|code)\b)", re.IGNORECASE
 )
 """How an instruction begins whose writer answered the questions instead of asking them."""
+_STATES = re.compile(
+    r"\W*(?:the|this|these|those|that|its?|there|to|in|on|at|by|for|from|with|an?|our|we|they|s?he|his|her|their|if|since|"
+    r"because|when|while|given|indeed|besides|as|one|combining|understanding|according)\b",
+    re.IGNORECASE,
+)
+_ASKS = re.compile(
+    r"\b(?:should|shall|must|needs?|needed|wants?|wanted|wish|hop(?:e|ing)|looking|look for|interested|please|only|"
+    r"ha(?:s|ve) to|ought|curious|would|require[sd]?|let|due|(?:is|are) to|counts?|qualif(?:y|ies)|matters?|goal|"
+    r"no use|useless|useful|(?:ir)?relevant|i am|i['’]m|my|me|enough|tell|show|help|prefer|expect|do not|don['’]t|may|"
+    r"welcome|fine|out of)\b|\?|['’]d\b",
+    re.IGNORECASE,
+)
+"""A text that begins like a statement and has none of these asks for nothing. Told so wrongly: one of our 288 short and
+medium examples, five of InstructIR's 9,906 instructions, none of PIR's 148."""
 _CODE_LINE = re.compile(r"^\s*(?:class \w+(?:\(.*\))?:\s*$|def \w+\(|from [\w.]+ import \w|#include\b)", re.MULTILINE)
 """A line of a program that no sentence is: a query may well begin with `import duties` or `class action:`."""
 _ABOUT_THE_TASK = re.compile(r"\b(?:json|passages?|questions?|this text)\b", re.IGNORECASE)
@@ -118,7 +134,13 @@ class PassageTask:
 
 
 class ContrastWriter(Stages):
-    """Writes the parts of one seed's topic."""
+    """Writes the parts of one seed's topic. `frames`: an instruction that no turn brought is put together."""
+
+    def __init__(
+        self, material: WritingMaterial, ask: Ask, policy: Mapping[Reason, OnFail], *, frames: bool = False
+    ) -> None:
+        super().__init__(material, ask, policy)
+        self._frames = frames
 
     async def questions(self, passage: Passage, other: Passage | None = None) -> Questions:
         """Up to three questions that the passage answers besides the query, and as many that it leaves open; where
@@ -159,11 +181,17 @@ class ContrastWriter(Stages):
             example_bans=example.bans_minus if poisoned else example.bans,
             example_instruction=theirs[cell.length],
         )
-        written = await self.text(
-            writing(prompt, round(1.5 * WORDS[cell.length])),
-            "instruction_writer",
-            lambda text: self._instruction_problems(text, demands, unlike),
-        )
+        try:
+            written = await self.text(
+                writing(prompt, round(1.5 * WORDS[cell.length])),
+                "instruction_writer",
+                lambda text: self._instruction_problems(text, demands, unlike),
+            )
+        except (FaultyReply, UnreadableReplyError):
+            if not self._frames:
+                raise
+            self.marks.add("framed_instruction")
+            written = framed(demands, material.kind, material.number(f"frame {poisoned}"))
         if length_of(written) != cell.length:
             self.marks.add("other_length")
         return written
@@ -229,13 +257,17 @@ class ContrastWriter(Stages):
         if news:
             advice = f"It says {min(news)}, as if it knew the answer. Ask for it, and state no fact."
             yield Problem("answers_question", f"the instruction says {min(news)}", advice)
-        elif _ANSWERS.match(text):
+        elif _ANSWERS.match(text) or (_STATES.match(text) and not _ASKS.search(text)):
             advice = "It answers the questions. Write what a person says who asks for texts that answer them."
-            yield Problem("answers_question", f"the instruction begins as an answer: {text[:40]!r}", advice)
-        said = stems(text)
-        for question in demands.demands:
-            if stems(question) and not stems(question) & said:
-                yield Problem("ignores_demand", f"it does not ask: {question}", f"It does not ask for this: {question}")
+            yield Problem(
+                "answers_question", f"the instruction states something and asks for nothing: {text[:80]!r}", advice
+            )
+        said, known = stems(text), stems(self.material.seed.query)
+        for question in (*demands.demands, *demands.bans):
+            asked = stems(question) - known or stems(question)
+            if asked and not asked & said:
+                advice = f"It does not {'ask for' if question in demands.demands else 'rule out'} this: {question}"
+                yield Problem("ignores_demand", f"it says nothing of: {question}", advice)
         query = fold_text(self.material.seed.query)
         if len(query.split()) > 2 and query in fold_text(text):
             yield Problem("repeats_query", "the instruction holds the query", "Do not repeat the query in it.")

@@ -21,9 +21,9 @@ from validators.catalog import VALIDATORS
 PAGES = pages()
 CHECKS = ("shape", "leak", "refusal", "injection", "newline_truncation")
 RECIPES = {
-    "promptriever": {"lengths": ["medium"], "styles": ["plain"], "negatives": 3},
-    "infir": {},
-    "dual_view": {},
+    "promptriever": {"lengths": ["medium"], "styles": ["plain"], "negatives": 3, "frames": False},
+    "infir": {"frames": False},
+    "dual_view": {"frames": False},
     "infosearch": {"query_negative": "written"},
 }
 GOOD = [(recipe, page) for recipe in RECIPES for page in PAGES]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.errors import FaultyReply
+from engine.errors import FaultyReply, Rejected
 from engine.protocols import Prompt
 from engine.requests import Message
 from prompts.constraints.instructions import LENGTHS, STYLES
@@ -24,6 +24,7 @@ from prompts.writing.contrast import (
     length_of,
 )
 from prompts.writing.examples import WORDS
+from prompts.writing.frames import framed
 from prompts.writing.material import writing_material
 from tests.support.topics.sample_seeds import SEEDS
 from tests.support.topics.trades import trade_seeds
@@ -147,6 +148,12 @@ GOOD = "I teach children and look for anything that says who learns this trade, 
         ),
         (f"Yes, I know the price. {GOOD}", "answers_question", set()),
         (f"Absolutely! {GOOD}", "answers_question", set()),
+        (
+            "The trade is learnt from an uncle who knows it. It takes three years, and an apprentice pays nothing.",
+            "answers_question",
+            set(),
+        ),
+        ("The trade is learnt somewhere. Texts that say who learns it there are what I am after.", ..., set()),
         ("No text is of use that only says who learns the trade and from whom.", ..., set()),
         (f'"{GOOD}"', GOOD, set()),
         (f"Instruction: {GOOD}\n\nQuery: another", GOOD, set()),
@@ -273,3 +280,30 @@ def test_a_query_of_several_lines_holds_no_program():
         said(lambda w: w.other_query(GOOD), program, seed=replace(seed, query="Sort it.\n\nInput: 3"))[0]
         == "not_a_query"
     )
+
+
+def test_an_instruction_that_no_turn_brought_is_put_together_from_its_questions_and_marked():
+    material, says = writing_material(SEED, passage_chars=2_000), Says("It is learnt from an uncle.")
+    made = ContrastWriter(material, says, {}, frames=True)
+    text = asyncio.run(made.instruction(DEMANDS, GridCell("medium", "plain")))
+    assert all(question[1:] in text for question in (*DEMANDS.demands, *DEMANDS.bans))
+    assert made.marks == {"framed_instruction", "other_length"}
+    assert list(made._instruction_problems(text, DEMANDS, "")) == []
+    refusing = ContrastWriter(material, says, {"too_short": "reject"}, frames=True)
+    with pytest.raises(Rejected, match="too_short"):
+        asyncio.run(refusing.instruction(DEMANDS, GridCell("medium", "plain")))
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_frames_ask_for_the_demands_and_exclude_the_bans(number):
+    both = Demands(("What does it cost?", "Lily sells how many?"), ("Who learns it?",))
+    text = framed(both, "text", number)
+    assert text.index("what does it cost? And: Lily sells how many?") < text.index("who learns it?")
+    assert text.count("?") == 3
+    only = framed(Demands((), ("Who learns it?",)), "text", number)
+    assert only == text[text.index("many?") + 6 :]
+    code = framed(Demands(("Does it sort in place?",), ("Is it recursive?",)), "code", number)
+    assert "yes" in code or "true" in code
+    assert code.count(":") == 2
+    assert framed(Demands(("Does it pay?",)), "text", number) != framed(Demands(("Does it pay?",)), "code", number)
+    assert len(framed(Demands(("Is it so?",)), "text", number).split()) >= 8
