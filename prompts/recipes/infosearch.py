@@ -32,6 +32,8 @@ from prompts.constraints.dimensions import (
     CONDITIONS,
     DIMENSIONS,
     EXACT_DIMENSIONS,
+    PARAGRAPH_WORDS,
+    SENTENCE_WORDS,
     Dimension,
     count_words,
     describe,
@@ -70,6 +72,8 @@ _LONGEST_QUERY = 30
 """Words of a query above which it is no question but a task, whose every word counts: it stays as it is."""
 _NEGATIVE_WORDS = (30, 150)
 _ARTICLE_WORDS = 300
+_MOST_WORDS = {"sentence": 2 * SENTENCE_WORDS[1], "paragraph": 2 * PARAGRAPH_WORDS[1]}
+"""Room for what is short: a writer that falls into a loop fills all that it is given."""
 
 
 class InfoSearchSettings(Settings):
@@ -263,7 +267,7 @@ class _DimensionWriter:
             return Passage(text, "generated_positive", title=title, edited_from=base.id, attributes=attributes)
 
         text = await self._stages.text(
-            writing(prompt, _ARTICLE_WORDS + 2 * len(base.text.split())),
+            writing(prompt, _MOST_WORDS.get(condition, _ARTICLE_WORDS + 2 * len(base.text.split()))),
             "passage_writer",
             lambda text: self._rewrite_problems(passage_of(text), condition, others),
             keeps_fences=self._dimension == "format",
