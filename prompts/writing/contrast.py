@@ -69,7 +69,12 @@ _ASKS = re.compile(
 medium examples, five of InstructIR's 9,906 instructions, none of PIR's 148."""
 _CODE_LINE = re.compile(r"^\s*(?:class \w+(?:\(.*\))?:\s*$|def \w+\(|from [\w.]+ import \w|#include\b)", re.MULTILINE)
 """A line of a program that no sentence is: a query may well begin with `import duties` or `class action:`."""
-_ABOUT_THE_TASK = re.compile(r"\b(?:json|passages?|questions?|this text)\b", re.IGNORECASE)
+_ABOUT_THE_TASK = re.compile(
+    r"\b(?:json|passages?|questions?|this text)\b|"
+    r"\A(?:is|are|it|was|were)\b.*\b(?:correct|accurate|mistakes?|potential error)\b",
+    re.IGNORECASE,
+)
+"""Of a question that asks about the text itself, or whether it is right, which every text of use is."""
 _SAME_PROGRAM = 0.9
 """Share of its runs of three words that a program may have from another: names and idioms recur."""
 _AGAIN = 2 / 3

@@ -104,7 +104,8 @@ def test_lists_lose_the_query_repetitions_and_what_is_no_question():
     assert mended.answered == ("What does it cost?", "Who pays it?")
     assert mended.open == ("Where is it sold?", "Who sells it?", "Who buys it?")
     reply = Questions(
-        answered=("What does this program do?",), open=("When should strawberries be washed?", "Who eats it?")
+        answered=("What does this program do?", "Is the solution correct for all inputs?"),
+        open=("When should strawberries be washed?", "Who eats it?"),
     )
     mended = _mended_questions(reply, query="when should you wash strawberries", noun="program", prompt=NO_EXAMPLE)
     assert (mended.answered, mended.open) == ((), ("Who eats it?",))
@@ -306,4 +307,5 @@ def test_frames_ask_for_the_demands_and_exclude_the_bans(number):
     assert "yes" in code or "true" in code
     assert code.count(":") == 2
     assert framed(Demands(("Does it pay?",)), "text", number) != framed(Demands(("Does it pay?",)), "code", number)
+    assert "yes" not in framed(Demands(("Is it iterative or recursive?",)), "code", number)
     assert len(framed(Demands(("Is it so?",)), "text", number).split()) >= 8
