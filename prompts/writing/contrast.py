@@ -67,6 +67,7 @@ _ASKS = re.compile(
 )
 """A text that begins like a statement and has none of these asks for nothing. Told so wrongly: one of our 288 short and
 medium examples, five of InstructIR's 9,906 instructions, none of PIR's 148."""
+_PROMPT_LABEL = re.compile(r"\b(?:Manner|Questions|Not wanted|Length|Addition):")
 _CODE_LINE = re.compile(r"^\s*(?:class \w+(?:\(.*\))?:\s*$|def \w+\(|from [\w.]+ import \w|#include\b)", re.MULTILINE)
 """A line of a program that no sentence is: a query may well begin with `import duties` or `class action:`."""
 _ABOUT_THE_TASK = re.compile(
@@ -255,6 +256,9 @@ class ContrastWriter(Stages):
             yield Problem(
                 "too_long", f"the instruction has {words} words", f"It has {words} words. Write {high} at most."
             )
+        if label := _PROMPT_LABEL.search(text):
+            advice = f"It goes on with {label[0]!r}, which is the task. Write what the person adds, and nothing else."
+            yield Problem("speaks_of_task", f"it has the label {label[0]!r} of its task", advice)
         if unlike and _is_same_instruction(text, unlike, (*demands.demands, *demands.bans)):
             advice = "It is the other instruction of this query once more. Ask for what this one lists."
             yield Problem("same_instruction", "the instruction is the other one again", advice)

@@ -159,6 +159,7 @@ GOOD = "I teach children and look for anything that says who learns this trade, 
         (f'"{GOOD}"', GOOD, set()),
         (f"Instruction: {GOOD}\n\nQuery: another", GOOD, set()),
         ("Who learns the trade.", "too_short", set()),
+        (f"Questions: Who learns it? Manner: a plain demand. {GOOD}", "speaks_of_task", set()),
         (GOOD * 18, "too_long", {"other_length"}),
         ("Bring me whatever seems worthy of attention, and plenty of it.", ..., {"ignores_demand"}),
         (f"{SEED.query} {GOOD}", ..., {"repeats_query"}),
@@ -170,7 +171,7 @@ def test_an_instruction(text, due, marks):
     made, found = said(lambda w: w.instruction(DEMANDS, GridCell("short", "plain")), text)
     if due is not ...:
         assert made == due
-    if due not in ("too_short", "too_long", "empty_text", "answers_question"):
+    if due not in ("too_short", "too_long", "empty_text", "answers_question", "speaks_of_task"):
         assert found == marks
 
 
