@@ -32,7 +32,7 @@ from prompts.writing.contrast import MOST_DEMANDS, TEMPLATES, ContrastWriter, Gr
 from prompts.writing.frames import FRAMES_DESCRIPTION
 from prompts.writing.material import WritingMaterial, cut_passage, distinct, writing_material
 
-VERSION = "16"
+VERSION = "17"
 """Raised when the same seed, settings and template would give other topics."""
 
 _BASES: Mapping[str, Callable[[Any], Recipe]] = {
@@ -95,6 +95,8 @@ class DualView:
         shown = [cut_passage(p, self._settings.passage_chars) for p in (d_minus, d_plus)]
         questions = await writer.questions(*shown)
         demands = Demands(questions.answered[:MOST_DEMANDS])
+        if not demands.demands:  # what only d+ tells is then what is not wanted
+            demands = Demands((), questions.open[:1])
         cell = GridCell(length_of(first.instruction), STYLES[material.number("dual_view") % len(STYLES)])
         second = await writer.instruction(demands, cell, poisoned=True, unlike=first.instruction)
         dual = Intent("", "dual", second, seed.query, {"demands": dump_demands(*demands)})

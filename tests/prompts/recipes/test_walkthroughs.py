@@ -151,6 +151,15 @@ def test_a_careless_writer_of_a_passage_is_caught(page, how):
     assert caught(page, "writing.passage", change) == name
 
 
+def test_where_d_minus_tells_nothing_of_its_own_what_d_plus_tells_is_not_wanted():
+    page = next(name for name in PAGES if PAGES[name]["kind"] == "text")
+    said = '{"answered": [], "open": ["Who pays for all of it?", "Where does it come from?"]}'
+    topic, _, writer = topic_of("dual_view", page, {"writing.pair_questions": put(said)})
+    [dual] = [intent for intent in topic.intents if intent.role == "dual"]
+    assert json.loads(dual.attributes["demands"]) == {"demands": [], "bans": ["Who pays for all of it?"]}
+    assert any("Not wanted: Who pays for all of it?" in prompt.messages[-1].content for prompt in writer.prompts)
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_a_fence_around_a_passage_is_no_fault(page):
     fenced = topic_of("infir", page, {"writing.passage": lambda text, _: f"Sure:\n```\n{text}\n```\n"})[0]
