@@ -77,8 +77,8 @@ JUDGED = {
 CANARIES = {"canary_right", "canary_wrong"}
 TOLD = {
     "refuses": {"refusal"},
-    "ignores": {"ignores_demand", "same_instruction"},
-    "echoes": {"echo", "keyword_not_named"},
+    "ignores": {"ignores_demand", "same_instruction", "query_changed"},
+    "echoes": {"echo", "property_not_named"},
     "repeats": {"same_passage", "same_query"},
     "retypes": {"near_copy"},
     "speaks_of_task": {"speaks_of_task"},

@@ -237,16 +237,16 @@ def aspects_asked(text: str) -> list[str]:
 
 
 FORMS: Mapping[str, Callable[[str], bool]] = {
-    "without any training": lambda text: "in plain words" in text.lower(),
+    "who are new to the subject": lambda text: "in plain words" in text.lower(),
     "for specialists": lambda text: "in the terms of the trade" in text.lower(),
     "questions-and-answers site": lambda text: "Question:" in text,
-    "nothing but code": lambda text: text.rstrip().endswith("```") and "Question:" not in text,
+    "a code snippet": lambda text: text.rstrip().endswith("```") and "Question:" not in text,
     "official manual": lambda text: "# " in text and "```" not in text,
-    "text in Chinese": lambda text: bool(_HAN.search(text)),
-    "text in English": lambda text: not _HAN.search(text),
+    "texts in Chinese": lambda text: bool(_HAN.search(text)),
+    "texts in English": lambda text: not _HAN.search(text),
     "one single sentence": lambda text: len(_WORD.findall(text)) <= 40,
     "one paragraph of several": lambda text: 40 < len(_WORD.findall(text)) <= 130,
-    "an article of at least": lambda text: len(_WORD.findall(text)) > 130,
+    "a whole article": lambda text: len(_WORD.findall(text)) > 130,
     "a blog entry": lambda text: "My blog" in text,
     "a forum thread": lambda text: " wrote:" in text,
     "a news article": lambda text: "reports our correspondent" in text,
