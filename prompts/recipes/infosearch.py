@@ -72,8 +72,6 @@ _LONGEST_QUERY = 30
 """Words of a query above which it is no question but a task, whose every word counts: it stays as it is."""
 _NEGATIVE_WORDS = (30, 150)
 _ARTICLE_WORDS = 300
-_MOST_WORDS = {"sentence": 2 * SENTENCE_WORDS[1], "paragraph": 2 * PARAGRAPH_WORDS[1]}
-"""Room for what is short: a writer that falls into a loop fills all that it is given."""
 
 
 class InfoSearchSettings(Settings):
@@ -267,12 +265,17 @@ class _DimensionWriter:
             return Passage(text, "generated_positive", title=title, edited_from=base.id, attributes=attributes)
 
         text = await self._stages.text(
-            writing(prompt, _MOST_WORDS.get(condition, _ARTICLE_WORDS + 2 * len(base.text.split()))),
+            writing(prompt, self._room(condition, len(base.text.split()))),
             "passage_writer",
             lambda text: self._rewrite_problems(passage_of(text), condition, others),
             keeps_fences=self._dimension == "format",
         )
         return passage_of(text)
+
+    def _room(self, condition: str, words: int) -> int:
+        """Words that a rewriting may take. Few where it shall be short, since a writer in a loop fills all of them."""
+        short = {"sentence": 2 * SENTENCE_WORDS[1], "paragraph": 2 * PARAGRAPH_WORDS[1]}
+        return short[condition] if self._dimension == "length" and condition in short else _ARTICLE_WORDS + 2 * words
 
     def _rewrite_problems(self, passage: Passage, condition: str, others: Sequence[str]) -> Iterator[Problem]:
         wanted = describe(self._dimension, condition)

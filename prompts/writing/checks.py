@@ -78,13 +78,13 @@ _SPEAKS_OF_TASK = re.compile(
     r"(?:the|your|this) (?:search query|instruction) (?:asks|is|wants))|\A\s*(?:Tells|Leaves out|Not wanted|Manner):",
     re.IGNORECASE,
 )
-_DENIES = re.compile(
-    r"\b(?:not|no|never|none|nothing|neither|nor|without|other than|but|except|excluding|exclude|avoid|leave out|skip|"
-    r"unlike|instead of|rather than|free of|anything else|cannot|lacks?|omit)\b|n['’]t\b",
-    re.IGNORECASE,
-)
 _DENIAL = re.compile(
     r"\b(?:not|no|never|none|without|except|excluding|exclude|avoid|skip|lacks?|omit|cannot)\b|n['’]t\b", re.IGNORECASE
+)
+_DENIES = re.compile(
+    rf"{_DENIAL.pattern}|\b(?:nothing|neither|nor|other than|but|leave out|unlike|instead of|rather than|free of|"
+    r"anything else)\b",
+    re.IGNORECASE,
 )
 _CLAUSE = re.compile(r"[;,.:!?]\s")
 _NUMBER = re.compile(r"(?<![A-Za-z\d])-?\d[\d,]*(?:\.\d+)?(?:/\d+)?")

@@ -38,7 +38,7 @@ _NO = (
     "I need one for which this is not true: {}",
 )
 _YES_OR_NO = re.compile(r"(?:is|are|does|do|did|can|could|has|have|was|were|will|would|should)\b", re.IGNORECASE)
-_ASKS = re.compile(rf"(?:wh\w+|how|in|on|at|by|{_YES_OR_NO.pattern})\b", re.IGNORECASE)
+_OPENS_A_QUESTION = re.compile(rf"(?:wh\w+|how|in|on|at|by|{_YES_OR_NO.pattern})\b", re.IGNORECASE)
 
 
 def framed(demands: Demands, kind: str, number: int) -> str:
@@ -53,4 +53,4 @@ def framed(demands: Demands, kind: str, number: int) -> str:
 
 
 def _joined(questions: Sequence[str]) -> str:
-    return " And: ".join(q[:1].lower() + q[1:] if _ASKS.match(q) else q for q in questions)
+    return " And: ".join(q[:1].lower() + q[1:] if _OPENS_A_QUESTION.match(q) else q for q in questions)

@@ -8,9 +8,10 @@ from statistics import mean
 import pytest
 
 from engine.ids import sha256_hex
+from prompts.constraints.dimensions import CONDITIONS, name_of, names
 from prompts.constraints.instructions import LENGTHS, STYLES
 from prompts.writing.checks import denies, denies_twice
-from prompts.writing.contrast import _code_problems
+from prompts.writing.contrast import _ASKS, _STATES, _code_problems
 from prompts.writing.examples import _FOLDER, WORDS, example_for, examples_of, wording_example
 
 KINDS = ("text", "code", "mathematics")
@@ -105,6 +106,23 @@ def test_programs_of_examples_parse():
 
 def test_every_file_is_read():
     assert {path.stem for path in _FOLDER.iterdir()} == {"web", "code", "mathematics", "wordings"}
+
+
+def test_wordings_name_the_kind_of_text_that_they_are_for():
+    known = {name_of(d, c): (d, c) for d, conditions in CONDITIONS.items() for c in conditions}
+    for number in range(24):
+        example = wording_example(number)
+        term = re.fullmatch(r'texts that mention "(.+)"', example["property"])
+        kind = ("keyword", term[1]) if term else known[example["property"]]
+        assert names(*kind, example["condition"]), number
+        assert names(*kind, example["reversal"]), number
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_instructions_of_examples_are_not_held_for_statements(kind):
+    told = [text for e in examples_of(kind) for part in (e.i_plus, e.i_minus) for text in part.values()]
+    stating = [text for text in told if _STATES.match(text) and not _ASKS.search(text)]
+    assert len(stating) <= 1
 
 
 def test_reversals_of_wordings_deny():
