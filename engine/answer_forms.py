@@ -26,6 +26,8 @@ Structured = Literal["json_schema", "json_object", "prompt", "words"]
 LEAST_READABLE = 0.8
 """Share of the last replies that must be readable, or `words` gives way to a grammar."""
 LOOKED_AT = 40
+WRITE_AGAIN = "Mend this, and write it once more as a whole."
+"""How each correction ends; a small model hands the words back."""
 LOG = logging.getLogger(__name__)
 _FITS = "Write one JSON object and nothing before or after it. It must fit this JSON schema: "
 

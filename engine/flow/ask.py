@@ -23,7 +23,7 @@ from weakref import WeakValueDictionary
 
 from pydantic import BaseModel
 
-from engine.answer_forms import keys_line
+from engine.answer_forms import WRITE_AGAIN, keys_line
 from engine.crash_points import crash_point
 from engine.errors import (
     STOPPING,
@@ -48,7 +48,7 @@ from engine.telemetry.spans import request_span
 from engine.topic import Call
 
 _UNREADABLE = "Your answer could not be used: {problem}. Answer the same task once more. "
-_FAULTY = "{advice}\nMend this, and write it once more as a whole. "
+_FAULTY = f"{{advice}}\n{WRITE_AGAIN} "
 _PLAIN = "Write the text alone, and nothing before or after it."
 _JSON = "Write one JSON object and nothing before or after it."
 _WORD = "Answer with one word."

@@ -32,7 +32,7 @@ from prompts.writing.contrast import MOST_DEMANDS, TEMPLATES, ContrastWriter, Gr
 from prompts.writing.frames import FRAMES_DESCRIPTION
 from prompts.writing.material import WritingMaterial, cut_passage, distinct, writing_material
 
-VERSION = "17"
+VERSION = "18"
 """Raised when the same seed, settings and template would give other topics."""
 
 _BASES: Mapping[str, Callable[[Any], Recipe]] = {

@@ -31,7 +31,7 @@ from prompts.writing.contrast import TEMPLATES, ContrastWriter, PassageTask, cel
 from prompts.writing.frames import FRAMES_DESCRIPTION
 from prompts.writing.material import writing_material
 
-VERSION = "16"
+VERSION = "17"
 """Raised when the same seed, settings and templates would give other topics."""
 
 

@@ -62,7 +62,7 @@ from prompts.writing.examples import wording_example
 from prompts.writing.material import WritingMaterial, writing_material
 from prompts.writing.stage import Stages
 
-VERSION = "17"
+VERSION = "18"
 """Raised when the same seed, settings and templates would give other topics."""
 
 _TEMPLATES = ("keywords", "rewrite", "question", "wording", "query_negative")

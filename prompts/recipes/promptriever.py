@@ -41,7 +41,7 @@ from prompts.writing.contrast import (
 from prompts.writing.frames import FRAMES_DESCRIPTION
 from prompts.writing.material import WritingMaterial, writing_material
 
-VERSION = "16"
+VERSION = "17"
 """Raised when the same seed, settings and templates would give other topics."""
 
 

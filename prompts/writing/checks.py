@@ -20,8 +20,10 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel
 
+from engine.answer_forms import WRITE_AGAIN
 from engine.errors import FaultyReply, Rejected, UnreadableReplyError
 from engine.protocols import Ask, Prompt
+from prompts.writing.small_talk import small_talk
 
 A = TypeVar("A", bound=BaseModel)
 OnFail = Literal["correct", "correct_or_mark", "mark", "reject"]
@@ -68,10 +70,6 @@ _NEAR_COPY = 0.6
 """Share of the runs of three words that two texts have in common, above which one is a copy of the other."""
 _FEWEST_RUNS = 20
 _WORD = re.compile(r"\w+")
-_REFUSAL = re.compile(
-    r"\A\W*(?:i['’]m sorry|i am sorry|sorry,|i (?:cannot|can['’]?t|am unable|won['’]t)|as an ai\b|unfortunately, i)",
-    re.IGNORECASE,
-)
 _SPEAKS_OF_TASK = re.compile(
     r"\b(?:P[12]\b|(?:first|second|given|shown|original) (?:passage|program|solution)\b|as (?:requested|instructed)\b|"
     r"the (?:answer|instruction|addition|questions?) (?:cannot|must|should|is|needs|requires?|states?)\b|"
@@ -114,7 +112,7 @@ async def ask_checked(
 
     Raises FaultyReply (a Rejected) after the last turn, Rejected at once where the policy says so.
     """
-    told: list[str] = []
+    told = [WRITE_AGAIN]
 
     def check(reply: A) -> A:
         mended = mend(reply)
@@ -162,8 +160,13 @@ def text_problems(text: str, prompt: Prompt, echo_words: int | None = None) -> I
     """What no written text may be: empty, a refusal, about its own task, or taken from the prompt's example."""
     if not text.strip():
         yield Problem("empty_text", "the reply has no text", "Your answer was empty. Write the text.")
-    elif found := _REFUSAL.search(text):
-        yield Problem("refusal", text[:200], f"Do not answer {found[0]!r}. Write the text as well as you can.")
+    elif talk := next(small_talk(text), None):
+        kind, (start, end) = talk
+        advice = f"Do not answer {text[start:end].strip()!r}. Write the text as well as you can, and it alone."
+        if kind == "speaks_of_task":
+            yield Problem("speaks_of_task", text[:200], advice)
+        else:
+            yield Problem("refusal", text[:200], advice)
     elif found := _SPEAKS_OF_TASK.search(text):
         yield Problem(
             "speaks_of_task",

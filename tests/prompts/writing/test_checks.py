@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import prompts
+from engine.answer_forms import WRITE_AGAIN
 from engine.errors import FaultyReply, Rejected
 from engine.flow.ask import ReplyService, SeedAsk
 from engine.flow.budget import Budget
@@ -100,6 +101,9 @@ def test_the_words_of_a_correction_are_no_answer(tmp_path):
     answer, marks, calls, _ = asked(tmp_path, "longer", "write four letters: 4", "good", policy=policy, corrections=2)
     assert (answer, marks) == ("good", set())
     assert calls[1][0] == "echo: it repeats the correction 'Write four letters.'"
+    answer, _, calls, _ = asked(tmp_path / "b", "longer", f"{WRITE_AGAIN} good", "good", policy=policy, corrections=2)
+    assert answer == "good"
+    assert calls[1][0] == f"echo: it repeats the correction {WRITE_AGAIN!r}"
 
 
 def test_reject_ends_the_seed_at_once(tmp_path):
@@ -150,6 +154,11 @@ def test_every_problem_has_a_reason_with_a_default_and_every_reason_a_problem():
         ("I'm sorry, but I can't help with that.", "refusal"),
         ("I cannot write this.", "refusal"),
         ("As an AI language model I have no opinion.", "refusal"),
+        ("I apologize, but there is no passage for me to change.", "refusal"),
+        ("Sure! Here is a passage about ferries.", "refusal"),
+        ("The passage does not mention a ferry.", "speaks_of_task"),
+        ("I have prepared a news article about the ferry.", "speaks_of_task"),
+        ("p2 = 1", "speaks_of_task"),
         ("Unlike P1, it goes by boat.", "speaks_of_task"),
         ("The first passage says nothing of prices.", "speaks_of_task"),
         ("Most of it is the same as in the original passage.", "speaks_of_task"),
@@ -164,11 +173,16 @@ def test_problems_of_any_text(text, reason):
 
 @pytest.mark.parametrize(
     "text",
-    ["The crossing takes half an hour.", "I am sorry for the captain.", "A passage through the ice.", "p2 = 1"],
+    [
+        "The crossing takes half an hour.",
+        "I am sorry for the captain.",
+        "A passage through the ice.",
+        "I cannot eat gluten, so only bread without it is of use.",
+        "Unfortunately, the ferry was late.",
+    ],
 )
 def test_texts_without_a_problem(text):
-    expected = ["refusal"] if text.startswith("I am sorry") else ["speaks_of_task"] if text.startswith("p2") else []
-    assert [p.reason for p in text_problems(text, PROMPT)] == expected
+    assert list(text_problems(text, PROMPT)) == []
 
 
 def test_an_echo_is_a_run_of_the_rules_or_the_example_that_the_material_does_not_have():

@@ -10,14 +10,16 @@ from tests.support.models.character import Character
 
 @dataclass
 class CharacterAsk:
-    """Keeps the prompts, and the schemas of what they ask for. A faulty reply is not corrected."""
+    """Keeps the prompts, and the types of what they ask for. A faulty reply is not corrected."""
 
     character: Character = field(default_factory=Character)
     prompts: list[Prompt] = field(default_factory=list)
+    answers: list[type] = field(default_factory=list)
     calls = ()
 
     async def __call__(self, prompt, answer, *, role="writer", check=None):
         self.prompts.append(prompt)
+        self.answers.append(answer)
         turns = [{"role": turn.role, "content": turn.content} for turn in prompt.messages]
         schema = schema_of(answer)
         shape = {"response_format": {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}}

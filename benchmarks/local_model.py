@@ -1,0 +1,147 @@
+"""What `local_vllm` and its ways to ask for JSON cost, with a real model.
+
+1. Its rate beside vLLM's own offline `LLM.chat`: the same prompts, all in flight, greedy, the same engine arguments,
+   an engine each, one after the other. The prompts are those of the recipes over the stand-in's world.
+2. Each way of `structured` on the same prompts: how many replies can be read as what the prompt asks for, and the
+   requests and reply tokens a second.
+
+    .venv-vllm/bin/python -m benchmarks.local_model --model FOLDER [--prompts 48] [--quick] [--json]
+
+Without --model a tiny one with random weights is made: its first part has a meaning, its second none.
+"""
+
+import argparse
+import asyncio
+import importlib.util
+import json
+import os
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, get_args
+
+from engine.answer_forms import Structured
+from engine.errors import Rejected, UnreadableReplyError
+from engine.flow.ask import schema_of
+from engine.models.local_vllm import LocalVllm, LocalVllmSettings, engine_arguments, environment
+from engine.models.params import Params
+from engine.requests import Message, Request
+from prompts.parse import parse_reply
+from prompts.recipes.infir import Infir, InfirSettings
+from prompts.recipes.infosearch import InfoSearch, InfoSearchSettings
+from prompts.recipes.promptriever import Promptriever, PromptrieverSettings
+from tests.support.topics.character_ask import CharacterAsk
+from tests.support.topics.trades import trade_seeds
+from tests.support.vllm.tiny_model import make_tiny_model
+
+
+def prompts_of(count: int) -> list[tuple[tuple[Message, ...], Any]]:
+    """So many prompts of the recipes in turn, each with the type of its answer."""
+    ask = CharacterAsk()
+    for seed in trade_seeds():
+        for recipe in (Infir(InfirSettings()), Promptriever(PromptrieverSettings()), InfoSearch(InfoSearchSettings())):
+            with suppress(Rejected):
+                asyncio.run(recipe(seed, ask))
+        if len(ask.prompts) >= count:
+            messages = [prompt.messages for prompt in ask.prompts]
+            return list(zip(messages, ask.answers, strict=True))[:count]
+    raise ValueError(f"{len(ask.prompts)} prompts in the stand-in's world; --prompts asked for {count}")
+
+
+def offline(settings: LocalVllmSettings, chosen: list[tuple[Message, ...]]) -> tuple[float, int]:
+    """Seconds and reply tokens of vLLM's own offline engine."""
+    os.environ.update(environment(settings))
+    from vllm import LLM, SamplingParams
+
+    llm = LLM(**engine_arguments(settings))
+    turns: list[Any] = [[{"role": turn.role, "content": turn.content} for turn in messages] for messages in chosen]
+    sampling = SamplingParams(**settings.params.plain())
+    llm.chat(turns[:1], SamplingParams(max_tokens=1), use_tqdm=False)
+    began = time.monotonic()
+    outputs = llm.chat(turns, sampling, use_tqdm=False)
+    took = time.monotonic() - began
+    llm.llm_engine.engine_core.shutdown()
+    return took, sum(len(output.outputs[0].token_ids) for output in outputs)
+
+
+async def ours(settings: LocalVllmSettings, requests: list[Request]) -> tuple[float, list[Any]]:
+    """Seconds and replies of `local_vllm`, with all requests in flight."""
+    model = LocalVllm(settings)
+    try:
+        first = Request(model.name, requests[0].messages, {"max_tokens": 1})
+        await model.complete(first)
+        began = time.monotonic()
+        replies = await asyncio.gather(*map(model.complete, requests))
+        return time.monotonic() - began, list(replies)
+    finally:
+        await model.close()
+
+
+def is_readable(text: str, answer: Any) -> bool:
+    try:
+        parse_reply(text, answer)
+    except UnreadableReplyError:
+        return False
+    return True
+
+
+def measure(folder: str, count: int, tokens: int) -> dict[str, float]:
+    asked = prompts_of(count)
+    params = Params(temperature=0.0, max_tokens=tokens)
+    settings = LocalVllmSettings(
+        kind="local_vllm", model=folder, enforce_eager=True, max_model_len=8192, structured="words", params=params
+    )
+    plain = [Request(folder, messages, params.plain()) for messages, _ in asked]
+    found: dict[str, float] = {"prompts": count}
+    took, made = offline(settings, [messages for messages, _ in asked])
+    found |= {"offline_s": took, "offline_tokens_s": made / took}
+    took, replies = asyncio.run(ours(settings, plain))
+    made = sum(reply.completion_tokens for reply in replies)
+    found |= {"local_vllm_s": took, "local_vllm_tokens_s": made / took}
+    found["ratio_rate"] = found["local_vllm_tokens_s"] / found["offline_tokens_s"]
+    shaped = [
+        Request(folder, messages, params.plain(), schema=schema)
+        for messages, answer in asked
+        if (schema := schema_of(answer)) is not None
+    ]
+    answers = [answer for _, answer in asked if schema_of(answer) is not None]
+    found["with_schema"] = len(shaped)
+    for way in get_args(Structured):
+        took, replies = asyncio.run(ours(settings.model_copy(update={"structured": way}), shaped))
+        read = sum(is_readable(reply.text, answer) for reply, answer in zip(replies, answers, strict=True))
+        found |= {
+            f"{way}_readable": read / len(shaped),
+            f"{way}_requests_s": len(shaped) / took,
+            f"{way}_tokens_s": sum(reply.completion_tokens for reply in replies) / took,
+        }
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", help="a folder with an instruct model; without it a tiny one with random weights")
+    parser.add_argument("--prompts", type=int, default=48)
+    parser.add_argument("--tokens", type=int, default=400, help="most tokens of a reply")
+    parser.add_argument("--quick", action="store_true", help="4 prompts, 8 tokens")
+    parser.add_argument("--json", action="store_true", help="one JSON object on the last line")
+    told = parser.parse_args()
+    if importlib.util.find_spec("vllm") is None:
+        print("vLLM is not installed here; make setup-vllm, then run this with .venv-vllm/bin/python")
+        return
+    os.environ |= {"HF_HUB_OFFLINE": "1"}
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+    count, tokens = (4, 8) if told.quick else (told.prompts, told.tokens)
+    with tempfile.TemporaryDirectory() as made:
+        if told.model is None:
+            texts = [turn.content for messages, _ in prompts_of(count) for turn in messages]
+            make_tiny_model(Path(made), texts, words=4096, context=8192)
+        found = measure(told.model or made, count, tokens)
+    for name, value in found.items():
+        print(f"{name:24} {value:10.3f}")
+    if told.json:
+        print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
