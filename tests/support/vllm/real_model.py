@@ -4,6 +4,7 @@ FOIL_TEST_MODEL    a folder with its weights; else it is assembled once by the s
 """
 
 import os
+import shutil
 import subprocess
 import time
 import urllib.request
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from tests.support.drills.ports import free_port
 from tests.support.paths import REPO
+from tests.support.vllm.int8 import write_int8
 
 NAME = "smollm-135m"
 _PYTHON = REPO / ".venv-vllm" / "bin" / "python"
@@ -40,6 +42,16 @@ def model_folder() -> Path:
     if not (folder / "config.json").exists():
         environment = {**os.environ, "PYTHON": str(REPO / ".venv" / "bin" / "python")}
         subprocess.run(["bash", _SCRIPT, NAME, folder], check=True, env=environment, capture_output=True, timeout=600)
+    return folder
+
+
+def int8_folder() -> Path:
+    """The same model in int8, made once: two cores answer about twice as fast with it."""
+    source = model_folder()
+    folder = _CACHE / f"{source.name}-int8"
+    if not folder.exists():
+        shutil.rmtree(made := _CACHE / f"{source.name}-int8.tmp", ignore_errors=True)
+        write_int8(source, made).rename(folder)
     return folder
 
 
