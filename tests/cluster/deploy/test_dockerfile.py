@@ -29,16 +29,31 @@ def instructions(text: str) -> list[tuple[str, str]]:
 
 
 ALL = instructions((DEPLOY / "Dockerfile").read_text())
-LAST_FROM = max(place for place, (word, _) in enumerate(ALL) if word == "FROM")
-BUILD, IMAGE = ALL[:LAST_FROM], ALL[LAST_FROM:]
 IGNORED = (DEPLOY / "Dockerfile.dockerignore").read_text().split()
+Stage = list[tuple[str, str]]
 
 
-def told(stage: list[tuple[str, str]], word: str) -> list[str]:
+def stages() -> dict[str, Stage]:
+    """The instructions of each stage by its name, after those of the stage that it builds on."""
+    named: dict[str, Stage] = {}
+    for word, arguments in ALL:
+        if word == "FROM":
+            base, _, name = arguments.split()
+            named[name] = list(named.get(base, []))
+        named[name].append((word, arguments))
+    return named
+
+
+STAGES = stages()
+IMAGES = {"cpu": "constraints-hashed.txt", "gpu": "constraints-cuda.txt"}
+by_image = pytest.mark.parametrize("image", IMAGES)
+
+
+def told(stage: Stage, word: str) -> list[str]:
     return [arguments for instruction, arguments in stage if instruction == word]
 
 
-def settings(stage: list[tuple[str, str]], word: str) -> dict[str, str]:
+def settings(stage: Stage, word: str) -> dict[str, str]:
     return dict(each.split("=", 1) for arguments in told(stage, word) for each in shlex.split(arguments) if "=" in each)
 
 
@@ -52,17 +67,17 @@ def is_ignored(path: str) -> bool:
     )
 
 
-def requirements() -> list[str]:
-    """The files that REQUIREMENTS names: its default, and the one in the comment at the top."""
-    text = (DEPLOY / "Dockerfile").read_text()
-    return sorted({settings(BUILD, "ARG")["REQUIREMENTS"], *re.findall(r"--build-arg REQUIREMENTS=(\S+)", text)})
+def installs(image: str) -> list[str]:
+    return re.findall(
+        rf"{VENV}/bin/(pip install .*?)(?: &&|$)", "\n".join(told(STAGES[f"build-{image}"], "RUN")), re.MULTILINE
+    )
 
 
 def test_what_is_copied_is_there_and_is_not_left_out():
-    sources = [each for stage in (BUILD, IMAGE) for copy in told(stage, "COPY") if "--from=" not in copy
-               for each in copy.split()[:-1] if not each.startswith("--")]  # fmt: skip
-    assert sources == [".", "examples"]
-    needed = ["examples", "pyproject.toml", PROJECT["readme"], *PROJECT["license-files"], *PACKAGES, *requirements()]
+    sources = {each for copy in told(ALL, "COPY") if "--from=" not in copy
+               for each in copy.split()[:-1] if not each.startswith("--")}  # fmt: skip
+    assert sources == {".", "examples"}
+    needed = ["examples", "pyproject.toml", PROJECT["readme"], *PROJECT["license-files"], *PACKAGES, *IMAGES.values()]
     for path in needed:
         assert (REPO / path).exists(), path
         assert not is_ignored(path), path
@@ -71,16 +86,35 @@ def test_what_is_copied_is_there_and_is_not_left_out():
 
 
 def test_the_pins_are_installed_under_the_python_that_they_were_tested_with():
-    assert requirements() == ["constraints-hashed.txt", "constraints-vllm.txt"]
-    versions = {re.match(r"python:(\d+\.\d+)-", image)[1] for image in told(ALL, "FROM")}
+    versions = {found[1] for each in told(ALL, "FROM") if (found := re.match(r"python:(\d+\.\d+)-", each))}
     [version] = versions
     assert SpecifierSet(PROJECT["requires-python"]).contains(version)
     assert f"command -v python{version}" in (REPO / "scripts" / "setup").read_text()
-    assert f"{VENV}/bin/pip install" in told(BUILD, "RUN")[-1]
+    assert f"python{version}/" in settings(STAGES["gpu"], "ENV")["CUDA_HOME"]
+    assert ALL[-1] == STAGES["cpu"][-1], "what is built without --target"
 
 
-def test_the_image_runs_as_nobody_special_and_holds_no_key():
-    assert told(IMAGE, "USER")[-1] not in {"root", "0"}
+@by_image
+def test_an_image_installs_its_own_pins_and_then_foil(image):
+    pins, foil = installs(image)
+    assert pins.split()[-2:] == ["-r", IMAGES[image]]
+    assert foil.split()[-1] == "."
+    assert all("--no-deps" in each for each in (pins, foil))
+
+
+def test_the_gpu_image_can_compile_kernels():
+    image = STAGES["gpu"]
+    assert "g++" in " ".join(told(image, "RUN")).split(), "Triton runs gcc, FlashInfer g++"
+    pinned = (REPO / IMAGES["gpu"]).read_text()
+    for compiler in ("triton", "ninja", "nvidia-cuda-nvcc", "nvidia-nvvm"):
+        assert re.search(rf"^{compiler}==", pinned, re.MULTILINE), compiler
+    home = settings(image, "ENV")["CUDA_HOME"]
+    assert any(f"cd {home} " in each for each in told(STAGES["build-gpu"], "RUN")), "the links lie there"
+
+
+@by_image
+def test_the_image_runs_as_nobody_special_and_holds_no_key(image):
+    assert told(STAGES[image], "USER")[-1] not in {"root", "0"}
     for word in ("ARG", "ENV"):
         assert not [name for name in settings(ALL, word) if SECRET.search(name)]
     assert SECRET.search("RAY_AUTH_TOKEN")
@@ -106,13 +140,15 @@ def _commands(node: object) -> list[str]:
     return own + [each for item in node.values() for each in _commands(item)]
 
 
-def test_what_the_manifests_run_is_in_the_image():
-    assert settings(IMAGE, "ENV")["PATH"].split(":")[0] == f"{VENV}/bin"
-    assert f"--from=build {VENV} {VENV}" in told(IMAGE, "COPY")
-    pinned = [(REPO / name).read_text() for name in requirements()]
+@by_image
+def test_what_the_manifests_run_is_in_the_image(image):
+    stage = STAGES[image]
+    assert settings(stage, "ENV")["PATH"].split(":")[0] == f"{VENV}/bin"
+    assert f"--from=build-{image} {VENV} {VENV}" in told(stage, "COPY")
+    pinned = (REPO / IMAGES[image]).read_text()
     assert "foil" in PROJECT["scripts"]
-    assert all(re.search(r"^ray==", text, re.MULTILINE) for text in pinned), "KubeRay starts `ray` by name"
-    installed = told(IMAGE, "RUN")[0].split()
+    assert re.search(r"^ray==", pinned, re.MULTILINE), "KubeRay starts `ray` by name"
+    installed = told(stage, "RUN")[0].split()
     assert {"foil", "bash", "pkill"} == set(commands())
     assert all(PACKAGE_OF[each] in installed for each in {*commands(), "wget"} - {"foil"})
 
@@ -122,8 +158,8 @@ def test_a_job_that_a_manifest_names_lies_in_the_image():
     [path] = re.findall(r"foil run (\S+)", job["spec"]["entrypoint"])
     assert path.startswith("examples/")
     assert (REPO / path).is_file()
-    assert "--chown=1000:1000 examples /opt/foil/examples" in told(IMAGE, "COPY")
-    assert told(IMAGE, "WORKDIR")[-1] == "/opt/foil"
+    assert "--chown=1000:1000 examples /opt/foil/examples" in told(STAGES["cpu"], "COPY")
+    assert told(STAGES["cpu"], "WORKDIR")[-1] == "/opt/foil"
 
 
 @pytest.mark.long
@@ -131,12 +167,10 @@ def test_a_job_that_a_manifest_names_lies_in_the_image():
 def test_the_build_stages_own_commands_install_foil(tmp_path):
     """Without a network: from the folder of wheels that PIP_FIND_LINKS names, where it has them all."""
     venv.create(tmp_path / "venv", with_pip=True)
-    installs = re.findall(rf"{VENV}/bin/(pip install .*?)(?: &&|$)", told(BUILD, "RUN")[-1])
-    assert len(installs) == 2
-    environment = {**os.environ, "PIP_NO_INDEX": "1", "REQUIREMENTS": settings(BUILD, "ARG")["REQUIREMENTS"]}
+    environment = {**os.environ, "PIP_NO_INDEX": "1"}
     checkout = tmp_path / "foil"
     subprocess.run(["git", "clone", "--quiet", str(REPO), str(checkout)], check=True)
-    for install in installs:
+    for install in installs("cpu"):
         command = ["bash", "-c", f"{tmp_path}/venv/bin/{install}"]
         done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
         if "No matching distribution" in done.stderr:
