@@ -123,7 +123,7 @@ def test_the_image_runs_as_nobody_special_and_holds_no_key(image):
 def commands() -> list[str]:
     """The programs that the manifests run by name: entrypoints, and the words of a preStop."""
     found = []
-    for path in sorted((DEPLOY / "kubernetes").glob("*.yaml")):
+    for path in sorted((DEPLOY / "kubernetes").rglob("*.yaml")):
         for document in filter(None, yaml.safe_load_all(path.read_text())):
             found += _commands(document)
     return found
@@ -154,7 +154,7 @@ def test_what_the_manifests_run_is_in_the_image(image):
 
 
 def test_a_job_that_a_manifest_names_lies_in_the_image():
-    [job] = yaml.safe_load_all((DEPLOY / "kubernetes" / "rayjob.yaml").read_text())
+    [job] = yaml.safe_load_all((DEPLOY / "kubernetes" / "job" / "rayjob.yaml").read_text())
     [path] = re.findall(r"foil run (\S+)", job["spec"]["entrypoint"])
     assert path.startswith("examples/")
     assert (REPO / path).is_file()
