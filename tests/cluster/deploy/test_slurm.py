@@ -15,16 +15,23 @@ from cluster.deploy.ray_environment import HEAD, NETWORK, WORKER
 from tests.support.paths import REPO
 
 SCRIPT = REPO / "cluster" / "deploy" / "slurm" / "foil.sbatch"
-SRUN = r"""
+SRUN = """
 echo "srun $*" >> "$CALLS"
 while [[ "$1" == --* ]]; do shift; done
 exec "$@"
+"""
+FOIL = """
+trap 'exit 143' TERM
+echo "foil $*" >> "$CALLS"
+until grep -q nodelist=n2 "$CALLS"; do sleep 0.05; done
+[ -z "${RUN_WAITS:-}" ] || { echo running; sleep 60 & wait; }
+exit 3
 """
 PROGRAMS = {
     "scontrol": "printf 'n1\\nn2\\n'",
     "srun": SRUN,
     "ray": 'if [ "$1" = health-check ]; then exit "${HEALTH:-0}"; fi; [ -z "${HEAD_ENDS:-}" ] || exit 1; exec sleep 60',
-    "foil": "trap 'exit 143' TERM; [ -z \"${RUN_WAITS:-}\" ] || { echo running; sleep 60 & wait; }; exit 3",
+    "foil": FOIL,
 }
 
 
@@ -70,14 +77,14 @@ def test_it_sets_the_table_and_takes_whole_nodes():
 
 def test_every_step_has_the_cpus_and_the_code_of_the_run_is_the_scripts(start, tmp_path):
     assert start().wait(30) == 3
-    steps = [each for each in calls(tmp_path) if "health-check" not in each]
-    assert all("--cpus-per-task=16" in each and "--overlap" in each for each in calls(tmp_path))
-    assert [re.search(r"--nodelist=(\S+)", each)[1] for each in steps].count("n1") == 2
-    [run] = [each for each in steps if "foil run" in each]
-    assert "foil run job.yaml --out out --set runtime.kind=ray" in run
-    assert "runtime.workers=32" in run
+    [run] = [each for each in calls(tmp_path) if each.startswith("foil")]
+    steps = [each for each in calls(tmp_path) if each.startswith("srun") and "health-check" not in each]
+    assert all("--cpus-per-task=16" in each and "--overlap" in each for each in steps)
+    assert sorted(re.search(r"--nodelist=(\S+)", each)[1] for each in steps) == ["n1", "n2"]
     [head] = [each for each in steps if "--head" in each]
     assert "--temp-dir=/tmp/ray-7" in head
+    assert run.startswith("foil run job.yaml --out out --set runtime.kind=ray"), "srun would not let it drain"
+    assert "runtime.workers=32" in run
 
 
 def test_a_head_that_ends_ends_the_job(start):
