@@ -1,8 +1,8 @@
 """Finds every changed bit of a run: run.json, plan.json, entries, versions, data files, packs, snapshots, journal.
 
-Promise: what is committed is either as it was written or listed here, and so is every journalled reply. Price: each
-file is read once, several at a time (sha256, about 1 GB/s a core). What a crash left behind is listed apart, as
-harmless: no entry names it, so no reader sees it.
+Promise: every file that an entry, a version or a snapshot names is as it was written or listed here, and so is every
+journalled reply. Price: each file is read once, several at a time (sha256, about 1 GB/s a core). What a crash left
+behind is listed apart, as harmless: no entry names it, so no reader sees it.
 
 A large run may be sampled: documents and entries are all read, and of the files with rows a share, by their names. Of a
 large run the files found whole are noted in OUT/desk/verified.txt, so that a verification that was stopped goes on.
@@ -70,8 +70,10 @@ def verify(out: Path, *, share: float = 1.0, resume: bool = False) -> list[Damag
             findings.append(Damage(entry_name(partition), "changed", str(error)))
     unpacked = [entry for entry in entries if version is None or entry.partition not in version.packed]
     findings += files.check([file for entry in unpacked for file in entry.files.values()], "committed")
-    for check in (_check_fingerprints, _check_snapshots, _check_plan):
-        findings += check(log, entries)
+    findings += _check_fingerprints(log, entries)
+    findings += _check_snapshots(log, entries, files)
+    findings += _check_superseded(log, entries, files)
+    findings += _check_plan(log, entries)
     findings += _list_orphans(log, entries, tail)
     findings += _check_journal(log)
     return sorted(findings, key=lambda finding: finding.harmless)
@@ -87,7 +89,7 @@ def named_versions(log: CommitLog) -> set[int]:
 
 
 class _Files:
-    """Reads files several at a time, and notes those that are whole."""
+    """Reads files several at a time, each once, and notes those that are whole."""
 
     def __init__(self, log: CommitLog, share: float, *, resume: bool) -> None:
         self._log, self._share, self._path = log, share, log.out / "desk" / "verified.txt"
@@ -95,16 +97,20 @@ class _Files:
         if not resume:
             self._path.unlink(missing_ok=True)
 
-    def check(self, files: Sequence[CommittedFile | StoredFile], named: str) -> Iterator[Damage]:
+    def check(
+        self, files: Sequence[CommittedFile | StoredFile], named: str, *, may_be_gone: bool = False
+    ) -> Iterator[Damage]:
         """What is not as it was written of those in the sample; `named`: who names them."""
-        wanted = [file for file in files if _line(file) not in self._whole and self._is_drawn(file.path)]
+        drawn = {_line(file): file for file in files if self._is_drawn(file.path)}
+        wanted = [file for line, file in drawn.items() if line not in self._whole]
+        self._whole |= drawn.keys()  # those that are not are told of here, once
         with ThreadPoolExecutor(_READERS) as readers:
             for some in (wanted[start : start + _NOTED_AT_ONCE] for start in range(0, len(wanted), _NOTED_AT_ONCE)):
                 faults = list(readers.map(self._fault, some))
                 if len(wanted) > _NOTED_AT_ONCE:
                     self._note([_line(file) for file, (fault, _) in zip(some, faults, strict=True) if not fault])
                 for file, (fault, detail) in zip(some, faults, strict=True):
-                    if fault:
+                    if fault and not (may_be_gone and fault == "missing"):
                         told = detail or f"{named} with {file.bytes} bytes and sha256 {file.sha256}"
                         yield Damage(file.path, fault, told)
 
@@ -174,12 +180,14 @@ def _check_fingerprints(log: CommitLog, entries: list[CommitEntry]) -> Iterator[
             yield Damage(entry_name(entry.partition), "foreign", f"it is of the run {entry.fingerprint}")
 
 
-def _check_snapshots(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
+def _check_snapshots(log: CommitLog, entries: list[CommitEntry], reader: _Files) -> Iterator[Damage]:
+    """The documents of snapshots, and the files from which their rows are read."""
     committed = {file for entry in entries for file in entry.files.values()}
     for name in snapshot_names(log.out):
         try:
             snapshot = load_snapshot(log.out, name)
             files = [file for table in TABLES for file in snapshot.committed_files(table)]
+            read = [span.file for table in TABLES for span in snapshot.spans(table)]
         except CorruptDataError as error:
             yield Damage(f"snapshots/{name}.json", "changed", str(error))
             continue
@@ -190,6 +198,16 @@ def _check_snapshots(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Dam
             yield Damage(f"snapshots/{name}.json", "unbacked", f"no entry names {lost[0]} and {len(lost) - 1} more")
         elif snapshot.stated and snapshot.stated != replace(snapshot, stated="").digest:
             yield Damage(f"snapshots/{name}.json", "changed", "what it names does not have the digest that it states")
+        yield from reader.check(read, f"the snapshot {name!r} names it")
+
+
+def _check_superseded(log: CommitLog, entries: list[CommitEntry], reader: _Files) -> Iterator[Damage]:
+    """Files that lie in packs or newer versions by now, as far as `foil gc` has left them."""
+    older: list[CommittedFile | StoredFile] = [file for entry in entries for file in entry.files.values()]
+    for number in log.version_numbers():
+        with suppress(CommitError, CorruptDataError):  # reported
+            older += log.read_version(number).files()
+    yield from reader.check(older, "an entry or an older version names it", may_be_gone=True)
 
 
 def _check_plan(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
