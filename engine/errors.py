@@ -15,6 +15,7 @@
       CommitError                  8
         CommitLostError            8   another writer committed this partition first; refresh
         CommitUnknownError         8   the outcome of a commit could not be learnt; look again
+        MovedFolderError           8   the run's folder was moved, deleted, unmounted or replaced under it
         UnstorableTopicError       8   a topic holds what no shard can: a lone surrogate, a null
         JournalError               8   a reply could not be made durable
         SpoolError                 8   seeds could not be put aside for the workers, or not be read there
@@ -188,6 +189,10 @@ class CommitUnknownError(CommitError):
     """The storage failed while the entry was being put; look at it again before retrying."""
 
 
+class MovedFolderError(CommitError):
+    """The run's folder is not the one in which it began; what was made there is there still."""
+
+
 class UnstorableTopicError(CommitError):
     """One topic cannot be stored; nothing was written. The same partition without it can be."""
 
@@ -294,6 +299,7 @@ RETRYABLE: tuple[type[Exception], ...] = (TransientModelError,)
 """The one truth about what is worth another attempt."""
 
 STOPPING: tuple[type[FoilError], ...] = (
-    BudgetLostError, BudgetSpentError, JudgeUnreliableError, JournalError, ModelOutageError, RunHeldError,
+    BudgetLostError, BudgetSpentError, JudgeUnreliableError, JournalError, ModelOutageError, MovedFolderError,
+    RunHeldError,
 )  # fmt: skip
 """The one truth about what ends a run early instead of failing one seed: the next seed would meet it too."""

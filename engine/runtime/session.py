@@ -197,6 +197,8 @@ class _Session:
                 self._seeds.close()
         await self._fold(_FOLD_AT_END)
         self._put_plan()
+        if self.complete():
+            await lease.confirm()
         summary = self.summary(supervisor.lost())
         file.note(summary)
         self._recorder.record(summary.counts)

@@ -9,6 +9,9 @@ VALID_S by its own clock. Clocks of other machines are never read. `takeover` ta
 lives. Then it beats, and waits until the one before has released its epoch: for VALID_S if that one lived, and longer
 than BEAT_S if its heartbeat stood still, which does not say that it sends nothing.
 
+The file of an epoch also tells its holder that the folder is still the one in which it began: where it is gone, or is
+another's, the folder was moved, deleted, unmounted or replaced.
+
 Promise: nobody sends to a model or commits more than BEAT_S after a higher epoch was put, also a process that was
 stopped and goes on (SIGSTOP, a suspended machine): each send and commit looks first if the last look is older. So the
 new holder, who waits longer, sends nothing that the old one may be sending.
@@ -31,7 +34,7 @@ from typing import Any
 
 import psutil
 
-from engine.errors import CommitError, JournalError, RunHeldError
+from engine.errors import CommitError, JournalError, MovedFolderError, RunHeldError
 from engine.ids import canonical_json
 from engine.storage.store import Store
 
@@ -88,12 +91,15 @@ class Fence:
     """Whether this process may still send and commit for the run of this epoch; `check` before each."""
 
     def __init__(self, store: Store, epoch: int) -> None:
-        self._store, self.epoch = store, epoch
+        self._store, self.epoch, self._key = store, epoch, _holder_key(epoch)
         self._looked, self._looking = now() - VALID_S, asyncio.Lock()
-        self._fenced: RunHeldError | None = None
+        self._fenced: RunHeldError | MovedFolderError | None = None
+        self._mark: bytes | None = None  # what the file of our epoch holds, once it was read
 
     async def check(self) -> None:
-        """Raises RunHeldError once another run has taken the folder, JournalError where that cannot be told."""
+        """Raises RunHeldError once another run has taken the folder, MovedFolderError once it is not the one that was
+        taken, JournalError where that cannot be told.
+        """
         while self._fenced is None and now() - self._looked >= BEAT_S:
             async with self._looking:
                 if now() - self._looked >= BEAT_S:
@@ -104,7 +110,7 @@ class Fence:
     async def _look(self) -> None:
         began = now()
         try:
-            newest = await asyncio.to_thread(_newest, self._store)
+            newest, mark = await asyncio.to_thread(lambda: (_newest(self._store), self._store.get(self._key)))
             holder = await asyncio.to_thread(_describe, self._store, newest) if newest > self.epoch else ""
         except OSError as error:
             place = f"{self._store.url}/{_FOLDER}"
@@ -113,6 +119,13 @@ class Fence:
             self._fenced = RunHeldError(
                 f"another run has taken {self._store.url}: {holder}; this one has stopped, and what it paid for is kept"
             )
+        elif mark is None or mark != (self._mark or mark):
+            self._fenced = MovedFolderError(
+                f"{self._store.url} is not the folder in which this run began ({self._key}, which it put there, is "
+                f"{'another' if mark else 'gone'}): it was moved, deleted, unmounted or replaced; bring it back and "
+                "run again, which pays for nothing that it holds"
+            )
+        self._mark = self._mark or mark
         self._looked = began
 
 
@@ -121,8 +134,14 @@ class RunLease(Fence):
 
     def __init__(self, store: Store, holder: Holder) -> None:
         super().__init__(store, holder.epoch)
+        self._mark = _line(holder)
         self._number, self._released, self.beaten = 0, False, 0.0
         self._writing = threading.Lock()
+
+    async def confirm(self) -> None:
+        """`check` by a look of now: what was put before it lies in the folder that was taken."""
+        self._looked = now() - VALID_S
+        await self.check()
 
     async def keep(self, stop: Callable[[BaseException], None]) -> None:
         """Renews until cancelled; where another run has the folder, tells `stop` so."""
@@ -155,13 +174,13 @@ async def lost_folder() -> bool:
     """Whether the run that this task works for has lost its folder."""
     try:
         await check_fence()
-    except RunHeldError:
+    except (RunHeldError, MovedFolderError):
         return True
     return False
 
 
 async def check_fence() -> None:
-    """Raises RunHeldError if the run that this task works for has lost its folder."""
+    """Raises RunHeldError or MovedFolderError if the run that this task works for has lost its folder."""
     if fence := FENCE.get():
         await fence.check()
 

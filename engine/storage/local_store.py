@@ -30,6 +30,7 @@ class LocalStore:
         self.folder, self.url = Path(root), str(root)
         self._file_system = file_system or FileSystem()
         self._durable: set[Path] = set()  # folders whose names are known to survive a power cut
+        self._device = _device_of(self.folder)  # None until the folder is made
 
     def __reduce__(self) -> tuple[type["LocalStore"], tuple[Path, FileSystem | None]]:
         plain = type(self._file_system) is FileSystem
@@ -52,7 +53,7 @@ class LocalStore:
             if durable:
                 replace_file(self._draft(path, data), path, self._file_system)
             else:
-                self._file_system.mkdir(path.parent)
+                self._make(path.parent)
                 draft = write_new(path.parent, f".{path.name}", data, self._file_system, durable=False)
                 self._file_system.replace(draft, path)
 
@@ -148,14 +149,23 @@ class LocalStore:
     def _draft(self, path: Path, data: bytes | memoryview) -> Path:
         self._make_durable(path.parent)
         staging = self.folder / DRAFTS
-        self._file_system.mkdir(staging)
+        self._make(staging)
         draft = write_new(staging, path.name[:200], data, self._file_system)
         crash_point("put.staged")
         return draft
 
+    def _make(self, folder: Path) -> None:
+        """Makes a folder of this store. One that was there and is gone is not begun anew beside what it holds."""
+        device = _device_of(self.folder)
+        if self._device is not None and device != self._device:
+            raise OSError(errno.ENOENT, f"{self.folder} was moved, deleted or unmounted; bring it back", str(folder))
+        self._file_system.mkdir(folder)
+        if self._device is None:
+            self._device = _device_of(self.folder)
+
     def _make_durable(self, folder: Path) -> None:
         """Makes a folder of this store, and syncs it into each one above: another may have made it, and not synced."""
-        self._file_system.mkdir(folder)
+        self._make(folder)
         while folder not in self._durable:
             with suppress(PermissionError):  # what is above the store may be closed to us
                 sync(folder.parent, self._file_system)
@@ -212,6 +222,14 @@ class LocalAppender:
         except OSError as error:
             self._broken = str(error)
             raise
+
+
+def _device_of(folder: Path) -> int | None:
+    """The device that a folder lies on; None where there is no folder."""
+    try:
+        return folder.stat().st_dev
+    except OSError:
+        return None
 
 
 @contextmanager
