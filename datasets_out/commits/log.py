@@ -23,6 +23,7 @@ import errno
 import hashlib
 import json
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -64,6 +65,7 @@ from engine.storage.opening import open_store
 from engine.storage.store import Store, StoredObject
 from engine.topic import Topic
 
+_NUMBERED = re.compile(r"(?:growth|plan)-(?P<number>[0-9]{8})\.json")
 FETCHES = 16
 MAX_PARTITION = 99_999_999
 _READ_BYTES = 8 << 20
@@ -158,22 +160,40 @@ class CommitLog:
         sizes = {entry.partition: entry.counts.seeds.total() for entry in self.entries()}
         short = {str(partition): seeds for partition, seeds in sizes.items() if seeds < limits["partition_seeds"]}
         earlier = growths[-1]["short"] if growths else {}
-        self.put_sealed(_growth_name(len(growths) + 1), {"limits": limits, "short": {**earlier, **short}})
+        self._put_own(_growth_name(len(growths) + 1), {"limits": limits, "short": {**earlier, **short}})
 
     def _growths(self) -> list[dict[str, Any]]:
-        """Each growth of the limits, in order."""
+        """Each growth of the limits, in order. Raises CorruptDataError where one is missing or of another run."""
         growths: list[dict[str, Any]] = []
-        while (growth := self.read_sealed(_growth_name(len(growths) + 1))) is not None:
+        while (growth := self._read_own(_growth_name(len(growths) + 1))) is not None:
             growths.append(growth)
+        if (later := self.last_growth()) > len(growths):
+            raise CorruptDataError(
+                f"{self.out / _growth_name(len(growths) + 1)} is missing, and the limits of this run grew {later} "
+                "times; restore it from a copy"
+            )
         return growths
 
-    def growth_names(self) -> list[str]:
-        """The documents of the growths that stand here, whether they read or not."""
-        growths = 0
+    def last_growth(self) -> int:
+        """How often the limits grew, as the names of growths and their plans tell."""
+        last = 0
         with self._storage("", 0):
-            while self.store.get(_growth_name(growths + 1)) is not None:
-                growths += 1
-        return [name(number) for number in range(1, growths + 1) for name in (_growth_name, _plan_name)]
+            for kind in ("growth-", "plan-"):
+                for found in self.store.list_objects("", after=kind):
+                    if not (match := _NUMBERED.fullmatch(found.key)):
+                        break
+                    last = max(last, int(match["number"]))
+        return last
+
+    def limits(self) -> Mapping[str, Any]:
+        """The limits that the run has by now."""
+        growths = self._growths()
+        limits: Mapping[str, Any] = growths[-1]["limits"] if growths else self.run()["job"].get("limits", {})
+        return limits
+
+    def growth_names(self) -> list[str]:
+        """The documents of the growths that should stand here, with their plans."""
+        return [name(number) for number in range(1, self.last_growth() + 1) for name in (_growth_name, _plan_name)]
 
     def short_partitions(self) -> Mapping[int, int] | None:
         growths = self._growths()
@@ -204,14 +224,14 @@ class CommitLog:
         return self.fingerprint()
 
     def plan(self) -> Mapping[str, Any] | None:
-        return self.read_sealed(_plan_name(len(self._growths())))
+        return self._read_own(_plan_name(len(self._growths())))
 
     def put_plan(self, plan: Mapping[str, Any]) -> None:
         """Raises DifferentJobError if another plan stands: the seeds changed under the same job.
 
         A plan is put when the work is done, so what dead attempts left is moved aside once more.
         """
-        self.put_sealed(_plan_name(len(self._growths())), plan)
+        self._put_own(_plan_name(len(self._growths())), plan)
         standing = self.plan() or {}
         if any(plan[key] != standing[key] for key in plan.keys() & standing.keys()):
             raise DifferentJobError(
@@ -417,6 +437,18 @@ class CommitLog:
         with self._storage(name, 0):
             raw = self.store.get(name)
         return None if raw is None else unseal(self.out / name, raw)
+
+    def _put_own(self, name: str, body: Mapping[str, Any]) -> None:
+        """Puts a document that says of which run it is."""
+        self.put_sealed(name, {**body, "fingerprint": self.fingerprint()})
+
+    def _read_own(self, name: str) -> dict[str, Any] | None:
+        """A document of this run; None if there is none. Raises CorruptDataError for one of another run."""
+        body = self.read_sealed(name)
+        of_run = body.pop("fingerprint", None) if body else None  # those of earlier versions do not say
+        if of_run is not None and of_run != self.fingerprint():
+            raise CorruptDataError(f"{self.out / name} is of another run ({of_run}); restore this run's from a copy")
+        return body
 
     def put_content(self, name: str, data: bytes) -> None:
         """Puts a file whose name carries the sha256 of its bytes."""

@@ -73,6 +73,7 @@ def verify(out: Path, *, share: float = 1.0, resume: bool = False) -> list[Damag
     findings += _check_fingerprints(log, entries)
     findings += _check_snapshots(log, entries, files)
     findings += _check_superseded(log, entries, files)
+    findings += _check_growths(log, entries)
     findings += _check_plan(log, entries)
     findings += _list_orphans(log, entries, tail)
     findings += _check_journal(log)
@@ -158,10 +159,18 @@ def _files_of(version: Version, partition: int) -> set[str]:
 
 
 def _check_documents(log: CommitLog) -> Iterator[Damage]:
+    fingerprint = None
+    with suppress(NoRunError, CommitError, CorruptDataError):  # reported below
+        fingerprint = log.fingerprint()
     for name in _document_names(log):
         try:
-            if log.read_sealed(name) is None and name == "run.json" and log.partitions():
+            body = log.read_sealed(name)
+            if body is None and name == "run.json" and log.partitions():
                 yield Damage(name, "missing", "every run has one; restore it, or run the job into this folder again")
+            elif body is None and name.startswith("growth-"):
+                yield Damage(name, "missing", "the limits of this run grew by it; restore it from a copy")
+            elif body and name != "run.json" and body.get("fingerprint") not in (None, fingerprint):
+                yield Damage(name, "foreign", f"it is of the run {body['fingerprint']}; restore this run's from a copy")
         except (CommitError, CorruptDataError) as error:
             yield Damage(name, "changed", str(error))
 
@@ -210,11 +219,24 @@ def _check_superseded(log: CommitLog, entries: list[CommitEntry], reader: _Files
     yield from reader.check(older, "an entry or an older version names it", may_be_gone=True)
 
 
+def _check_growths(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
+    """Whether the limits that stand here allow what is committed, and each that another followed is there."""
+    try:
+        most = log.limits().get("seeds")
+    except (NoRunError, CommitError, CorruptDataError):
+        return  # reported as missing, changed or foreign
+    seeds = sum(entry.counts.seeds.total() for entry in entries)
+    if most is not None and seeds > most:
+        name = f"growth-{log.last_growth() + 1:08d}.json"
+        detail = f"{seeds} seeds are committed, and the limits that stand here allow {most}; restore it from a copy"
+        yield Damage(name, "missing", detail)
+
+
 def _check_plan(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
     try:
         plan = log.plan()
-    except (CommitError, CorruptDataError):
-        return  # reported as changed
+    except (NoRunError, CommitError, CorruptDataError):
+        return  # reported as missing, changed or foreign
     if plan is None:
         detail = f"{len(entries)} partitions are committed, and the seeds have not all been read yet; run the job again"
         yield Damage("plan.json", "incomplete", detail, True)
