@@ -77,6 +77,11 @@ def _choose(source: Snapshot, choice: Choice) -> _Chosen:
     ]
     sql = f"SELECT topic_id, {', '.join(columns)} FROM topics WHERE status = 'accepted' ORDER BY topic_id"  # noqa: S608
     rows = run_sql(source.out, sql, snapshot=source.name or None).to_pylist()
+    if len(rows) != source.sums().counts.topics["accepted"]:
+        raise UsageError(
+            f"{choice.where or choice.balance or choice.heldout!r} does not have one value for each topic (unnest has "
+            'many, or none); give a condition such as "list_contains(...)" or "len(...) > 0"'
+        )
     out = {row["topic_id"]: "filtered" for row in rows if not row["wanted"]}
     wanted = [(row["topic_id"], row["value"]) for row in rows if row["wanted"]]
     if not wanted:

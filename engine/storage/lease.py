@@ -30,7 +30,7 @@ from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar, get_type_hints
 
 import psutil
 
@@ -46,6 +46,8 @@ _WAITS_S = {"ended": 0.0, "silent": BEAT_S + _LOOK_S, "alive": VALID_S}
 """For so long a holder in each state may still send once a higher epoch is put, unless it releases its own."""
 _FOLDER = "lease"
 _TRIES = 20
+_MOST = 2**53
+T = TypeVar("T")
 
 
 def now() -> float:
@@ -289,17 +291,11 @@ def _epoch_of(key: str) -> int:
 
 
 def _read_holder(store: Store, epoch: int) -> Holder | None:
-    try:
-        return Holder(**_read(store, _holder_key(epoch)))
-    except TypeError:
-        return None
+    return _facts_of(Holder, store, _holder_key(epoch))
 
 
 def _read_beat(store: Store, epoch: int) -> _Beat:
-    try:
-        return _Beat(**_read(store, _beat_key(epoch)))
-    except TypeError:
-        return _Beat()
+    return _facts_of(_Beat, store, _beat_key(epoch)) or _Beat()
 
 
 def _holder_key(epoch: int) -> str:
@@ -314,13 +310,21 @@ def _line(facts: Holder | _Beat) -> bytes:
     return canonical_json(asdict(facts)).encode()
 
 
-def _read(store: Store, key: str) -> dict[str, Any]:
-    """A small document; empty where it does not read, which is the same as one that says nothing."""
+def _facts_of(kind: type[T], store: Store, key: str) -> T | None:
+    """What a small document says; None where it does not read, or a value is not of its kind."""
     try:
-        facts = json.loads(store.get(key) or b"")
-    except (OSError, ValueError):
-        return {}
-    return facts if isinstance(facts, dict) else {}
+        facts = kind(**json.loads(store.get(key) or b""))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None
+    hints = get_type_hints(kind)
+    return facts if all(_is_a(getattr(facts, name), hint) for name, hint in hints.items()) else None
+
+
+def _is_a(value: object, hint: type) -> bool:
+    """Whether a value is of a kind; numbers that no clock or process has are of none."""
+    if hint not in (int, float):
+        return isinstance(value, hint)
+    return isinstance(value, int | float if hint is float else int) and 0 <= value < _MOST
 
 
 def _sweep(store: Store, epoch: int) -> None:

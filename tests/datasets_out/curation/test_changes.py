@@ -111,6 +111,16 @@ def test_a_condition_reads_and_does_nothing_else(out, tmp_path, attack, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("option", ["--where", "--balance", "--heldout"])
+@pytest.mark.parametrize(
+    "many", ["unnest([true, false])", "unnest([true])) IS TRUE OR (unnest([1, 2]) > 0", "unnest([])"]
+)
+def test_an_expression_with_many_values_a_topic_is_refused(out, tmp_path, option, many, capsys):
+    assert run_command(app, ["filter", str(out), str(tmp_path / "less"), option, many]) == 2
+    assert "one value for each topic" in capsys.readouterr().err
+    assert not (tmp_path / "less").exists()
+
+
 def test_the_same_change_gives_the_same_bytes_and_goes_on_after_a_stop(out, tmp_path, monkeypatch):
     choice = Choice(where="corpus = 'small'")
     whole = filter_run(load_snapshot(out, None), tmp_path / "whole", choice)

@@ -107,3 +107,24 @@ def test_nothing_goes_where_an_entry_does_not_read(out):
 def test_what_is_no_run_is_told(tmp_path):
     assert run_command(app, ["gc", str(tmp_path)]) == 2
     assert not list(tmp_path.iterdir())
+
+
+ODD = [None, "1", {}, -1, 10**400, float("nan")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("value", ODD, ids=repr)
+@pytest.mark.parametrize("name", ["number", "at", "pid", "since"])
+def test_a_lease_with_odd_values_ends_gc_with_no_fault(out, name, value, capsys):
+    kind = "beat" if name in ("number", "at", "released") else "json"
+    path = max((out / "lease").glob(f"*.{kind}"))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
+    assert run_command(app, ["gc", str(out), "--dry-run"]) in (0, 12), capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["null", "[]", "[" * 100_000, '{"number": null, "at": null, "released": null}'])
+@pytest.mark.parametrize("kind", ["beat", "json"])
+def test_a_lease_that_does_not_read_ends_gc_with_no_fault(out, kind, text, capsys):
+    max((out / "lease").glob(f"*.{kind}")).write_text(text)
+    assert run_command(app, ["gc", str(out), "--dry-run"]) in (0, 12), capsys.readouterr().err
