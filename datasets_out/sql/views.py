@@ -6,6 +6,7 @@ Promise: only files that a commit entry or a version names are read, and each pa
 Price: each query reads the entries that no version holds, some 0.1 ms each.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -50,6 +51,8 @@ _DUCKDB_TYPES = {
     pa.string(): "VARCHAR", pa.bool_(): "BOOLEAN", pa.int8(): "TINYINT", pa.int32(): "INTEGER", pa.int64(): "BIGINT",
     pa.float64(): "DOUBLE",
 }  # fmt: skip
+_WILD = re.compile(r"[*?[]")
+"""What DuckDB takes for a pattern of names, where it stands in a path."""
 _ROWS_PER_BATCH = 8192
 _RUN_TYPES = {"fingerprint": pa.string(), "cost_usd": pa.float64(), "job": pa.string()}
 
@@ -205,7 +208,7 @@ def _run_script(out: Path, snapshot: str | None) -> str:
         _rows_view("prompt_evaluations", read_prompt_evaluations(source.out)),
         _rows_view("notes", read_notes(source.out)),
     ]
-    head = f"-- Views over {source.out}, snapshot {source.digest}. What comes later needs a new script.\n"
+    head = f"-- Views over {str(source.out)!r}, snapshot {source.digest}. What comes later needs a new script.\n"
     return "\n".join([head, *views, DERIVED_SQL])
 
 
@@ -228,7 +231,7 @@ def _view(name: str, source: str, columns: str | None = None) -> str:
 
 
 def _parquet(files: Iterable[Path]) -> str:
-    names = ",\n    ".join(_literal(str(path)) for path in files)
+    names = ",\n    ".join(_literal(_WILD.sub(r"[\g<0>]", str(path))) for path in files)
     return f"read_parquet([\n    {names}\n])"
 
 
