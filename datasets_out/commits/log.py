@@ -60,6 +60,7 @@ from engine.errors import (
 )
 from engine.flow.progress import count_topics
 from engine.ids import canonical_json, sha256_hex
+from engine.storage.links import inside
 from engine.storage.local_store import LocalStore
 from engine.storage.opening import open_store
 from engine.storage.store import Store, StoredObject
@@ -88,7 +89,7 @@ class CommitLog:
         self.out, self._run = self.store.folder, run
         self.versions = VersionReader(self.store)
         self._disk = (file_system or FileSystem()) if isinstance(self.store, LocalStore) else None
-        self._inside: dict[Path, bool] = {}  # of folders, each looked at once
+        self._inside: set[Path] = set()  # folders, each looked at once
         self._fingerprint = ""  # of the run that lies here, once it was read
 
     def open(self, fingerprint: str, job: Mapping[str, Any]) -> None:
@@ -374,10 +375,8 @@ class CommitLog:
                 except FileNotFoundError as error:
                     raise CorruptDataError(f"{self.store.url}/{file.path} is missing, and it was committed") from error
         if path.parent not in self._inside:
-            self._inside[path.parent] = self._is_inside(path.parent)
-        if not (self._inside[path.parent] and (not path.is_symlink() or self._is_inside(path))):
-            raise CorruptDataError(f"{path} leads out of {self.out}, to {path.resolve()}; remove that link")
-        return path
+            self._inside.add(inside(self.out, path.parent))
+        return inside(self.out, path) if path.is_symlink() else path
 
     def locate_all(self, files: Iterable[CommittedFile | StoredFile]) -> list[Path]:
         """`locate` for many files; copies of a bucket's files are made several at a time."""
@@ -385,10 +384,6 @@ class CommitLog:
             return list(map(self.locate, files))
         with ThreadPoolExecutor(FETCHES) as threads:
             return list(threads.map(self.locate, files))
-
-    def _is_inside(self, path: Path) -> bool:
-        """Whether a path lies in the run's folder once links are followed."""
-        return path.resolve().is_relative_to(self.out.resolve())
 
     def read_ranges(self, places: Iterable[tuple[StoredFile, int]], length: int) -> list[bytes | None]:
         """So many bytes of each file from a place on, None where it is missing; of a bucket's several at a time."""

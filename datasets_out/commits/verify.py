@@ -23,6 +23,7 @@ from datasets_out.commits.versions import FOLDER, StoredFile, Version, version_n
 from engine.errors import CommitError, CorruptDataError, NoRunError
 from engine.flow.journal_reading import damage
 from engine.ids import sha256_hex
+from engine.storage.links import inside
 from engine.storage.opening import open_store
 from engine.storage.store import DRAFTS
 
@@ -93,7 +94,7 @@ class _Files:
     """Reads files several at a time, each once, and notes those that are whole."""
 
     def __init__(self, log: CommitLog, share: float, *, resume: bool) -> None:
-        self._log, self._share, self._path = log, share, log.out / "desk" / "verified.txt"
+        self._log, self._share, self._path = log, share, inside(log.out, log.out / "desk" / "verified.txt")
         self._whole = set(self._path.read_text().splitlines()) if resume and self._path.exists() else set[str]()
         if not resume:
             self._path.unlink(missing_ok=True)

@@ -18,6 +18,7 @@ from datasets_out.commits.snapshot import load_snapshot, snapshot_names
 from datasets_out.commits.versions import FOLDER, PACK_NAME, VERSION_NAME
 from engine.flow.journal_reading import undamaged_segments
 from engine.storage.lease import hold
+from engine.storage.links import inside
 from engine.storage.opening import open_store
 from engine.storage.store import DRAFTS
 
@@ -41,7 +42,7 @@ def collect(out: Path, journal_days: float, *, dry_run: bool) -> list[Garbage]:
     """Finds what may go and, unless it is a dry run, removes it.
 
     Raises NoRunError, RunHeldError while a run holds the folder, CorruptDataError where an entry or snapshot does not
-    read: then nothing is known to be free.
+    read, or a link leads out of the folder: then nothing is known to be free.
     """
     CommitLog(out).run()
     return asyncio.run(_collect(out, journal_days, dry_run=dry_run))
@@ -51,6 +52,8 @@ async def _collect(out: Path, journal_days: float, *, dry_run: bool) -> list[Gar
     log = CommitLog(out)
     async with hold(log.store, takeover=False) as lease:
         found = [*_loose_files(out), *_old_journals(out, journal_days)]
+        for folder in {garbage.path.parent for garbage in found}:
+            inside(out, folder)
         for garbage in () if dry_run else found:
             await lease.check()
             _remove(log, garbage.path)
@@ -101,7 +104,7 @@ def _old_journals(out: Path, days: float) -> Iterator[Garbage]:
 
 
 def _remove(log: CommitLog, path: Path) -> None:
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     elif path.parent == log.out / DRAFTS:
         path.unlink(missing_ok=True)

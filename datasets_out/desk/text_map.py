@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from datasets_out.desk.sections import Ask
 from engine.atomic_files import put_bytes
+from engine.storage.links import inside
 
 KINDS = ("query", "instruction", "passage")
 NEIGHBOURS = 5
@@ -70,7 +71,7 @@ WORDS_ONLY = MapMethod("words", "placed by the first two principal components of
 
 def load_map(out: Path, digest: str, ask: Ask, method: MapMethod = WORDS_ONLY, most: int = 1000) -> pa.Table:
     """The points of a run: `x` and `y` from 0 to 1, `neighbours` as row numbers. Computed where it is not kept yet."""
-    path = Path(out) / "desk" / f"map-{digest[:16]}-{method.name}-{most}.parquet"
+    path = inside(Path(out), Path(out) / "desk" / f"map-{digest[:16]}-{method.name}-{most}.parquet")
     if path.exists():
         return pq.read_table(path, schema=SCHEMA)
     rows = ask(POINTS.replace("MOST", str(most)).replace("CHARACTERS", str(_CHARACTERS)))

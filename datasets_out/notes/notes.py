@@ -13,6 +13,7 @@ import pyarrow as pa
 from engine.atomic_files import locked, read_regular, sync
 from engine.errors import CorruptDataError
 from engine.ids import canonical_json
+from engine.storage.links import inside
 
 NOTES = pa.schema([(name, pa.string()) for name in ("topic_id", "author", "flag", "note", "noted_at")])
 """`flag` is "" or a word such as `bad`; `noted_at` is the time in UTC, as ISO 8601."""
@@ -37,7 +38,7 @@ def put_note(out: Path, **note: str) -> None:
 def read_notes(out: Path) -> pa.Table:
     """The newest note on each topic by each author. A line that a power cut tore is left out.
 
-    Raises CorruptDataError for a line that does not read and has others behind it.
+    Raises CorruptDataError for a line that does not read and has others behind it, or a link that leads elsewhere.
     """
     path = _path(out)
     try:
@@ -60,4 +61,4 @@ def _end_torn_line(fd: int) -> None:
 
 
 def _path(out: Path) -> Path:
-    return Path(out) / "desk" / "notes.jsonl"
+    return inside(Path(out), Path(out) / "desk" / "notes.jsonl")

@@ -28,6 +28,7 @@ from datasets_out.release.withheld_texts import CorpusIndex, look_up, withhold
 from datasets_out.training.training_view import SPLITS, Split, TrainingView
 from engine.atomic_files import publish_folder, put_text, write_json
 from engine.errors import UsageError
+from engine.storage.links import inside
 from engine.topic import Seed
 
 MANIFEST = "release.json"
@@ -179,5 +180,7 @@ def coordinates_of(snapshot: Snapshot) -> dict[str, tuple[float, float]]:
     )
     if not maps:
         return {}
-    rows = pq.read_table(maps[-1], columns=["topic_id", "x", "y"], filters=[("kind", "=", "query")]).to_pylist()
+    rows = pq.read_table(
+        inside(snapshot.out, maps[-1]), columns=["topic_id", "x", "y"], filters=[("kind", "=", "query")]
+    ).to_pylist()
     return {row["topic_id"]: (row["x"], row["y"]) for row in rows}

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from engine.atomic_files import link_if_absent, locked, put_bytes, read_json, write_new
 from engine.errors import CorruptDataError, UsageError
 from engine.ids import canonical_json
+from engine.storage.links import inside
 
 AUDITS = pa.schema(
     [
@@ -102,7 +103,7 @@ def readers_of(out: Path, name: str) -> list[str]:
 
 def audit_files(out: Path) -> list[Path]:
     """The files of all readers' marks."""
-    return sorted(_path(out, "").glob("*.parquet"))
+    return [inside(Path(out), path) for path in sorted(_path(out, "").glob("*.parquet"))]
 
 
 def read_audits(out: Path) -> pa.Table:
@@ -115,7 +116,7 @@ def read_audits(out: Path) -> pa.Table:
 
 
 def _path(out: Path, name: str) -> Path:
-    return Path(out) / "audits" / name
+    return inside(Path(out), Path(out) / "audits" / name)
 
 
 def _checked(name: str) -> str:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from engine.atomic_files import read_regular
 from engine.errors import CorruptDataError
 from engine.ids import canonical_json
+from engine.storage.links import inside
 
 RESULTS, PROMPTS = "results.jsonl", "prompts.jsonl"
 _JSON = ("collections", "facts", "versions", "selected_prompts", "by_prompt")
@@ -43,12 +44,12 @@ PROMPT_EVALUATIONS = _schema(
 
 def read_evaluations(out: Path) -> pa.Table:
     """The rows in the order of the file, none where there is none. Raises CorruptDataError where it does not read."""
-    return _read(out / RESULTS, EVALUATIONS)
+    return _read(inside(out, out / RESULTS), EVALUATIONS)
 
 
 def read_prompt_evaluations(out: Path) -> pa.Table:
     """The same of --prompts."""
-    return _read(out / PROMPTS, PROMPT_EVALUATIONS)
+    return _read(inside(out, out / PROMPTS), PROMPT_EVALUATIONS)
 
 
 def _read(path: Path, schema: pa.Schema) -> pa.Table:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from engine.atomic_files import FileSystem, link_if_absent, replace_file, sync, write_new
 from engine.crash_points import crash_point
+from engine.storage.links import inside
 from engine.storage.store import DRAFTS, Appender, StoredObject, check_key
 
 ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
@@ -114,6 +115,7 @@ class LocalStore:
     def delete(self, keys: Iterable[str]) -> None:
         folders = set()
         for path in map(self._path, keys):
+            inside(self.folder, path.parent)
             with _named(path), suppress(FileNotFoundError, NotADirectoryError):
                 self._file_system.unlink(path)
                 folders.add(path.parent)
