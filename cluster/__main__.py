@@ -1,7 +1,10 @@
 """The program `foil`: checks that its own packages are found, and runs one command (cluster/endings.py)."""
 
+import atexit
 import importlib.util
+import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 ROOMS = ("engine", "prompts", "validators", "trainer", "datasets_out", "cluster")
@@ -19,8 +22,27 @@ def misplaced_rooms() -> dict[str, str]:
     return misplaced
 
 
+class _Ending:
+    """Ends the process once all exit handlers have run, and does not take the interpreter apart.
+
+    Arrow's and DuckDB's threads may be at work still: one that meets an interpreter in parts aborts the process, after
+    a command that did all it should.
+    """
+
+    def __init__(self) -> None:
+        self.code = 1
+        atexit.register(self._leave)  # the first to be registered runs last
+
+    def _leave(self) -> None:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError, AttributeError):  # closed, or nobody reads it any more
+                stream.flush()
+        os._exit(self.code)
+
+
 def main() -> None:
     """The console script."""
+    ending = _Ending()
     if misplaced := misplaced_rooms():
         names = ", ".join(f"{room} (found at {folder})" for room, folder in misplaced.items())
         sys.exit(f"foil: another package shadows ours: {names}; install foil-ir in an environment of its own")
@@ -29,7 +51,12 @@ def main() -> None:
     from cluster.terminal import prepare_streams
 
     prepare_streams()
-    sys.exit(run_command(app, sys.argv[1:]))
+    try:
+        ending.code = run_command(app, sys.argv[1:])
+    except SystemExit as end:
+        ending.code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        raise
+    sys.exit(ending.code)
 
 
 if __name__ == "__main__":
