@@ -1,8 +1,9 @@
 """Finds every changed bit of a run: run.json, plan.json, entries, versions, data files, packs, snapshots, journal.
 
 Promise: every file that an entry, a version or a snapshot names is as it was written or listed here, and so is every
-journalled reply. Price: each file is read once, several at a time (sha256, about 1 GB/s a core). What a crash left
-behind is listed apart, as harmless: no entry names it, so no reader sees it.
+record that stands in the journal. A journal that was removed, or cut at the end of a record, is not noticed on a disk:
+so a kill leaves it too. Price: each file is read once, several at a time (sha256, about 1 GB/s a core). What a crash
+left behind is listed apart, as harmless: no entry names it, so no reader sees it.
 
 A large run may be sampled: documents and entries are all read, and of the files with rows a share, by their names. Of a
 large run the files found whole are noted in OUT/desk/verified.txt, so that a verification that was stopped goes on.

@@ -23,7 +23,7 @@ def verify(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check every committed byte and every journalled reply, or checksums and signature of a release.
+    """Check every committed byte and every record of the journal, or checksums and signature of a release.
 
     Exit code 6 if there is damage, 11 if rows are to come. A large run can be sampled; documents, entries and journal
     are always read.
