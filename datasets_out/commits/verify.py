@@ -171,7 +171,7 @@ def _check_documents(log: CommitLog) -> Iterator[Damage]:
                 yield Damage(name, "missing", "every run has one; restore it, or run the job into this folder again")
             elif body is None and name.startswith("growth-"):
                 yield Damage(name, "missing", "the limits of this run grew by it; restore it from a copy")
-            elif body and name != "run.json" and body.get("fingerprint") not in (None, fingerprint):
+            elif body and fingerprint and body.get("fingerprint", fingerprint) != fingerprint:
                 yield Damage(name, "foreign", f"it is of the run {body['fingerprint']}; restore this run's from a copy")
         except (CommitError, CorruptDataError) as error:
             yield Damage(name, "changed", str(error))
