@@ -49,6 +49,7 @@ from benchmarks.peers.generation_prompts import (
 )
 
 if TYPE_CHECKING:
+    from engine.ledger import Ledger
     from engine.protocols import Ask, Parts
     from engine.topic import Seed, Topic
 
@@ -92,7 +93,13 @@ class Corpus:
     """Seeds of one positive passage each."""
 
     count: int
-    skipped: int = 0
+
+    @property
+    def ledger(self) -> Ledger:
+        """An empty one."""
+        from engine.ledger import Ledger
+
+        return Ledger()
 
     def __iter__(self) -> Iterator[Seed]:
         from engine.topic import Passage, Seed

@@ -11,7 +11,7 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from datasets_out.commits.log import CommitLog
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.flow.progress import Counts
+from engine.ledger import Ledger
 from engine.protocols import Ask, Model, Parts, Prompt
 from engine.requests import Message, Reply, Request
 from engine.runtime.run_local import run
@@ -40,7 +41,7 @@ class Corpus:
     """Equal seeds under different ids."""
 
     count: int
-    skipped: int = 0
+    ledger: Ledger = field(default_factory=Ledger)
 
     def __iter__(self) -> Iterator[Seed]:
         passage = Passage("A passage of a usual length. " * 20, "seed_positive")

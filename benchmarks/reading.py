@@ -81,7 +81,7 @@ def seconds(
     log.open("", {})
     opening = partial(opened, reader, path, screened)
     source = SeedSource(opening, Limits(partition_seeds=1_000), log, LocalStore(out), readers)
-    seeds = SeedProcess(source, RuntimeSettings(workers=1, readers=readers), "reading", lambda _: None)
+    seeds = SeedProcess(source, RuntimeSettings(workers=1, readers=readers), "reading", lambda *_: None)
     seeds.open(LocalStore(out), 1)
     start, stream = time.perf_counter(), ""
     for partition in seeds:

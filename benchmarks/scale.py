@@ -25,6 +25,7 @@ from cluster.job import load_job
 from datasets_out.commits.log import CommitLog
 from datasets_out.sql.query import run_sql
 from engine.flow.progress import Progress
+from engine.ledger import Ledger
 from engine.runtime import run_local
 from engine.runtime.session import RunSpec
 from engine.topic import Seed
@@ -51,7 +52,7 @@ runtime: {kind: local, window: 32, workers: WORKERS}
 class Repeated:
     """The first seeds of a reader, over and over, each time under new ids."""
 
-    skipped = 0
+    ledger = Ledger()
 
     def __init__(self, seeds: list[Seed]) -> None:
         self._seeds = seeds

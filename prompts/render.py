@@ -30,6 +30,7 @@ from engine.ids import canonical_json, sha256_hex
 from engine.protocols import Prompt
 from engine.requests import Message
 from engine.settings import Settings
+from engine.text_files import read_text
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_SOURCE = 64_000
@@ -181,7 +182,7 @@ def load(name: str, folder: Path = TEMPLATES) -> PromptTemplate:
     path = folder / f"{name}.j2"
     if not path.is_file():
         raise UsageError(f"there is no template {path}; the name is its path under {folder} without `.j2`")
-    return compile_template(name, _with_parts(path.read_text(encoding="utf-8"), folder))
+    return compile_template(name, _with_parts(read_text(path, "a template"), folder))
 
 
 def _with_parts(source: str, folder: Path, depth: int = 0) -> str:
@@ -191,7 +192,7 @@ def _with_parts(source: str, folder: Path, depth: int = 0) -> str:
         path = folder / f"{line[1]}.txt"
         if not path.is_file() or depth == _PARTS_DEEP:
             raise UsageError(f"{path} is no part that can be included; `parts` beside the templates has the parts")
-        return _with_parts(path.read_text(encoding="utf-8"), folder, depth + 1)
+        return _with_parts(read_text(path, "a part of a template"), folder, depth + 1)
 
     return _PART.sub(part, source)
 

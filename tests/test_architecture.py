@@ -19,6 +19,7 @@ ADDITIONS: dict[str, dict[str, list[tuple[str, str]]]] = {
     "seed corpus": {
         "engine/seeds/tiny.py": [(NEW, '''
 from typing import Literal
+from engine.ledger import Ledger
 from engine.settings import Settings
 from engine.topic import Passage, Seed
 
@@ -26,8 +27,7 @@ class TinySettings(Settings):
     kind: Literal["tiny"] = "tiny"
 
 class TinyReader:
-    skipped = 0
-    def __init__(self, settings): pass
+    def __init__(self, settings): self.ledger = Ledger()
     def __iter__(self):
         yield Seed("s1", "tiny", "a query", (Passage("a text", "seed_positive"),))
 ''')],

@@ -14,6 +14,7 @@ from cluster.job import settings_from
 from cluster.terminal import print_json, say, show
 from engine.atomic_files import publish_folder, put_text
 from engine.errors import UsageError
+from engine.text_files import read_text
 from trainer.benchmarks.making.annotation import AnnotationSettings, drafts, with_instructions
 from trainer.benchmarks.making.folder import write_benchmark
 from trainer.systems.llm_replies import LlmReplies, hosted_settings
@@ -38,8 +39,9 @@ def apply_instructions(source: str, marked: Path, into: Path, reader: str, *, as
         raise UsageError(f"{into} is there already; name a new folder with --into")
     benchmark = read_one_collection(source)
     try:
-        rows = [json.loads(line) for line in marked.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except (OSError, ValueError) as error:
+        lines = read_text(marked, "the filled sheet").split("\n")
+        rows = [json.loads(line) for line in lines if line.strip()]
+    except ValueError as error:
         raise UsageError(f"{marked} does not read as a sheet: {error}") from None
     annotated = with_instructions(benchmark, rows)
     counts = {"queries": len(annotated.queries), "dropped": len(rows) - len(annotated.queries)}

@@ -154,7 +154,9 @@ def about(
     """What a result of a system was measured on and with; `facts` are those of each system."""
     versions = {name: version_of(name) for name in (PACKAGE, *LIBRARIES)}
     return {
-        "collections": {part.name: {"digest": part.digest, "revision": part.revision} for part in scores},
+        "collections": {
+            part.name: {"digest": part.digest, "revision": part.revision, "read": dict(part.read)} for part in scores
+        },
         "k": depth,
         "base": facts[base].get("digest", ""),
         "facts": dict(facts[system]),

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import SerializeAsAny
 
+from engine.ledger import Ledger
 from engine.protocols import DivisibleReader, SeedReader, Sketch
 from engine.settings import Settings
 from engine.topic import PackedSeed, Seed
@@ -31,7 +32,14 @@ class MixedReader:
 
     def __init__(self, readers: Sequence[SeedReader]) -> None:
         self._readers = readers
-        self.skipped = 0
+
+    @property
+    def ledger(self) -> Ledger:
+        """Those of all readers in one."""
+        ledger = Ledger()
+        for reader in self._readers:
+            ledger.add(reader.ledger)
+        return ledger
 
     def in_parallel(self, processes: int, sketches: Sequence[Sketch]) -> "MixedReader":
         """The same stream; each corpus that several processes can read has so many of them."""
@@ -44,7 +52,6 @@ class MixedReader:
         while streams:
             for stream in tuple(streams):
                 seed = next(stream, None)
-                self.skipped = sum(reader.skipped for reader in self._readers)
                 if seed is None:
                     streams.remove(stream)
                 else:

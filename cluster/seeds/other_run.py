@@ -16,6 +16,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from datasets_out.commits.snapshot import load_snapshot, read_accepted
+from engine.ledger import Ledger
 from engine.seeds.corpus import no_seeds_error
 from engine.settings import Settings
 from engine.topic import Seed
@@ -39,7 +40,7 @@ class RunReader:
 
     def __init__(self, settings: RunSettings) -> None:
         self._settings = settings
-        self.skipped = 0
+        self.ledger = Ledger()
 
     def __iter__(self) -> Iterator[Seed]:
         snapshot = load_snapshot(self._settings.out, self._settings.snapshot, verify=True)
@@ -51,4 +52,4 @@ class RunReader:
             topics_of[seed.id] += 1
             yield replace(seed, id=f"{seed.id}#{topics_of[seed.id]}") if topics_of[seed.id] > 1 else seed
         if not topics_of:
-            raise no_seeds_error(self._settings, 0)
+            raise no_seeds_error(self._settings)

@@ -23,6 +23,7 @@ from pydantic import Field
 from datasets_out.commits.merge import as_paid
 from datasets_out.commits.snapshot import Snapshot, load_snapshot, read_partitions
 from engine.errors import UsageError
+from engine.ledger import Ledger
 from engine.planning.funnel import is_whole
 from engine.protocols import Screen
 from engine.seeds.corpus import no_seeds_error
@@ -53,7 +54,7 @@ class StoredTopicsReader:
 
     def __init__(self, settings: StoredTopicsSettings) -> None:
         self._settings = settings
-        self.skipped = 0
+        self.ledger = Ledger()
 
     def __iter__(self) -> Iterator[Seed]:
         seen: set[str] = set()
@@ -67,7 +68,7 @@ class StoredTopicsReader:
                 seen.add(seed_id)
                 yield _seed([as_made(topic) for topic in of_seed])
         if not seen:
-            raise no_seeds_error(self._settings, 0)
+            raise no_seeds_error(self._settings)
 
 
 class WholeOnly:

@@ -13,7 +13,7 @@ import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import reduce
 from itertools import chain
@@ -136,7 +136,7 @@ class Progress:
     """Where a run stands. `planned` is None as long as the number of seeds is not known, `eta_s` too, and in a stall.
 
     `counts` are of all seeds finished, in this session or an earlier one, committed or not yet. `waiting_for` says in
-    words what the run waits for; it is empty where all goes on.
+    words what the run waits for; it is empty where all goes on. `read`: seeds read, and the ledger of their reader.
     """
 
     planned: int | None
@@ -149,6 +149,7 @@ class Progress:
     workers_placed: int = 0
     workers_wanted: int = 0
     waiting_for: str = ""
+    read: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +168,7 @@ class Summary:
     possibly_paid_twice: int
     exit_code: int
     stopped: str = ""
+    read: Mapping[str, Any] = field(default_factory=dict)
 
 
 def check_conservation(planned: int, counts: Counts) -> None:
@@ -226,6 +228,11 @@ def read_sessions(store: Store) -> list[dict[str, Any]]:
     return sessions
 
 
+def last_read(sessions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The seeds read and the ledger of their reader, of the newest session that read any."""
+    return next((dict(session["read"]) for session in reversed(sessions) if session.get("read")), {})
+
+
 def _fields(state: Any) -> list[tuple[str, Any]]:
     return [(f.name, getattr(state, f.name)) for f in fields(state)]
 
@@ -251,6 +258,7 @@ def status(store: CommitStore, out: Path) -> dict[str, Any]:
         "seconds": round(sum(session["seconds"] for session in sessions), 3),
         "sessions": len(sessions),
         "waiting_for": last.get("waiting_for", ""),
+        "read": last_read(sessions),
         "held_by": holder_of(place),
         "possibly_paid_twice": possibly_paid_twice(place),
         "last_session": last,

@@ -32,6 +32,7 @@ from typing import Any
 from engine.errors import CorruptDataError, FoilError, SeedsChangedError, SpoolError, portable
 from engine.flow.journal_reading import paid_seeds
 from engine.flow.limits import Limits, RuntimeSettings
+from engine.ledger import Ledger
 from engine.protocols import (
     CommitStore,
     DivisibleReader,
@@ -41,7 +42,7 @@ from engine.protocols import (
     SeedReader,
     SketchingScreen,
 )
-from engine.runtime.seed_stream import CountedSeeds, PastStream, SeedRecord, split_into_partitions
+from engine.runtime.seed_stream import CountedSeeds, OnRead, PastStream, SeedRecord, split_into_partitions
 from engine.runtime.watchdog import relax_gc
 from engine.storage.store import Store
 from engine.telemetry.json_logs import begin_logs
@@ -67,9 +68,7 @@ class SeedSource:
     journal: Store
     readers: int = 1
 
-    def partitions(
-        self, entries: Mapping[int, Mapping[str, Any]], on_seeds: Callable[[int], None]
-    ) -> Iterator[Partition]:
+    def partitions(self, entries: Mapping[int, Mapping[str, Any]], on_read: OnRead) -> Iterator[Partition]:
         """The partitions, committed ones too, once they agree with the past. `entries`: what is committed.
 
         With `readers` a partition holds each seed as a PackedSeed until it is unpacked, or pickled.
@@ -82,7 +81,7 @@ class SeedSource:
         if self.readers > 1 and isinstance(reader, DivisibleReader):
             sketches = [screen.sketch for screen in screens if isinstance(screen, SketchingScreen)]
             reader = reader.in_parallel(self.readers, sketches)
-        seeds = CountedSeeds(reader, on_seeds)
+        seeds = CountedSeeds(reader, on_read)
         return past.check(split_into_partitions(seeds, screens, self.limits, short))
 
 
@@ -134,11 +133,11 @@ def sweep_spool(store: Store, folder: str = _FOLDER) -> None:
 class SeedProcess:
     """An iterator over the partitions, for one thread at a time. The process starts with the first, after `open`.
 
-    `on_seeds` is told now and then how many seeds were read.
+    `on_read` is told now and then how many seeds were read, and at the end.
     """
 
-    def __init__(self, source: SeedSource, runtime: RuntimeSettings, run: str, on_seeds: Callable[[int], None]) -> None:
-        self._source, self._runtime, self._run, self._on_seeds = source, runtime, run, on_seeds
+    def __init__(self, source: SeedSource, runtime: RuntimeSettings, run: str, on_read: OnRead) -> None:
+        self._source, self._runtime, self._run, self._on_read = source, runtime, run, on_read
         self._store: Store
         self._folder = ""
         self._process: BaseProcess | None = None
@@ -162,8 +161,8 @@ class SeedProcess:
                 case StoredPartition() as partition:
                     self._note(partition)
                     return partition
-                case int() as seeds:
-                    self._on_seeds(seeds)
+                case int() as seeds, Ledger() as ledger:
+                    self._on_read(seeds, ledger)
                 case None:
                     raise StopIteration
                 case error:
@@ -291,7 +290,8 @@ def _run_process(pipe: Connection, source: SeedSource, task: _Task) -> None:
     with suppress(BrokenPipeError):
         try:
             entries = source.store.committed()
-            for partition in source.partitions(entries, _Teller(pipe)):
+            tell = _Teller(pipe)
+            for partition in source.partitions(entries, tell):
                 task.reached.check(partition)
                 if partition.index in task.given:
                     continue
@@ -299,6 +299,7 @@ def _run_process(pipe: Connection, source: SeedSource, task: _Task) -> None:
                     pipe.send(StoredPartition(partition.index, partition.size, partition.stream))
                 else:
                     pipe.send(_put_aside(partition, task, room))
+            tell.all()
             pipe.send(None)
         except BrokenPipeError:
             raise
@@ -322,15 +323,21 @@ def _listen(pipe: Connection, room: _Room, store: Store) -> None:
 
 
 class _Teller:
-    """Sends the number of seeds read, a few times a second."""
+    """Sends the number of seeds read and the ledger, a few times a second."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe, self._told = pipe, 0.0
+        self._read = 0, Ledger()
 
-    def __call__(self, seeds: int) -> None:
+    def __call__(self, seeds: int, ledger: Ledger) -> None:
+        self._read = seeds, ledger
         if (now := time.monotonic()) - self._told >= _TELL_S:
             self._told = now
-            self._pipe.send(seeds)
+            self.all()
+
+    def all(self) -> None:
+        """Sends what is known by now."""
+        self._pipe.send(self._read)
 
 
 def _put_aside(partition: Partition, task: _Task, room: _Room) -> StoredPartition:

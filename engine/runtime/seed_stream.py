@@ -20,6 +20,7 @@ import xxhash
 from engine.errors import SeedsChangedError, UsageError
 from engine.flow.limits import Limits
 from engine.ids import sha256_hex
+from engine.ledger import Ledger
 from engine.protocols import Partition, Screen, SeedReader, SketchingScreen
 from engine.topic import PackedSeed, Seed, Verdict, seed_digest
 
@@ -36,19 +37,27 @@ class SeedRecord:
     stream: str = ""
 
 
-class CountedSeeds:
-    """A SeedReader that tells how many seeds it has given."""
+OnRead = Callable[[int, Ledger], None]
+"""Is told how many seeds were read so far, and what of their corpus was not taken as it stands."""
 
-    def __init__(self, reader: SeedReader, on_seeds: Callable[[int], None]) -> None:
-        self._reader, self._on_seeds = reader, on_seeds
-        self.skipped = 0
+
+class CountedSeeds:
+    """A SeedReader that tells how many seeds it has given, for each and at the end."""
+
+    def __init__(self, reader: SeedReader, on_read: OnRead) -> None:
+        self._reader, self._on_read = reader, on_read
+
+    @property
+    def ledger(self) -> Ledger:
+        """That of the reader."""
+        return self._reader.ledger
 
     def __iter__(self) -> Iterator[Seed]:
+        number = 0
         for number, seed in enumerate(self._reader, 1):
-            self.skipped = self._reader.skipped
-            self._on_seeds(number)
+            self._on_read(number, self.ledger)
             yield seed
-        self.skipped = self._reader.skipped
+        self._on_read(number, self.ledger)
 
 
 def split_into_partitions(

@@ -24,10 +24,21 @@ from engine.errors import FoilError, RunFailedError
 from engine.flow.budget import Budget, Spend
 from engine.flow.journal_reading import paid_replies, possibly_paid_twice
 from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
-from engine.flow.progress import Counts, Progress, SessionFile, Summary, check_conservation, counts_of, total
+from engine.flow.progress import (
+    Counts,
+    Progress,
+    SessionFile,
+    Summary,
+    check_conservation,
+    counts_of,
+    last_read,
+    read_sessions,
+    total,
+)
 from engine.flow.run_metrics import CountRecorder
 from engine.ids import canonical_json, sha256_hex
 from engine.inference.pooled_vllm import EngineSpec
+from engine.ledger import Ledger
 from engine.protocols import Parts, Screen, SeedReader
 from engine.runtime.breaker import RunBreaker
 from engine.runtime.partition_queue import CommittedPartition, PartitionQueue, in_thread
@@ -160,13 +171,14 @@ class _Session:
         source = SeedSource(as_given, self._limits, parts.store, self._journal, runtime.readers)
         if runtime.most_workers:
             source = replace(source, open=spec.open_seeds or as_given)
-            self._seeds = SeedProcess(source, runtime, spec.worker.run, spec.on_seeds)
+            self._seeds = SeedProcess(source, runtime, spec.worker.run, self._note_read)
             self._queue = PartitionQueue(iter(self._seeds), committed, self._limits, self._seeds.committed)
         else:
             self._queue = PartitionQueue(
-                map(unpacked, source.partitions(entries, spec.on_seeds)), committed, self._limits
+                map(unpacked, source.partitions(entries, self._note_read)), committed, self._limits
             )
         self._recorder = CountRecorder()
+        self._read: dict[str, Any] = {}
         self._folding: asyncio.Future[None] | None = None
         self._folded_at = 0
 
@@ -256,7 +268,7 @@ class _Session:
             seeds_left = planned - counts.seeds.total() if planned is not None else None
             eta_s = seeds_left / rate if seeds_left is not None and rate and not crew.stalled else None
             workers = (crew.lost, crew.placed, crew.wanted, crew.waiting_for)
-            progress = Progress(planned, counts, crew.in_flight, seconds, rate, eta_s, *workers)
+            progress = Progress(planned, counts, crew.in_flight, seconds, rate, eta_s, *workers, read=self._read)
             await asyncio.to_thread(file.note, progress)
             self._on_progress(progress)
             self._recorder.record(counts)
@@ -291,7 +303,12 @@ class _Session:
             possibly_paid_twice=possibly_paid_twice(self._journal),
             exit_code=getattr(error, "exit_code", 1) if error else 0,
             stopped=str(error) if error else "",
+            read=self._read or last_read(read_sessions(self._journal)),
         )
+
+    def _note_read(self, seeds: int, ledger: Ledger) -> None:
+        self._read = {"seeds": seeds, **ledger.plain()}
+        self._spec.on_seeds(seeds)
 
 
 def _pair(reader: SeedReader, screens: Sequence[Screen]) -> tuple[SeedReader, Sequence[Screen]]:

@@ -11,9 +11,10 @@ from typing import Literal
 from pydantic import Field
 
 from engine.errors import SeedFormatError, UsageError
-from engine.seeds.corpus import parse_record
+from engine.ledger import Ledger
+from engine.seeds.corpus import SPLIT, parse_record
 from engine.seeds.files.rows import ENDINGS, SourceRow, attributes_of, read_rows
-from engine.seeds.judged import JudgedReader, JudgedSettings, Qrels, Query, keep_higher, read_qrels
+from engine.seeds.judged import Document, JudgedReader, JudgedSettings, Qrels, Query, judge, read_qrels
 from engine.topic import Passage
 
 
@@ -32,13 +33,14 @@ class BeirReader(JudgedReader[BeirSettings]):
     """Seeds of a BEIR data set."""
 
     def qrels(self) -> Qrels:
-        return read_judgments(self._find_file(f"qrels/{self._settings.split}"), self._settings.max_row_bytes)
+        path = self._find_file(f"qrels/{self._settings.split}")
+        return read_judgments(path, self._settings.max_row_bytes, self.ledger)
 
     def queries(self) -> Iterator[Query | SeedFormatError]:
         rows = read_rows(self._find_file("queries"), self._settings.max_row_bytes)
         return (parse_record(row, _parse_query) for row in rows)
 
-    def documents(self) -> Iterator[Passage | SeedFormatError]:
+    def documents(self) -> Iterator[Document | SeedFormatError]:
         rows = read_rows(self._find_file("corpus"), self._settings.max_row_bytes)
         return (parse_record(row, _parse_document) for row in rows)
 
@@ -62,15 +64,16 @@ def find_table(folder: Path, name: str) -> Path | None:
     return next((path for path in paths if path.exists()), None)
 
 
-def read_judgments(path: Path, max_row_bytes: int) -> Qrels:
+def read_judgments(path: Path, max_row_bytes: int, ledger: Ledger) -> Qrels:
     """The judgments of a TSV file of three or four columns, or of rows of query-id, corpus-id and score."""
     if path.name.removesuffix(".gz").endswith(".tsv"):
-        return read_qrels([path], max_row_bytes)
+        return read_qrels([path], max_row_bytes, ledger)
     qrels: Qrels = {}
     for row in read_rows(path, max_row_bytes):
         if isinstance(row, SeedFormatError):
             raise row
-        keep_higher(qrels.setdefault(row.name("query-id"), {}), row.name("corpus-id"), grade_of(row))
+        judgment = row.name("query-id"), row.name("corpus-id"), grade_of(row)
+        judge(qrels, ledger, judgment, f"{row.path}:{row.line}")
     return qrels
 
 
@@ -82,13 +85,22 @@ def grade_of(row: SourceRow) -> int:
     raise row.format_error("a whole number under 'score'", grade)
 
 
+def row_id(row: SourceRow) -> str:
+    """The id of a query or document: under `_id` (BEIR) or `id` (mteb)."""
+    return row.name("_id" if "_id" in row.value else "id")
+
+
 def _parse_query(row: SourceRow) -> Query:
     metadata = row.nested(row.value.get("metadata") or {}, "a mapping under 'metadata'").value
-    return Query(row.name("_id"), row.text("text"), row.path, row.line, attributes_of(metadata))
+    attributes = attributes_of(metadata)
+    if split := attributes.pop(SPLIT, ""):
+        attributes["split_of_corpus"] = split
+    return Query(row_id(row), row.text("text"), row.path, row.line, attributes)
 
 
-def _parse_document(row: SourceRow) -> Passage:
+def _parse_document(row: SourceRow) -> Document:
     text = row.value.get("text")
     if not isinstance(text, str):
         raise row.format_error("a text under 'text'", text)
-    return Passage(text.strip(), "seed_positive", title=row.title().strip(), source_id=row.name("_id"))
+    passage = Passage(text.strip(), "seed_positive", title=row.title().strip(), source_id=row_id(row))
+    return Document(passage, row.path, row.line)

@@ -5,8 +5,8 @@
 
 Promise: no judgment or row of the corpus says that a negative answers its seed's query. A mined negative carries the
 attribute `mined: bm25`.
-Price: 100 bytes a seed for the ids. Mining holds the sample and its index in memory (measured: 4 kB for each passage of
-60 words) and reads the corpus twice.
+Price: 250 bytes a seed for the ids and places. Mining holds the sample and its index in memory (measured: 4 kB for each
+passage of 60 words) and reads the corpus twice.
 """
 
 import random
@@ -21,7 +21,9 @@ from pydantic import Field
 
 from engine.errors import SeedFormatError, UsageError
 from engine.ids import fraction_of
+from engine.ledger import Ledger
 from engine.seeds.bm25 import Bm25Index
+from engine.seeds.files.unique import UniqueRecords
 from engine.settings import Settings
 from engine.topic import Passage, Seed
 
@@ -29,6 +31,8 @@ Source = TypeVar("Source")
 Parsed = TypeVar("Parsed")
 ReaderSettings = TypeVar("ReaderSettings", bound="CorpusSettings")
 SEEDS_PER_BATCH = 256
+SPLIT, HELD_OUT = "split", "heldout"
+"""The attribute by which a seed says that it is held out of training, and the one value that it may have."""
 
 
 class CorpusSettings(Settings):
@@ -86,7 +90,7 @@ def parse_record(record: Source | SeedFormatError, parse: Callable[[Source], Par
         return error
 
 
-def no_seeds_error(settings: Settings, skipped: int) -> UsageError:
+def no_seeds_error(settings: Settings, skipped: int = 0) -> UsageError:
     """The error for a corpus without a single seed: it names the settings' paths."""
     values = (value for name in type(settings).model_fields for value in [getattr(settings, name)])
     paths = [str(p) for v in values for p in (v if isinstance(v, tuple) else (v,)) if isinstance(p, Path)]
@@ -95,11 +99,11 @@ def no_seeds_error(settings: Settings, skipped: int) -> UsageError:
 
 
 class CorpusReader(ABC, Generic[ReaderSettings]):
-    """A SeedReader built from a format's `corpus_seeds` and `negative_candidates`; `skipped` counts bad records."""
+    """A SeedReader built from a format's `corpus_seeds` and `negative_candidates`."""
 
     def __init__(self, settings: ReaderSettings) -> None:
         self._settings = settings
-        self.skipped = 0
+        self.ledger = Ledger()
         self._pool: NegativePool | None = None
 
     @abstractmethod
@@ -118,7 +122,15 @@ class CorpusReader(ABC, Generic[ReaderSettings]):
         negatives: Iterable[Passage],
         attributes: Mapping[str, str],
     ) -> Seed:
-        """A seed without repeated passages; a text that is relevant under another id is not a negative."""
+        """A seed without repeated passages; a text that is relevant under another id is not a negative.
+
+        Raises UsageError for an attribute `split` that names another part than the one that is held out.
+        """
+        if attributes.get(SPLIT, HELD_OUT) != HELD_OUT:
+            raise UsageError(
+                f"seed {seed_id!r} has {attributes[SPLIT]!r} as its attribute {SPLIT!r}, which must be {HELD_OUT!r} "
+                "(never train on this seed); give the column another name among `attributes`"
+            )
         positives_by_id = {passage.id: passage for passage in positives}
         negatives_by_id = {passage.id: passage for passage in negatives if passage.id not in positives_by_id}
         return Seed(
@@ -133,12 +145,15 @@ class CorpusReader(ABC, Generic[ReaderSettings]):
         )
 
     def __iter__(self) -> Iterator[Seed]:
-        self.skipped, self._pool, any_seed = 0, None, False
-        for seed in self.with_negatives(self.parse_records(self.corpus_seeds(), UniqueIdCheck())):
+        self.ledger, self._pool, any_seed = Ledger(), None, False
+        unique = self.parse_records(self.corpus_seeds(), UniqueSeeds(self.ledger))
+        for seed in self.with_negatives(corpus_seed for corpus_seed in unique if corpus_seed):
             any_seed = True
+            if seed.attributes.get(SPLIT):
+                self.ledger.note("held_out", f"seed {seed.id!r}")
             yield seed
         if not any_seed:
-            raise no_seeds_error(self._settings, self.skipped)
+            raise no_seeds_error(self._settings, self.ledger["skipped"])
 
     def with_negatives(self, corpus_seeds: Iterator[CorpusSeed]) -> Iterator[Seed]:
         """The seeds, each with the negatives that it lacks; the pool of them is made once, when a seed lacks some."""
@@ -162,24 +177,24 @@ class CorpusReader(ABC, Generic[ReaderSettings]):
             elif self._settings.on_error == "refuse":
                 raise record
             else:
-                self.skipped += 1
+                self.ledger.note("skipped", str(record).partition("; mend")[0])
 
 
-class UniqueIdCheck:
-    """Returns a seed, or raises SeedFormatError if an earlier seed had its id."""
+class UniqueSeeds:
+    """Returns a seed whose id is new, None for an equal one once more. Raises SeedFormatError for another of its id."""
 
-    def __init__(self) -> None:
-        self._seed_ids: set[str] = set()
+    def __init__(self, ledger: Ledger) -> None:
+        self._records = UniqueRecords[int]("query", ledger)
 
-    def __call__(self, corpus_seed: CorpusSeed) -> CorpusSeed:
-        self.add(corpus_seed.seed.id, corpus_seed.path, corpus_seed.line)
-        return corpus_seed
+    def __call__(self, corpus_seed: CorpusSeed) -> CorpusSeed | None:
+        seed = corpus_seed.seed
+        passages = tuple(passage.id for passage in (*seed.positives, *seed.negatives))
+        content = hash((seed.query, len(seed.positives), passages, tuple(seed.attributes.items())))
+        return corpus_seed if self._records.take(seed.id, content, corpus_seed.path, corpus_seed.line) else None
 
-    def add(self, seed_id: str, path: str, line: int) -> None:
-        """Notes the id of a seed that stands there."""
-        if seed_id in self._seed_ids:
-            raise SeedFormatError(path, line, "an id that no earlier query has", seed_id)
-        self._seed_ids.add(seed_id)
+    def is_new(self, seed_id: str, content: str, path: str, line: int) -> bool:
+        """The same for a seed that is packed, by the digest of its content."""
+        return self._records.take(seed_id, hash(content), path, line)
 
 
 def sample_candidates(candidates: Iterable[NegativeCandidate], size: int) -> list[NegativeCandidate]:

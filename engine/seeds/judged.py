@@ -9,17 +9,19 @@ Price: memory holds the qrels, the needed documents and the sample that BM25 sea
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
 from pydantic import BeforeValidator, Field
 
 from engine.errors import SeedFormatError, UsageError
 from engine.ids import fraction_of
+from engine.ledger import Ledger
 from engine.seeds.corpus import CorpusReader, CorpusSeed, CorpusSettings, NegativeCandidate
 from engine.seeds.files.streams import Line, open_streams, read_lines
+from engine.seeds.files.unique import UniqueRecords
 from engine.topic import Passage
 
 Qrels = dict[str, dict[str, int]]
@@ -29,6 +31,8 @@ Paths = Annotated[
     tuple[Path, ...], BeforeValidator(lambda value: value if isinstance(value, list | tuple) else (value,))
 ]
 """One path or several."""
+_FIELDS = re.compile(r"\S+", re.ASCII)
+_HEADERS = {"score", "relevance", "rel", "grade", "label"}
 _GRADE = re.compile(r"(-?\d{1,9})(?:\.0{1,9})?")
 QREL_FORMAT = "a judgment: topic, iteration, document, grade; or query, document, grade"
 
@@ -64,6 +68,14 @@ class Query:
     attributes: Mapping[str, str] = field(default_factory=dict)
 
 
+class Document(NamedTuple):
+    """One document with the corpus's id as `source_id`, its file and line; one without text has an empty text."""
+
+    passage: Passage
+    path: str
+    line: int
+
+
 class JudgedReader(CorpusReader[CollectionSettings]):
     """Makes seeds from the queries, judgments and documents of a test collection."""
 
@@ -76,22 +88,25 @@ class JudgedReader(CorpusReader[CollectionSettings]):
         """All judgments: query id -> document id -> grade."""
 
     @abstractmethod
-    def documents(self) -> Iterator[Passage | SeedFormatError]:
-        """All documents with the corpus's id as `source_id`; one without text has an empty text."""
+    def documents(self) -> Iterator[Document | SeedFormatError]:
+        """All documents in the order of their files."""
 
     def corpus_seeds(self) -> Iterator[CorpusSeed]:
         qrels = self.qrels()
         judged_ids = {query_id: self._choose_documents(query_id, grades) for query_id, grades in qrels.items()}
         relevant_ids = {document_id for relevant, _ in judged_ids.values() for document_id in relevant}
         needed_ids = relevant_ids.union(*(non_relevant for _, non_relevant in judged_ids.values()))
-        documents = {doc.source_id: doc for doc in self.drop_bad(self.documents()) if doc.source_id in needed_ids}
+        documents = self._read_needed(needed_ids)
         self._require_relevant(relevant_ids - documents.keys())
-        seed_count = 0
+        self._note_judged(needed_ids - relevant_ids - documents.keys(), "missing_documents")
+        self._note_judged({name for name, passage in documents.items() if not passage.text}, "blank_documents")
+        missing_queries = set(qrels)
         for query in self.drop_bad(self.queries()):
             if query.id in qrels:
-                seed_count += 1
+                missing_queries.discard(query.id)
                 yield self._make_corpus_seed(query, qrels[query.id], judged_ids[query.id], documents)
-        if qrels and not seed_count:
+        self._note_judged(missing_queries, "missing_queries")
+        if qrels and len(missing_queries) == len(qrels):
             raise UsageError(
                 f"no query of corpus {self._settings.corpus!r} is judged: the qrels judge e.g. {next(iter(qrels))!r}; "
                 "check that `qrels` belongs to the queries"
@@ -99,9 +114,22 @@ class JudgedReader(CorpusReader[CollectionSettings]):
 
     def negative_candidates(self) -> Iterator[NegativeCandidate]:
         reader = type(self)(self._settings)
-        for document in reader.drop_bad(reader.documents()):
+        for document, _, _ in reader.drop_bad(reader.documents()):
             if document.text:
                 yield NegativeCandidate(document.source_id, f"{document.title}\n{document.text}", (document,))
+
+    def _read_needed(self, needed_ids: Set[str]) -> dict[str, Passage]:
+        unique = UniqueRecords[str]("document", self.ledger)
+
+        def take(document: Document) -> Passage | None:
+            passage, path, line = document
+            return passage if unique.take(passage.source_id, passage.id, path, line) else None
+
+        records = (d for d in self.documents() if isinstance(d, SeedFormatError) or d.passage.source_id in needed_ids)
+        return {passage.source_id: passage for passage in self.parse_records(records, take) if passage}
+
+    def _note_judged(self, ids: Set[str], kind: str) -> None:
+        self.ledger.note(kind, repr(min(ids, default="")), len(ids))
 
     def _choose_documents(self, query_id: str, grades: Mapping[str, int]) -> JudgedIds:
         relevant = [document_id for document_id, grade in grades.items() if grade >= self._settings.relevant_from]
@@ -116,7 +144,7 @@ class JudgedReader(CorpusReader[CollectionSettings]):
                 f"{len(missing_ids):,} documents that the qrels call relevant are not among the documents (first: "
                 f"{min(missing_ids)!r}); complete `documents`, or set `on_error: skip` to do without them"
             )
-        self.skipped += len(missing_ids)
+        self._note_judged(missing_ids, "missing_documents")
 
     def _make_corpus_seed(
         self, query: Query, grades: Mapping[str, int], judged_ids: JudgedIds, documents: Mapping[str, Passage]
@@ -139,38 +167,45 @@ def mark_judged(passage: Passage) -> Passage:
     return replace(passage, attributes={**passage.attributes, "relevance": "judged"})
 
 
-def read_qrels(paths: Iterable[Path], max_row_bytes: int) -> Qrels:
+def read_qrels(paths: Iterable[Path], max_row_bytes: int, ledger: Ledger) -> Qrels:
     """Reads judgments in TREC's four columns, or in three below an optional header, separated by tabs or blanks.
 
-    A document judged twice keeps its higher grade. A bad line is always refused: without that judgment a relevant
-    document could become a negative.
+    A document judged twice keeps its higher grade, and is counted. A bad line is always refused: without that judgment
+    a relevant document could become a negative.
     """
     qrels: Qrels = {}
     for path in paths:
         for stream in open_streams(path):
+            widths: set[int] = set()
             for line in read_lines(stream, max_row_bytes):
-                _record_judgment(qrels, line)
+                _record_judgment(qrels, line, ledger, widths)
     return qrels
 
 
-def _record_judgment(qrels: Qrels, line: Line) -> None:
+def _record_judgment(qrels: Qrels, line: Line, ledger: Ledger, widths: set[int]) -> None:
     text = "a line that is too long" if line.content is None else line.content.decode("utf-8", "replace")
     fields = _fields(text)
-    if not fields or (line.number == 1 and fields[-1] == "score"):
+    if not fields or (line.number == 1 and fields[-1].lower() in _HEADERS):
         return
-    grade = fields[-1] if len(fields) in {3, 4} else ""
+    widths.add(len(fields))
+    grade = fields[-1] if widths in ({3}, {4}) else ""
     whole = _GRADE.fullmatch(grade)
     if not whole:
         raise UsageError(f"{line.name}:{line.number}: expected {QREL_FORMAT}, found {text[:120]!r}; mend the line")
-    keep_higher(qrels.setdefault(fields[0], {}), fields[-2], int(whole[1]))
+    judge(qrels, ledger, (fields[0], fields[-2], int(whole[1])), f"{line.name}:{line.number}")
 
 
 def _fields(text: str) -> list[str]:
     """The columns of a line: between tabs, where ids may hold blanks, or else between blanks."""
     columns = [column.strip() for column in text.split("\t")]
-    return columns if len(columns) in {3, 4} and all(columns) else text.split()
+    return columns if len(columns) in {3, 4} and all(columns) else _FIELDS.findall(text)
 
 
-def keep_higher(grades: dict[str, int], document: str, grade: int) -> None:
-    """Notes a judgment; a document that is judged twice keeps its higher grade, in whatever layout."""
-    grades[document] = max(grade, grades.get(document, grade))
+def judge(qrels: Qrels, ledger: Ledger, judgment: tuple[str, str, int], place: str) -> None:
+    """Notes a judgment (query, document, grade). A document that is judged twice keeps its higher grade."""
+    query_id, document_id, grade = judgment
+    grades = qrels.setdefault(query_id, {})
+    before = grades.setdefault(document_id, grade)
+    if before != grade:
+        ledger.note("regraded", f"{place}, query {query_id!r} and document {document_id!r}")
+        grades[document_id] = max(grade, before)

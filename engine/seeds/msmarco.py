@@ -26,7 +26,7 @@ from engine.protocols import SeedReader
 from engine.seeds.corpus import CorpusSeed, NegativeCandidate, parse_record
 from engine.seeds.files.rows import Record, SourceRow, attributes_of
 from engine.seeds.files.streams import Line, open_streams, read_lines
-from engine.seeds.judged import JudgedReader, JudgedSettings, Paths, Qrels, Query, mark_judged, read_qrels
+from engine.seeds.judged import Document, JudgedReader, JudgedSettings, Paths, Qrels, Query, mark_judged, read_qrels
 from engine.seeds.parallel.rows import RowReader
 from engine.topic import Passage
 
@@ -63,16 +63,20 @@ class MsmarcoCollection(JudgedReader[MsmarcoSettings]):
     """Makes seeds of a passage collection with queries and judgments."""
 
     def qrels(self) -> Qrels:
-        return read_qrels(self._settings.qrels, self._settings.max_row_bytes)
+        return read_qrels(self._settings.qrels, self._settings.max_row_bytes, self.ledger)
 
     def queries(self) -> Iterator[Query | SeedFormatError]:
         assert self._settings.queries is not None
         return (parse_record(line, _parse_query) for line in self._read_lines(self._settings.queries))
 
-    def documents(self) -> Iterator[Passage | SeedFormatError]:
+    def documents(self) -> Iterator[Document | SeedFormatError]:
         assert self._settings.collection is not None
-        documents = (parse_record(line, _parse_document) for line in self._read_lines(self._settings.collection))
-        return (d if isinstance(d, SeedFormatError) else _mended(d, self._settings) for d in documents)
+        return (parse_record(line, self._parse_document) for line in self._read_lines(self._settings.collection))
+
+    def _parse_document(self, line: Line) -> Document:
+        source_id, text = _split_fields(line)
+        passage = _mended(Passage(text, "seed_positive", source_id=source_id), self._settings)
+        return Document(passage, line.name, line.number)
 
     def _read_lines(self, path: Path) -> Iterator[Line]:
         for stream in open_streams(path):
@@ -81,11 +85,6 @@ class MsmarcoCollection(JudgedReader[MsmarcoSettings]):
 
 def _parse_query(line: Line) -> Query:
     return Query(*_split_fields(line), line.name, line.number)
-
-
-def _parse_document(line: Line) -> Passage:
-    source_id, text = _split_fields(line)
-    return Passage(text, "seed_positive", source_id=source_id)
 
 
 def _split_fields(line: Line) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from pydantic import Field
 from engine.errors import SeedFormatError, UsageError
 from engine.seeds.corpus import parse_record
 from engine.seeds.files.streams import open_streams
-from engine.seeds.judged import JudgedReader, JudgedSettings, Paths, Qrels, Query, read_qrels
+from engine.seeds.judged import Document, JudgedReader, JudgedSettings, Paths, Qrels, Query, read_qrels
 from engine.seeds.trec import read_blocks, read_document_topics, read_documents, read_topics
 from engine.topic import Passage
 
@@ -49,7 +49,7 @@ class Robust04Reader(JudgedReader[Robust04Settings]):
     """Makes seeds of a TREC collection."""
 
     def qrels(self) -> Qrels:
-        qrels = read_qrels(self._settings.qrels, self._settings.max_row_bytes)
+        qrels = read_qrels(self._settings.qrels, self._settings.max_row_bytes, self.ledger)
         if self._settings.topic_ids == "number":
             self._refuse_positions(qrels)
         return qrels
@@ -62,7 +62,7 @@ class Robust04Reader(JudgedReader[Robust04Settings]):
                 query_id = str(position) if self._settings.topic_ids == "position" else query.id
                 yield replace(query, id=query_id, text=self._query_text(query))
 
-    def documents(self) -> Iterator[Passage | SeedFormatError]:
+    def documents(self) -> Iterator[Document | SeedFormatError]:
         documents = read_documents(self._settings.documents, self._settings.max_row_bytes)
         return (parse_record(document, self._cut) for document in documents)
 
@@ -86,9 +86,10 @@ class Robust04Reader(JudgedReader[Robust04Settings]):
                 "set `topic_ids: position`"
             )
 
-    def _cut(self, document: Passage) -> Passage:
-        max_words = self._settings.max_words
-        if max_words is None or len(document.text.split()) <= max_words:
+    def _cut(self, document: Document) -> Document:
+        passage, max_words = document.passage, self._settings.max_words
+        if max_words is None or len(passage.text.split()) <= max_words:
             return document
-        text, attributes = " ".join(document.text.split()[:max_words]), {"cut_words": str(max_words)}
-        return Passage(text, document.role, document.title, document.source_id, attributes=attributes)
+        text, attributes = " ".join(passage.text.split()[:max_words]), {"cut_words": str(max_words)}
+        cut = Passage(text, passage.role, passage.title, passage.source_id, attributes=attributes)
+        return document._replace(passage=cut)

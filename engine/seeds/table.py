@@ -8,6 +8,7 @@ holds for one version of the files. Memory holds one row at a time.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -62,9 +63,14 @@ class TableReader(RowReader[TableSettings]):
             raise row.format_error(f"a text in column {columns.query!r}", query)
         positives = _passages(row, columns.positives, "seed_positive")
         negatives = _passages(row, columns.negatives, "seed_negative") if columns.negatives else []
-        attributes = attributes_of({name: _cell(row, column) for name, column in columns.attributes.items()})
+        values = {name: _cell(row, column) for name, column in columns.attributes.items()}
+        attributes = attributes_of(values, partial(self._note_missing, row))
         seed = self.make_seed(self._seed_id(row), query, positives, negatives, attributes)
         return CorpusSeed(seed, frozenset(passage.id for passage in positives), row.path, row.line)
+
+    def _note_missing(self, row: SourceRow, name: str) -> None:
+        column = self._settings.columns.attributes[name]
+        self.ledger.note("missing_values", f"{row.path}:{row.line}, column {column!r}")
 
     def _seed_id(self, row: SourceRow) -> str:
         if self._settings.columns.id:

@@ -19,7 +19,7 @@ from pathlib import Path, PurePath
 
 from engine.errors import SeedFormatError
 from engine.seeds.files.streams import Stream, open_streams, read_lines
-from engine.seeds.judged import Query
+from engine.seeds.judged import Document, Query
 from engine.topic import Passage
 
 TITLE_IN_TEXT = "doctitle"
@@ -132,11 +132,11 @@ def read_document_topics(path: Path, max_bytes: int) -> Iterator[Query | SeedFor
             if isinstance(document, SeedFormatError):
                 yield document
             else:
-                text = " ".join(document.text.split())
-                yield Query(_topic_number(document.source_id), text, block.path, block.line, {"title": text})
+                text = " ".join(document.passage.text.split())
+                yield Query(_topic_number(document.passage.source_id), text, block.path, block.line, {"title": text})
 
 
-def read_documents(path: Path, max_bytes: int) -> Iterator[Passage | SeedFormatError]:
+def read_documents(path: Path, max_bytes: int) -> Iterator[Document | SeedFormatError]:
     """The documents of a file, folder or archive. A file without a <DOC>, such as a read-me, gives none."""
     for stream in open_streams(path):
         if stream.base_name.lower().endswith((".html", ".htm")):
@@ -146,7 +146,7 @@ def read_documents(path: Path, max_bytes: int) -> Iterator[Passage | SeedFormatE
                 yield _parse_document(block)
 
 
-def _parse_document(block: MarkupBlock) -> Passage | SeedFormatError:
+def _parse_document(block: MarkupBlock) -> Document | SeedFormatError:
     ends = [match.end() for match in _DOCNO_END.finditer(block.text)]  # beyond the last, each search would be in vain
     name = _DOCNO.search(block.text, 0, ends[-1] if ends else 0) or _DOC_ID.match(block.text)
     if block.fault or name is None or not name[1].strip():
@@ -162,7 +162,8 @@ def _parse_document(block: MarkupBlock) -> Passage | SeedFormatError:
         attributes = _abstract(author.title().replace("And ", ""), " ".join(source))
         title = title if author or any(source) else ""
     text = "\n\n".join(paragraphs)
-    return Passage(text, "seed_positive", title=title, source_id=name[1].strip(), attributes=attributes)
+    passage = Passage(text, "seed_positive", title=title, source_id=name[1].strip(), attributes=attributes)
+    return Document(passage, block.path, block.line)
 
 
 def _take_title(markup: str) -> tuple[str, str]:
@@ -223,7 +224,7 @@ def _end_pattern(name: str) -> re.Pattern[str]:
     return re.compile(rf"</{re.escape(name)}>", re.IGNORECASE)
 
 
-def _read_html_document(stream: Stream, max_bytes: int) -> Passage | SeedFormatError:
+def _read_html_document(stream: Stream, max_bytes: int) -> Document | SeedFormatError:
     content = stream.data.read(max_bytes + 1)
     if len(content) > max_bytes:
         return SeedFormatError(stream.name, 1, f"a document of at most {max_bytes:,} bytes", "a larger one")
@@ -239,7 +240,8 @@ def _read_html_document(stream: Stream, max_bytes: int) -> Passage | SeedFormatE
         attributes = _abstract(" ".join(paragraphs[issue + 1 : issue + 2]), paragraphs[issue])
         paragraphs = [paragraph for paragraph in paragraphs if not _CLASSES.fullmatch(paragraph)]
     text = "\n\n".join(paragraphs)
-    return Passage(text, "seed_positive", title=title, source_id=source_id, attributes=attributes)
+    passage = Passage(text, "seed_positive", title=title, source_id=source_id, attributes=attributes)
+    return Document(passage, stream.name, 1)
 
 
 def _split_paragraphs(markup: str) -> Iterator[str]:

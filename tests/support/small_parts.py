@@ -24,6 +24,7 @@ from engine.errors import Rejected, UnreadableReplyError
 from engine.flow.journal_records import checked, parsed
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.flow.progress import Summary
+from engine.ledger import Ledger
 from engine.protocols import Cost, Model, Parts, Prompt
 from engine.requests import Message, Reply
 from engine.runtime.run_local import run
@@ -58,7 +59,7 @@ class Numbers:
 
     count: int
     traps: dict[int, str] = field(default_factory=dict)
-    skipped: int = 0
+    ledger: Ledger = field(default_factory=Ledger)
     reads: int = 0
 
     def __iter__(self) -> Iterator[Seed]:

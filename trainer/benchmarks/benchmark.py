@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from engine.errors import UsageError
 from engine.ids import canonical_json
+from engine.ledger import Ledger
 from trainer.measures.judged import Qrels
 
 LOG = logging.getLogger(__name__)
@@ -43,7 +44,8 @@ class Benchmark:
     """One collection. `candidates`, where it has them, are the documents of each query that a system orders.
 
     `headline`: the one of `measures` whose mean over the queries as they were, and over collections that may have
-    others, its authors call the score. `excluded`: documents that stand in no ranking of a query.
+    others, its authors call the score. `excluded`: documents that stand in no ranking of a query. `ledger`: what of
+    its files was not taken as it stands.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Benchmark:
     measures: tuple[str, ...] = ("nDCG@10",)
     headline: str = ""
     excluded: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    ledger: Ledger = field(default_factory=Ledger, compare=False)
 
     @cached_property
     def digest(self) -> str:
@@ -76,8 +79,8 @@ def _lines(part: Mapping[str, Any]) -> Iterable[bytes]:
 def checked(benchmark: Benchmark) -> Benchmark:
     """The benchmark, if its parts belong together.
 
-    Relevant documents that are missing stay unretrieved, and are told where no candidate lists explain them; so are
-    queries without a list where others have one. Raises
+    Relevant documents that are missing stay unretrieved; these and judged queries that are missing are noted in its
+    ledger. Queries without a list where others have one are told. Raises
     UsageError where nothing can be ranked, where an id stands twice, or where a candidate is no document.
     """
     ids, name = {query.id for query in benchmark.queries}, benchmark.name
@@ -90,9 +93,10 @@ def checked(benchmark: Benchmark) -> Benchmark:
         found = next(iter(benchmark.qrels), "nothing")
         raise UsageError(f"{name}: no document is relevant to any query (the qrels judge e.g. {found!r}); check that "
                          "queries, qrels and documents belong together")  # fmt: skip
-    if missing and benchmark.candidates is None:
-        LOG.warning("%s: %s of %s relevant documents are missing, e.g. %s", name, len(missing), len(relevant),
-                    min(missing))  # fmt: skip
+    if benchmark.candidates is None:
+        benchmark.ledger.note("missing_documents", repr(min(missing, default="")), len(missing))
+    unasked = benchmark.qrels.keys() - ids
+    benchmark.ledger.note("missing_queries", repr(min(unasked, default="")), len(unasked))
     listless = [] if benchmark.candidates is None else sorted(ids - benchmark.candidates.keys())
     if listless:
         LOG.warning("%s: %s of %s queries have no list of candidates and count 0, e.g. %s", name, len(listless),

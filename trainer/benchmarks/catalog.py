@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from logging import getLogger
 from pathlib import Path
 from typing import Literal
 
 from engine.errors import SeedFormatError, UsageError
+from engine.ledger import Ledger, ledger_lines
 from trainer.benchmarks.benchmark import Benchmark, checked
 from trainer.benchmarks.files import collections_in
 from trainer.benchmarks.making.made import read_made
@@ -23,6 +25,8 @@ from trainer.benchmarks.readers.trec import read_trec
 from trainer.benchmarks.readers.variants import languages_in, read_followir, read_infosearch, read_mfollowir
 from trainer.benchmarks.source import BenchmarkSource
 
+LOG = getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkKind:
@@ -36,7 +40,7 @@ class BenchmarkKind:
     origin: str
     licence: str
     bring: str
-    read: Callable[[BenchmarkSource, str], Benchmark]
+    read: Callable[[BenchmarkSource, str, Ledger], Benchmark]
     parts: Callable[[Path], tuple[str, ...]]
     measures: str = "nDCG@10"
     average: Literal["queries", "parts"] = "parts"
@@ -146,11 +150,14 @@ def parts_of(source: BenchmarkSource) -> tuple[str, ...]:
 
 def read_benchmark(source: BenchmarkSource, part: str) -> Benchmark:
     """One collection, read and checked. Raises UsageError with file and line."""
-    named = source.model_copy(update={"name": name_of(source)})
+    named, ledger = source.model_copy(update={"name": name_of(source)}), Ledger()
     with told_as_usage():
-        found = kind_named(source.kind).read(named, part)
+        found = kind_named(source.kind).read(named, part, ledger)
     name = f"{found.name}/{part}" if part else found.name
-    return checked(replace(found, name=name, measures=source.measures or found.measures))
+    benchmark = checked(replace(found, name=name, measures=source.measures or found.measures, ledger=ledger))
+    for line in ledger_lines(ledger.plain()):
+        LOG.warning("%s: %s", name, line)
+    return benchmark
 
 
 @contextmanager

@@ -4,20 +4,23 @@ A bad record raises SeedFormatError, since a benchmark without it is another one
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 from engine.errors import SeedFormatError, UsageError
-from engine.seeds.beir import find_table, read_judgments
+from engine.ledger import Ledger
+from engine.seeds.beir import find_table, read_judgments, row_id
 from engine.seeds.files.rows import SourceRow, read_rows
+from engine.seeds.files.unique import UniqueRecords
+from engine.text_files import read_text
 from trainer.benchmarks.benchmark import Documents
 from trainer.measures.judged import Qrels
 
 MOST_BYTES = 1 << 26
 """Bytes of one record."""
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Hashable)
 
 
 def good(records: Iterable[T | SeedFormatError]) -> Iterator[T]:
@@ -44,11 +47,6 @@ def rows(folder: Path, *names: str) -> Iterator[SourceRow]:
     return good(read_rows(table(folder, *names), MOST_BYTES))
 
 
-def row_id(row: SourceRow) -> str:
-    """The id of a query or document: under `_id` (BEIR) or `id` (mteb)."""
-    return row.name("_id" if "_id" in row.value else "id")
-
-
 def present(row: SourceRow, key: str) -> str:
     """The text under `key`, which may be empty but not missing."""
     text = row.value.get(key)
@@ -57,24 +55,26 @@ def present(row: SourceRow, key: str) -> str:
     return text.strip()
 
 
-def read_documents(folder: Path, name: str = "corpus", text: str = "text") -> Documents:
+def read_documents(folder: Path, ledger: Ledger, name: str = "corpus", text: str = "text") -> Documents:
     """The documents of a table; one that stands twice must stand twice alike."""
-    return documents_of(rows(folder, name), text)
+    return documents_of(rows(folder, name), text, ledger)
 
 
-def documents_of(table_rows: Iterable[SourceRow], text: str) -> Documents:
+def documents_of(table_rows: Iterable[SourceRow], text: str, ledger: Ledger) -> Documents:
     """The same of rows, whose texts stand under `text`."""
-    documents: dict[str, tuple[str, str]] = {}
-    for row in table_rows:
-        document = row.title().strip(), present(row, text)
-        if documents.setdefault(row_id(row), document) != document:
-            raise row.format_error("one document of this id", row_id(row))
-    return documents
+    documents = ((row_id(row), (row.title().strip(), present(row, text)), row.path, row.line) for row in table_rows)
+    return unique("document", documents, ledger)
 
 
-def judgments(folder: Path, *names: str) -> Qrels:
+def unique(what: str, records: Iterable[tuple[str, T, str, int]], ledger: Ledger) -> dict[str, T]:
+    """Records (id, content, file, line) by id: equal ones are one, and counted; SeedFormatError for two that differ."""
+    ids = UniqueRecords[T](what, ledger)
+    return {name: content for name, content, path, line in records if ids.take(name, content, path, line)}
+
+
+def judgments(folder: Path, ledger: Ledger, *names: str) -> Qrels:
     """Judgments of the first table of these names, in TREC's, BEIR's or mteb's columns."""
-    return read_judgments(table(folder, *names), MOST_BYTES)
+    return read_judgments(table(folder, *names), MOST_BYTES, ledger)
 
 
 def read_candidates(folder: Path, name: str = "top_ranked") -> dict[str, tuple[str, ...]] | None:
@@ -108,8 +108,8 @@ def subpaths(folder: Path) -> list[Path]:
 def read_document(path: Path) -> Any:
     """A JSON file of one value; UsageError where it does not read."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        return json.loads(read_text(path, "a JSON file"))
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} does not read as JSON ({error}); bring the file again") from error
 
 

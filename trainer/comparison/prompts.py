@@ -14,6 +14,7 @@ from statistics import fmean, stdev
 
 from engine.errors import UsageError
 from engine.ids import fraction_of
+from engine.text_files import read_text
 from trainer.benchmarks.benchmark import Benchmark
 from trainer.comparison.results import Average, weighted
 from trainer.comparison.scores import Values
@@ -66,10 +67,7 @@ class PromptResult:
 
 def read_prompts(path: Path) -> tuple[str, ...]:
     """The prompts of a file, one a line; lines that are empty or begin with # are left out."""
-    try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} does not read ({error}); give a text file in UTF-8, one prompt a line") from None
+    lines = [line.strip() for line in read_text(path, "a text file with one prompt a line").splitlines()]
     prompts = tuple(dict.fromkeys(line for line in lines if line and not line.startswith("#")))
     if len(prompts) < 2:
         raise UsageError(f"{path} has {len(prompts)} prompts; give at least two, one a line")

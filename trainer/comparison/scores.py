@@ -4,7 +4,8 @@ benchmark, collection by collection -> each system ranks it -> each measure's va
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 from trainer.measures.catalog import measure_all, measure_named
@@ -23,13 +24,17 @@ Values = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class CollectionScores:
-    """All values on one collection: system -> measure -> values. `groups`: attribute -> query or core -> its group."""
+    """All values on one collection: system -> measure -> values. `groups`: attribute -> query or core -> its group.
+
+    `read`: the ledger of its files.
+    """
 
     name: str
     digest: str
     revision: str
     values: Mapping[str, Mapping[str, Values]]
     groups: Mapping[str, Mapping[str, str]]
+    read: Mapping[str, Any] = field(default_factory=dict)
 
 
 def score(
@@ -50,7 +55,9 @@ def score(
             if headline := _headline(benchmark, values[system.name]):
                 values[system.name] |= {SCORE: headline}
         groups = groups_of(benchmark.queries)
-        yield CollectionScores(benchmark.name, benchmark.digest, benchmark.revision, values, groups)
+        yield CollectionScores(
+            benchmark.name, benchmark.digest, benchmark.revision, values, groups, benchmark.ledger.plain()
+        )
 
 
 def _headline(benchmark: Benchmark, values: Mapping[str, Values]) -> dict[str, float]:

@@ -12,23 +12,31 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from logging import getLogger
 from pathlib import Path
 from typing import TypeVar
 
 from engine.atomic_files import put_text
 from engine.errors import UsageError
+from engine.ledger import Ledger, ledger_lines
+from engine.seeds.judged import read_qrels as read_judgments
 from trainer.measures.judged import Qrels, Run
 from trainer.measures.ranks import ranked
 
+LOG = getLogger(__name__)
 V = TypeVar("V")
 _FIELDS = re.compile(r"\S+", re.ASCII)
-_QRELS = "`query iteration document relevance`, relevance a whole number"
+_LINE_BYTES = 1 << 20
 _RUN = "`query Q0 document rank score tag`, score a number"
 
 
 def read_qrels(path: Path) -> dict[str, dict[str, int]]:
-    """The judgments of a file, in its order; UsageError names the line that is none."""
-    return _read(path, _judgment, _QRELS)
+    """The judgments of a file, in its order, as all of Foil reads them; UsageError names the line that is none."""
+    ledger = Ledger()
+    qrels = read_judgments([path], _LINE_BYTES, ledger)
+    for line in ledger_lines(ledger.plain()):
+        LOG.warning("%s: %s", path, line)
+    return qrels
 
 
 def read_run(path: Path) -> dict[str, dict[str, float]]:
@@ -67,13 +75,6 @@ def check_field(name: str) -> None:
         raise UsageError(f"{name!r} cannot stand in a TREC file, whose fields have no blanks; rename it")
 
 
-def _judgment(fields: list[str]) -> tuple[str, str, int] | None:
-    match fields:
-        case [query, _, document, relevance] if re.fullmatch(r"[+-]?[0-9]{1,9}", relevance):
-            return query, document, int(relevance)
-    return None
-
-
 def _retrieval(fields: list[str]) -> tuple[str, str, float] | None:
     match fields:
         case [query, _, document, _, score, _, *_] if (value := _number(score)) is not None:
@@ -110,7 +111,7 @@ def _read(
 
 def _lines_of(path: Path) -> Iterator[str]:
     try:
-        with path.open(encoding="utf-8", newline="\n") as lines:
+        with path.open(encoding="utf-8-sig", newline="\n") as lines:
             yield from lines
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} does not read as text ({error}); give a file in TREC's format") from error

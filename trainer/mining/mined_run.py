@@ -6,18 +6,23 @@ The caller passes in what `trainer` may not import: the check of constraints, an
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from logging import getLogger
 from pathlib import Path
 
 from datasets_out.commits.snapshot import Snapshot, read_partitions
 from datasets_out.training.candidate_pool import CandidatePassage, CandidatePool
 from datasets_out.training.mined_negatives import MinedRun, write_mined
 from engine.errors import SeedFormatError, UsageError
+from engine.ledger import Ledger, ledger_lines
+from engine.seeds.beir import row_id
 from engine.seeds.files.rows import SourceRow, read_rows
-from engine.topic import Passage, Seed, passage_id
+from engine.seeds.files.unique import UniqueRecords
+from engine.topic import Passage, Seed
 from trainer.mining.miner import Miner, Satisfies
 from trainer.mining.scorers import ScorerSource
 from trainer.mining.settings import MINING_VERSION, MineSettings
 
+LOG = getLogger(__name__)
 OpenSeeds = Callable[[], Iterable[Seed]]
 _MAX_ROW_BYTES = 8 << 20
 _NOT_IDENTITY = {"model", "template", "file"}
@@ -65,16 +70,17 @@ def _candidates_of_seed(seed: Seed) -> Iterator[CandidatePassage]:
 
 
 def _candidates_of_file(file: Path, settings: MineSettings) -> Iterator[CandidatePassage]:
+    ledger = Ledger()
+    ids = UniqueRecords[str]("document", ledger)
     for row in read_rows(file, _MAX_ROW_BYTES):
         if isinstance(row, SeedFormatError):
             raise row
         passage = _passage(row)
-        yield CandidatePassage(passage, settings.licence, settings.redistributable, passage.id)
+        if ids.take(passage.source_id, passage.id, row.path, row.line):
+            yield CandidatePassage(passage, settings.licence, settings.redistributable, passage.id)
+    for line in ledger_lines(ledger.plain()):
+        LOG.warning("%s: %s", file, line)
 
 
 def _passage(row: SourceRow) -> Passage:
-    text, title = row.text("text").strip(), row.value.get("title") or ""
-    if not isinstance(title, str):
-        raise row.format_error("a text under 'title'", title)
-    name = row.name("id" if "id" in row.value else "_id")
-    return Passage(text, "mined_negative", title.strip(), name, id=passage_id(title.strip(), text))
+    return Passage(row.text("text").strip(), "mined_negative", row.title().strip(), row_id(row))

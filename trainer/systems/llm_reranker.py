@@ -20,6 +20,7 @@ from typing import Literal, NamedTuple, Protocol, cast
 from engine.errors import UsageError
 from engine.ids import canonical_json, sha256_hex
 from engine.requests import Message, Reply, Request
+from engine.text_files import read_text
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 from trainer.measures.judged import Run
 from trainer.systems.llm_replies import Ask, LlmReplies, hosted_settings, unframed
@@ -71,13 +72,13 @@ def own_prompt(settings: LlmSettings, more: set[str]) -> OwnPrompt | None:
     before each turn, and what is filled in between braces. Raises UsageError for a file that cannot be filled in."""
     if settings.prompt is None:
         return None
+    text = read_text(settings.prompt, "a prompt")
     try:
-        text = settings.prompt.read_text(encoding="utf-8")
         _, *parts = _TURN.split(text)
         turns = tuple((cast("Role", role), turn.strip()) for role, turn in zip(parts[::2], parts[1::2], strict=True))
         own = OwnPrompt(text, turns)
         filled = own.filled(Wanted("\0query", "\0instruction"), **{name: f"\0{name}" for name in more})
-    except (OSError, ValueError, LookupError) as error:
+    except (ValueError, LookupError) as error:
         known = ", ".join(sorted({"query", "instruction", *more}))
         raise UsageError(f"{settings.prompt} is no prompt: {error!r}; it may name {known} between braces") from None
     whole = "".join(turn.content for turn in filled)

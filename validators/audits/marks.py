@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import UsageError
+from engine.text_files import read_text
 from validators.audits.sheet import Key
 
 _MARK = re.compile(r"([+\-0])(u?)")
@@ -44,10 +45,7 @@ class ItemMarks:
 
 def read_marks(path: Path, key: Key) -> list[ItemMarks]:
     """The marked items of a filled sheet. Raises UsageError that names the item, or that none is marked."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"the sheet {path} cannot be read: {error}; give the filled .jsonl or .txt form") from None
+    text = read_text(path, "the filled .jsonl or .txt form of the sheet")
     found = dict[int, ItemMarks]()
     for number, marks in _json_marks(path, text) if path.suffix == ".jsonl" else _text_marks(text):
         if number in found:

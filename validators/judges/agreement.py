@@ -9,7 +9,6 @@ of the four outcomes, which is the same and costs nothing.
 Promise: the same labels give the same numbers. A line of a label file that has no usable label is an error naming it.
 """
 
-import csv
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,6 +21,7 @@ import numpy as np
 
 from engine.errors import UsageError
 from engine.ids import sha256_hex
+from engine.seeds.files.rows import read_table
 from validators.judges.votes import TIE, UNREADABLE
 
 LabelKey = tuple[str, str, str]
@@ -129,17 +129,11 @@ def _votes(evidence: str) -> Iterator[tuple[str, str, str, int]]:
 
 
 def read_labels(path: Path) -> dict[str, Labels]:
-    """The labels of a file by rater: lines of JSON, or CSV with a header, with `topic_id`, `intent_id`, `passage_id`,
+    """The labels of a table by rater, with `topic_id`, `intent_id`, `passage_id`,
     `relevance` (1 or -1) and perhaps `annotator`. Raises UsageError that names the line.
     """
     raters: dict[str, Labels] = defaultdict(dict)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"the label file {path} cannot be read: {error}; give a .jsonl or .csv file in UTF-8"
-        ) from None
-    for line, row in _json_lines(path, text) if path.suffix == ".jsonl" else _csv_lines(path, text):
+    for line, row in ((each.line, each.value) for each in read_table(path)):
         missing = [name for name in _COLUMNS if row.get(name) in (None, "")]
         if missing:
             raise _line_error(path, line, f"no {missing[0]!r}; every label needs {', '.join(_COLUMNS)}")
@@ -153,27 +147,6 @@ def read_labels(path: Path) -> dict[str, Labels]:
     if not raters:
         raise UsageError(f"the label file {path} holds no label; it needs lines with {', '.join(_COLUMNS)}")
     return dict(raters)
-
-
-def _json_lines(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.strip():
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise _line_error(path, number, f"no JSON: {error}") from None
-            if not isinstance(row, dict):
-                raise _line_error(path, number, "no JSON object")
-            yield number, row
-
-
-def _csv_lines(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    reader = csv.DictReader(text.splitlines())
-    missing = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
-    if missing:
-        raise _line_error(path, 1, f"the header has no column {missing[0]!r}; it needs {', '.join(_COLUMNS)}")
-    for row in reader:
-        yield reader.line_num, row
 
 
 def _line_error(path: Path, line: int, problem: str) -> UsageError:

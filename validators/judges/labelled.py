@@ -6,22 +6,20 @@ Columns: query, passage, relevant; perhaps instruction, title, demands and bans 
 between), and core (what a search shares with its variants; otherwise its query).
 """
 
-import csv
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from engine.errors import UsageError
 from engine.ids import content_id
+from engine.seeds.files.rows import read_table
 from engine.topic import Intent, IntentRole, Judgment, Passage, Topic, intent_id
 from prompts.demands import ATTRIBUTE, Demands, dump_demands
 
 COLUMNS = ("query", "passage", "relevant")
 _RELEVANT = {"1": True, "+1": True, "true": True, "0": False, "-1": False, "false": False}
 _NONE = Demands()
-_SEPARATORS = {".tsv": "\t", ".csv": ","}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,27 +37,10 @@ class LabelledPair:
 
 def read_pairs(path: Path) -> list[LabelledPair]:
     """The pairs of a file. Raises UsageError that names the line."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}; give a .jsonl, .tsv or .csv file in UTF-8") from None
-    pairs = [_pair(path, line, row) for line, row in _rows(path, text)]
+    pairs = [_pair(path, row.line, row.value) for row in read_table(path)]
     if not pairs:
         raise UsageError(f"{path} holds no labelled pair; it needs lines with {', '.join(COLUMNS)}")
     return pairs
-
-
-def _rows(path: Path, text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    if path.suffix in _SEPARATORS:
-        reader = csv.DictReader(text.splitlines(keepends=True), delimiter=_SEPARATORS[path.suffix])
-        yield from ((reader.line_num, row) for row in reader)
-        return
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.strip():
-            try:
-                yield number, dict(json.loads(line))
-            except (ValueError, TypeError) as error:
-                raise _refused(path, number, f"no JSON object: {error}") from None
 
 
 def _pair(path: Path, line: int, row: Mapping[str, Any]) -> LabelledPair:

@@ -75,7 +75,7 @@ def _lines(source: EvaluationSet) -> Iterator[tuple[int, str]]:
     with _existing(source.path).open("rb") as file:
         for number, raw in enumerate(file, 1):
             try:
-                line = raw.decode("utf-8").rstrip("\r\n")
+                line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
             except UnicodeDecodeError as error:
                 raise _broken(source, number, "UTF-8 text", str(error)) from error
             if line.strip():

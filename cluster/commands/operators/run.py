@@ -12,6 +12,7 @@ import typer
 from cluster.commands.arguments import JobArgument, JsonOption, OutOption, ReuseOption, SetOption
 from cluster.terminal import live_table, print_json, print_line, say, show
 from engine.errors import QueryStoppedError
+from engine.ledger import ledger_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -184,7 +185,7 @@ def _print_funnel(summary: Summary, job: Job) -> None:
         f"planned {summary.planned:,} seeds = {seeds['accepted']:,} accepted + {seeds['rejected']:,} rejected "
         f"+ {seeds['failed']:,} failed{rest}"
     )
-    for line in _doubts(counts, kinds):
+    for line in (*ledger_lines(summary.read), *_doubts(counts, kinds)):
         print_line(line)
     if summary.stopped and job.runtime.log_format == "text":
         say(f"foil: {summary.stopped}")

@@ -11,6 +11,7 @@ from cluster.commands.arguments import JsonOption, OutArgument, SnapshotOption
 from cluster.terminal import print_json, say, show
 from engine.errors import UsageError
 from engine.storage.opening import mirror_of
+from engine.text_files import read_text
 
 if TYPE_CHECKING:
     from datasets_out.curation.derived_run import DerivedRun
@@ -62,10 +63,7 @@ def drop(
 
 
 def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8").split()
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read ({error}); give a text file with one id a line") from None
+    return read_text(path, "a text file with one id a line").split()
 
 
 def _show(run: DerivedRun, *, as_json: bool) -> None:

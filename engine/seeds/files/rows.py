@@ -10,11 +10,10 @@ Price: Parquet is read in batches of 16 rows, about a tenth slower than in large
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from math import isfinite
@@ -25,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.errors import SeedFormatError, UsageError
+from engine.seeds.files.delimited import NO_QUOTING, Fields, csv_fields, tsv_fields
 from engine.seeds.files.streams import (
     READ_ERRORS,
     Line,
@@ -36,6 +36,7 @@ from engine.seeds.files.streams import (
 )
 
 BATCH_ROWS = 16
+TABLE_ROW_BYTES = 8 << 20
 CHUNK_CHARS = 1 << 18
 _DECODER = json.JSONDecoder()
 _SEPARATORS = re.compile(r"[\s,]*")
@@ -119,21 +120,56 @@ def location_id(root: Path, row: SourceRow) -> str:
     return f"{file.as_posix()}:{row.line}"
 
 
-def attributes_of(values: Mapping[str, Any]) -> dict[str, str]:
-    """Turns texts, numbers and lists of texts into attributes; leaves out blank values and all other types."""
+def attributes_of(values: Mapping[str, Any], on_missing: Callable[[str], None] | None = None) -> dict[str, str]:
+    """The values as attributes, which are texts: a list of texts by line, other lists and records as JSON.
+
+    What has no value is left out and told to `on_missing`: null, NaN, an infinite number, a blank text, raw bytes.
+    """
     texts = {str(key): _attribute_text(value) for key, value in values.items()}
+    for key, text in texts.items():
+        if on_missing and not text.strip():
+            on_missing(key)
     return {key: text for key, text in texts.items() if text.strip()}
 
 
 def _attribute_text(value: Any) -> str:
+    value = _or_none(value)
+    if value is None:
+        return ""
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return "\n".join(value)
-    return str(value) if isinstance(value, str | int | float) else ""
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False, default=str) if value else ""
+    return str(value)
+
+
+def _or_none(value: Any) -> Any:
+    """The value; None for what has none, in lists and records too."""
+    match value:
+        case float() | Decimal() if not isfinite(value):
+            return None
+        case UnreadableCell() | bytes():
+            return None
+        case dict():
+            return {key: _or_none(item) for key, item in value.items()}
+        case list():
+            return [_or_none(item) for item in value]
+    return value
 
 
 def read_rows(path: Path, max_row_bytes: int) -> Iterator[Record]:
     """The records of a file, or of all files of a folder whose name ends as a row format does."""
     return decode_all(read_raw(path, max_row_bytes), max_row_bytes)
+
+
+def read_table(file: Path) -> Iterator[SourceRow]:
+    """The rows of a table that somebody wrote by hand. Raises UsageError that names the line."""
+    if not file.is_file():
+        raise UsageError(f"{file} cannot be read: it is no file; give a table: {', '.join(ENDINGS)}")
+    for record in read_rows(file, TABLE_ROW_BYTES):
+        if isinstance(record, SeedFormatError):
+            raise UsageError(f"{str(record).partition('; mend')[0]}; mend the line")
+        yield record
 
 
 def decode_all(raw: Iterable[Line | Record], max_row_bytes: int) -> Iterator[Record]:
@@ -165,9 +201,9 @@ def read_raw(path: Path, max_row_bytes: int) -> Iterator[Line | Record]:
 def _read_stream(stream: Stream, max_row_bytes: int) -> Iterator[Line | Record]:
     match _ending(stream.base_name):
         case ".csv":
-            yield from _read_delimited(stream, max_row_bytes, ",")
+            yield from _read_delimited(stream, csv_fields(stream, max_row_bytes), "")
         case ".tsv":
-            yield from _read_delimited(stream, max_row_bytes, "\t")
+            yield from _read_delimited(stream, tsv_fields(stream, max_row_bytes), f" ({NO_QUOTING})")
         case ".json":
             yield from _read_array(stream, max_row_bytes)
         case _:
@@ -247,42 +283,22 @@ def _unreadable_error(stream: Stream, number: int, expected: str, text: str) -> 
     return UsageError(f"{stream.name}:{number}: expected {expected}, found {text!r}; mend the file")
 
 
-def _read_delimited(stream: Stream, max_row_bytes: int, delimiter: str) -> Iterator[Record]:
-    """The rows below a header line, in CSV quoting; a row has the number of its last line."""
-    csv.field_size_limit(max_row_bytes)
-    reader = csv.reader(_TextLines(stream, max_row_bytes), delimiter=delimiter, strict=True)
-    try:
-        header = next(reader, [])
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise _unreadable_error(stream, 1, "a header in CSV quoting and UTF-8", str(error)) from error
+def _read_delimited(stream: Stream, rows: Iterator[Fields | SeedFormatError], quoting: str) -> Iterator[Record]:
+    """The rows below a header line; a row has the number of its last line."""
+    first = next(rows, (1, []))
+    if isinstance(first, SeedFormatError):
+        raise _unreadable_error(stream, 1, "a header in UTF-8, in CSV quoting if it is a .csv", first.found)
+    header = first[1]
     if len(set(header)) != len(header):
-        raise _unreadable_error(stream, 1, "a header of distinct column names", delimiter.join(header))
-    while True:
-        try:
-            fields = next(reader)
-        except StopIteration:
-            return
-        except (csv.Error, UnicodeDecodeError) as error:
-            yield SeedFormatError(stream.name, reader.line_num, "a record in CSV quoting and UTF-8", str(error))
-            continue
-        if len(fields) == len(header):
-            yield SourceRow(stream.name, reader.line_num, dict(zip(header, fields, strict=True)))
-        elif fields:
-            expected = f"{len(header)} fields as in the header"
-            yield SeedFormatError(stream.name, reader.line_num, expected, f"{len(fields)} fields")
-
-
-class _TextLines(Iterator[str]):
-    """The lines as text. Unlike a generator, it goes on after a line that is not UTF-8."""
-
-    def __init__(self, stream: Stream, max_bytes: int) -> None:
-        self._lines, self._max_bytes = read_lines(stream, max_bytes), max_bytes
-
-    def __next__(self) -> str:
-        line = next(self._lines)
-        if line.content is None:
-            raise csv.Error(f"a line of more than {self._max_bytes:,} bytes")
-        return line.content.decode("utf-8") + "\n"
+        raise _unreadable_error(stream, 1, "a header of distinct column names", ", ".join(header))
+    for row in rows:
+        if isinstance(row, SeedFormatError):
+            yield row
+        elif len(row[1]) == len(header):
+            yield SourceRow(stream.name, row[0], dict(zip(header, row[1], strict=True)))
+        elif row[1]:
+            expected = f"{len(header)} fields as in the header{quoting}"
+            yield SeedFormatError(stream.name, row[0], expected, f"{len(row[1])} fields")
 
 
 def _read_parquet(file: Path, max_row_bytes: int) -> Iterator[Record]:

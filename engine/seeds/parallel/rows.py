@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from engine.errors import SeedFormatError
+from engine.ledger import Ledger
 from engine.protocols import SeedReader, Sketch
-from engine.seeds.corpus import CorpusReader, CorpusSeed, CorpusSettings, UniqueIdCheck, no_seeds_error
+from engine.seeds.corpus import SPLIT, CorpusReader, CorpusSeed, CorpusSettings, UniqueSeeds, no_seeds_error
 from engine.seeds.files.rows import Record, decode_all, read_raw, read_rows
 from engine.seeds.files.streams import Line
 from engine.seeds.parallel.processes import map_in_order
@@ -42,10 +43,10 @@ class RowSeed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BlockSeeds:
-    """The seeds of a block, how many bad records were passed over, and the one that ends the run, if any does."""
+    """The seeds of a block, what was not taken as it stands, and the record that ends the run, if any does."""
 
     seeds: list[RowSeed]
-    skipped: int
+    ledger: Ledger
     error: SeedFormatError | None
 
 
@@ -94,11 +95,11 @@ class RowReader(CorpusReader[RowSettings]):
 
     def read_block(self, sketches: Sequence[Sketch], block: Block) -> BlockSeeds:
         """The seeds of a block, each with its negatives and sketches, up to the first record that ends the run."""
-        self.skipped, error = 0, None
+        self.ledger, error = Ledger(), None
         found: list[CorpusSeed] = []
         try:
-            for corpus_seed in self.parse_records(self.seeds_of(self._decode(block)), UniqueIdCheck()):
-                found.append(corpus_seed)  # noqa: PERF402 - those before an error are kept
+            for corpus_seed in self.parse_records(self.seeds_of(self._decode(block)), UniqueSeeds(self.ledger)):
+                found += [corpus_seed] if corpus_seed else []  # those before an error are kept
         except SeedFormatError as bad:
             error = bad
         seeds = self.with_negatives(iter(found))
@@ -113,28 +114,31 @@ class RowReader(CorpusReader[RowSettings]):
             )
             for item, seed in zip(found, seeds, strict=True)
         ]
-        return BlockSeeds(packed, self.skipped, error)
+        held_out = [item.seed.id for item in found if item.seed.attributes.get(SPLIT)]
+        self.ledger.note("held_out", f"seed {held_out[0]!r}" if held_out else "", len(held_out))
+        return BlockSeeds(packed, self.ledger, error)
 
     def join(self, blocks: Iterable[BlockSeeds]) -> Iterator[PackedSeed]:
         """The seeds of all blocks. Raises as reading them in one process would."""
-        self.skipped, any_seed, ids = 0, False, UniqueIdCheck()
+        self.ledger, any_seed = Ledger(), False
+        unique = UniqueSeeds(self.ledger)
         for block in blocks:
-            self.skipped += block.skipped
-            for row in self.parse_records(block.seeds, partial(_check, ids)):
+            self.ledger.add(block.ledger)
+            for row in self.parse_records(block.seeds, partial(_if_new, unique)):
                 any_seed = True
-                yield PackedSeed(row.id, self._settings.corpus, row.digest, row.data, row.sketches)
+                if row:
+                    yield PackedSeed(row.id, self._settings.corpus, row.digest, row.data, row.sketches)
             if block.error:
                 raise block.error
         if not any_seed:
-            raise no_seeds_error(self._settings, self.skipped)
+            raise no_seeds_error(self._settings, self.ledger["skipped"])
 
     def _decode(self, block: Block) -> Iterator[Record]:
         return decode_all(block, self._settings.max_row_bytes)
 
 
-def _check(ids: UniqueIdCheck, row: RowSeed) -> RowSeed:
-    ids.add(row.id, row.path, row.line)
-    return row
+def _if_new(unique: UniqueSeeds, row: RowSeed) -> RowSeed | None:
+    return row if unique.is_new(row.id, row.digest, row.path, row.line) else None
 
 
 class ParallelReader(Generic[RowSettings]):
@@ -142,14 +146,13 @@ class ParallelReader(Generic[RowSettings]):
 
     def __init__(self, reader: RowReader[RowSettings], processes: int, sketches: Sequence[Sketch]) -> None:
         self._reader, self._processes, self._sketches = reader, processes, tuple(sketches)
-        self.skipped = 0
+
+    @property
+    def ledger(self) -> Ledger:
+        """That of the reader."""
+        return self._reader.ledger
 
     def __iter__(self) -> Iterator[Any]:
         reader = self._reader
         read = partial(reader.read_block, self._sketches)
-        try:
-            for seed in reader.join(map_in_order(read, reader.blocks(), self._processes, "reads seeds")):
-                self.skipped = reader.skipped
-                yield seed
-        finally:
-            self.skipped = reader.skipped
+        return reader.join(map_in_order(read, reader.blocks(), self._processes, "reads seeds"))

@@ -25,6 +25,7 @@ from cluster.job import load_job
 from datasets_out.commits.log import CommitLog
 from engine.errors import ModelError, ModelOutageError, RefusedRequestError, TransientModelError, UsageError
 from engine.flow.limits import Limits, RuntimeSettings
+from engine.ledger import Ledger
 from engine.models import local_vllm
 from engine.models.hosted import body_of
 from engine.models.local_vllm import LocalVllm, LocalVllmSettings, engine_arguments
@@ -630,7 +631,7 @@ class Each:
 class Listed(list):
     """Seeds as a reader gives them."""
 
-    skipped = 0
+    ledger = Ledger()
 
 
 CONTRAST = ("writing.questions", "writing.instruction", "writing.passage")

@@ -95,4 +95,4 @@ def test_broken_parts_are_refused_with_file_and_line(tmp_path: Path) -> None:
         queries.write('{"_id": "13"}\n')
     reader = BeirReader(BeirSettings(path=path, split="test", negatives=1, on_error="skip"))
     assert [seed.id for seed in reader] == ["10", "12"]
-    assert reader.skipped == 2
+    assert reader.ledger["skipped"] == 2

@@ -69,7 +69,7 @@ def test_solutions_of_no_problem_are_refused_or_counted(tmp_path: Path) -> None:
         list(reader(tmp_path))
     skipping_reader = reader(tmp_path, on_error="skip")
     assert [seed.id for seed in skipping_reader] == ["1"]
-    assert skipping_reader.skipped == 1
+    assert skipping_reader.ledger["skipped"] == 1
 
 
 def test_negatives_are_solutions_of_the_nearest_other_statements(tmp_path: Path) -> None:

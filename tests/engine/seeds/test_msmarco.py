@@ -77,9 +77,9 @@ def test_broken_passages_are_refused_with_their_line_or_counted(
         seeds(path)
     reader = msmarco_reader(MsmarcoSettings(path=path, on_error="skip"))
     assert [seed.id for seed in reader] == ["1", "3"]
-    assert reader.skipped == 1
+    assert reader.ledger["skipped"] == 1
     assert [seed.id for seed in reader] == ["1", "3"]
-    assert reader.skipped == 1
+    assert reader.ledger["skipped"] == 1
 
 
 def test_tevatron_rows_keep_their_own_negatives(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_rows_of_one_query_are_one_seed_and_no_text_stands_twice(tmp_path: Path)
 
 def test_an_id_that_comes_back_later_is_refused(tmp_path: Path) -> None:
     rows = [graded_row(name, (name + str(n), f"text {n}", 2)) for n, name in enumerate(["a", "b", "a"])]
-    with pytest.raises(SeedFormatError, match=r"rows\.jsonl:3: expected an id that no earlier query has, found 'a'"):
+    with pytest.raises(SeedFormatError, match=r"rows\.jsonl:3: expected one query of the id 'a', as at .*:1, found"):
         seeds(write(tmp_path, *rows))
 
 

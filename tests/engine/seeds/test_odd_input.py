@@ -160,7 +160,7 @@ def test_an_odd_line_of_json_is_refused_with_its_place_or_skipped(tmp_path: Path
     with pytest.raises(SeedFormatError, match=r"t\.jsonl:1: expected "):
         list(table(path))
     reader = table(path, on_error="skip")
-    assert (len(list(reader)), reader.skipped) == (1, 1)
+    assert (len(list(reader)), reader.ledger["skipped"]) == (1, 1)
     array = tmp_path / "t.json"
     array.write_bytes(b"[" + LINES[line] + b"]")
     assert isinstance(outcome(table(array)), str)

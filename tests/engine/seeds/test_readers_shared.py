@@ -9,9 +9,10 @@ import pytest
 from engine.errors import SeedFormatError, UsageError
 from engine.seeds.catalog import READERS, open_seeds
 from engine.seeds.files.download import CORPORA
+from engine.seeds.judged import Document
 from engine.seeds.trec import read_documents, read_topics
 from engine.settings import Settings
-from engine.topic import Passage, Seed
+from engine.topic import Seed
 
 CASES: dict[str, tuple[dict[str, Any], tuple[int, int, int]]] = {
     "graded rows": ({"kind": "msmarco", "path": "msmarco/rows_dl.jsonl"}, (93, 401, 721)),
@@ -130,7 +131,7 @@ def test_robust04_runs_over_its_judgments_once_documents_are_brought(shared_data
 
 def test_sample_documents_of_every_style_are_read(shared_data: Path) -> None:
     read_items = list(read_documents(shared_data / "trec_sgml/anserini_sample_docs", 1 << 20))
-    names = [d.source_id for d in read_items if isinstance(d, Passage)]
+    names = [d.passage.source_id for d in read_items if isinstance(d, Document)]
     assert len(names) == 12
     assert {"AP-0001", "doc2", "WSJ_1", "WEB-0003", "TREC_DOC_1.00002"} <= set(names)
     (error,) = [d for d in read_items if isinstance(d, SeedFormatError)]

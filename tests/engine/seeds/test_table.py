@@ -81,7 +81,7 @@ def test_a_wrong_mapping_is_refused_at_the_first_row(tmp_path: Path, columns: di
 
 
 def test_an_id_given_twice_is_refused_or_counted(tmp_path: Path) -> None:
-    path = write(tmp_path, ROWS[0], ROWS[1], ROWS[0])
-    with pytest.raises(SeedFormatError, match=r"t\.jsonl:3: expected an id that no earlier query has, found '7'"):
+    path = write(tmp_path, ROWS[0], ROWS[1], {**ROWS[1], "qid": ROWS[0]["qid"]})
+    with pytest.raises(SeedFormatError, match=r"t\.jsonl:3: expected one query of the id '7', as at .*:1, found"):
         seeds(path, FULL)
     assert [s.id for s in seeds(path, FULL, on_error="skip")] == ["7", "8"]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from engine.errors import SeedFormatError, UsageError
+from engine.seeds.judged import Document
 from engine.seeds.robust04 import Robust04Reader, Robust04Settings
 from engine.seeds.trec import read_documents, read_topics
-from engine.topic import Passage
 
 OLD_TOPICS = """<top>
 
@@ -88,7 +88,7 @@ def test_topics_of_both_styles_give_the_same_fields(tmp_path: Path) -> None:
 
 def test_documents_are_found_in_either_case_on_one_line_or_many(tmp_path: Path) -> None:
     (tmp_path / "docs").write_bytes(DOCUMENTS.encode("latin-1"))
-    passages = [d for d in read_documents(tmp_path / "docs", 1 << 20) if isinstance(d, Passage)]
+    passages = [d.passage for d in read_documents(tmp_path / "docs", 1 << 20) if isinstance(d, Document)]
     assert [(d.source_id, d.title, d.text) for d in passages] == [
         ("FT1-1", "FT 01 JAN 94 / Seals", "Seals rest on rocks and piers.\n\nThey sleep & bark-loudly."),
         ("FT1-2", "pier", "a pier is mended with wood .\n\nnobody"),
@@ -134,7 +134,7 @@ Rocks stay open.
 
 def test_the_title_of_the_federal_register_stands_within_the_text_and_leaves_it(tmp_path: Path) -> None:
     (tmp_path / "FR940104.0Z").write_text(REGISTER)
-    found = [d for d in read_documents(tmp_path, 1 << 20) if isinstance(d, Passage)]
+    found = [d.passage for d in read_documents(tmp_path, 1 << 20) if isinstance(d, Document)]
     assert [(d.source_id, d.title, d.text.split("\n\n")) for d in found] == [
         (
             "FR940104-0-00009",
@@ -204,7 +204,7 @@ def test_missing_relevant_documents_are_refused_or_counted(tmp_path: Path) -> No
         list(collection(tmp_path))
     reader = collection(tmp_path, on_error="skip")
     assert [len(s.positives) for s in reader] == [1, 0]
-    assert reader.skipped == 2
+    assert reader.ledger["missing_documents"] == 3
 
 
 def test_qrels_of_other_topics_are_refused(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_a_bad_document_is_refused_with_its_line_or_counted(tmp_path: Path) -> N
         list(collection(tmp_path))
     reader = collection(tmp_path, on_error="skip")
     assert len(list(reader)) == 2
-    assert reader.skipped == 2  # the one without a number, and the one that never ends
+    assert reader.ledger["skipped"] == 2  # the one without a number, and the one that never ends
 
 
 def test_a_document_over_the_cap_is_counted_and_not_held(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_a_document_over_the_cap_is_counted_and_not_held(tmp_path: Path) -> None
         list(collection(tmp_path, max_row_bytes=4_096))
     reader = collection(tmp_path, max_row_bytes=4_096, on_error="skip")
     assert len(list(reader)) == 2
-    assert reader.skipped == 1
+    assert reader.ledger["skipped"] == 1
 
 
 @pytest.mark.parametrize("opening", ["<DOC><DOCNO>BIG</DOCNO><TEXT>", "<DOC><DOCNO>BIG</DOCNO><TEXT>\n"])
@@ -247,7 +247,7 @@ def test_a_line_over_the_cap_loses_its_document_and_says_so(tmp_path: Path, open
         list(collection(tmp_path, max_row_bytes=4_096))
     reader = collection(tmp_path, max_row_bytes=4_096, on_error="skip")
     assert len(list(reader)) == 2
-    assert reader.skipped == 1
+    assert reader.ledger["skipped"] == 1
 
 
 def test_a_topic_without_a_number_is_refused_with_its_line(tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ PAPERS = """<doc><docno>1</docno><title>on tides .</title><author>holm,i. and sa
 
 def test_a_record_of_a_paper_has_its_author_and_source_and_no_other_papers_title(tmp_path: Path) -> None:
     (tmp_path / "papers").write_text(PAPERS)
-    first, second = (p for p in read_documents(tmp_path / "papers", 1 << 20) if isinstance(p, Passage))
+    first, second = (d.passage for d in read_documents(tmp_path / "papers", 1 << 20) if isinstance(d, Document))
     assert first.text == "tide tables are computed .\n\nholm,i. and sand,p.\n\nj. of tides 2000, 1964, 3."
     assert dict(first.attributes) == {"form": "abstract", "author": "Holm; Sand", "year": "1964"}
     assert (second.title, second.text, dict(second.attributes)) == ("", "lamps are counted .", {"form": "abstract"})
@@ -319,7 +319,8 @@ def test_a_page_of_cacm_is_an_abstract_without_its_classes(tmp_path: Path) -> No
     parts = ("On Tides", "Tables are computed.", "CACM June, 1964", "Holm, I.\nSand, P.", "3.71 4.22")
     page = "<html><pre>\n{}\n\n</pre></html>".format("\n\n".join(parts))
     (tmp_path / "CACM-0007.html").write_text(page)
-    [paper] = read_documents(tmp_path / "CACM-0007.html", 1 << 20)
-    assert isinstance(paper, Passage)
+    [found] = read_documents(tmp_path / "CACM-0007.html", 1 << 20)
+    assert isinstance(found, Document)
+    paper = found.passage
     assert (paper.title, paper.text) == ("On Tides", "Tables are computed.\n\nCACM June, 1964\n\nHolm, I. Sand, P.")
     assert dict(paper.attributes) == {"form": "abstract", "author": "Holm; Sand", "year": "1964"}

@@ -7,6 +7,7 @@ from tempfile import mkdtemp
 
 from datasets_out.commits.log import CommitLog
 from engine.flow.limits import Limits, RuntimeSettings
+from engine.ledger import Ledger
 from engine.protocols import Model, Parts
 from engine.requests import Reply
 from engine.topic import Intent, Judgment, Passage, Topic, intent_id
@@ -195,7 +196,7 @@ class Taught(Verifiable):
 class Seeds:
     """The zoo as a corpus."""
 
-    skipped = 0
+    ledger = Ledger()
 
     def __iter__(self):
         return iter(animal_seeds(80))

@@ -57,21 +57,30 @@ def test_a_bad_line_of_a_run_names_file_line_and_format(tmp_path, line):
 @pytest.mark.parametrize("line", ["19335 Q0 1017759", "q 0 d 1.5", "q 0 d ²", "q 0 d 1 1", "q 0 d --1"])
 def test_a_bad_line_of_qrels_names_file_line_and_format(tmp_path, line):
     (tmp_path / "qrels.txt").write_text(f"19335 Q0 1017759 0\n{line}\n")
-    with pytest.raises(UsageError, match=r"qrels.txt:2: expected `query iteration document relevance`, relevance a"):
+    with pytest.raises(UsageError, match=r"qrels.txt:2: expected a judgment: topic, iteration, document, grade"):
         read_qrels(tmp_path / "qrels.txt")
 
 
-def test_a_document_stands_once_for_a_query(tmp_path):
-    (tmp_path / "qrels").write_text("q 0 d 1\nq2 0 d 1\nq 0 d 0\n")
-    with pytest.raises(UsageError, match="qrels:3: 'd' stands twice for query 'q'"):
-        read_qrels(tmp_path / "qrels")
+def test_a_document_with_two_grades_keeps_the_higher_and_is_told(tmp_path, caplog):
+    (tmp_path / "qrels").write_text("q 0 d 1\nq2 0 d 1\nq 0 d 0\nq 0 d 1\n")
+    assert read_qrels(tmp_path / "qrels") == {"q": {"d": 1}, "q2": {"d": 1}}
+    assert "1 judgments give a pair another grade" in caplog.text
+    assert "qrels:3, query 'q' and document 'd'" in caplog.text
+
+
+def test_a_document_stands_once_for_a_query_of_a_run(tmp_path):
+    (tmp_path / "run").write_text("q Q0 d 1 0.5 a\nq Q0 d 2 0.4 a\n")
+    with pytest.raises(UsageError, match="run:2: 'd' stands twice for query 'q'"):
+        read_run(tmp_path / "run")
 
 
 def test_a_file_that_is_none_is_refused(tmp_path):
-    (tmp_path / "binary").write_bytes(b"q 0 \xff 1\n")
-    for name in ("binary", "absent"):
-        with pytest.raises(UsageError, match=f"{name} does not read as text"):
+    (tmp_path / "binary").write_bytes(b"q 0 \xff x\n")
+    for name, said in (("binary", "binary:1: expected a judgment"), ("absent", "no such file or folder: .*absent")):
+        with pytest.raises(UsageError, match=said):
             read_qrels(tmp_path / name)
+    with pytest.raises(UsageError, match="binary does not read as text"):
+        read_run(tmp_path / "binary")
 
 
 @pytest.mark.parametrize("name", ["a b", "", "tab\tbed", "line\n"])

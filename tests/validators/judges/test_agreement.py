@@ -97,8 +97,8 @@ def test_a_label_file_may_be_json_lines_or_csv_with_annotators(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.jsonl", "{", r"a\.jsonl:1: no JSON"),
-        ("a.jsonl", "[1]", r":1: no JSON object"),
+        ("a.jsonl", "{", r"a\.jsonl:1: expected a JSON object"),
+        ("a.jsonl", "[1]", r":1: expected a JSON object, found '\[1\]'; mend the line$"),
         ("a.jsonl", json.dumps(GOOD) + "\n" + json.dumps({**GOOD, "relevance": 2}), r":2: relevance 2 is neither"),
         ("a.jsonl", json.dumps({k: v for k, v in GOOD.items() if k != "intent_id"}), r":1: no 'intent_id'"),
         (
@@ -107,9 +107,9 @@ def test_a_label_file_may_be_json_lines_or_csv_with_annotators(tmp_path):
             r":2: intent i and passage p were",
         ),
         ("a.jsonl", "", "holds no label"),
-        ("a.csv", "topic_id,intent_id,relevance\nt,i,1\n", r":1: the header has no column 'passage_id'"),
+        ("a.csv", "topic_id,intent_id,relevance\nt,i,1\n", r":2: no 'passage_id'"),
         ("a.csv", "topic_id,intent_id,passage_id,relevance\nt,i,p,yes\n", r":2: relevance 'yes'"),
-        ("a.csv", "topic_id,intent_id,passage_id,relevance\nt,i\n", r":2: no 'passage_id'"),
+        ("a.csv", "topic_id,intent_id,passage_id,relevance\nt,i\n", r":2: expected 4 fields as in the header"),
         ("a.csv", "topic_id,intent_id,passage_id,relevance\n", "holds no label"),
     ],
 )
@@ -124,7 +124,7 @@ def test_a_label_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(UsageError, match="cannot be read"):
         read_labels(tmp_path / "none.csv")
     (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="expected a header in UTF-8"):
         read_labels(tmp_path / "bytes.csv")
 
 

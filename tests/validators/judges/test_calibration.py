@@ -168,7 +168,7 @@ def test_labels_are_read_from_lines_of_json_and_tables(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("a.jsonl", '{"query": "q", "passage": "p"}', "no 'relevant'"), ("a.jsonl", "[1]", "no JSON object"),
+        ("a.jsonl", '{"query": "q", "passage": "p"}', "no 'relevant'"), ("a.jsonl", "[1]", "expected a JSON object"),
         ("a.jsonl", '{"query": "q", "passage": "p", "relevant": "maybe"}', "relevant is 'maybe'"),
         ("a.jsonl", '{"query": "q", "passage": "p", "relevant": 1, "demands": 3}', "no list of questions"),
         ("a.tsv", "query\tpassage\trelevant\n\tp\t1\n", "no 'query'"), ("a.jsonl", "", "holds no labelled pair"),

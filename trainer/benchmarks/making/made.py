@@ -16,25 +16,26 @@ from pathlib import Path
 from typing import Any, get_args
 
 from engine.errors import UsageError
-from engine.seeds.beir import find_table
+from engine.ledger import Ledger
+from engine.seeds.beir import find_table, row_id
 from engine.seeds.files.rows import SourceRow
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, Mode
-from trainer.benchmarks.files import judgments, present, read_candidates, read_document, read_documents, row_id, rows
+from trainer.benchmarks.files import judgments, present, read_candidates, read_document, read_documents, rows
 from trainer.benchmarks.source import BenchmarkSource
 
 FACTS = "benchmark.json"
 INSTRUCTIONS, CANDIDATES, EXCLUDED = "instruction", "top_ranked", "excluded"
 
 
-def read_made(source: BenchmarkSource, part: str) -> Benchmark:
+def read_made(source: BenchmarkSource, part: str, ledger: Ledger) -> Benchmark:
     """The folder, or its subfolder of that name; UsageError where its files do not belong together."""
     folder = source.path / part
     facts = read_facts_of(folder)
     told = _instructions(folder)
     queries = tuple(_query(row, told) for row in rows(folder, "queries"))
     excluded = {query: frozenset(names) for query, names in (read_candidates(folder, EXCLUDED) or {}).items()}
-    found = Benchmark(source.name, source.revision or facts["digest"], read_documents(folder), queries,
-                      judgments(folder, "qrels/test"), read_candidates(folder), tuple(facts["measures"]),
+    found = Benchmark(source.name, source.revision or facts["digest"], read_documents(folder, ledger), queries,
+                      judgments(folder, ledger, "qrels/test"), read_candidates(folder), tuple(facts["measures"]),
                       excluded=excluded)  # fmt: skip
     if found.digest != facts["digest"]:
         raise UsageError(f"{folder} is not what {FACTS} vouches for: its content has the digest {found.digest[:16]}, "

@@ -6,17 +6,20 @@ its query stays: in ArguAna and Quora it is the query itself, in other sets mere
 
 from dataclasses import replace
 
+from engine.ledger import Ledger
+from engine.seeds.beir import row_id
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from trainer.benchmarks.files import judgments, read_documents, row_id, rows
+from trainer.benchmarks.files import judgments, read_documents, rows, unique
 from trainer.benchmarks.source import BenchmarkSource
 from trainer.measures.judged import Qrels
 
 
-def read_beir(source: BenchmarkSource, part: str) -> Benchmark:
+def read_beir(source: BenchmarkSource, part: str, ledger: Ledger) -> Benchmark:
     """The split of that name."""
-    qrels = judgments(source.path, f"qrels/{part}")
-    queries = judged([EvaluationQuery(row_id(row), row.text("text")) for row in rows(source.path, "queries")], qrels)
-    return Benchmark(source.name, source.revision, read_documents(source.path), queries, qrels)
+    qrels = judgments(source.path, ledger, f"qrels/{part}")
+    texts = ((row_id(row), row.text("text"), row.path, row.line) for row in rows(source.path, "queries"))
+    queries = judged([EvaluationQuery(*query) for query in unique("query", texts, ledger).items()], qrels)
+    return Benchmark(source.name, source.revision, read_documents(source.path, ledger), queries, qrels)
 
 
 def judged(queries: list[EvaluationQuery], qrels: Qrels) -> tuple[EvaluationQuery, ...]:

@@ -15,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 
 from engine.errors import UsageError
+from engine.ledger import Ledger
 from engine.seeds.files.rows import ENDINGS, SourceRow, read_rows
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 from trainer.benchmarks.files import MOST_BYTES, documents_of, good, subpaths
@@ -30,7 +31,7 @@ def domains_in(path: Path) -> tuple[str, ...]:
     return tuple(sorted({domain for domain, _, _ in _files(path / "documents")}))
 
 
-def read_bright(source: BenchmarkSource, part: str) -> Benchmark:
+def read_bright(source: BenchmarkSource, part: str, ledger: Ledger) -> Benchmark:
     """One domain; DOMAIN/long has its long documents."""
     domain, _, length = part.partition("/")
     if length not in ("", "long"):
@@ -43,7 +44,7 @@ def read_bright(source: BenchmarkSource, part: str) -> Benchmark:
         qrels[query] = dict.fromkeys(map(str, row.items(f"gold_ids{suffix}")), 1)
         if kept_out := frozenset(map(str, row.items("excluded_ids"))) - {NONE}:
             excluded[query] = kept_out
-    documents = documents_of(_rows(source.path / f"{prefix}documents", domain), "content")
+    documents = documents_of(_rows(source.path / f"{prefix}documents", domain), "content", ledger)
     return Benchmark(source.name, source.revision, documents, tuple(queries), qrels, excluded=excluded)
 
 

@@ -10,10 +10,11 @@ Queries and qrels were tried as published (kaistAI/InstructIR at 58162a0); corpu
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine.seeds.beir import find_table
+from engine.ledger import Ledger
+from engine.seeds.beir import find_table, row_id
 from engine.seeds.files.rows import SourceRow
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from trainer.benchmarks.files import judgments, present, read_documents, row_id, rows
+from trainer.benchmarks.files import judgments, present, read_documents, rows
 from trainer.benchmarks.readers.beir import judged
 from trainer.benchmarks.readers.variants import QRELS
 from trainer.benchmarks.source import BenchmarkSource
@@ -21,16 +22,16 @@ from trainer.benchmarks.source import BenchmarkSource
 MARK = "[SEP]"
 
 
-def read_instructir(source: BenchmarkSource, part: str) -> Benchmark:
+def read_instructir(source: BenchmarkSource, part: str, ledger: Ledger) -> Benchmark:
     """Every instruction is a query; the instructions of one query share its core."""
     folder = source.path / part
-    qrels = judgments(folder, *QRELS)
+    qrels = judgments(folder, ledger, *QRELS)
     queries = judged([
         EvaluationQuery(name, query.strip(), instruction.strip(), core_of(name), "variant")
         for name, instruction, query in _parts(folder)
     ], qrels)  # fmt: skip
     measures = ("nDCG@10", "Robustness@10")
-    return Benchmark(source.name, source.revision, read_documents(folder), queries, qrels, None, measures)
+    return Benchmark(source.name, source.revision, read_documents(folder, ledger), queries, qrels, None, measures)
 
 
 def core_of(name: str) -> str:

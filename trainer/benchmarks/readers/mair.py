@@ -12,9 +12,10 @@ was not tried on them.
 from pathlib import Path
 
 from engine.errors import UsageError
+from engine.ledger import Ledger
 from engine.seeds.beir import find_table, grade_of
 from engine.seeds.files.rows import SourceRow
-from engine.seeds.judged import keep_higher
+from engine.seeds.judged import judge
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 from trainer.benchmarks.files import present, read_documents, rows
 from trainer.benchmarks.source import BenchmarkSource
@@ -58,19 +59,19 @@ def _parts(task: Path) -> list[str]:
     return [f"{task.name}/{name}" for name, found, _ in names if found] or [task.name]
 
 
-def read_mair(source: BenchmarkSource, part: str) -> Benchmark:
+def read_mair(source: BenchmarkSource, part: str, ledger: Ledger) -> Benchmark:
     """One task, or one of the collections of a task."""
     task, _, name = part.partition("/")
     prefix = f"{name}_" if name else ""
-    domain, queries, qrels = DOMAINS.get(task, ""), [], {}
+    domain, queries, qrels = DOMAINS.get(task, ""), [], dict[str, dict[str, int]]()
     for row in rows(source.path / QUERIES / task, f"{prefix}queries"):
         query = row.name("qid")
         queries.append(EvaluationQuery(query, row.text("query"), present(row, "instruction"), query, "instructed",
                                        domain=domain))  # fmt: skip
-        qrels[query] = grades = dict[str, int]()
+        qrels[query] = {}
         for label in row.items("labels"):
-            keep_higher(grades, *_label(row, label))
-    documents = read_documents(source.path / DOCUMENTS / task, f"{prefix}docs", "doc")
+            judge(qrels, ledger, (query, *_label(row, label)), f"{row.path}:{row.line}")
+    documents = read_documents(source.path / DOCUMENTS / task, ledger, f"{prefix}docs", "doc")
     return Benchmark(source.name, source.revision, documents, tuple(queries), qrels)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import UsageError
+from engine.ledger import Ledger
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, Mode
 from trainer.benchmarks.readers.beir import judged
 from trainer.benchmarks.readers.instructir import core_of
@@ -41,7 +42,7 @@ def _parts(name: str) -> dict[str, tuple["AbsTaskRetrieval", str, str]]:
     }  # fmt: skip
 
 
-def read_mteb(source: BenchmarkSource, part: str) -> Benchmark:
+def read_mteb(source: BenchmarkSource, part: str, _ledger: Ledger) -> Benchmark:
     """One subset in one split."""
     parts = _parts(str(source.path))
     if part not in parts:

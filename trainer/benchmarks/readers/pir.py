@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from engine.errors import UsageError
+from engine.ledger import Ledger
 from engine.seeds.files.rows import SourceRow
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, Mode
 from trainer.benchmarks.files import as_text, read_document, rows
@@ -25,7 +26,7 @@ def tasks_in(path: Path) -> tuple[str, ...]:
     return tuple(_corpora(path))
 
 
-def read_pir(source: BenchmarkSource, part: str) -> Benchmark:
+def read_pir(source: BenchmarkSource, part: str, _ledger: Ledger) -> Benchmark:
     """One task."""
     corpora = _corpora(source.path)
     if part not in corpora:

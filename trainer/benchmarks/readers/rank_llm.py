@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import UsageError
+from engine.ledger import Ledger
 from engine.seeds.judged import read_qrels
+from engine.text_files import read_text
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 from trainer.benchmarks.files import MOST_BYTES, as_text
 from trainer.benchmarks.readers.beir import judged
@@ -17,14 +19,14 @@ from trainer.benchmarks.readers.trec import only_file
 from trainer.benchmarks.source import BenchmarkSource
 
 
-def read_rank_llm(source: BenchmarkSource, _: str) -> Benchmark:
+def read_rank_llm(source: BenchmarkSource, _: str, ledger: Ledger) -> Benchmark:
     """The queries that are judged, each with its own candidates."""
     path = source.path
     hits, judged_in = (only_file(path, ".json"), only_file(path, "qrel")) if path.is_dir() else (path, source.qrels)
     if judged_in is None:
         raise UsageError(f"rank_llm needs judgments beside {path}; name them as `qrels` in a YAML file")
     texts, lists = read_hits(hits)
-    qrels = read_qrels([judged_in], MOST_BYTES)
+    qrels = read_qrels([judged_in], MOST_BYTES, ledger)
     queries = judged([EvaluationQuery(name, text) for name, text in texts.items()], qrels)
     documents = {name: ("", text) for found in lists.values() for name, text in found.items()}
     candidates = {query.id: tuple(lists[query.id]) for query in queries}
@@ -59,8 +61,8 @@ def _texts_of(hits: Sequence[Any]) -> dict[str, str]:
 
 def _lists_of(path: Path) -> list[Any]:
     try:
-        lists = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        lists = json.loads(read_text(path, "a JSON file of rank_llm"))
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} does not read as JSON ({error}); give `rerank.hits` a file of rank_llm") from error
     if not isinstance(lists, list):
         raise UsageError(f"{path} holds {type(lists).__name__}; expected a list of {{query, hits}}")

@@ -7,26 +7,28 @@ Where the qrels judge numbers that the topics do not have, these are the topics'
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from engine.errors import UsageError
+from engine.ledger import Ledger
 from engine.seeds.files.streams import open_streams, read_lines
 from engine.seeds.judged import Query, read_qrels
 from engine.seeds.trec import read_document_topics, read_documents, read_topics
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
-from trainer.benchmarks.files import MOST_BYTES, good
+from trainer.benchmarks.files import MOST_BYTES, good, unique
 from trainer.benchmarks.readers.beir import judged
 from trainer.benchmarks.source import BenchmarkSource
 from trainer.measures.judged import Qrels
 
 
-def read_trec(source: BenchmarkSource, part: str) -> Benchmark:
+def read_trec(source: BenchmarkSource, part: str, ledger: Ledger) -> Benchmark:
     """The topics that are judged."""
     topics_file = source.topics or only_file(source.path, "topics", "qry", "queries")
     qrels_file = source.qrels or only_file(source.path, "qrel")
     paths = [source.documents] if source.documents else _others(source.path, topics_file, qrels_file)
-    documents = {name: document for path in paths for name, document in _documents(path)}
-    topics, qrels = _topics(topics_file), read_qrels([qrels_file], MOST_BYTES)
+    documents = unique("document", chain.from_iterable(map(_documents, paths)), ledger)
+    topics, qrels = _topics(topics_file), read_qrels([qrels_file], MOST_BYTES, ledger)
     names = _numbers(topics, qrels)
     queries = [_query(topic, name, part) for topic, name in zip(topics, names, strict=True)]
     return Benchmark(source.name, source.revision, documents, judged(queries, qrels), qrels)
@@ -35,20 +37,21 @@ def read_trec(source: BenchmarkSource, part: str) -> Benchmark:
 def _topics(path: Path) -> list[Query]:
     """Topics as <top> blocks, or as <DOC> blocks or lines of a table where there is none."""
     blocks = list(good(read_topics(path, MOST_BYTES))) or list(good(read_document_topics(path, MOST_BYTES)))
-    return blocks or [Query(name, text, path.name, number, {"title": text})
-                      for number, (name, text) in enumerate(_lines(path, 2), start=1)]  # fmt: skip
+    return blocks or [Query(name, text, path.name, number, {"title": text}) for number, (name, text) in _lines(path, 2)]
 
 
-def _documents(path: Path) -> Iterator[tuple[str, tuple[str, str]]]:
-    """The id, title and text of each document of a file."""
+def _documents(path: Path) -> Iterator[tuple[str, tuple[str, str], str, int]]:
+    """The id, title and text of each document of a file, and where it stands."""
     if path.name.removesuffix(".gz").endswith(".tsv"):
-        yield from ((name, (rest[-2] if len(rest) > 1 else "", rest[-1])) for name, *rest in _lines(path, 2, 4))
+        for number, (name, *rest) in _lines(path, 2, 4):
+            yield name, (rest[-2] if len(rest) > 1 else "", rest[-1]), str(path), number
     else:
-        yield from ((d.source_id, (d.title, d.text)) for d in good(read_documents(path, MOST_BYTES)))
+        for passage, file, line in good(read_documents(path, MOST_BYTES)):
+            yield passage.source_id, (passage.title, passage.text), file, line
 
 
-def _lines(path: Path, *columns: int) -> Iterator[list[str]]:
-    """The fields of each line, of which there are as many as one of `columns`; UsageError names the line otherwise."""
+def _lines(path: Path, *columns: int) -> Iterator[tuple[int, list[str]]]:
+    """The number and fields of each line, as many as one of `columns`; UsageError names the line otherwise."""
     for stream in open_streams(path):
         for line in read_lines(stream, MOST_BYTES):
             text = "" if line.content is None else line.content.decode("utf-8", "replace").rstrip("\r\n")
@@ -58,7 +61,7 @@ def _lines(path: Path, *columns: int) -> Iterator[list[str]]:
                                  f"tabs, found {text[:120]!r}; give topics and documents in TREC's form or MS MARCO's "
                                  "tables")  # fmt: skip
             if text:
-                yield fields
+                yield line.number, fields
 
 
 def _numbers(topics: Sequence[Query], qrels: Qrels) -> list[str]:

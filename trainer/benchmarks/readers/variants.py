@@ -16,9 +16,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from engine.seeds.beir import find_table
+from engine.ledger import Ledger
+from engine.seeds.beir import find_table, row_id
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, Mode
-from trainer.benchmarks.files import judgments, present, read_candidates, read_documents, row_id, rows, subpaths
+from trainer.benchmarks.files import judgments, present, read_candidates, read_documents, rows, subpaths
 from trainer.benchmarks.source import BenchmarkSource
 from trainer.measures.following.p_mrr import removed_documents
 from trainer.measures.judged import Qrels
@@ -36,21 +37,21 @@ QRELS = ("qrels/test", "qrels", "default/test", "default", "data/test")
 Judged = tuple[tuple[EvaluationQuery, ...], Qrels]
 
 
-def read_followir(source: BenchmarkSource, part: str) -> Benchmark:
+def read_followir(source: BenchmarkSource, part: str, ledger: Ledger) -> Benchmark:
     """One collection."""
     folder = source.path / part
     published = find_table(folder, "qrels_og/test") is not None
-    queries, qrels = _in_columns(folder, FOLLOWIR, "") if published else _with_suffixes(folder)
+    queries, qrels = _in_columns(folder, ledger, FOLLOWIR, "") if published else _with_suffixes(folder, ledger)
     measures = followir_measures(part or folder.name)
-    documents, candidates = read_documents(folder), _candidates(folder, queries)
+    documents, candidates = read_documents(folder, ledger), _candidates(folder, queries)
     return Benchmark(source.name, source.revision, documents, queries, qrels, candidates, measures, measures[1])
 
 
-def read_mfollowir(source: BenchmarkSource, part: str) -> Benchmark:
+def read_mfollowir(source: BenchmarkSource, part: str, ledger: Ledger) -> Benchmark:
     """One language of mFollowIR (Weller et al., arXiv 2501.19264), or of its form with English queries."""
     folder, end = source.path, f"-{part}"
-    queries, qrels = _with_suffixes(folder, end)
-    documents, candidates = read_documents(folder, f"corpus{end}"), _candidates(folder, queries, end)
+    queries, qrels = _with_suffixes(folder, ledger, end)
+    documents, candidates = read_documents(folder, ledger, f"corpus{end}"), _candidates(folder, queries, end)
     measures = ("p-MRR", "nDCG@20")
     return Benchmark(source.name, source.revision, documents, queries, qrels, candidates, measures, measures[1])
 
@@ -66,18 +67,18 @@ def followir_measures(collection: str) -> tuple[str, str]:
     return "p-MRR", "nDCG@5" if "news21" in collection.lower() else "AP@1000"
 
 
-def read_infosearch(source: BenchmarkSource, part: str) -> Benchmark:
+def read_infosearch(source: BenchmarkSource, part: str, ledger: Ledger) -> Benchmark:
     """One dimension: the condition of a query left out, asked for and asked against."""
     folder = source.path / part
     name = (part or folder.name).lower().removesuffix("-v1")
-    queries, qrels = _in_columns(folder, INFOSEARCH, DIMENSIONS.get(name, name))
+    queries, qrels = _in_columns(folder, ledger, INFOSEARCH, DIMENSIONS.get(name, name))
     measures = (
         "WISE(K=20)", "SICR", "p-MRR", "nDCG@10", "Robustness@10(instructed)", "Robustness@10(reversed)",
     )  # fmt: skip
-    return Benchmark(source.name, source.revision, read_documents(folder), queries, qrels, None, measures)
+    return Benchmark(source.name, source.revision, read_documents(folder, ledger), queries, qrels, None, measures)
 
 
-def _in_columns(folder: Path, modes: Mapping[str, Mode], dimension: str) -> Judged:
+def _in_columns(folder: Path, ledger: Ledger, modes: Mapping[str, Mode], dimension: str) -> Judged:
     """Each row is a core query with an instruction a mode; an instruction may be empty, not missing."""
     queries = [
         EvaluationQuery(
@@ -91,12 +92,12 @@ def _in_columns(folder: Path, modes: Mapping[str, Mode], dimension: str) -> Judg
         for row in rows(folder, "queries")
         for suffix, mode in modes.items()
     ]
-    judged = {suffix: judgments(folder, f"qrels_{suffix}/test") for suffix in modes}
+    judged = {suffix: judgments(folder, ledger, f"qrels_{suffix}/test") for suffix in modes}
     qrels = {f"{core}-{suffix}": grades for suffix in modes for core, grades in judged[suffix].items()}
     return tuple(queries), qrels
 
 
-def _with_suffixes(folder: Path, end: str = "") -> Judged:
+def _with_suffixes(folder: Path, ledger: Ledger, end: str = "") -> Judged:
     """mteb's form, where an instruction is a query of its own; `end` follows the name of each table."""
     instructions = {row.name("query-id"): present(row, "instruction") for row in rows(folder, f"instruction{end}")}
     queries = []
@@ -109,7 +110,7 @@ def _with_suffixes(folder: Path, end: str = "") -> Judged:
         queries.append(
             EvaluationQuery(row_id(row), row.text("text"), instructions[row_id(row)], core, FOLLOWIR[suffix])
         )
-    qrels = judgments(folder, *([f"default{end}"] if end else QRELS))
+    qrels = judgments(folder, ledger, *([f"default{end}"] if end else QRELS))
     _tell_other_changes(folder, f"qrel_diff{end}", qrels)
     return tuple(queries), qrels
 

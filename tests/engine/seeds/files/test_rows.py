@@ -2,6 +2,8 @@
 
 import gzip
 import json
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import SeedFormatError, UsageError
+from engine.seeds.files.delimited import NO_QUOTING
 from engine.seeds.files.rows import SourceRow, attributes_of, read_rows
 
 CAP = 1 << 16
@@ -28,7 +31,6 @@ def test_every_format_gives_the_same_rows(tmp_path: Path) -> None:
     (tmp_path / "t.jsonl.gz").write_bytes(gzip.compress(jsonl.encode()))
     (tmp_path / "t.json").write_text(json.dumps(table, indent=2), "utf-8")
     (tmp_path / "t.csv").write_bytes(b'\xef\xbb\xbfa,b\nx,1\n"line\nbreak, \xc3\xa9 \xe2\x80\xa8","""2"""\n')
-    (tmp_path / "t.tsv").write_text('a\tb\nx\t1\n"line\nbreak, \u00e9 \u2028"\t"""2"""\n', "utf-8")
     pq.write_table(pa.Table.from_pylist(table), tmp_path / "t.parquet")
     for file in sorted(tmp_path.iterdir()):
         assert values(file) == table, file.name
@@ -153,5 +155,23 @@ def test_fields_are_checked_as_they_are_taken() -> None:
 
 
 def test_attributes_are_texts() -> None:
-    raw_values = {"a": "x", "b": ["y", "z"], "c": 3, "d": None, "e": {"f": 1}, "g": " "}
-    assert attributes_of(raw_values) == {"a": "x", "b": "y\nz", "c": "3"}
+    raw_values = {"a": "x", "b": ["y", "z"], "c": 3, "d": None, "e": {"f": [1, float("nan")]}, "g": " "}
+    raw_values |= {"h": float("nan"), "i": float("inf"), "j": [1], "k": date(2026, 1, 2), "l": {}, "m": Decimal("NaN")}
+    missing: list[str] = []
+    texts = {"a": "x", "b": "y\nz", "c": "3", "e": '{"f": [1, null]}', "j": "[1]", "k": "2026-01-02"}
+    assert attributes_of(raw_values, missing.append) == texts
+    assert missing == ["d", "g", "h", "i", "l", "m"]
+
+
+def test_a_tab_separated_file_has_no_quoting(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "t.tsv").write_bytes(b'\xef\xbb\xbfq\tp\r\n"a\tb\r\n\r\nc"\t"d"\r\n"e\r\nf\t\xff\r\ng\t""\r\n')
+    assert values(tmp_path / "t.tsv") == [
+        {"q": '"a', "p": "b"},
+        {"q": 'c"', "p": '"d"'},
+        f"5: 2 fields as in the header ({NO_QUOTING})",
+        "6: a row in UTF-8",
+        {"q": "g", "p": '""'},
+    ]
+    assert [record.message.partition("t.tsv:")[2][:43] for record in caplog.records] == [
+        "4: a field stands in double quotes, which a"
+    ]

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.errors import FoilError, SeedFormatError, UsageError
+from engine.ledger import Ledger
 from engine.protocols import SeedReader
 from engine.seeds.msmarco import MsmarcoRows, MsmarcoSettings
 from engine.seeds.parallel import rows as parallel_rows
@@ -43,7 +44,7 @@ def read(reader: SeedReader) -> tuple[list[Seed], int, str]:
         seeds = [seed.unpack() if isinstance(seed, PackedSeed) else seed for seed in reader]
     except (UsageError, SeedFormatError) as error:
         return [], 0, str(error)
-    return seeds, reader.skipped, ""
+    return seeds, reader.ledger["skipped"], ""
 
 
 class OneByOne:
@@ -53,8 +54,8 @@ class OneByOne:
         self._reader = reader
 
     @property
-    def skipped(self) -> int:
-        return self._reader.skipped
+    def ledger(self) -> Ledger:
+        return self._reader.ledger
 
     def __iter__(self) -> Iterator[Seed]:
         blocks = map(partial(copy(self._reader).read_block, ()), self._reader.blocks())

@@ -1,0 +1,67 @@
+"""What a reader did not take as it stands: of each kind how often, and where first.
+
+reader, benchmark -> Ledger -> out/sessions, `foil status --json`, results.jsonl, and a line for each kind at the end
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+KINDS: Mapping[str, str] = {
+    "skipped": "bad records were skipped",
+    "duplicates": "records repeat one of the same id and content, and count once",
+    "regraded": "judgments give a pair another grade than before, of which the higher counts",
+    "missing_documents": "judged documents are in no file",
+    "missing_queries": "judged queries are in no file",
+    "blank_documents": "judged documents have no text",
+    "missing_values": "attributes have no value in their row",
+    "held_out": "seeds are held out of training by their attribute `split: heldout`",
+}
+"""Each kind in words, behind its number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """How often something was met, and where first."""
+
+    count: int
+    first: str
+
+
+class Ledger:
+    """What was noted so far, by kind."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+
+    def __getitem__(self, kind: str) -> int:
+        """How often that kind was met."""
+        return self._entries[kind].count if kind in self._entries else 0
+
+    def note(self, kind: str, first: str, count: int = 1) -> None:
+        """Counts something; `first` says where the first of it was."""
+        if kind not in KINDS:
+            raise KeyError(kind)
+        if count:
+            before = self._entries.get(kind, Entry(0, first))
+            self._entries[kind] = Entry(before.count + count, before.first)
+
+    def add(self, other: "Ledger") -> None:
+        """Takes in what another reader noted."""
+        for kind, entry in other.entries().items():
+            self.note(kind, entry.first, entry.count)
+
+    def entries(self) -> dict[str, Entry]:
+        """What was noted, by kind."""
+        return self._entries.copy()
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {kind: asdict(entry) for kind, entry in self.entries().items()}
+
+
+def ledger_lines(plain: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each kind that was met, in the order of KINDS."""
+    for kind, words in KINDS.items():
+        if kind in plain:
+            yield f"{plain[kind]['count']:,} {words} (first: {plain[kind]['first']})"
