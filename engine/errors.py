@@ -252,6 +252,10 @@ class OversizeReplyError(ModelError):
     unsure = True
 
 
+class CutPromptError(ModelError):
+    """A reply to a prompt of which the server read a part: what it was asked may be gone."""
+
+
 class UnreadableReplyError(ModelError):
     """A reply that does not parse, after every correction turn."""
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from engine.ids import canonical_json, sha256_hex
 
 CHARACTERS_PER_TOKEN = 4
+SHORTEST_CONTEXT = 256
 MOST_TOKENS = 2**31 - 1
 """More than any reply uses. A larger number is nonsense, and no column of a shard could hold a sum of such."""
 
@@ -50,6 +51,19 @@ def request_id(request: Request) -> str:
     """sha256 over the canonical JSON of model, messages, parameters and schema."""
     turns = [[m.role, m.content] for m in request.messages]
     return sha256_hex(canonical_json([request.model, turns, dict(request.params), request.schema]))[:40]
+
+
+def fewest_tokens(request: Request) -> int:
+    """Fewer tokens than its prompt can have: half its words between blanks, of which every one is a token or more."""
+    return sum(len(message.content.split()) for message in request.messages) // 2
+
+
+def is_prompt_cut(request: Request, prompt_tokens: int) -> bool:
+    """Whether a server read too few tokens for the whole prompt: it cut what did not fit its context.
+
+    No context is as short as `SHORTEST_CONTEXT`: fewer tokens than that are a wrong number, not a cut prompt.
+    """
+    return SHORTEST_CONTEXT <= prompt_tokens < fewest_tokens(request)
 
 
 def estimate_tokens(request: Request) -> tuple[int, int]:

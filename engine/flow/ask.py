@@ -27,6 +27,7 @@ from engine.answer_forms import WRITE_AGAIN, keys_line
 from engine.crash_points import crash_point
 from engine.errors import (
     STOPPING,
+    CutPromptError,
     CutReplyError,
     FaultyReply,
     FoilError,
@@ -42,7 +43,7 @@ from engine.flow.seed_outcome import SeedClock
 from engine.keys import scrub_reply
 from engine.models import retry
 from engine.protocols import Answer, Model, PaidReplies, PlainAnswer, Prompt, ReplyCheck, WordReply, for_role
-from engine.requests import Message, Reply, Request, estimate_tokens
+from engine.requests import Message, Reply, Request, estimate_tokens, fewest_tokens, is_prompt_cut
 from engine.storage.lease import check_fence, lost_folder
 from engine.telemetry.spans import request_span
 from engine.topic import Call
@@ -242,11 +243,11 @@ class SeedAsk:
         the one that is taken, or the last."""
         fault, salvaged = "", ""
         try:
-            parsed = self._heard(stage, reply)
+            parsed = self._heard(stage, request, reply)
             taken = stage.check(parsed) if stage.check else parsed
             salvaged = ", ".join(name for name, value in taken if value != getattr(parsed, name))
             is_last = True
-        except (UnreadableReplyError, Rejected) as error:
+        except (UnreadableReplyError, CutPromptError, Rejected) as error:
             fault = _fault(error)
             is_last = is_last or not isinstance(error, UnreadableReplyError | FaultyReply)
             raise
@@ -256,8 +257,13 @@ class SeedAsk:
                 self.calls[:] = chain.from_iterable(self._calls_by_prompt)
         return taken
 
-    def _heard(self, stage: "_Stage[Answer]", reply: Reply) -> Answer:
-        """The typed answer; the model is told whether its JSON could be read."""
+    def _heard(self, stage: "_Stage[Answer]", request: Request, reply: Reply) -> Answer:
+        """The typed answer; the model is told whether its JSON could be read. Raises CutPromptError."""
+        if is_prompt_cut(request, reply.prompt_tokens):
+            raise CutPromptError(
+                f"the server read {reply.prompt_tokens:,} tokens of a prompt of {2 * fewest_tokens(request):,} words; "
+                "give it a longer context, or the job shorter prompts"
+            )
         is_json = schema_of(stage.answer) is not None
         try:
             parsed = self._read(reply.text, reply.finish_reason, reply, stage.answer)
@@ -343,7 +349,8 @@ def _correction(reply: Reply, fault: Exception, answer: type[BaseModel]) -> tupl
 
 def _fault(error: Exception) -> str:
     """What a call says of a reply that was not taken: the reason code, and the detail."""
-    text = f"{error.reason}: {error.detail}" if isinstance(error, Rejected) else f"unreadable_reply: {error}"
+    code = "cut_prompt" if isinstance(error, CutPromptError) else "unreadable_reply"
+    text = f"{error.reason}: {error.detail}" if isinstance(error, Rejected) else f"{code}: {error}"
     return text[:_FAULT_CHARACTERS]
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from engine.errors import (
     STOPPING,
+    CutPromptError,
     CutReplyError,
     ModelError,
     OversizeReplyError,
@@ -31,6 +32,7 @@ T = TypeVar("T")
 _DETAIL_CHARACTERS = 2000
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _REASONS: dict[type[BaseException], str] = {
+    CutPromptError: "cut_prompt",
     CutReplyError: "cut_reply",
     WithheldReplyError: "withheld_reply",
     UnreadableReplyError: "unreadable_reply",

@@ -52,7 +52,7 @@ from engine.models.reading import read_answer, retry_after
 from engine.protocols import Model
 from engine.rates.book import RateAsk, rate_key
 from engine.rates.client import AskForRates, RateClient
-from engine.requests import Reply, Request, estimate_tokens
+from engine.requests import Reply, Request, estimate_tokens, fewest_tokens, is_prompt_cut
 from engine.storage.lease import check_fence
 from engine.telemetry.spans import note_server
 
@@ -192,7 +192,7 @@ class EndpointClient:
 
     def __init__(self, endpoint: EndpointSettings, settings: HostedSettings) -> None:
         self.url, self._settings = endpoint.url, settings
-        self._key_source, self._guessed = endpoint.api_key, False
+        self._key_source, self._guessed, self._cut = endpoint.api_key, False, False
         know_key(endpoint.api_key)
         self._most_connections = settings.max_concurrency + 8  # None would mean aiohttp's own 100
         self._client: openai.AsyncOpenAI | None = None
@@ -328,6 +328,15 @@ class EndpointClient:
                 "%s tells no usage, or one that cannot be; tokens and cost of such replies are guessed from their "
                 "characters",
                 self.url,
+            )
+        if is_prompt_cut(request, usage.prompt_tokens) and not self._cut:
+            self._cut = True
+            LOG.error(
+                "%s read %d tokens of a prompt of %d words: it cuts what does not fit its context, perhaps the "
+                "instruction; no such reply is taken. Give the server a longer context (Ollama: OLLAMA_CONTEXT_LENGTH)",
+                self.url,
+                usage.prompt_tokens,
+                2 * fewest_tokens(request),
             )
         (text, reason), *others = answer.choices
         return Reply(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.requests import CHARACTERS_PER_TOKEN, Request, is_count
+from engine.requests import CHARACTERS_PER_TOKEN, SHORTEST_CONTEXT, Request, fewest_tokens, is_count
 
 LONGEST_RETRY_AFTER_S = 86_400.0
 """A longer pause is taken as this one: it ends the run in any case."""
@@ -67,17 +67,23 @@ def read_answer(content: bytes, request: Request) -> Answer:
 def read_usage(told: Any, request: Request, choices: Sequence[tuple[str, str]]) -> Usage:
     """The usage that a provider tells, or one guessed where it tells none, or numbers that cannot be.
 
-    Tokens are integers of at least 0, below 2^31; those from a cache are among the prompt's.
+    Tokens are integers of at least 0, below 2^31; those from a cache are among the prompt's, which are no handful for a
+    long prompt.
     """
     usage = told if isinstance(told, Mapping) else {}
     details = usage.get("prompt_tokens_details")
     cached = (details.get("cached_tokens") if isinstance(details, Mapping) else None) or 0
     numbers = [_whole(number) for number in (usage.get("prompt_tokens"), usage.get("completion_tokens"), cached)]
-    if all(map(is_count, numbers)) and numbers[2] <= numbers[0]:
+    if all(map(is_count, numbers)) and numbers[2] <= numbers[0] and not _is_too_small(numbers[0], request):
         return Usage(*numbers)
     prompt_tokens = sum(len(message.content) for message in request.messages) // CHARACTERS_PER_TOKEN
     completion_tokens = sum(len(text) for text, _ in choices) // CHARACTERS_PER_TOKEN
     return Usage(prompt_tokens, completion_tokens, guessed=True)
+
+
+def _is_too_small(prompt_tokens: int, request: Request) -> bool:
+    """Whether so few tokens are neither the prompt nor what a server left of it."""
+    return prompt_tokens < min(SHORTEST_CONTEXT, fewest_tokens(request) // 4)
 
 
 def read_logprobs(told: Any) -> dict[str, Any] | None:

@@ -290,7 +290,14 @@ def _shortened(text: str, limit: int = MAX_BLOCK) -> str:
     return head[: end if end > limit // 4 else head.rfind(" ")].rstrip()
 
 
-def segment(name: str, passage: Passage, query: str = "", answer: str = "", limit: int = MAX_TEXT) -> SourcePassage:
+def segment(
+    name: str,
+    passage: Passage,
+    query: str = "",
+    answer: str = "",
+    limit: int = MAX_TEXT,
+    most_blocks: int | None = MAX_BLOCKS,
+) -> SourcePassage:
     """The first `limit` characters of the passage in blocks; those that answer the query are marked as core.
 
     Without a query none are; `answer` is the answering sentence, or the answer itself, where it is known.
@@ -298,7 +305,7 @@ def segment(name: str, passage: Passage, query: str = "", answer: str = "", limi
     kind = kind_of(passage)
     text = _shortened(passage.text, limit)
     pieces = _with_leads([b for b in _pieces(text, kind) if b.text.strip()], text) or [Block("", text)]
-    kept = pieces[:MAX_BLOCKS]
+    kept = pieces[:most_blocks]
     texts = [b.text for b in kept]
     core = _core(texts, query, answer, kind) if query else frozenset[int]()
     if answer:

@@ -13,7 +13,7 @@ from engine.errors import Rejected
 from engine.ids import sha256_hex
 from engine.topic import Passage, Seed
 from prompts.passages.answer_evidence import Evidence, evidence_from
-from prompts.passages.blocks import SourcePassage, is_about, is_judged, kind_of, may_answer, segment
+from prompts.passages.blocks import MAX_TEXT, SourcePassage, is_about, is_judged, kind_of, may_answer, segment
 from prompts.passages.readable import flaw_of
 from prompts.passages.views import BlockIndex, View
 
@@ -127,9 +127,9 @@ def _positives_of(seed: Seed) -> list[Passage]:
 def _positive_source(name: str, passage: Passage, query: str, answer: str, room: int | None) -> SourcePassage:
     """A positive in blocks, shortened to `room` characters where there is such a bound."""
     answer = passage.attributes.get("answer_sentence") or answer
-    source = segment(name, passage, query, answer)
-    if room is None or (source.whole and len(passage.text) <= room):
-        return source
+    if room is None or len(passage.text) <= room:
+        return segment(name, passage, query, answer)
+    source = segment(name, passage, query, answer, *((room, None) if room > MAX_TEXT else ()))
     used = sum(len(b.text) + 1 for b in source.core_blocks)
     labels = set()
     for block in source.free_blocks:

@@ -32,6 +32,8 @@ from trainer.settings import TrainSettings
 
 LOG = logging.getLogger(__name__)
 
+NOTHING_LEFT = 0.0005
+"""A loss below this, which is shown as 0.000, leaves nothing to learn."""
 NOTHING_LEARNED = 0.02
 """A loss that lies so near that of equal scores, as a share of it, has learned nothing."""
 
@@ -112,8 +114,12 @@ def find_warnings(rows: Sequence[LogRow]) -> list[str]:
     A model that learned nothing: over the last tenth of the steps the mean loss lies within 2 % of the mean of
     log(number of candidates of an anchor), the loss of a model to which all candidates are alike
     (`losses.equal_scores_losses`). Steps that an earlier version logged do not count.
+    A loss of nothing: that mean lies below NOTHING_LEFT, so that no candidate was left to learn from.
     """
-    last = [row for row in rows[-max(1, len(rows) // 10) :] if row.equal_scores_loss]
+    end = rows[-max(1, len(rows) // 10) :]
+    if end and fmean(row.loss for row in end) < NOTHING_LEFT:
+        return [_nothing_left(rows)]
+    last = [row for row in end if row.equal_scores_loss]
     if not last:
         return []
     loss, alike = fmean(row.loss for row in last), fmean(row.equal_scores_loss for row in last)
@@ -124,6 +130,15 @@ def find_warnings(rows: Sequence[LogRow]) -> list[str]:
         f"alike, {alike:.4f}; look at `schedule.learning_rate`, `schedule.steps` and the data"
     )
     return [words]
+
+
+def _nothing_left(rows: Sequence[LogRow]) -> str:
+    first = next(row.step for row in rows if row.loss < NOTHING_LEFT)
+    return (
+        f"the loss fell to {rows[-1].loss:.4f}, and below {NOTHING_LEFT} at step {first} of {rows[-1].step}: the model "
+        "tells all candidates apart, so the last steps taught it nothing, and a loss of 0 from the start means that a "
+        "query and its passage give each other away; look at the data, at harder negatives and at fewer steps"
+    )
 
 
 def _choose_share(

@@ -42,6 +42,7 @@ REMEDIES = {
     "unreadable": "relevant passages are cut off, torn, menus, markup, noise, or repeat a sentence: clean the corpus",
     "no_condition": "rules meet no two conditions of a dimension: take seeds with several passages, or another writer",
     "unreadable_reply": "replies do not fit their type: try another model or `structured`, and raise `max_tokens`",
+    "cut_prompt": "the server reads a part of the prompts: give it a longer context, or lower `passage_chars`",
     "cut_reply": "replies end at `max_tokens`: raise it",
     "model_unavailable": "the model did not answer: run again when it does",
     "recipe_error": "the recipe failed: `foil why` shows the error",

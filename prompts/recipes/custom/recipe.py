@@ -38,7 +38,7 @@ from prompts.recipes.custom.specs import (
 )
 from prompts.render import recipe_fingerprint
 
-VERSION = "3"
+VERSION = "4"
 """Raised when the same seed, settings and templates would give other topics."""
 
 LoopItem = tuple[str, int] | None

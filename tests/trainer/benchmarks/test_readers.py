@@ -156,9 +156,7 @@ def test_bright_has_a_collection_a_domain_and_documents_that_no_ranking_holds(tm
     assert replace(found, excluded={}).digest != found.digest
     with (tmp_path / "documents/pony-00001-of-00002.jsonl").open("a") as file:
         file.write(lines({"id": "d1", "content": "Another text of the same id."}))
-    with pytest.raises(
-        UsageError, match=r"00001.*:3: expected one document of the id 'd1', as at .*00000"
-    ):
+    with pytest.raises(UsageError, match=r"00001.*:3: expected one document of the id 'd1', as at .*00000"):
         read_benchmark(source, "pony")
     with pytest.raises(UsageError, match="no part 'pony/short'"):
         read_benchmark(source, "pony/short")
