@@ -118,9 +118,17 @@ def _counted(function: Callable[..., str]) -> Callable[..., str]:
     return counted
 
 
+class _Missing(jinja2.StrictUndefined):
+    """A value that is not there. What is said of it names it, not the class that lacks it."""
+
+    @property
+    def _undefined_message(self) -> str:
+        return f"there is no value {self._undefined_name!r}"
+
+
 def _environment() -> ImmutableSandboxedEnvironment:
     environment = ImmutableSandboxedEnvironment(
-        undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True, cache_size=0
+        undefined=_Missing, autoescape=False, trim_blocks=True, lstrip_blocks=True, cache_size=0
     )
     environment.globals.clear()
     plain = {name: environment.filters[name] for name in _FILTERS}
@@ -169,9 +177,17 @@ class PromptTemplate:
                         f"template {self.name} renders more than {MAX_RENDERED} characters; give it shorter inputs"
                     )
                 pieces.append(piece)
+        except jinja2.UndefinedError as error:
+            raise MissingValueError(
+                f"template {self.name}: {error}; complete the data, or ask before (`{{% if ... is defined %}}`)"
+            ) from error
         except (jinja2.TemplateError, TypeError, ValueError, RecursionError) as error:
             raise UsageError(f"template {self.name}: {error}; mend the template or its inputs") from error
         return "".join(pieces)
+
+
+class MissingValueError(UsageError):
+    """A template uses a value that its inputs lack."""
 
 
 @lru_cache(maxsize=64)

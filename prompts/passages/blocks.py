@@ -295,6 +295,7 @@ def segment(
     passage: Passage,
     query: str = "",
     answer: str = "",
+    *,
     limit: int = MAX_TEXT,
     most_blocks: int | None = MAX_BLOCKS,
 ) -> SourcePassage:

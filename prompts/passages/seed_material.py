@@ -13,7 +13,16 @@ from engine.errors import Rejected
 from engine.ids import sha256_hex
 from engine.topic import Passage, Seed
 from prompts.passages.answer_evidence import Evidence, evidence_from
-from prompts.passages.blocks import MAX_TEXT, SourcePassage, is_about, is_judged, kind_of, may_answer, segment
+from prompts.passages.blocks import (
+    MAX_BLOCKS,
+    MAX_TEXT,
+    SourcePassage,
+    is_about,
+    is_judged,
+    kind_of,
+    may_answer,
+    segment,
+)
 from prompts.passages.readable import flaw_of
 from prompts.passages.views import BlockIndex, View
 
@@ -129,7 +138,8 @@ def _positive_source(name: str, passage: Passage, query: str, answer: str, room:
     answer = passage.attributes.get("answer_sentence") or answer
     if room is None or len(passage.text) <= room:
         return segment(name, passage, query, answer)
-    source = segment(name, passage, query, answer, *((room, None) if room > MAX_TEXT else ()))
+    most_blocks = MAX_BLOCKS if room <= MAX_TEXT else None
+    source = segment(name, passage, query, answer, limit=max(room, MAX_TEXT), most_blocks=most_blocks)
     used = sum(len(b.text) + 1 for b in source.core_blocks)
     labels = set()
     for block in source.free_blocks:

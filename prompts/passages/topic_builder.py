@@ -73,8 +73,6 @@ class TopicBuilder:
     def build(self, **attributes: str) -> Topic:
         """The topic. A seed that is held out (attribute `split`) makes a topic that is held out."""
         seed = self._seed
-        if "split" in seed.attributes:
-            attributes["split"] = seed.attributes["split"]
         return Topic(
             id=self._id,
             seed_id=seed.id,
@@ -86,5 +84,10 @@ class TopicBuilder:
             judgments=tuple(self._judgments),
             licence=seed.licence,
             redistributable=seed.redistributable,
-            attributes=attributes,
+            attributes={**attributes, **held_out(seed)},
         )
+
+
+def held_out(seed: Seed) -> dict[str, str]:
+    """The attribute of the topics of a seed that is held out of training; none of others."""
+    return {"split": seed.attributes["split"]} if "split" in seed.attributes else {}

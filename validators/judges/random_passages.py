@@ -55,7 +55,7 @@ class RandomPassages:
             if not line:
                 file.seek(0)
                 line = file.readline()
-        text = line.decode("utf-8", "replace").strip()
+        text = line.decode("utf-8", "replace").removeprefix("\ufeff").strip()
         if text:
             passage = self._passage(text, offset)
             if passage.text.strip():

@@ -11,6 +11,7 @@ import typer
 
 from cluster.commands.arguments import JobArgument, JsonOption, OutOption, ReuseOption, SetOption
 from cluster.terminal import print_json, print_line, say
+from engine.ledger import ledger_lines
 from engine.storage.opening import mirror_of
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ def plan(
         traced = asyncio.run(_trace(parts, chosen, job, sample))
     known = rates_for(job, spec.identity, rates, traced, use_sample=sample > 0)
     told = _PlanReport(job, seeds, traced, known, parts)
+    for line in ledger_lines(spec.reader.ledger.plain()):
+        say(line)
     if as_json:
         print_json(told.plain())
     else:

@@ -9,6 +9,7 @@ import typer
 from cluster.commands.arguments import JobArgument, SetOption
 from cluster.terminal import byte_bars, print_line, say, show
 from engine.errors import UsageError
+from engine.ledger import ledger_lines
 
 
 def preview(
@@ -18,10 +19,13 @@ def preview(
     from cluster.catalog import open_seeds
     from cluster.job import load_job
 
-    for seed in islice(open_seeds(load_job(job_file, overrides or []).seeds), count):
+    reader = open_seeds(load_job(job_file, overrides or []).seeds)
+    for seed in islice(reader, count):
         passages = [("+", passage) for passage in seed.positives] + [("-", passage) for passage in seed.negatives]
         rows = [(sign, passage.source_id, passage.text[:300]) for sign, passage in passages]
         show(["", "source", "passage"], rows, f"{seed.id}: {seed.query}")
+    for line in ledger_lines(reader.ledger.plain()):
+        print_line(line)
 
 
 def fetch(

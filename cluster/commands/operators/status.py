@@ -3,7 +3,8 @@
 from typing import Any
 
 from cluster.commands.arguments import JsonOption, OutArgument
-from cluster.terminal import print_json, show
+from cluster.terminal import print_json, print_line, show
+from engine.ledger import ledger_lines
 
 
 def status(out: OutArgument, as_json: JsonOption = False) -> None:
@@ -17,7 +18,9 @@ def status(out: OutArgument, as_json: JsonOption = False) -> None:
     if as_json:
         print_json(facts)
         return
-    show(["", ""], [(name, _plain(value)) for name, value in facts.items() if name != "last_session"])
+    show(["", ""], [(name, _plain(value)) for name, value in facts.items() if name not in ("last_session", "read")])
+    for line in ledger_lines(facts["read"]):
+        print_line(line)
 
 
 def _plain(value: Any) -> str:

@@ -11,6 +11,7 @@ import typer
 
 from cluster.commands.arguments import JobArgument, JsonOption, OutOption, ReuseOption, SetOption
 from cluster.terminal import live_table, print_json, print_line, say, show
+from engine.ledger import ledger_lines
 
 if TYPE_CHECKING:
     from cluster.job import Job
@@ -66,6 +67,8 @@ def try_(
         print_json(told.plain())
     else:
         told.print()
+    for line in ledger_lines(summary.read):
+        say(line)
     if summary.stopped:
         say(f"foil: {summary.stopped}")
     if summary.exit_code:

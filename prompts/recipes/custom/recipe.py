@@ -25,7 +25,7 @@ from engine.protocols import Ask
 from engine.topic import Intent, Passage, Seed, Topic, topic_id
 from prompts.constraints.constraint import Constraint
 from prompts.passages.seed_material import SeedMaterial, build_material
-from prompts.passages.topic_builder import TopicBuilder
+from prompts.passages.topic_builder import TopicBuilder, held_out
 from prompts.recipes.custom.settings import CustomSettings
 from prompts.recipes.custom.specs import (
     SEED_VARIABLES,
@@ -36,7 +36,7 @@ from prompts.recipes.custom.specs import (
     TopicSpec,
     template_of,
 )
-from prompts.render import recipe_fingerprint
+from prompts.render import MissingValueError, recipe_fingerprint
 
 VERSION = "4"
 """Raised when the same seed, settings and templates would give other topics."""
@@ -61,7 +61,7 @@ class Custom:
     """Implements `engine.protocols.Recipe`.
 
     Rejected with `empty_query`, `no_positive`, `nothing_made` (every instruction, passage or row was left out),
-    `same_passage`, `same_instruction`, `bad_constraint`.
+    `same_passage`, `same_instruction`, `bad_constraint`, `no_value` (a template uses an attribute that the seed lacks).
     """
 
     name = "custom"
@@ -102,7 +102,11 @@ class Custom:
         inputs = {name: _template_value(scope[name]) for name in template.variables}
         if None in inputs.values() or (stage.when and not _is_true(scope, stage.when)):
             return None
-        answer = await ask(template.render(**inputs), self._answers[stage.name], role=stage.role)
+        try:
+            prompt = template.render(**inputs)
+        except MissingValueError as error:
+            raise Rejected("no_value", str(error)) from None
+        answer = await ask(prompt, self._answers[stage.name], role=stage.role)
         return answer.model_dump(mode="json")
 
 
@@ -183,7 +187,7 @@ class _Assembler:
                 query=seed.query,
                 licence=seed.licence,
                 redistributable=seed.redistributable,
-                attributes={"rows": "plain", "row": canonical_json(row)},
+                attributes={**held_out(seed), "rows": "plain", "row": canonical_json(row)},
             )
             for index, row in enumerate(complete)
         ]

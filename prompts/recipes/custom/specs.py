@@ -166,7 +166,7 @@ def source_of(folder: Path, file: str) -> str:
     path = folder / f"{file}.j2"
     try:
         if path.is_file():
-            with path.open(encoding="utf-8") as template:
+            with path.open(encoding="utf-8-sig") as template:
                 return template.read(MAX_SOURCE + 1)
     except (OSError, UnicodeDecodeError):
         pass
