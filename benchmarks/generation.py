@@ -49,8 +49,8 @@ from benchmarks.peers.generation_prompts import (
 )
 
 if TYPE_CHECKING:
-    from engine.ledger import Ledger
     from engine.protocols import Ask, Parts
+    from engine.seeds.files.ledger import Ledger
     from engine.topic import Seed, Topic
 
 HERE = Path(__file__).resolve().parent
@@ -97,7 +97,7 @@ class Corpus:
     @property
     def ledger(self) -> Ledger:
         """An empty one."""
-        from engine.ledger import Ledger
+        from engine.seeds.files.ledger import Ledger
 
         return Ledger()
 

@@ -21,11 +21,11 @@ from pydantic import BaseModel
 from datasets_out.commits.log import CommitLog
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.flow.progress import Counts
-from engine.ledger import Ledger
 from engine.protocols import Ask, Model, Parts, Prompt
 from engine.requests import Message, Reply, Request
 from engine.runtime.run_local import run
 from engine.runtime.session import RunSpec, WorkerSpec
+from engine.seeds.files.ledger import Ledger
 from engine.topic import Intent, Judgment, Passage, Seed, Topic, intent_id, topic_id
 from tests.support.memory import peak_memory
 

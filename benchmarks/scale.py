@@ -25,9 +25,9 @@ from cluster.job import load_job
 from datasets_out.commits.log import CommitLog
 from datasets_out.sql.query import run_sql
 from engine.flow.progress import Progress
-from engine.ledger import Ledger
 from engine.runtime import run_local
 from engine.runtime.session import RunSpec
+from engine.seeds.files.ledger import Ledger
 from engine.topic import Seed
 
 BASE_SEEDS = 2000

@@ -24,9 +24,9 @@ from engine.flow.limits import Limits, ReplySettings, RuntimeSettings
 from engine.models.endpoints import HostedSettings
 from engine.models.params import Price
 from engine.protocols import for_role
+from engine.seeds.files.text_files import read_text
 from engine.settings import Settings
 from engine.storage.opening import mirror_of, open_store
-from engine.text_files import read_text
 from prompts.recipes.catalog import RECIPES, roles_asked
 from prompts.recipes.mixed import MixedRecipeSettings, RecipePart
 from trainer.settings import EvaluateSettings, TrainSettings

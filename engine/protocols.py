@@ -13,10 +13,10 @@ from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, runtime_chec
 
 from pydantic import BaseModel, ConfigDict
 
-from engine.ledger import Ledger
 from engine.model_traits import ModelTraits
 from engine.rates.client import AskForRates
 from engine.requests import Message, Reply, Request
+from engine.seeds.files.ledger import Ledger
 from engine.topic import Call, Seed, Topic, Verdict
 
 Answer = TypeVar("Answer", bound=BaseModel)

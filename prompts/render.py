@@ -29,8 +29,8 @@ from engine.errors import UsageError
 from engine.ids import canonical_json, sha256_hex
 from engine.protocols import Prompt
 from engine.requests import Message
+from engine.seeds.files.text_files import read_text
 from engine.settings import Settings
-from engine.text_files import read_text
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_SOURCE = 64_000

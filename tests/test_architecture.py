@@ -19,7 +19,7 @@ ADDITIONS: dict[str, dict[str, list[tuple[str, str]]]] = {
     "seed corpus": {
         "engine/seeds/tiny.py": [(NEW, '''
 from typing import Literal
-from engine.ledger import Ledger
+from engine.seeds.files.ledger import Ledger
 from engine.settings import Settings
 from engine.topic import Passage, Seed
 

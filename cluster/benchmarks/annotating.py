@@ -14,7 +14,7 @@ from cluster.job import settings_from
 from cluster.terminal import print_json, say, show
 from engine.atomic_files import publish_folder, put_text
 from engine.errors import UsageError
-from engine.text_files import read_text
+from engine.seeds.files.text_files import read_text
 from trainer.benchmarks.making.annotation import AnnotationSettings, drafts, with_instructions
 from trainer.benchmarks.making.folder import write_benchmark
 from trainer.systems.llm_replies import LlmReplies, hosted_settings

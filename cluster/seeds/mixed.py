@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import SerializeAsAny
 
-from engine.ledger import Ledger
 from engine.protocols import DivisibleReader, SeedReader, Sketch
+from engine.seeds.files.ledger import Ledger
 from engine.settings import Settings
 from engine.topic import PackedSeed, Seed
 

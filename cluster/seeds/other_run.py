@@ -16,8 +16,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from datasets_out.commits.snapshot import load_snapshot, read_accepted
-from engine.ledger import Ledger
 from engine.seeds.corpus import no_seeds_error
+from engine.seeds.files.ledger import Ledger
 from engine.settings import Settings
 from engine.topic import Seed
 from prompts.recipes.dual_view import seed_of

@@ -23,10 +23,10 @@ from pydantic import Field
 from datasets_out.commits.merge import as_paid
 from datasets_out.commits.snapshot import Snapshot, load_snapshot, read_partitions
 from engine.errors import UsageError
-from engine.ledger import Ledger
 from engine.planning.funnel import is_whole
 from engine.protocols import Screen
 from engine.seeds.corpus import no_seeds_error
+from engine.seeds.files.ledger import Ledger
 from engine.settings import Settings
 from engine.topic import Judgment, Seed, Topic, Verdict
 from prompts.recipes.stored import pack_topics, unpack_topics

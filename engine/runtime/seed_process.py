@@ -32,7 +32,6 @@ from typing import Any
 from engine.errors import CorruptDataError, FoilError, SeedsChangedError, SpoolError, portable
 from engine.flow.journal_reading import paid_seeds
 from engine.flow.limits import Limits, RuntimeSettings
-from engine.ledger import Ledger
 from engine.protocols import (
     CommitStore,
     DivisibleReader,
@@ -44,6 +43,7 @@ from engine.protocols import (
 )
 from engine.runtime.seed_stream import CountedSeeds, OnRead, PastStream, SeedRecord, split_into_partitions
 from engine.runtime.watchdog import relax_gc
+from engine.seeds.files.ledger import Ledger
 from engine.storage.store import Store
 from engine.telemetry.json_logs import begin_logs
 

@@ -20,8 +20,8 @@ import xxhash
 from engine.errors import SeedsChangedError, UsageError
 from engine.flow.limits import Limits
 from engine.ids import sha256_hex
-from engine.ledger import Ledger
 from engine.protocols import Partition, Screen, SeedReader, SketchingScreen
+from engine.seeds.files.ledger import Ledger
 from engine.topic import PackedSeed, Seed, Verdict, seed_digest
 
 LOG = logging.getLogger(__name__)

@@ -38,7 +38,6 @@ from engine.flow.progress import (
 from engine.flow.run_metrics import CountRecorder
 from engine.ids import canonical_json, sha256_hex
 from engine.inference.pooled_vllm import EngineSpec
-from engine.ledger import Ledger
 from engine.protocols import Parts, Screen, SeedReader
 from engine.runtime.breaker import RunBreaker
 from engine.runtime.partition_queue import CommittedPartition, PartitionQueue, in_thread
@@ -46,6 +45,7 @@ from engine.runtime.seed_process import SeedProcess, SeedSource, sweep_spool
 from engine.runtime.seed_stream import SeedRecord, unpacked
 from engine.runtime.supervisor import Supervisor, Worker
 from engine.runtime.watchdog import relaxed_gc
+from engine.seeds.files.ledger import Ledger
 from engine.storage.lease import RunLease, hold
 from engine.storage.opening import open_store
 from engine.telemetry.metrics import (

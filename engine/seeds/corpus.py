@@ -21,8 +21,8 @@ from pydantic import Field
 
 from engine.errors import SeedFormatError, UsageError
 from engine.ids import fraction_of
-from engine.ledger import Ledger
 from engine.seeds.bm25 import Bm25Index
+from engine.seeds.files.ledger import Ledger
 from engine.seeds.files.unique import UniqueRecords
 from engine.settings import Settings
 from engine.topic import Passage, Seed

@@ -18,8 +18,8 @@ from pydantic import BeforeValidator, Field
 
 from engine.errors import SeedFormatError, UsageError
 from engine.ids import fraction_of
-from engine.ledger import Ledger
 from engine.seeds.corpus import CorpusReader, CorpusSeed, CorpusSettings, NegativeCandidate
+from engine.seeds.files.ledger import Ledger
 from engine.seeds.files.streams import Line, open_streams, read_lines
 from engine.seeds.files.unique import UniqueRecords
 from engine.topic import Passage

@@ -13,7 +13,7 @@ import pytest
 from cluster.commands.app import app
 from cluster.endings import run_command
 from datasets_out.sql.query import run_sql
-from engine.ledger import KINDS
+from engine.seeds.files.ledger import KINDS
 from engine.seeds.table import TableReader, TableSettings
 from tests.support.models.fault_server import serving
 from tests.support.models.raw_server import answering, http

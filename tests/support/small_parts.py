@@ -24,11 +24,11 @@ from engine.errors import Rejected, UnreadableReplyError
 from engine.flow.journal_records import checked, parsed
 from engine.flow.limits import Limits, RuntimeSettings
 from engine.flow.progress import Summary
-from engine.ledger import Ledger
 from engine.protocols import Cost, Model, Parts, Prompt
 from engine.requests import Message, Reply
 from engine.runtime.run_local import run
 from engine.runtime.session import RunSpec, WorkerSpec
+from engine.seeds.files.ledger import Ledger
 from engine.topic import Intent, Judgment, Passage, Seed, Topic, Verdict, intent_id, topic_id
 from tests.support.drills.history_checker import History, Violations, check
 from tests.support.memory import peak_memory

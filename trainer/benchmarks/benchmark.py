@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from engine.errors import UsageError
 from engine.ids import canonical_json
-from engine.ledger import Ledger
+from engine.seeds.files.ledger import Ledger
 from trainer.measures.judged import Qrels
 
 LOG = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from engine.errors import SeedFormatError, UsageError
-from engine.ledger import Ledger, ledger_lines
+from engine.seeds.files.ledger import Ledger, ledger_lines
 from trainer.benchmarks.benchmark import Benchmark, checked
 from trainer.benchmarks.files import collections_in
 from trainer.benchmarks.making.made import read_made

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from engine.errors import SeedFormatError, UsageError
-from engine.ledger import Ledger
 from engine.seeds.beir import find_table, read_judgments, row_id
+from engine.seeds.files.ledger import Ledger
 from engine.seeds.files.rows import SourceRow, read_rows
+from engine.seeds.files.text_files import read_text
 from engine.seeds.files.unique import UniqueRecords
-from engine.text_files import read_text
 from trainer.benchmarks.benchmark import Documents
 from trainer.measures.judged import Qrels
 

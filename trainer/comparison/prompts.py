@@ -14,7 +14,7 @@ from statistics import fmean, stdev
 
 from engine.errors import UsageError
 from engine.ids import fraction_of
-from engine.text_files import read_text
+from engine.seeds.files.text_files import read_text
 from trainer.benchmarks.benchmark import Benchmark
 from trainer.comparison.results import Average, weighted
 from trainer.comparison.scores import Values

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from engine.atomic_files import put_text
 from engine.errors import UsageError
-from engine.ledger import Ledger, ledger_lines
+from engine.seeds.files.ledger import Ledger, ledger_lines
 from engine.seeds.judged import read_qrels as read_judgments
 from trainer.measures.judged import Qrels, Run
 from trainer.measures.ranks import ranked

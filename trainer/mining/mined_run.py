@@ -13,8 +13,8 @@ from datasets_out.commits.snapshot import Snapshot, read_partitions
 from datasets_out.training.candidate_pool import CandidatePassage, CandidatePool
 from datasets_out.training.mined_negatives import MinedRun, write_mined
 from engine.errors import SeedFormatError, UsageError
-from engine.ledger import Ledger, ledger_lines
 from engine.seeds.beir import row_id
+from engine.seeds.files.ledger import Ledger, ledger_lines
 from engine.seeds.files.rows import SourceRow, read_rows
 from engine.seeds.files.unique import UniqueRecords
 from engine.topic import Passage, Seed

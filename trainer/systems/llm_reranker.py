@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple, Protocol, cast
 from engine.errors import UsageError
 from engine.ids import canonical_json, sha256_hex
 from engine.requests import Message, Reply, Request
-from engine.text_files import read_text
+from engine.seeds.files.text_files import read_text
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 from trainer.measures.judged import Run
 from trainer.systems.llm_replies import Ask, LlmReplies, hosted_settings, unframed

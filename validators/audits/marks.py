@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import UsageError
-from engine.text_files import read_text
+from engine.seeds.files.text_files import read_text
 from validators.audits.sheet import Key
 
 _MARK = re.compile(r"([+\-0])(u?)")

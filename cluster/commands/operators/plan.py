@@ -11,7 +11,7 @@ import typer
 
 from cluster.commands.arguments import JobArgument, JsonOption, OutOption, ReuseOption, SetOption
 from cluster.terminal import print_json, print_line, say
-from engine.ledger import ledger_lines
+from engine.seeds.files.ledger import ledger_lines
 from engine.storage.opening import mirror_of
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import typer
 from cluster.commands.arguments import JobArgument, JsonOption, OutOption, ReuseOption, SetOption
 from cluster.terminal import live_table, print_json, print_line, say, show
 from engine.errors import QueryStoppedError
-from engine.ledger import ledger_lines
+from engine.seeds.files.ledger import ledger_lines
 
 if TYPE_CHECKING:
     from pathlib import Path

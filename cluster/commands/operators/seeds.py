@@ -9,7 +9,7 @@ import typer
 from cluster.commands.arguments import JobArgument, SetOption
 from cluster.terminal import byte_bars, print_line, say, show
 from engine.errors import UsageError
-from engine.ledger import ledger_lines
+from engine.seeds.files.ledger import ledger_lines
 
 
 def preview(

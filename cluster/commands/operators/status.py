@@ -4,7 +4,7 @@ from typing import Any
 
 from cluster.commands.arguments import JsonOption, OutArgument
 from cluster.terminal import print_json, print_line, show
-from engine.ledger import ledger_lines
+from engine.seeds.files.ledger import ledger_lines
 
 
 def status(out: OutArgument, as_json: JsonOption = False) -> None:

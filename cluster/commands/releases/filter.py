@@ -10,8 +10,8 @@ import typer
 from cluster.commands.arguments import JsonOption, OutArgument, SnapshotOption
 from cluster.terminal import print_json, say, show
 from engine.errors import UsageError
+from engine.seeds.files.text_files import read_text
 from engine.storage.opening import mirror_of
-from engine.text_files import read_text
 
 if TYPE_CHECKING:
     from datasets_out.curation.derived_run import DerivedRun

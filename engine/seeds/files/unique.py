@@ -4,7 +4,7 @@ from collections.abc import Hashable
 from typing import Generic, NamedTuple, TypeVar
 
 from engine.errors import SeedFormatError
-from engine.ledger import Ledger
+from engine.seeds.files.ledger import Ledger
 
 Content = TypeVar("Content", bound=Hashable)
 

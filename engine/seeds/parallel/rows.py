@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from engine.errors import SeedFormatError
-from engine.ledger import Ledger
 from engine.protocols import SeedReader, Sketch
 from engine.seeds.corpus import SPLIT, CorpusReader, CorpusSeed, CorpusSettings, UniqueSeeds, no_seeds_error
+from engine.seeds.files.ledger import Ledger
 from engine.seeds.files.rows import Record, decode_all, read_raw, read_rows
 from engine.seeds.files.streams import Line
 from engine.seeds.parallel.processes import map_in_order

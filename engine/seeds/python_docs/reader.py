@@ -28,7 +28,7 @@ from pydantic import Field
 
 from engine.errors import UsageError
 from engine.ids import fraction_of, sha256_hex
-from engine.ledger import Ledger
+from engine.seeds.files.ledger import Ledger
 from engine.seeds.python_docs.chunks import DocstringChunk, pack_sections
 from engine.seeds.python_docs.docstrings import Docstring, is_code, parse_docstring, split_sentences
 from engine.seeds.python_docs.objects import PythonObject, read_objects

@@ -25,7 +25,6 @@ from cluster.job import load_job
 from datasets_out.commits.log import CommitLog
 from engine.errors import ModelError, ModelOutageError, RefusedRequestError, TransientModelError, UsageError
 from engine.flow.limits import Limits, RuntimeSettings
-from engine.ledger import Ledger
 from engine.models import local_vllm
 from engine.models.hosted import body_of
 from engine.models.local_vllm import LocalVllm, LocalVllmSettings, engine_arguments
@@ -34,6 +33,7 @@ from engine.models.retry import complete
 from engine.models.served_vllm import ServedVllm, VllmServer, server_flags
 from engine.protocols import SAMPLING, Model, Parts
 from engine.requests import Message, Reply, Request
+from engine.seeds.files.ledger import Ledger
 from prompts.parse import parse_reply
 from prompts.recipes.catalog import RECIPES
 from tests.support.models.character import Character

@@ -7,9 +7,9 @@ from tempfile import mkdtemp
 
 from datasets_out.commits.log import CommitLog
 from engine.flow.limits import Limits, RuntimeSettings
-from engine.ledger import Ledger
 from engine.protocols import Model, Parts
 from engine.requests import Reply
+from engine.seeds.files.ledger import Ledger
 from engine.topic import Intent, Judgment, Passage, Topic, intent_id
 from prompts.constraints.constraint import Constraint, dump_constraints
 from prompts.parse import parse_reply

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from engine.errors import UsageError
-from engine.ledger import Ledger
 from engine.seeds.beir import find_table, row_id
+from engine.seeds.files.ledger import Ledger
 from engine.seeds.files.rows import SourceRow
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, Mode
 from trainer.benchmarks.files import judgments, present, read_candidates, read_document, read_documents, rows

@@ -6,8 +6,8 @@ its query stays: in ArguAna and Quora it is the query itself, in other sets mere
 
 from dataclasses import replace
 
-from engine.ledger import Ledger
 from engine.seeds.beir import row_id
+from engine.seeds.files.ledger import Ledger
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 from trainer.benchmarks.files import judgments, read_documents, rows, unique
 from trainer.benchmarks.source import BenchmarkSource

@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 
 from engine.errors import UsageError
-from engine.ledger import Ledger
+from engine.seeds.files.ledger import Ledger
 from engine.seeds.files.rows import ENDINGS, SourceRow, read_rows
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 from trainer.benchmarks.files import MOST_BYTES, documents_of, good, subpaths

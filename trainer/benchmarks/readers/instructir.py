@@ -10,8 +10,8 @@ Queries and qrels were tried as published (kaistAI/InstructIR at 58162a0); corpu
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine.ledger import Ledger
 from engine.seeds.beir import find_table, row_id
+from engine.seeds.files.ledger import Ledger
 from engine.seeds.files.rows import SourceRow
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 from trainer.benchmarks.files import judgments, present, read_documents, rows

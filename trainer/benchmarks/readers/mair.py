@@ -12,8 +12,8 @@ was not tried on them.
 from pathlib import Path
 
 from engine.errors import UsageError
-from engine.ledger import Ledger
 from engine.seeds.beir import find_table, grade_of
+from engine.seeds.files.ledger import Ledger
 from engine.seeds.files.rows import SourceRow
 from engine.seeds.judged import judge
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery

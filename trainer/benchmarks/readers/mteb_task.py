@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import UsageError
-from engine.ledger import Ledger
+from engine.seeds.files.ledger import Ledger
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, Mode
 from trainer.benchmarks.readers.beir import judged
 from trainer.benchmarks.readers.instructir import core_of

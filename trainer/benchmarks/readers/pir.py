@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from engine.errors import UsageError
-from engine.ledger import Ledger
+from engine.seeds.files.ledger import Ledger
 from engine.seeds.files.rows import SourceRow
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, Mode
 from trainer.benchmarks.files import as_text, read_document, rows

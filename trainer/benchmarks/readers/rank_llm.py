@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import UsageError
-from engine.ledger import Ledger
+from engine.seeds.files.ledger import Ledger
+from engine.seeds.files.text_files import read_text
 from engine.seeds.judged import read_qrels
-from engine.text_files import read_text
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 from trainer.benchmarks.files import MOST_BYTES, as_text
 from trainer.benchmarks.readers.beir import judged

@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 
 from engine.errors import UsageError
-from engine.ledger import Ledger
+from engine.seeds.files.ledger import Ledger
 from engine.seeds.files.streams import open_streams, read_lines
 from engine.seeds.judged import Query, read_qrels
 from engine.seeds.trec import read_document_topics, read_documents, read_topics

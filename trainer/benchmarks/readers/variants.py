@@ -16,8 +16,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from engine.ledger import Ledger
 from engine.seeds.beir import find_table, row_id
+from engine.seeds.files.ledger import Ledger
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery, Mode
 from trainer.benchmarks.files import judgments, present, read_candidates, read_documents, rows, subpaths
 from trainer.benchmarks.source import BenchmarkSource

@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.errors import FoilError, SeedFormatError, UsageError
-from engine.ledger import Ledger
 from engine.protocols import SeedReader
+from engine.seeds.files.ledger import Ledger
 from engine.seeds.msmarco import MsmarcoRows, MsmarcoSettings
 from engine.seeds.parallel import rows as parallel_rows
 from engine.seeds.parallel.processes import map_in_order

@@ -399,7 +399,7 @@ def test_the_page_shows_recipes_that_stand():
     CustomSettings.model_validate({**recipe, "rows": None, **yaml.safe_load(topic)})
 
 
-def test_an_attribute_that_a_seed_lacks_is_tested_for_or_an_error_that_says_so(own):
+def test_an_attribute_that_a_seed_lacks_is_tested_for_or_rejects_the_seed(own):
     stages = [{"name": "a", "answer": {"b": "string"}}]
     kind = "{% if attributes.narrative is defined %}told: {{ attributes.narrative }}{% else %}untold{% endif %}"
     seen: list[str] = []
@@ -411,5 +411,5 @@ def test_an_attribute_that_a_seed_lacks_is_tested_for_or_an_error_that_says_so(o
     for seed in (SEEDS["msmarco"], SEEDS["robust04"]):
         made(own({"a": kind}, stages=stages, rows={"b": "a.b"}), seed, Scripted(a=reply))
     assert seen == ["untold", f"told: {SEEDS['robust04'].attributes['narrative']}"]
-    with pytest.raises(UsageError, match="no attribute 'mood'"):
+    with pytest.raises(Rejected, match=r"no_value.*there is no value 'mood'"):
         made(own({"a": "{{ attributes.mood }}"}, stages=stages, rows={"b": "a.b"}), ask=Scripted(a=reply))
