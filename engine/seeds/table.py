@@ -2,6 +2,9 @@
 
     columns: {query: question, positives: context, id: qid, negatives: distractors, attributes: {year: meta.year}}
 
+A .csv has CSV's quoting, a .tsv has none: a double quote in it is part of the text. An attribute without a value (null,
+NaN, an empty cell) is left out of its seed, and counted.
+
 A dotted name selects a field of a nested record. A cell of passages is a text, a list of texts, or records with `text`
 and optionally `title` and `id` (Tevatron's `docid`). Without an `id` column a seed is named by file and line, so its id
 holds for one version of the files. Memory holds one row at a time.
@@ -37,7 +40,7 @@ class TableSettings(CorpusSettings):
     kind: Literal["table"] = "table"
     licence: str = Field(default="unknown", description="Licence of the texts.")
     redistributable: bool = Field(default=False, description="Whether the texts may be passed on to others.")
-    path: Path = Field(description="File or folder of rows: jsonl, JSON array, Parquet, CSV or TSV.")
+    path: Path = Field(description="File or folder of rows: jsonl, JSON array, Parquet, CSV, or TSV without quoting.")
     columns: Columns = Field(description="The column of each part of a seed.")
 
 

@@ -16,6 +16,8 @@ from engine.atomic_files import held
 from tests.support.damage import as_earlier_versions_wrote, flip_bit, truncate
 from tests.support.paths import REPO
 from tests.support.trainer_world import commit, tiny_bert, topic
+from trainer.run.logs import LogRow
+from trainer.run.publish import find_warnings
 
 JOB = REPO / "examples" / "jobs" / "quickstart.yaml"
 
@@ -120,6 +122,21 @@ def test_a_model_that_learned_nothing_says_so(fresh, ending):
     facts, card = (json.loads((fresh / "model" / "foil.json").read_text()), (fresh / "model" / "README.md").read_text())
     assert (code, "the model learned nothing" in words) == (0, True), words
     assert facts["warnings"][0] in card
+
+
+@pytest.mark.parametrize(
+    ("losses", "said"),
+    [
+        ([0.7, 0.3, 0.1, 0.0004, 0.0], "fell to 0.0000, and below 0.0005 at step 4 of 5"),
+        ([0.0] * 30, "below 0.0005 at step 1 of 30"),
+        ([0.7, 0.3, 0.0, 0.0, 0.1], ""),
+        ([0.7, 0.0006], ""),
+        ([], ""),
+    ],
+)
+def test_a_loss_of_nothing_is_told(losses, said):
+    warnings = find_warnings([LogRow(n, 1, loss, 1e-4, 1.0, 1.0, 1.0, 1.0, 1.6) for n, loss in enumerate(losses, 1)])
+    assert [said in warning for warning in warnings] == ([True] if said else [])
 
 
 def test_a_model_that_learned_something_has_no_warning(trained):
