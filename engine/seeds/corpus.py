@@ -213,7 +213,9 @@ class NegativePool:
     """Candidates under a BM25 index, from which seeds take the negatives that they lack."""
 
     def __init__(self, candidates: Iterable[NegativeCandidate]) -> None:
-        by_key = {candidate.key: candidate for candidate in candidates}
+        by_key: dict[str, NegativeCandidate] = {}
+        for candidate in candidates:
+            by_key.setdefault(candidate.key, candidate)
         self._index = Bm25Index([candidate.search_text for candidate in by_key.values()])
         self._keys = list(by_key)
         self._passages = [candidate.passages for candidate in by_key.values()]

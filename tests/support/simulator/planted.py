@@ -142,7 +142,8 @@ PLANTED = (
     ),
     Planted(
         "models", "usage is taken as told", "engine/models/reading.py",
-        "    if all(map(is_count, numbers)) and numbers[2] <= numbers[0]:\n", "    if True:\n",
+        "    if all(map(is_count, numbers)) and numbers[2] <= numbers[0] and not _is_too_small(numbers[0], request):\n",
+        "    if True:\n",
     ),
     Planted(
         "flow", "the order of completion", FLOW,
