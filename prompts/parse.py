@@ -1,7 +1,9 @@
 """Structured replies: the JSON object in a model's reply, checked against the schema that the request carried.
 
 Models put JSON into prose, into code fences, or behind their reasoning. The parser first tries the whole text, then the
-fenced blocks, then every object in the text, the last one first, since an answer follows its reasoning.
+fenced blocks, then every object in the text, the last one first, since an answer follows its reasoning. What stands
+before the mark that ends a model's thoughts is not looked at. Where nothing fits, objects with the slips that models
+make are mended (prompts.lenient_json); what is missing is never made up.
 """
 
 import json
@@ -14,13 +16,21 @@ from pydantic_core import CoreSchema
 
 from engine.errors import UnreadableReplyError
 from engine.protocols import PlainAnswer, WordReply
+from prompts.lenient_json import lenient_objects
 
 A = TypeVar("A", bound=BaseModel)
 
 MAX_REPLY = 400_000
 """Most characters of a reply; a longer one is refused."""
-_MAX_OBJECTS = 32
-_THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+_MAX_BRACES = 1_000
+_MAX_WORK = 8 * MAX_REPLY
+"""Characters that may be read in the search for objects, since one text can be read from each of its braces on."""
+_DEEP = 5_000
+"""Characters at least that are read of an object that is nested too deep."""
+_BEGUN = r"<(?:seed:)?(?:think(?:ing)?|thoughts?|reasoning)>|\[THINK\]|◁think▷"
+_ENDED = r"</(?:seed:)?(?:think(?:ing)?|thoughts?|reasoning)>|\[/THINK\]|◁/think▷|<\|channel\|>final<\|message\|>"
+_THOUGHTS = re.compile(rf"\A\s*(?:{_BEGUN}).*?(?:{_ENDED})|\A(?:(?!{_BEGUN}).)*?(?:{_ENDED})", re.DOTALL)
+"""Thoughts before a text; their opening mark may have stood in the prompt."""
 _FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 
 
@@ -77,12 +87,16 @@ def _candidates(text: str, answer: type[BaseModel]) -> Iterator[str]:
     stripped = text.strip()
     if stripped.startswith("{") and stripped.endswith("}"):
         yield stripped
-    yield from reversed(_FENCE.findall(text))
-    objects = list(_objects(text))
+    said = re.split(_ENDED, text)[-1]
+    yield from reversed(_FENCE.findall(said))
+    objects = list(_objects(said))
     yield from reversed(objects)
     yield from map(json.dumps, reversed([inner for each in objects for inner in _inner_objects(json.loads(each))]))
+    mended = lenient_objects(said)
+    yield from map(json.dumps, reversed(mended))
+    yield from map(json.dumps, reversed([inner for each in mended for inner in _inner_objects(each)]))
     if getattr(answer, "READS_CUT", False) and not objects:
-        yield from _closed(text)
+        yield from _closed(said)
 
 
 def _closed(text: str) -> Iterator[str]:
@@ -101,15 +115,23 @@ def _inner_objects(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _objects(text: str) -> Iterator[str]:
-    """The outermost JSON objects of the text, in order. It tries at most `_MAX_OBJECTS` opening braces."""
-    decoder = json.JSONDecoder()
-    start = text.find("{")
-    for _ in range(_MAX_OBJECTS):
-        if start < 0:
-            return
+    """The outermost JSON objects of the text, in order, as far as they begin with one of its last braces."""
+    decoder, work = json.JSONDecoder(), 0
+    start = _last_braces(text)
+    while start >= 0 and work < _MAX_WORK:
         try:
             _, end = decoder.raw_decode(text, start)
             yield text[start:end]
-        except (json.JSONDecodeError, RecursionError):
+        except json.JSONDecodeError as error:
+            work += error.pos - start
+            end = start + 1
+        except RecursionError:
+            work += _DEEP
             end = start + 1
         start = text.find("{", end)
+
+
+def _last_braces(text: str) -> int:
+    """Where the last `_MAX_BRACES` opening braces begin, -1 where there is none."""
+    places = [match.start() for match in re.finditer("{", text)]
+    return places[-_MAX_BRACES:][0] if places else -1
