@@ -21,6 +21,13 @@ _SAMPLING = frozenset({"temperature", "top_p", "presence_penalty", "frequency_pe
 """What may be left out without a change of the task: the answer is then drawn as the model always draws."""
 _REASONING = re.compile(r"(?:.*/)?(?:o[1-9]|gpt-5(?!-chat))(?:[-.:]|$)")
 _FIXED_SAMPLING = re.compile(r"(?:.*/)?(?:o[1-9]|gpt-5(?!-chat|\.))(?:[-:]|$)")
+_THINKS = re.compile(
+    r"(?:^|[-_./:])(?:thinking|think|thinker|reasoning|reasoner|r1|qwq|qvq|gpt-oss|magistral|gemini-(?:2\.5|[3-9])|"
+    r"grok-(?:3-mini|[4-9])|glm-(?:4\.[5-9]|[5-9]|z1)|minimax-m\d|kimi-k[2-9]-thinking|hunyuan-t1|ernie-x1|"
+    r"exaone-deep|marco-o1|skywork-o1|seed-oss)(?=[-_./:]|$)"
+)
+"""Names of other makers' models that think before they answer."""
+_ANSWERS_AT_ONCE = re.compile(r"non[-_]?(?:thinking|reasoning)|no[-_](?:think|reasoning)|instruct")
 _NO_SYSTEM = re.compile(r"(?:.*/)?o1-(?:mini|preview)")
 _REFUSES = re.compile(
     r"not support|unsupported|unrecogni[sz]ed|unknown|not permitted|not allowed|unexpected|only the default|"
@@ -33,6 +40,8 @@ _SYSTEM_REFUSED = re.compile(
 """The last is what chat templates of open models say (Mistral's), `System role not supported` what Gemma's does."""
 _SHORT, _LONG = "max_tokens", "max_completion_tokens"
 _THINKING = {"none": 0, "minimal": 2_000, "low": 4_000, "medium": 10_000, "high": 25_000, "xhigh": 50_000}
+ROOM_FOR_THOUGHTS = _THINKING["medium"]
+"""Tokens for the thoughts of a model of which no more is known."""
 
 
 def _check_passed_on(values: dict[str, Any]) -> dict[str, Any]:
@@ -127,9 +136,10 @@ def dialect_of(model: str) -> Dialect:
 
 def thinking_tokens(model: str, effort: str | None) -> int:
     """The room for the thoughts of a model that is known to reason, or that is told how much to."""
-    if effort is None and not _FIXED_SAMPLING.match(model.lower()):
+    name = model.lower()
+    if effort is None and (_ANSWERS_AT_ONCE.search(name) or not (_FIXED_SAMPLING.match(name) or _THINKS.search(name))):
         return 0
-    return _THINKING.get(effort or "medium", _THINKING["medium"])
+    return _THINKING.get(effort or "medium", ROOM_FOR_THOUGHTS)
 
 
 def _without_system(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

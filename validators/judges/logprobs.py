@@ -9,6 +9,8 @@ from pydantic import BaseModel, FiniteFloat, ValidationError
 from prompts.judge_answers import NO, YES
 
 _BOOLEANS = ("true", "false")
+_AROUND = " \t\n\":{}.,*'`" + "\u0120\u010a\u0109\u2581"
+"""What stands around a word in its token; the last four are how vocabularies spell a blank, a line break and a tab."""
 
 
 class _Token(BaseModel):
@@ -73,4 +75,4 @@ def _probability(word: str, listed: Mapping[str, float], rest: float) -> float:
 
 
 def _word(token: str) -> str:
-    return token.strip(' \t\n":{}.').lower()
+    return token.strip(_AROUND).lower()
