@@ -246,6 +246,10 @@ class RefusedRequestError(ModelError):
     """The model refuses this request, and would refuse it again."""
 
 
+class FilteredRequestError(RefusedRequestError):
+    """The provider's content filter does not let this prompt pass."""
+
+
 class OversizeReplyError(ModelError):
     """A reply of more bytes than the model may send; it was cut off, and is not asked for again."""
 
@@ -261,11 +265,11 @@ class UnreadableReplyError(ModelError):
 
 
 class CutReplyError(UnreadableReplyError):
-    """A reply that ended at its token limit (finish_reason `length`), after every correction turn."""
+    """A reply that ended at its token limit (finish_reason `length` or a like word), after every correction turn."""
 
 
 class WithheldReplyError(UnreadableReplyError):
-    """A reply that the provider's content filter held back (finish_reason `content_filter`), after every turn."""
+    """A reply that the provider's content filter held back (`content_filter` or a like word), after every turn."""
 
 
 class Rejected(Exception):  # noqa: N818 - a decision, not an error

@@ -81,8 +81,9 @@ class Reply:
     `others` are the further choices of an `n > 1` request, as (text, finish_reason). `logprobs` is the provider's own
     JSON for the first choice. `cached_tokens` of the prompt came from a prefix cache. `endpoint` and `revision` say who
     answered, as far as the provider tells. `unsure` counts sends that ended without an answer and may be billed.
-    `reused` replies were paid by another run. `guessed`: the provider told no usage, or one that cannot be, so that
-    tokens and cost follow from the characters. Raises ValueError for numbers that no reply can have.
+    `reused` replies were paid by another run. `guessed`: the provider told no usage, or one that cannot be or does not
+    add up, so that tokens and cost are a guess. `elsewhere` names the field that holds the text of an
+    empty reply. Raises ValueError for numbers that no reply can have.
     """
 
     request_id: str
@@ -102,6 +103,7 @@ class Reply:
     unsure: int = 0
     reused: bool = False
     guessed: bool = False
+    elsewhere: str = ""
 
     def __post_init__(self) -> None:
         counts = (self.prompt_tokens, self.completion_tokens, self.cached_tokens, self.attempts, self.unsure)
@@ -135,3 +137,33 @@ def stored_reply(record: Mapping[str, Any]) -> Reply:
 _NUMBERS = {
     "prompt_tokens", "completion_tokens", "cached_tokens", "attempts", "unsure", "cost_usd", "latency_s",
 }  # fmt: skip
+
+
+Ending = Literal["whole", "cut", "withheld", "broken", "unknown"]
+"""Why a reply ended: whole; cut at its limit of tokens; held back by the provider; given up by it; or who knows."""
+_ENDING_WORDS: dict[Ending, str] = {
+    "whole": "stop stopped stop_sequence end_turn end end_of_turn eos eos_token complete completed finish finished "
+    "done success",
+    "cut": "length max_tokens max_token max_output_tokens max_completion_tokens max_new_tokens max_length "
+    "model_length token_limit context_length context_length_exceeded model_context_window_exceeded truncated "
+    "incomplete",
+    "withheld": "content_filter content_filtered filtered safety recitation refusal refused blocklist "
+    "prohibited_content spii image_safety language moderation sensitive guardrail guardrail_intervened "
+    "content_policy content_policy_violation error_toxic toxic",
+    "broken": "abort aborted error cancel cancelled canceled timeout network_error server_error internal_error "
+    "insufficient_system_resource malformed_function_call error_limit unload disconnect",
+}
+_ENDINGS = {word: ending for ending, words in _ENDING_WORDS.items() for word in words.split()}
+_PREFIXES = ("finish_reason_", "finishreason_", "finish_reason.", "finishreason.")
+
+
+def ending_of(finish_reason: str) -> Ending:
+    """What a provider's word says of its reply. One that is not known is never the end of a whole reply.
+
+    >>> ending_of("FINISH_REASON_MAX_TOKENS"), ending_of("eos"), ending_of("vibes")
+    ('cut', 'whole', 'unknown')
+    """
+    word = finish_reason.strip().lower().replace("-", "_").replace(" ", "_")
+    for prefix in _PREFIXES:
+        word = word.removeprefix(prefix)
+    return _ENDINGS.get(word, "unknown")

@@ -42,8 +42,17 @@ from engine.flow.journal import PartitionJournal
 from engine.flow.seed_outcome import SeedClock
 from engine.keys import scrub_reply
 from engine.models import retry
+from engine.models.params import ROOM_FOR_THOUGHTS
 from engine.protocols import Answer, Model, PaidReplies, PlainAnswer, Prompt, ReplyCheck, WordReply, for_role
-from engine.requests import Message, Reply, Request, estimate_tokens, fewest_tokens, is_prompt_cut
+from engine.requests import (
+    Message,
+    Reply,
+    Request,
+    ending_of,
+    estimate_tokens,
+    fewest_tokens,
+    is_prompt_cut,
+)
 from engine.storage.lease import check_fence, lost_folder
 from engine.telemetry.spans import request_span
 from engine.topic import Call
@@ -209,7 +218,7 @@ class SeedAsk:
                 if isinstance(fault, FaultyReply) and fault.usable is not None:
                     usable = fault.usable, reply
                 if turns_left:
-                    prompt = replace(prompt, messages=prompt.messages + _correction(reply, fault, answer))
+                    prompt = stage.corrected(prompt, request, reply, fault)
         try:
             drawn = await self._draw(stage) if self._candidates else None
         except (UnreadableReplyError, FaultyReply) as fault:
@@ -276,11 +285,19 @@ class SeedAsk:
         return parsed
 
     def _read(self, text: str, finish_reason: str, reply: Reply, answer: type[Answer]) -> Answer:
-        """The typed answer. A reply that was cut or withheld is no text, whatever it looks like."""
-        if finish_reason == "length" and not getattr(answer, "READS_CUT", False):
-            raise CutReplyError(f"the reply was cut at its limit of {reply.completion_tokens} tokens")
-        if finish_reason == "content_filter":
+        """The typed answer. A reply that is not whole is no text, whatever it looks like."""
+        ending, is_empty = ending_of(finish_reason), not text.strip()
+        if ending == "cut" and (is_empty or not getattr(answer, "READS_CUT", False)):
+            before = " before its text began: the model's thoughts took them" if is_empty else ""
+            raise CutReplyError(f"the reply was cut at its limit of {reply.completion_tokens} tokens{before}")
+        if ending == "withheld":
             raise WithheldReplyError("the provider's content filter held the reply back")
+        if ending in {"broken", "unknown"}:
+            raise UnreadableReplyError(f"the reply is not whole: it ended with finish_reason {finish_reason!r}")
+        if is_empty and reply.elsewhere:
+            raise UnreadableReplyError(
+                f"the reply's `content` is empty, and a text stands under `{reply.elsewhere}`, where thoughts belong"
+            )
         parsed: Answer = self._parse(text, answer)
         return parsed
 
@@ -299,6 +316,17 @@ class _Stage(Generic[Answer]):
     answer: type[Answer]
     check: ReplyCheck[Answer] | None
     calls: list[Call] = field(default_factory=list)
+
+    def corrected(self, prompt: Prompt, request: Request, reply: Reply, fault: Exception) -> Prompt:
+        """The prompt of the next turn. A reply that is empty or not whole is not shown again; one that was cut before
+        its text began gets more room."""
+        text, is_empty = _advice(fault, self.answer), not reply.text.strip()
+        if ending_of(reply.finish_reason) == "whole" and not is_empty:
+            return replace(prompt, messages=(*prompt.messages, Message("assistant", reply.text), Message("user", text)))
+        *before, last = prompt.messages
+        room = _more_room(self.model, request) if is_empty and isinstance(fault, CutReplyError) else {}
+        messages = (*before, replace(last, content=f"{last.content}\n\n{text}"))
+        return replace(prompt, messages=messages, params={**prompt.params, **room})
 
 
 def model_for(models: Mapping[str, Model], role: str) -> Model:
@@ -336,15 +364,22 @@ def schema_of(answer: type[BaseModel]) -> dict[str, Any] | None:
     return None if issubclass(answer, PlainAnswer | WordReply) else answer.model_json_schema()
 
 
-def _correction(reply: Reply, fault: Exception, answer: type[BaseModel]) -> tuple[Message, Message]:
+def _more_room(model: Model, request: Request) -> dict[str, int]:
+    """The limit of a reply that its thoughts left no room in; none where the job itself sets one."""
+    limit = request.params.get("max_tokens")
+    if not model.traits.samples or limit is None or "max_tokens" in model.traits.params:
+        return {}
+    return {"max_tokens": limit + (model.traits.thinking_tokens or ROOM_FOR_THOUGHTS)}
+
+
+def _advice(fault: Exception, answer: type[BaseModel]) -> str:
+    """What a model is told of a reply that was not taken."""
     schema = schema_of(answer)
     form = _WORD if issubclass(answer, WordReply) else _PLAIN if schema is None else _JSON
     if isinstance(fault, FaultyReply):
-        text = _FAULTY.format(advice=fault.advice) + form
-    else:
-        keys = f" {keys_line(schema)}" if schema else ""
-        text = _UNREADABLE.format(problem=fault) + form + keys
-    return Message("assistant", reply.text), Message("user", text)
+        return _FAULTY.format(advice=fault.advice) + form
+    keys = f" {keys_line(schema)}" if schema else ""
+    return _UNREADABLE.format(problem=fault) + form + keys
 
 
 def _fault(error: Exception) -> str:

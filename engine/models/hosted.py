@@ -6,7 +6,8 @@
     408, 409, 5xx, timeout, reset,        TransientModelError; `unsure` where the provider may have done the work
       broken body, an error with 200
     401, 402, 403, 404                    ModelOutageError: the job, its key or its account is wrong, no request
-    other 400s                            RefusedRequestError; one that names a parameter is learnt from first
+    other 400s                            RefusedRequestError; one that names a parameter is learnt from first, one
+                                          that names a content filter is a FilteredRequestError
     more than `most_reply_bytes`          OversizeReplyError: not sent again, since it was paid and would be as long
 
 Promise: one call of `complete` is one send (more only where an endpoint turns out to refuse response_format or a
@@ -20,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import secrets
 from collections.abc import AsyncIterable, Awaitable, Iterator, Mapping
 from contextlib import aclosing
@@ -34,6 +36,7 @@ import openai
 
 from engine.answer_forms import AnswerForm, Structured, is_local, turns_of
 from engine.errors import (
+    FilteredRequestError,
     ModelError,
     ModelOutageError,
     OversizeReplyError,
@@ -48,7 +51,7 @@ from engine.model_traits import ModelTraits
 from engine.models.endpoints import EndpointSettings, HostedSettings
 from engine.models.pacing import Endpoint, EndpointPool, FewAreStuckError, RequestSlot
 from engine.models.params import Dialect, dialect_of, thinking_tokens
-from engine.models.reading import read_answer, retry_after
+from engine.models.reading import UselessReplies, read_answer, retry_after
 from engine.protocols import Model
 from engine.rates.book import RateAsk, rate_key
 from engine.rates.client import AskForRates, RateClient
@@ -61,6 +64,12 @@ _WRONG_SHAPE = (ValueError, AttributeError, LookupError, TypeError, RecursionErr
 """What the client's own reading of an answer may end in, which trusts its shape."""
 _BROKEN = (openai.OpenAIError, httpx2.HTTPError, httpx2.InvalidURL, aiohttp.ClientError, OSError, *_WRONG_SHAPE)
 _ACCOUNT = {401: "refuses the key", 402: "wants to be paid", 403: "forbids this", 404: "knows no such model or path"}
+_FILTERED = re.compile(
+    r"content[ _-]?filter|content[ _](?:management )?policy|responsibleai|data_inspection_failed|content exists risk|"
+    r"prohibited_content|moderation|flagged",
+    re.IGNORECASE,
+)
+"""How providers say that a filter of theirs did not let a prompt pass."""
 _NOT_STRICT = {"default", "minLength", "maxLength", "minItems", "maxItems"}
 _NO_SCHEMA = ("response_format", "json_schema", "structured", "guided", "grammar")
 _MESSAGE_CHARACTERS = 500
@@ -200,9 +209,11 @@ class EndpointClient:
         self._chat = endpoint.url.rstrip("/") + "/chat/completions"
         self.form = AnswerForm(settings.structured, local=is_local(endpoint.url))
         self.dialect = dialect_of(settings.model)
+        self._useless = UselessReplies(endpoint.url)
 
     async def post(self, request: Request) -> RawAnswer:
         """The answer to one send, 200 or an error of engine.errors. What a refusal teaches holds from then on."""
+        self._useless.check()
         for _ in range(_MOST_LESSONS):
             structured, dialect = self.form.structured, self.dialect
             try:
@@ -325,8 +336,8 @@ class EndpointClient:
         if usage.guessed and not self._guessed:
             self._guessed = True
             LOG.warning(
-                "%s tells no usage, or one that cannot be; tokens and cost of such replies are guessed from their "
-                "characters",
+                "%s tells no usage, or one that cannot be or does not add up; tokens and cost of such replies are "
+                "guessed from their characters, or the higher of two sums",
                 self.url,
             )
         if is_prompt_cut(request, usage.prompt_tokens) and not self._cut:
@@ -339,7 +350,7 @@ class EndpointClient:
                 2 * fewest_tokens(request),
             )
         (text, reason), *others = answer.choices
-        return Reply(
+        reply = Reply(
             request_id=request.id,
             text=text,
             model=answer.model,
@@ -354,7 +365,10 @@ class EndpointClient:
             endpoint=self.url,
             revision=answer.revision,
             guessed=usage.guessed,
+            elsewhere=answer.elsewhere,
         )
+        self._useless.heard(reply)
+        return reply
 
     def error_of(self, status: int, message: str, headers: Mapping[str, str]) -> ModelError:
         """The error of engine.errors that a status other than 200 means."""
@@ -367,7 +381,7 @@ class EndpointClient:
             why = _ACCOUNT.get(status, "has no credit left")
             key = f", its key is from {self._key_source}" if self._key_source else ""
             return ModelOutageError(f"{text}; it {why}{key}: mend the job or the account, and run again")
-        return RefusedRequestError(text)
+        return FilteredRequestError(text) if _FILTERED.search(message) else RefusedRequestError(text)
 
 
 class RawAnswer(NamedTuple):

@@ -307,7 +307,7 @@ def test_calls_stand_in_the_order_asked_however_the_replies_come_in(tmp_path):
         async def complete(self, request: Request) -> Reply:
             await asyncio.sleep(0.05 if "first" in request.messages[0].content else 0)
             unreadable = "first" in request.messages[0].content and len(request.messages) == 1
-            return Reply(request.id, "" if unreadable else GOOD)
+            return Reply(request.id, "none" if unreadable else GOOD)
 
     async def asked() -> list[str]:
         ask = asker(tmp_path, Slow())

@@ -191,10 +191,10 @@ def test_a_key_that_a_reply_repeats_is_in_no_byte_of_the_run(tmp_path, monkeypat
     monkeypatch.setenv("FOIL_TEST_KEY", KEY)
     logprobs = {"content": [{"token": KEY, "logprob": -0.1, "top_logprobs": []}]}
     choice = {"message": {"content": json.dumps({"text": f"it is {KEY}"})}, "finish_reason": KEY, "logprobs": logprobs}
-    body = json.dumps({"choices": [choice], "model": KEY, "system_fingerprint": KEY, "usage": SANE})
-    answers = iter(
-        [http(f"no, {KEY}!".encode(), "400 No"), http(f'{{"error": "{KEY}"}}'.encode()), *[http(body.encode())] * 99]
-    )
+    told = {"model": KEY, "system_fingerprint": KEY, "usage": SANE}
+    ended_so, body = (json.dumps({"choices": [choice | {"finish_reason": r}], **told}).encode() for r in (KEY, "stop"))
+    begun = [http(f"no, {KEY}!".encode(), "400 No"), http(f'{{"error": "{KEY}"}}'.encode()), http(ended_so)]
+    answers = chain(begun, repeat(http(body)))
     with answering(lambda _: next(answers)) as server:
         summary = run(tmp_path, server.url, 10, api_key="${FOIL_TEST_KEY}")
     assert summary.counts.seeds["accepted"] == 9

@@ -34,7 +34,7 @@ def body(usage=None, **choice):
             {"prompt_tokens": 7, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}},
             (20, 10, 0, True),
         ),
-        ({"prompt_tokens": MOST_TOKENS, "completion_tokens": 0}, (MOST_TOKENS, 0, 0, False)),
+        ({"prompt_tokens": MOST_TOKENS, "completion_tokens": 3}, (20, 3, 0, True)),
         ({"prompt_tokens": MOST_TOKENS + 1, "completion_tokens": 0}, (20, 10, 0, True)),
         ({"prompt_tokens": 2**63, "completion_tokens": 3}, (20, 10, 0, True)),
         ({"prompt_tokens": -1_000_000, "completion_tokens": 3}, (20, 10, 0, True)),
@@ -51,6 +51,102 @@ def test_usage_that_is_absent_or_cannot_be_is_guessed_and_marked(usage, tokens):
     assert (told.prompt_tokens, told.completion_tokens, told.cached_tokens, told.guessed) == tokens
 
 
+def outside(**told):
+    return {"prompt_tokens": 40, "completion_tokens": 9, **told}
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [
+        # thoughts beside the completion are billed, and a sum that does not add up is marked
+        (outside(total_tokens=849, completion_tokens_details={"reasoning_tokens": 800}), (40, 809, False)),
+        (outside(total_tokens=849), (40, 809, True)),
+        (outside(completion_tokens_details={"reasoning_tokens": 800}), (40, 809, False)),
+        (outside(reasoning_tokens=800), (40, 809, False)),
+        (outside(total_tokens=49, reasoning_tokens=800), (40, 809, True)),
+        (outside(total_tokens=849, reasoning_tokens=300), (40, 809, True)),
+        (outside(total_tokens=49), (40, 9, False)),
+        (outside(total_tokens=40), (40, 9, True)),
+        (outside(total_tokens=-1), (40, 9, True)),
+        (outside(total_tokens="many"), (40, 9, True)),
+        (outside(completion_tokens=40, total_tokens=80, reasoning_tokens=30), (40, 40, False)),
+        # other names of the same
+        ({"input_tokens": 40, "output_tokens": 9, "total_tokens": 49}, (40, 9, False)),
+        ({"input_tokens": 40, "output_tokens": 9, "output_tokens_details": {"reasoning_tokens": 80}}, (40, 89, False)),
+        # a text is not free
+        (outside(completion_tokens=0, total_tokens=40), (40, 10, True)),
+        (outside(prompt_tokens=0, total_tokens=9), (20, 9, True)),
+        # nor does one cost more than was allowed
+        (outside(completion_tokens=80), (40, 80, False)),
+        (outside(completion_tokens=81), (40, 10, True)),
+        (outside(completion_tokens=MOST_TOKENS), (40, 10, True)),
+        (outside(total_tokens=MOST_TOKENS), (40, 10, True)),
+        (outside(reasoning_tokens=MOST_TOKENS), (40, 10, True)),
+        (outside(completion_tokens=MOST_TOKENS, reasoning_tokens=MOST_TOKENS), (40, 10, True)),
+        (outside(prompt_tokens=10_400), (20, 9, True)),
+    ],
+)  # fmt: skip
+def test_every_token_is_billed_and_no_more_than_can_be(usage, tokens):
+    told = read_answer(body(usage), REQUEST).usage
+    assert (told.prompt_tokens, told.completion_tokens, told.guessed) == tokens
+
+
+def test_several_choices_may_take_more_and_no_limit_is_none():
+    usage = {"prompt_tokens": 40, "completion_tokens": 200}
+    several = Request("m", REQUEST.messages, {"max_tokens": 64, "n": 4})
+    assert not read_answer(body(usage), several).usage.guessed
+    assert not read_answer(body(usage), Request("m", REQUEST.messages, {})).usage.guessed
+
+
+def test_thoughts_that_are_guessed_count_as_well():
+    message = {"content": "", "reasoning": "x" * 400}
+    answer = read_answer(body(None, message=message), REQUEST)
+    assert (answer.usage.completion_tokens, answer.elsewhere) == (100, "reasoning")
+
+
+@pytest.mark.parametrize(
+    ("message", "text", "elsewhere"),
+    [
+        ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, "ab", ""),
+        ({"content": [{"type": "output_text", "text": "a\n\u00e9"}]}, "a\n\u00e9", ""),
+        ({"content": [{"text": "a"}, "b"]}, "ab", ""),
+        ({"content": {"type": "text", "text": "a"}}, "a", ""),
+        ({"content": [{"type": "text", "text": {"value": "a", "annotations": []}}]}, "a", ""),
+        ({"content": {"text": "é"}}, '{"text": "é"}', ""),
+        ({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "d"}]}, {"text": "a"}]}, "a", ""),
+        ({"content": [{"type": "reasoning", "text": "d"}]}, "", "content (parts that are no text)"),
+        ({"content": [{"type": "image_url", "image_url": {"url": "x"}}, {"type": "text", "text": "a"}]}, "a", ""),
+        ({"content": None, "reasoning_content": "d"}, "", "reasoning_content"),
+        ({"content": "  ", "reasoning": "d"}, "  ", "reasoning"),
+        ({"content": "a", "reasoning": "d"}, "a", ""),
+        ({"content": []}, "", ""),
+    ],
+)
+def test_of_a_message_the_text_is_read_and_never_a_thought(message, text, elsewhere):
+    answer = read_answer(body(message=message), REQUEST)
+    assert (answer.choices[0][0], answer.elsewhere) == (text, elsewhere)
+
+
+@pytest.mark.parametrize("content", [5, True, [5], [{"type": "text", "text": 5}], [[{"text": "a"}]]])
+def test_a_content_of_no_known_form_is_no_answer(content):
+    with pytest.raises(ValueError, match="not a chat completion"):
+        read_answer(body(message={"content": content}), REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [(None, "stop"), ("", "stop"), ("MAX_TOKENS", "MAX_TOKENS"), (7, "7"), ({"type": "stop"}, '{"type": "stop"}')],
+)
+def test_an_ending_of_no_known_form_is_not_taken_for_a_whole_reply(told, reason):
+    assert read_answer(body(finish_reason=told), REQUEST).choices[0][1] == reason
+
+
+def test_a_refusal_or_an_error_of_a_choice_goes_over_its_ending():
+    refusing = [{"type": "refusal", "refusal": "no"}]
+    assert read_answer(body(message={"content": refusing}), REQUEST).choices[0][1] == "content_filter"
+    assert read_answer(body(error={"code": 502}), REQUEST).choices[0][1] == "error"
+
+
 def token(logprob, *others):
     return {"token": "a", "logprob": logprob, "top_logprobs": [{"token": "b", "logprob": each} for each in others]}
 
@@ -59,8 +155,12 @@ def test_logprobs_are_numbers_or_none():
     plain = {"content": [token(-0.5, -1.0)]}
     assert read_logprobs({"content": [{**token(-0.5, -1.0), "bytes": [97]}], "refusal": None}) == plain
     assert read_logprobs({"content": [token(-0.5, -1.0, -math.inf)]}) == plain
-    for broken in (token(math.nan), token(-math.inf), token("0"), token(-0.5, math.nan), token(10**400), {}, 5, None):
+    for broken in (token(math.nan), token(-math.inf), token("0"), token(None), token(10**400), {}, 5, None):
         assert read_logprobs({"content": [broken]}) is None
+    for candidate in (math.nan, None, "0", 10**400, True):
+        assert read_logprobs({"content": [token(-0.5, -1.0, candidate)]}) == plain
+    listed = {"token": "b", "logprob": None, "top_logprobs": [*plain["content"][0]["top_logprobs"], None, {}]}
+    assert read_logprobs({"content": [listed]})["content"][0]["logprob"] == -1.0
     assert read_logprobs({"content": None}) is read_logprobs([1]) is None
 
 

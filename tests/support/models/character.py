@@ -21,6 +21,7 @@ from engine.flow.ask import schema_of
 from engine.ids import canonical_json, fraction_of, sha256_hex
 from engine.requests import Message, Request
 from prompts.writing.answers import ConditionWording, Keywords, Questions
+from tests.support.models.fault_server import without_notes
 
 Json = dict[str, Any]
 Answer = Json | str
@@ -142,7 +143,8 @@ class ParsedPrompt:
 
 def parse_prompt(messages: Sequence[Mapping[str, str]]) -> ParsedPrompt:
     """The task and its material. LookupError for a prompt that is none of ours."""
-    users = [turn["content"] for turn in messages if turn["role"] == "user"]
+    noted = [without_notes(turn["content"]) for turn in messages if turn["role"] == "user"]
+    users = [asked for asked, _ in noted]
     user = users[0]
     system = "\n".join(turn["content"] for turn in messages if turn["role"] == "system")
     task = next((task for task, words in _TASKS.items() if words in f"{system}\n{user}"), None)
@@ -154,7 +156,8 @@ def parse_prompt(messages: Sequence[Mapping[str, str]]) -> ParsedPrompt:
         raise LookupError(f"the character knows {task}, and not this form of it: {user!r}")
     parts = found.groupdict() if found else {}
     example = next((turn["content"] for turn in messages if turn["role"] == "assistant"), "")
-    turn = sum(turn["role"] == "assistant" for turn in messages) - (task in _WITH_EXAMPLE)
+    shown = sum(turn["role"] == "assistant" for turn in messages) - (task in _WITH_EXAMPLE)
+    turn = shown + sum(notes for _, notes in noted)
     return ParsedPrompt(task, example, user, {**parts, "text": _untitled(parts.get("text") or "")}, turn)
 
 

@@ -99,14 +99,22 @@ def mix(share: float) -> dict[str, float]:
 
 _CORRECTS = ("once more",)
 """Words of the turns by which engine.flow.ask has a reply corrected."""
+_NOTE = "\n\nYour answer could not be used: "
+"""How engine.flow.ask goes on within a turn, where the reply is not shown again."""
+
+
+def without_notes(content: str) -> tuple[str, int]:
+    """A turn as it was before replies to it were found of no use, and how many were."""
+    asked, *notes = content.split(_NOTE)
+    return asked, len(notes)
 
 
 def task_key(messages: Sequence[Mapping[str, Any]]) -> str:
-    """What counts as one task: the hash of the prompt's turns, without those that correct a reply."""
+    """What counts as one task: the hash of the prompt's turns, without what corrects a reply."""
     turns = list(messages)
-    while len(turns) > 2 and any(words in str(turns[-1].get("content", "")) for words in _CORRECTS):
+    while len(turns) > 2 and any(words in without_notes(str(turns[-1].get("content", "")))[0] for words in _CORRECTS):
         del turns[-2:]
-    text = json.dumps([one.get("content", "") for one in turns if one.get("role") != "system"])
+    text = json.dumps([without_notes(str(one.get("content", "")))[0] for one in turns if one.get("role") != "system"])
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=10).hexdigest()
 
 

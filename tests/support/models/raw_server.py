@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 Bytes = Callable[[bytes], Iterable[bytes]]
-"""What is sent for a request, given its first line."""
+"""What is sent for a request, given its first line, or its body where that is wanted."""
 
 
 def http(body: bytes, status: str = "200 OK", **headers: str) -> list[bytes]:
@@ -23,11 +23,11 @@ class _Handler(socketserver.StreamRequestHandler):
             while (line := self.rfile.readline()).strip():
                 name, _, value = line.partition(b":")
                 headers[name.lower()] = value.strip()
-            self.rfile.read(int(headers.get(b"content-length", b"0")))
+            body = self.rfile.read(int(headers.get(b"content-length", b"0")))
             while b"transfer-encoding" in headers and (size := int(self.rfile.readline(), 16)):
                 self.rfile.read(size + 2)
             self.server.requests += 1
-            for part in self.server.answer(first):
+            for part in self.server.answer(body if self.server.by_body else first):
                 self.wfile.write(part)
 
 
@@ -35,16 +35,16 @@ class _Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = daemon_threads = True
     request_queue_size = 512
 
-    def __init__(self, answer: Bytes) -> None:
+    def __init__(self, answer: Bytes, *, by_body: bool) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.answer, self.requests = answer, 0
+        self.answer, self.by_body, self.requests = answer, by_body, 0
         self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
 
 
 @contextmanager
-def answering(answer: Bytes) -> Iterator[_Server]:
+def answering(answer: Bytes, *, by_body: bool = False) -> Iterator[_Server]:
     """The server, in threads of its own; `url` ends with /v1, `requests` counts what came."""
-    with _Server(answer) as server:
+    with _Server(answer, by_body=by_body) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         try:
             yield server

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from engine.errors import RefusedRequestError
+from engine.models.reading import read_logprobs
 from tests.support.topics.judged_topics import ONE, YES, Script, judged, reasons, relevance
 from validators.judges.logprobs import probability_of_true
 
@@ -30,6 +31,31 @@ def told(**chances: float):
 )  # fmt: skip
 def test_the_probability_of_true_is_read_where_it_is_told(logprobs, expected):
     assert probability_of_true(logprobs) == expected
+
+
+def shown(*spellings, **more):
+    """Logprobs of 0.3 for true and 0.7 for false in these spellings, as an endpoint sends them."""
+    true, false = ({"token": word, "logprob": math.log(p)} for word, p in zip(spellings, (0.3, 0.7), strict=True))
+    return {"content": [{**true, "top_logprobs": [true, false, *more.get("others", ())]}]}
+
+
+@pytest.mark.parametrize(
+    "logprobs",
+    [
+        shown(" true", " false"),
+        shown("\u0120true", "\u0120false"),
+        shown("\u2581true", "\u2581false"),
+        shown("\u0120True", "\u0120False"),
+        shown("\u010atrue", "\u0109false"),
+        shown("**true**", "`false`"),
+        shown("'true'", "false,"),
+        shown(" true", " false", others=[{"token": "maybe", "logprob": None}]),
+        shown(" true", " false", others=[{"token": "maybe", "logprob": math.nan}]),
+        shown(" true", " false", others=[{"token": "maybe"}, None, {"token": "no", "logprob": "-1"}]),
+    ],
+)
+def test_one_judgment_has_one_probability_however_its_tokens_are_spelt(logprobs):
+    assert probability_of_true(read_logprobs(logprobs)) == 0.3
 
 
 def test_a_threshold_decides_over_the_probability(tmp_path):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from engine.requests import Message, Reply, Request
+from engine.requests import Message, Reply, Request, ending_of
 from trainer.benchmarks.making.ifeval import VerifiablePrompt
 from trainer.benchmarks.making.ifeval_checks import follows_all
 from trainer.systems.llm_replies import Ask
@@ -62,4 +62,4 @@ def _request(prompt: VerifiablePrompt, settings: RespondingSettings, model: str,
 
 def _whole(reply: Reply) -> list[str]:
     choices = [(reply.text, reply.finish_reason), *reply.others]
-    return [text for text, reason in choices if text.strip() and reason != "length"]
+    return [text for text, reason in choices if text.strip() and ending_of(reason) == "whole"]
