@@ -318,10 +318,12 @@ class _Stage(Generic[Answer]):
     calls: list[Call] = field(default_factory=list)
 
     def corrected(self, prompt: Prompt, request: Request, reply: Reply, fault: Exception) -> Prompt:
-        """The prompt of the next turn. A reply that is empty or not whole is not shown again; one that was cut before
-        its text began gets more room."""
-        text, is_empty = _advice(fault, self.answer), not reply.text.strip()
-        if ending_of(reply.finish_reason) == "whole" and not is_empty:
+        """The prompt of the next turn. A reply that is empty, or not whole and not read, is not shown again; one that
+        was cut before its text began gets more room."""
+        is_empty = not reply.text.strip()
+        is_shown = not is_empty and (isinstance(fault, FaultyReply) or ending_of(reply.finish_reason) == "whole")
+        text = _advice(fault, self.answer, is_shown=is_shown)
+        if is_shown:
             return replace(prompt, messages=(*prompt.messages, Message("assistant", reply.text), Message("user", text)))
         *before, last = prompt.messages
         room = _more_room(self.model, request) if is_empty and isinstance(fault, CutReplyError) else {}
@@ -372,14 +374,15 @@ def _more_room(model: Model, request: Request) -> dict[str, int]:
     return {"max_tokens": limit + (model.traits.thinking_tokens or ROOM_FOR_THOUGHTS)}
 
 
-def _advice(fault: Exception, answer: type[BaseModel]) -> str:
-    """What a model is told of a reply that was not taken."""
+def _advice(fault: Exception, answer: type[BaseModel], *, is_shown: bool) -> str:
+    """What a model is told of a reply that was not taken, and that it is shown or not."""
     schema = schema_of(answer)
     form = _WORD if issubclass(answer, WordReply) else _PLAIN if schema is None else _JSON
-    if isinstance(fault, FaultyReply):
+    if isinstance(fault, FaultyReply) and is_shown:
         return _FAULTY.format(advice=fault.advice) + form
+    problem = fault.detail if isinstance(fault, FaultyReply) else fault
     keys = f" {keys_line(schema)}" if schema else ""
-    return _UNREADABLE.format(problem=fault) + form + keys
+    return _UNREADABLE.format(problem=problem) + form + keys
 
 
 def _fault(error: Exception) -> str:

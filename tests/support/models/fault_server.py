@@ -21,6 +21,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import socket
 import struct
 import sys
@@ -99,14 +100,13 @@ def mix(share: float) -> dict[str, float]:
 
 _CORRECTS = ("once more",)
 """Words of the turns by which engine.flow.ask has a reply corrected."""
-_NOTE = "\n\nYour answer could not be used: "
+_NOTE = re.compile(r"\n\nYour answer could not be used: .*?(?=\n\n|\Z)", re.DOTALL)
 """How engine.flow.ask goes on within a turn, where the reply is not shown again."""
 
 
 def without_notes(content: str) -> tuple[str, int]:
     """A turn as it was before replies to it were found of no use, and how many were."""
-    asked, *notes = content.split(_NOTE)
-    return asked, len(notes)
+    return _NOTE.subn("", content)
 
 
 def task_key(messages: Sequence[Mapping[str, Any]]) -> str:
