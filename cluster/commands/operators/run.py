@@ -44,6 +44,8 @@ REMEDIES = {
     "unreadable_reply": "replies do not fit their type: try another model or `structured`, and raise `max_tokens`",
     "cut_prompt": "the server reads a part of the prompts: give it a longer context, or lower `passage_chars`",
     "cut_reply": "replies end at `max_tokens`: raise it",
+    "withheld_reply": "the provider's filter holds replies back: take another model, or leave such seeds out",
+    "filtered_request": "the provider's filter takes no such prompts: take another model, or leave such seeds out",
     "model_unavailable": "the model did not answer: run again when it does",
     "recipe_error": "the recipe failed: `foil why` shows the error",
 }

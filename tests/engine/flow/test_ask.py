@@ -228,6 +228,31 @@ def test_a_reply_that_was_cut_or_withheld_is_no_text_and_is_corrected(tmp_path, 
         asyncio.run(asker(tmp_path / "b", hopeless)(PROMPT, Line))
 
 
+@pytest.mark.parametrize(
+    ("said", "reason", "error"),
+    [("", "length", CutReplyError), (GOOD, "abort", UnreadableReplyError), (GOOD, "vibes", UnreadableReplyError)],
+)
+def test_a_reply_that_is_empty_or_not_whole_is_not_shown_again_and_no_turn_stands_twice(tmp_path, said, reason, error):
+    hopeless = Choices(*[Reply("", said, finish_reason=reason)] * 3)
+    with pytest.raises(error):
+        asyncio.run(asker(tmp_path, hopeless, repairs=2)(PROMPT, Line))
+    assert [len(request.messages) for request in hopeless.sent] == [1, 1, 1]
+    texts = [request.messages[0].content for request in hopeless.sent]
+    assert texts[0] == PROMPT.messages[0].content
+    assert [text.count("could not be used") for text in texts] == [0, 1, 2]
+    assert len({request.id for request in hopeless.sent}) == 3
+
+
+@pytest.mark.parametrize(
+    ("params", "limits"), [({}, [1024, 11_024, 21_024]), ({"max_tokens": 2_000}, [2_000, 2_000, 2_000])]
+)
+def test_a_reply_that_its_thoughts_left_no_room_gets_more_unless_the_job_sets_the_limit(tmp_path, params, limits):
+    model = Choices(*[Reply("", " ", finish_reason="length")] * 2, Reply("", GOOD))
+    model.traits = ModelTraits(params, samples=True)
+    assert asyncio.run(asker(tmp_path, model, repairs=2)(PROMPT, Line)) == Line(text="good")
+    assert [request.params["max_tokens"] for request in model.sent] == limits
+
+
 def test_a_price_is_reserved_before_the_request_is_sent(tmp_path):
     model, budget = Script(), Budget(BudgetSettings(usd=1.0))
     model.traits = ModelTraits({"max_tokens": 100}, price=lambda prompt, completion: completion * 0.02)
