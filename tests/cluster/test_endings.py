@@ -14,7 +14,7 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.commands.app import app
+from cluster.commands.app import BENCHMARKS_COMMANDS, COMMANDS, SEEDS_COMMANDS, app
 from cluster.endings import run_command
 from datasets_out.sql.query_process import check_statement
 from engine.errors import UsageError
@@ -121,6 +121,28 @@ def test_wrong_arguments_are_wrong_usage(ended, command, arguments):
     assert (code, out) == (2, ""), err
     assert "foil: " in err
     assert "\x1b" not in err
+
+
+EVERY_COMMAND = [
+    "",
+    *COMMANDS,
+    *(f"seeds {name}".rstrip() for name in ["", *SEEDS_COMMANDS]),
+    *(f"benchmarks {name}".rstrip() for name in ["", *BENCHMARKS_COMMANDS]),
+]
+NEEDS_NOTHING = ("doctor", "seeds fetch", "benchmarks list")
+
+
+@pytest.mark.parametrize("command", EVERY_COMMAND)
+def test_every_command_has_help_and_ends_as_documented_without_arguments(ended, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAY_AUTH_MODE", "")
+    code, out, err = ended(*command.split(), "--help")
+    assert (code, err) == (0, "")
+    assert "--help" in out
+    code, out, err = ended(*command.split())
+    assert code == (0 if command in NEEDS_NOTHING else 2), err
+    assert out if command in NEEDS_NOTHING else out + err
+    assert not any(tmp_path.iterdir())
 
 
 EXCLUSIVE = [

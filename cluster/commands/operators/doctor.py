@@ -32,9 +32,9 @@ _RACERS, _RACES = 8, 10
 def doctor(
     job_file: Annotated[Path | None, typer.Argument(metavar="[JOB]", help="Check its keys and endpoints too.")] = None,
     out: Annotated[
-        Path,
+        Path | None,
         typer.Option("--out", parser=mirror_of, metavar="OUT", help="Where a run will be kept: a folder, or s3://..."),
-    ] = Path(),
+    ] = None,
     address: Annotated[str, typer.Option(help="Look from every node of the Ray cluster with this dashboard.")] = "",
     python: Annotated[str, typer.Option(help="With --address: the head's Python that has Ray.")] = "python",
     as_json: JsonOption = False,
@@ -45,7 +45,8 @@ def doctor(
     variables and the ports of the others from every node. Notes tell what a run can do without. No request to a model
     costs anything.
     """
-    facts = _examine(next(folder for folder in (out.resolve(), *out.resolve().parents) if folder.is_dir()))
+    out = (out or Path()).resolve()
+    facts = _examine(next(folder for folder in (out, *out.parents) if folder.is_dir()))
     if url := mirrored_url(out):
         facts |= _try_bucket(url)
         if address:

@@ -176,4 +176,5 @@ def test_the_build_stages_own_commands_install_foil(tmp_path):
         if "No matching distribution" in done.stderr:
             pytest.skip(f"PIP_FIND_LINKS names no folder with all wheels: {done.stderr.splitlines()[-1]}")
         assert done.returncode == 0, done.stderr
-    assert subprocess.run([tmp_path / "venv" / "bin" / "foil", "--version"], check=False).returncode == 0
+    for bare in ("--version", "doctor"):
+        assert subprocess.run([tmp_path / "venv" / "bin" / "foil", bare], cwd=tmp_path, check=False).returncode == 0
