@@ -24,5 +24,8 @@ ADDRESS = "RAY_API_SERVER_ADDRESS"
 """The variable in which Ray's own commands look for the head's dashboard, too."""
 AddressOption = Annotated[str, typer.Option(envvar=ADDRESS, help="The Ray head's dashboard, http://HEAD:8265.")]
 SubmissionArgument = Annotated[
-    str, typer.Argument(metavar="NAME|OUT", help="A submission's name, or the `out` whose newest submission is meant.")
+    str,
+    typer.Argument(
+        metavar="NAME|OUT", help="A submission's name, or an `out`: the one that holds it, else its newest."
+    ),
 ]

@@ -44,6 +44,12 @@ BEAT_S = 2.0
 _LOOK_S = 0.25
 _WAITS_S = {"ended": 0.0, "silent": BEAT_S + _LOOK_S, "alive": VALID_S}
 """For so long a holder in each state may still send once a higher epoch is put, unless it releases its own."""
+SUBMISSION = "FOIL_SUBMISSION"
+"""The variable in which a submitted run finds its own name."""
+_WALL_CLOCK_S = 1e9
+"""A start beyond it is told by the wall clock, which may be set: it does not tell one process from another."""
+_START_TICKS = 19
+"""Where the start stands in /proc/PID/stat, behind the name of the program."""
 _FOLDER = "lease"
 _TRIES = 20
 _MOST = 2**53
@@ -58,7 +64,7 @@ def now() -> float:
 @dataclass(frozen=True, slots=True)
 class Holder:
     """Who took an epoch, and when by its own clock. `place` names the machine since its last start, and the process
-    space on it."""
+    space on it; `submission` is the name under which a cluster was given this run, if it was."""
 
     epoch: int
     host: str
@@ -67,17 +73,20 @@ class Holder:
     place: str
     since: str
     at: float = 0.0
+    submission: str = ""
 
     @classmethod
     def here(cls, epoch: int) -> "Holder":
         """This process."""
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-        return cls(epoch, platform.node(), os.getpid(), _started(os.getpid()), _place(), since, now())
+        started, submission = _started(os.getpid()), os.environ.get(SUBMISSION, "")
+        return cls(epoch, platform.node(), os.getpid(), started, _place(), since, now(), submission)
 
     def is_gone(self) -> bool:
         """Whether this was a process of this machine, and is no more."""
         started = _started(self.pid)
-        return self.place == _place() and (not started or started != self.started)
+        same = started == self.started or self.started > _WALL_CLOCK_S
+        return self.place == _place() and not (started and same)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,12 +272,27 @@ async def _wait_for_end(store: Store, epoch: int, lease: RunLease, seconds: floa
 def holder_of(store: Store) -> str:
     """Who holds a run's folder now, in words; "" where nobody does."""
     try:
-        newest = _newest(store)
-        holder = _read_holder(store, newest) if newest else None
-        free = holder is None or holder.is_gone() or _read_beat(store, newest).released
-        return "" if free else _describe(store, newest)
+        holder = _holder(store)
+        return _describe(store, holder.epoch) if holder else ""
     except OSError:
         return ""
+
+
+def submission_of(store: Store) -> str:
+    """The submission that holds a run's folder now; "" where nobody does, or a run that was not submitted."""
+    try:
+        holder = _holder(store)
+    except OSError:
+        return ""
+    return holder.submission if holder else ""
+
+
+def _holder(store: Store) -> Holder | None:
+    """Who holds a run's folder now. Raises OSError."""
+    newest = _newest(store)
+    holder = _read_holder(store, newest) if newest else None
+    free = holder is None or holder.is_gone() or _read_beat(store, newest).released
+    return None if free else holder
 
 
 def _describe(store: Store, epoch: int) -> str:
@@ -333,7 +357,11 @@ def _sweep(store: Store, epoch: int) -> None:
 
 
 def _started(pid: int) -> float:
-    """When a process of this machine started, by its own count; 0 where there is none."""
+    """When a process of this machine started; 0 where there is none. In seconds since the machine did, which no step
+    of the wall clock moves, where the system tells that."""
+    with suppress(OSError):
+        ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[_START_TICKS]
+        return int(ticks) / os.sysconf("SC_CLK_TCK")
     try:
         return float(psutil.Process(pid).create_time())
     except psutil.Error:

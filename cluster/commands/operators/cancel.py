@@ -8,6 +8,8 @@ import typer
 
 from cluster.commands.arguments import AddressOption, SubmissionArgument
 from cluster.terminal import print_line
+from engine.storage.lease import holder_of
+from engine.storage.opening import mirror_of, open_store
 
 
 def cancel(
@@ -15,7 +17,10 @@ def cancel(
     address: AddressOption = "http://127.0.0.1:8265",
     wait: Annotated[bool, typer.Option(help="Wait until the run has drained and ended.")] = True,
 ) -> None:
-    """Stop a submitted run: seeds in flight drain, complete partitions are committed, and submitting resumes."""
+    """Stop a submitted run: seeds in flight drain, complete partitions are committed, and submitting resumes.
+
+    Of several submissions for one OUT, the one that holds it is stopped.
+    """
     from cluster.extras import need
 
     need("ray", extra="ray")
@@ -25,7 +30,10 @@ def cancel(
     name = ray_jobs.find_job(client, submission)
     if not ray_jobs.stop(client, name):
         print_line(f"{name} has ended already")
-        return
-    print_line(f"{name}: SIGTERM sent")
-    if wait:
+    else:
+        print_line(f"{name}: SIGTERM sent")
+        if not wait:
+            return
         print_line(f"{name}: {ray_jobs.await_end(client, name).status}")
+    if holder := holder_of(open_store(mirror_of(submission).resolve())):
+        print_line(f"{submission} is still held by another run: {holder}; stop that one where it runs")

@@ -22,6 +22,8 @@ from cluster.commands.arguments import ADDRESS
 from cluster.terminal import print_line
 from engine.errors import ClusterUnreachableError, UsageError
 from engine.ids import content_id
+from engine.storage.lease import submission_of
+from engine.storage.opening import mirror_of, open_store
 
 _POLL_S = 1.0
 _REQUEST_S = 60.0
@@ -62,17 +64,26 @@ def name_prefix(out: Path) -> str:
 
 
 def find_job(client: RayJobs, name_or_out: str) -> str:
-    """The name of a submission: the one given, or the newest for this `out`. Raises UsageError if there is none."""
-    names = {job.submission_id: job.start_time or 0 for job in _ask(client.list_jobs) if job.submission_id}
-    if name_or_out in names:
+    """The name of a submission: the one given, or for an `out` the one that holds it, else the newest of those that
+    run, else the newest. Raises UsageError if there is none.
+    """
+    jobs = {job.submission_id: job for job in _ask(client.list_jobs) if job.submission_id}
+    if name_or_out in jobs:
         return name_or_out
-    ours = [name for name in names if name.startswith(name_prefix(Path(name_or_out)))]
+    out = mirror_of(name_or_out).resolve()
+    ours = [name for name in jobs if name.startswith(name_prefix(out))]
     if not ours:
         raise UsageError(
-            f"this Ray knows no job {name_or_out!r}, and none whose `out` is {Path(name_or_out).resolve()}; "
-            f"it knows {', '.join(sorted(names)) or 'no job at all'}"
+            f"this Ray knows no job {name_or_out!r}, and none whose `out` is {out}; "
+            f"it knows {', '.join(sorted(jobs)) or 'no job at all'}"
         )
-    return max(ours, key=lambda name: (names[name], name))
+    holder = submission_of(open_store(out))
+    return max(ours, key=lambda name: (name == holder, *_age(jobs[name]), name))
+
+
+def _age(job: JobDetails) -> tuple[bool, int]:
+    """Orders jobs: those that run come last, and of two the younger one."""
+    return not job.status.is_terminal(), job.start_time or 0
 
 
 def print_log(client: RayJobs, name: str) -> None:

@@ -20,6 +20,7 @@ from cluster.commands.arguments import AddressOption, JobArgument, OutOption, Re
 from cluster.deploy.ray_environment import NETWORK, STOP_WAIT, stop_wait_s
 from cluster.terminal import print_line, say
 from engine.errors import ClusterUnreachableError, UsageError
+from engine.storage.lease import SUBMISSION
 from engine.storage.opening import open_store
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def submit(
     command = _command(python, job_file, overrides or [], open_store(job.out.resolve()).url, reuse or [])
     client = ray_jobs.connect(address)
     name = f"{ray_jobs.name_prefix(job.out)}{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
-    _send(client, name, command, _variables(job.runtime.drain_s))
+    _send(client, name, command, {**_variables(job.runtime.drain_s), SUBMISSION: name})
     print_line(f"submitted {name} to {address}")
     if wait:
         _wait(client, name)

@@ -75,8 +75,12 @@ def test_cancel_drains_in_time_and_the_same_job_resumes(head, job, tmp_path):
     while not list((out / "commits").glob("*")):
         assert time.monotonic() < deadline, head.foil("logs", out).stdout
         time.sleep(0.2)
+    first = began.stdout.partition("submitted ")[2].split()[0]
+    refused = head.foil("submit", job, *more)
+    assert refused.returncode == 12, refused.stdout + refused.stderr
     stopped = head.foil("cancel", out)
-    assert "STOPPED" in stopped.stdout, stopped.stdout + stopped.stderr
+    assert f"{first}: STOPPED" in stopped.stdout, stopped.stdout + stopped.stderr
+    assert "still held" not in stopped.stdout
     watched = head.foil("watch", out)
     assert watched.returncode == 143, watched.stdout
     assert "stopped by SIGTERM" in watched.stdout
@@ -84,7 +88,7 @@ def test_cancel_drains_in_time_and_the_same_job_resumes(head, job, tmp_path):
     status = json.loads(head.foil("status", out, "--json").stdout)
     assert 0 < status["accepted"] < 3_000
     assert status["possibly_paid_twice"] == 0
-    assert head.foil("logs", "-f", out).returncode == 143
+    assert head.foil("logs", "-f", first).returncode == 143
     assert "has ended already" in head.foil("cancel", out).stdout
     nobody = head.foil("cancel", tmp_path / "nobody")
     assert nobody.returncode == 2

@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -152,6 +154,28 @@ def test_a_run_that_was_taken_over_before_it_began_does_not_begin(tmp_path, monk
                 pytest.fail("it began")
 
     virtually(play())
+
+
+def test_a_step_of_the_wall_clock_makes_no_living_run_gone(tmp_path, monkeypatch):
+    async def play():
+        async with hold(LocalStore(tmp_path), takeover=False):
+            with monkeypatch.context() as patch:
+                boot = psutil.boot_time()
+                patch.setattr(psutil._psplatform, "boot_time", lambda: boot - 3600)
+                assert "process" in holder_of(LocalStore(tmp_path))
+                with pytest.raises(RunHeldError, match="is held by another run"):
+                    async with hold(LocalStore(tmp_path), takeover=False):
+                        pytest.fail("it took the folder of a run that lives")
+        assert holder_of(LocalStore(tmp_path)) == ""
+
+    virtually(play())
+
+
+def test_a_start_that_the_wall_clock_told_says_only_that_its_process_is_there():
+    here = lease.Holder.here(1)
+    assert not replace(here, started=psutil.Process().create_time() - 3600).is_gone()
+    assert replace(here, started=here.started - 1).is_gone()
+    assert replace(here, pid=2**22 + 1).is_gone()
 
 
 def test_what_lies_in_the_folder_and_does_not_read_holds_nobody_up(tmp_path):
