@@ -31,7 +31,7 @@
       TrainingDivergedError       10   a loss, a gradient or a weight became NaN or infinite; nothing of it is kept
       IncompleteRunError          11   what is committed is whole, and not all that was planned
       RunHeldError                12   another run holds this folder
-      BreakerTrippedError         13   too many seeds failed, or money went too fast; mend the cause and run again
+      BreakerTrippedError         13   too many seeds failed, too few were accepted, or money went too fast
       ClusterUnreachableError     14   no Ray head answers at its address
       NotReadyError               15   `foil doctor`: something that a run needs is missing or refused
     Rejected                       -   not an error: a recipe's decision not to make a topic
@@ -148,7 +148,10 @@ class RunHeldError(FoilError):
 
 
 class BreakerTrippedError(FoilError):
-    """A limit of `limits.breakers` was passed; the run stopped before it cost more. `breaker`: `failures`, `money`."""
+    """A limit of `limits.breakers` was passed; the run stopped before it cost more.
+
+    `breaker`: `failures`, `money`, `accepted`, `tokens`.
+    """
 
     exit_code = 13
 

@@ -29,6 +29,19 @@ class BreakerSettings(Settings):
         le=1e9,
         description="US dollars that a session may spend within any hour; no limit if absent",
     )
+    accepted_share: float = Field(
+        default=0.02,
+        ge=0,
+        lt=1,
+        description="stop when surely (99.9 %) less than this share of the last seeds that asked a model was accepted; "
+        "0 never stops",
+    )
+    accepted_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        le=10**12,
+        description="tokens that an accepted topic may take, over the last seeds that asked; no limit if absent",
+    )
 
     @model_validator(mode="after")
     def _counts_within_the_last(self) -> Self:

@@ -1,5 +1,6 @@
 """What a worker says of itself while it works, and how its seeds ended, as far as a breaker must know it."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,27 +11,81 @@ _WORDS = 200
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """Seeds that asked a model: how many there are, those of them that were accepted, their accepted topics, what they
+    took in tokens, why the others were not accepted, and the last of those in words.
+    """
+
+    seeds: int = 0
+    accepted: int = 0
+    topics: int = 0
+    tokens: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    example: str = ""
+
+    @classmethod
+    def of(cls, seed_id: str, topics: Sequence[Topic], counts: Counts) -> "Asked":
+        """The ending of one seed; it counts if a request of it was answered."""
+        if not counts.calls:
+            return cls()
+        tokens, example = counts.prompt_tokens + counts.completion_tokens, ""
+        if accepted := counts.seeds["accepted"]:
+            return cls(1, accepted, counts.topics["accepted"], tokens)
+        if topics:
+            example = f"seed {seed_id!r}: {topics[-1].reason}: {topics[-1].detail[:_WORDS]}"
+        return cls(1, 0, 0, tokens, Counter({topic.reason for topic in topics}), example)
+
+    def __add__(self, later: "Asked") -> "Asked":
+        return Asked(
+            self.seeds + later.seeds,
+            self.accepted + later.accepted,
+            self.topics + later.topics,
+            self.tokens + later.tokens,
+            self.reasons + later.reasons,
+            later.example or self.example,
+        )
+
+    def since(self, earlier: "Asked") -> "Asked":
+        """What came after the earlier look."""
+        return Asked(
+            self.seeds - earlier.seeds,
+            self.accepted - earlier.accepted,
+            self.topics - earlier.topics,
+            self.tokens - earlier.tokens,
+            self.reasons - earlier.reasons,
+            self.example,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class SeedEndings:
-    """Seeds that ended, those of them that failed, what they cost (US dollars), and the last failure in words."""
+    """Seeds that ended, those of them that failed, what they cost (US dollars), the last failure in words, and what
+    became of those that asked a model."""
 
     ended: int = 0
     failed: int = 0
     usd: float = 0.0
     example: str = ""
+    asked: Asked = Asked()
 
     @classmethod
     def of(cls, seed_id: str, topics: Sequence[Topic], counts: Counts) -> "SeedEndings":
         """The ending of one seed."""
+        asked = Asked.of(seed_id, topics, counts)
         failed = next((topic for topic in topics if topic.status == "failed"), None)
         if not counts.seeds["failed"] or failed is None:
-            return cls(1, 0, counts.cost_usd)
+            return cls(1, 0, counts.cost_usd, asked=asked)
         reply = f"; its last reply begins {failed.calls[-1].reply_text[:_WORDS]!r}" if failed.calls else ""
         example = f"seed {seed_id!r}: {failed.reason}: {failed.detail[:_WORDS]}{reply}"
-        return cls(1, 1, counts.cost_usd, example)
+        return cls(1, 1, counts.cost_usd, example, asked)
 
     def __add__(self, later: "SeedEndings") -> "SeedEndings":
         return SeedEndings(
-            self.ended + later.ended, self.failed + later.failed, self.usd + later.usd, later.example or self.example
+            self.ended + later.ended,
+            self.failed + later.failed,
+            self.usd + later.usd,
+            later.example or self.example,
+            self.asked + later.asked,
         )
 
 

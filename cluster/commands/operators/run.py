@@ -57,6 +57,8 @@ SELECT corpus, recipe, count(*) AS topics, count(*) FILTER (status = 'accepted')
 FROM topics GROUP BY corpus, recipe ORDER BY corpus, recipe"""
 _LINE_EVERY_S = 5.0
 _COUNT_EVERY_S = 1.0
+_GO_ON = ("limits.breakers.accepted_share=0", "limits.breakers.accepted_tokens=null")
+"""What --all sets."""
 
 
 def run(
@@ -67,12 +69,16 @@ def run(
     takeover: Annotated[
         bool, typer.Option("--takeover", help="Take the folder from a run that holds it, once that one has stopped.")
     ] = False,
+    go_on: Annotated[
+        bool, typer.Option("--all", help="Go on to the last seed, however few are accepted and whatever they take.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a job, or resume it where it stopped; a finished job is a no-op."""
     from cluster.job import load_job
 
-    run_and_show(load_job(job_file, overrides or [], out), reuse or [], takeover=takeover, as_json=as_json)
+    overrides = [*(overrides or []), *(_GO_ON if go_on else ())]
+    run_and_show(load_job(job_file, overrides, out), reuse or [], takeover=takeover, as_json=as_json)
 
 
 def run_and_show(job: Job, reuse: Sequence[Path], *, takeover: bool, as_json: bool) -> None:

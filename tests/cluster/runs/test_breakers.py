@@ -1,11 +1,15 @@
 """A run that only goes on to cost stops by itself, says why with an example, and goes on once the cause is mended."""
 
 import json
+from collections import Counter
 
 import pytest
 
 from datasets_out.commits.log import CommitLog
+from engine.flow.limits import BreakerSettings
 from engine.flow.progress import status
+from engine.flow.worker_report import Asked, SeedEndings
+from engine.runtime.breaker import RunBreaker
 from tests.support.commands import calls_sent, foil, hosted_job, write_job
 from tests.support.models.character import Character
 from tests.support.models.fault_server import Behaviour, serving
@@ -80,3 +84,73 @@ def test_breakers_are_no_part_of_the_job(tmp_path):
     assert set(run["job"]["limits"]) == {"seeds", "partition_seeds", "accept"}
     again = foil("run", job, "--set", "limits.breakers.share=0.9")
     assert again.returncode == 0, again.stderr
+
+
+NEVER_GERMAN = "[{kind: shape}, {kind: language, expected: [de], reject: true}]"
+
+
+def rejected_job(folder, url, seeds):
+    job = hosted_job(folder, url, seeds)
+    job.write_text(job.read_text().replace("[{kind: shape}]", NEVER_GERMAN))
+    return job
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_run_that_accepts_nothing_stops_with_the_reasons_and_goes_on_with_all(tmp_path, workers):
+    strict = ("--set", "limits.breakers.accepted_share=0.2", "--set", f"runtime.workers={workers}")
+    with serving(Behaviour(latency=0.05), Character()) as server:
+        job = rejected_job(tmp_path, server.url, 150)
+        ended = foil("run", job, *strict)
+        again = foil("run", job, *strict)
+        first = json.loads(foil("status", tmp_path / "out", "--json").stdout)
+        gone_on = foil("run", job, *strict, "--all", "--json")
+        state = json.loads(gone_on.stdout.splitlines()[-1])
+        sent = calls_sent(server)
+    assert (ended.returncode, again.returncode) == (TRIPPED, TRIPPED), ended.stderr + again.stderr
+    for told in ("none of the last", "limits.breakers.accepted_share (20%)", "other_language 100%", "--all"):
+        assert told in ended.stderr
+    assert not first["complete"]
+    assert gone_on.returncode == 0, gone_on.stderr
+    assert (state["complete"], state["rejected"], state["accepted"]) == (True, 150, 0)
+    assert sent == state["calls"]  # what the stopped sessions paid was not paid again
+
+
+@pytest.mark.slow
+def test_tokens_of_an_accepted_topic_stop_a_run(tmp_path):
+    with serving(Behaviour(latency=0.05), Character()) as server:
+        job = hosted_job(tmp_path, server.url, 150, ", breakers: {accepted_tokens: 10, at_least: 10, last: 20}")
+        ended = foil("run", job)
+        state = json.loads(foil("status", tmp_path / "out", "--json").stdout)
+    assert ended.returncode == TRIPPED, ended.stderr
+    assert "limits.breakers.accepted_tokens (10)" in ended.stderr
+    assert not state["complete"]
+
+
+def ended(accepted: int, rejected: int) -> SeedEndings:
+    reasons = Counter(leak=rejected)
+    asked = Asked(accepted + rejected, accepted, accepted, 1_000, reasons, "seed 's': leak: ..." if rejected else "")
+    return SeedEndings(accepted + rejected, asked=asked)
+
+
+@pytest.mark.parametrize(
+    ("accepted", "rejected", "stops"),
+    [(0, 340, False), (0, 342, True), (1, 450, False), (1, 500, True), (3, 500, False), (20, 480, False)],
+)
+def test_only_luck_that_is_rarer_than_one_in_a_thousand_is_no_luck(accepted, rejected, stops):
+    stopped = RunBreaker(BreakerSettings()).check(ended(accepted, rejected), 0.0)
+    assert (stopped is not None) == stops
+    assert not stopped or stopped.breaker == "accepted"
+
+
+def test_a_run_that_turns_bad_stops_whatever_it_accepted_before():
+    breaker, seen = RunBreaker(BreakerSettings()), ended(5_000, 5_000)
+    assert breaker.check(seen, 0.0) is None
+    looks = 0
+    while breaker.check(seen, 0.0) is None:
+        seen, looks = seen + ended(0, 10), looks + 1
+    assert looks <= 55
+
+
+def test_rejects_that_cost_nothing_stop_no_run():
+    assert RunBreaker(BreakerSettings()).check(SeedEndings(ended=100_000), 0.0) is None
