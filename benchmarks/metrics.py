@@ -38,7 +38,7 @@ def request_costs(requests: int) -> dict[str, float]:
     off, on = [], []
     for _ in range(5):
         off.append(us_a_request(requests))
-        with serve_metrics("127.0.0.1", ANY_PORT):
+        with serve_metrics("127.0.0.1", ANY_PORT, "bench"):
             on.append(us_a_request(requests))
     found = {"off_us_a_request": statistics.median(off), "on_us_a_request": statistics.median(on)}
     return {**found, "ratio_on_off": found["on_us_a_request"] / found["off_us_a_request"]}

@@ -11,7 +11,7 @@ from cluster.seeds.stored_topics import StoredTopicsSettings, WholeOnly
 from datasets_out.commits.log import CommitLog
 from datasets_out.curation.call_replies import CallReplies
 from engine.flow.journal_reading import ReplyArchive
-from engine.ids import canonical_json
+from engine.ids import canonical_json, sha256_hex
 from engine.protocols import Model, PaidReplies, Parts, Recipe, Screen, SeedReader, Validator
 from engine.requests import Reply, Request
 from engine.runtime.session import RunSpec, WorkerSpec
@@ -33,7 +33,13 @@ def build_run(job: Job, reuse: Sequence[Path] = ()) -> RunSpec:
     worker = WorkerSpec(partial(build_parts, job, places), job.limits, job.runtime, engines=engines)
     spec = RunSpec(open_seeds(job.seeds), screens, worker, identity, open_seeds=partial(_open_stream, job))
     build = partial(build_parts, job, places, run=spec.fingerprint)
-    return replace(spec, worker=replace(worker, build_parts=build, run=spec.fingerprint[:12]))
+    return replace(spec, worker=replace(worker, build_parts=build, run=_name(spec, job)))
+
+
+def _name(spec: RunSpec, job: Job) -> str:
+    """What logs, spans and metrics call this run: two of one job in two folders are told apart."""
+    place = sha256_hex(open_store(job.out.resolve()).url)
+    return f"{spec.fingerprint[:12]}_{place[:6]}"
 
 
 def _open_stream(job: Job) -> tuple[SeedReader, Sequence[Screen]]:

@@ -3,6 +3,7 @@
 Job -> build_run -> run.json opened -> the runner of runtime.kind -> Summary
 """
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -32,6 +33,8 @@ from engine.storage.store import Store
 from engine.telemetry.json_logs import begin_logs
 from engine.telemetry.otlp_spans import traced
 from engine.telemetry.prometheus import serve_metrics
+
+LOG = logging.getLogger(__name__)
 
 
 def ignore_progress(_progress: Progress) -> None:
@@ -74,7 +77,7 @@ def run_job(
         from engine.runtime import run_ray
 
         runner = run_ray.run
-    with _metrics(job), traced(spec.worker.run):
+    with _metrics(job, spec.worker.run), traced(spec.worker.run):
         return runner(spec, on_progress)
 
 
@@ -95,12 +98,17 @@ def _open(log: CommitLog, spec: RunSpec, seeds: Settings) -> None:
         put_sources(log, [seeds.load()])
 
 
-def _metrics(job: Job) -> AbstractContextManager[None]:
+def _metrics(job: Job, run: str) -> AbstractContextManager[None]:
     """Serves metrics where the job wants it; on Ray each node does."""
     runtime = job.runtime
+    if runtime.metrics_port and runtime.kind == "ray":
+        LOG.warning(
+            "runtime.metrics_port (%d) is not used: on Ray each node serves the metrics, at its own port "
+            "(docs/operators.md, Metrics)", runtime.metrics_port,
+        )  # fmt: skip
     if not runtime.metrics_port or runtime.kind == "ray":
         return nullcontext()
-    return serve_metrics(runtime.metrics_host, runtime.metrics_port)
+    return serve_metrics(runtime.metrics_host, runtime.metrics_port, run)
 
 
 def _drained_in_time(job: Job) -> Job:

@@ -51,7 +51,7 @@ class _EngineActor:
 
     def __init__(self, build: Callable[[], EngineModel], log_format: Any, run: str, *, again: bool) -> None:
         begin_logs(log_format, run)
-        record_in_ray()
+        record_in_ray(run)
         self._model, self._again = build(), again
         self._starting: asyncio.Future[None] | None = None
 

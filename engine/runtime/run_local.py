@@ -111,7 +111,7 @@ def _run_child(pipe: Connection, spec: WorkerSpec, owner: str, epoch: int) -> No
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, signal.SIG_IGN)
     begin_logs(spec.runtime.log_format, spec.run)
-    record_here()
+    record_here(spec.run)
     trace_here(spec.run)
     relax_gc()
     asyncio.run(_serve(pipe, spec, owner, epoch))

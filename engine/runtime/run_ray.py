@@ -65,7 +65,7 @@ def run(spec: RunSpec, on_progress: OnProgress) -> Summary:
     """Runs or resumes a job; see engine.runtime.session. Joins the Ray that this process is in, or starts one."""
     runtime = spec.worker.runtime
     with _cluster(spec.worker), _room_held(runtime), _engines(spec.worker) as crew:
-        record_in_ray()
+        record_in_ray(spec.worker.run)
         start_worker = _ActorPool(spec.worker, crew).start_worker
         return run_session(spec, spec.worker.build_parts(), on_progress, start_worker)
 
@@ -81,7 +81,7 @@ class _FlowActor:
             LeasedBudget(partial(_call_budget, budget_actor)) if budget_actor else Budget(BudgetSettings())
         )
         begin_logs(spec.runtime.log_format, spec.run)
-        record_in_ray()
+        record_in_ray(spec.run)
         trace_here(spec.run)
         use_engines(EngineCalls(engines) if spec.engines else None)
         parts = spec.build_parts()

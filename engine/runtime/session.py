@@ -35,7 +35,7 @@ from engine.flow.progress import (
     read_sessions,
     total,
 )
-from engine.flow.run_metrics import CountRecorder
+from engine.flow.run_metrics import CountRecorder, record_budget
 from engine.ids import canonical_json, sha256_hex
 from engine.inference.pooled_vllm import EngineSpec
 from engine.protocols import Parts, Screen, SeedReader
@@ -214,6 +214,7 @@ class _Session:
         summary = self.summary(supervisor.lost())
         file.note(summary)
         self._recorder.record(summary.counts)
+        self._recorder.end()
         PAID_TWICE.record(summary.possibly_paid_twice)
         LOG.info("the session ended with exit code %d%s", summary.exit_code, summary.stopped and f": {summary.stopped}")
         if self._queue.error and not isinstance(self._queue.error, FoilError):
@@ -258,7 +259,7 @@ class _Session:
         before, lost, breaker = self._earlier.topics.total(), 0, RunBreaker(self._limits.breakers)
         if is_recording():
             PAID_TWICE.record(possibly_paid_twice(self._journal))
-        WORKERS.record(max(1, self._spec.worker.runtime.most_workers), "wanted")
+        self._recorder.begin(max(1, self._spec.worker.runtime.most_workers))
         while True:
             crew = supervisor.live()
             counts = total([self._counts(), crew.counts])
@@ -272,6 +273,8 @@ class _Session:
             await asyncio.to_thread(file.note, progress)
             self._on_progress(progress)
             self._recorder.record(counts)
+            self._recorder.record_commits(len(self._queue.committed()))
+            record_budget(self._limits.budget, counts)
             SEEDS_IN_FLIGHT.record(crew.in_flight)
             WORKERS.record(crew.placed, "placed")
             WORKERS_LOST.record(crew.lost - lost)

@@ -21,9 +21,13 @@ _SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 2
 """The fixed buckets of the GenAI conventions of OpenTelemetry."""
 
 
+RUN_LABEL = "run"
+"""The label that every series has: which run it is of."""
+
+
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric. `merge` says how the gauges of several processes become one."""
+    """One metric; its labels come behind RUN_LABEL. `merge` says how the gauges of several processes become one."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
@@ -84,6 +88,15 @@ REJECTS = Metric("foil_rejects_total", "counter", ("check",), "topics that a val
 CALLS = Metric("foil_calls_total", "counter", (), "answered requests of finished seeds")
 TOKENS = Metric("foil_tokens_total", "counter", ("kind",), "tokens of finished seeds: prompt, completion")
 DOLLARS = Metric("foil_cost_usd_total", "counter", (), "US dollars of finished seeds")
+BUDGET_USED = Metric("foil_budget_used_share", "gauge", (), "share of the run's budget that is spent", "max")
+RUN_UP = Metric("foil_run_up", "gauge", (), "1 while a session of the run goes on, 0 once it has ended", "max")
+LAST_COMMIT = Metric(
+    "foil_last_commit_timestamp_seconds",
+    "gauge",
+    (),
+    "when the last partition was committed, or the session began",
+    "max",
+)
 SEEDS_IN_FLIGHT = Metric("foil_seeds_in_flight", "gauge", (), "seeds begun and not finished")
 WORKERS = Metric("foil_workers", "gauge", ("state",), "workers: placed, wanted")
 WORKERS_LOST = Metric("foil_workers_lost_total", "counter", (), "workers that died")
@@ -112,7 +125,7 @@ ENDPOINT_BREAKER_OPEN = Metric(
 )
 
 METRICS = (
-    SEEDS, TOPICS, REJECTS, CALLS, TOKENS, DOLLARS, SEEDS_IN_FLIGHT, WORKERS, WORKERS_LOST, PAID_TWICE,
-    RUN_BREAKER_OPEN, COMMIT_SECONDS, REQUESTS, REQUEST_SECONDS, RETRIES, REQUESTS_IN_FLIGHT, CONCURRENCY_LIMIT,
-    LEARNT_RATE, ENDPOINT_BREAKER_OPEN,
+    SEEDS, TOPICS, REJECTS, CALLS, TOKENS, DOLLARS, BUDGET_USED, RUN_UP, LAST_COMMIT, SEEDS_IN_FLIGHT, WORKERS,
+    WORKERS_LOST, PAID_TWICE, RUN_BREAKER_OPEN, COMMIT_SECONDS, REQUESTS, REQUEST_SECONDS, RETRIES, REQUESTS_IN_FLIGHT,
+    CONCURRENCY_LIMIT, LEARNT_RATE, ENDPOINT_BREAKER_OPEN,
 )  # fmt: skip

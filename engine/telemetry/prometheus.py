@@ -18,7 +18,7 @@ from prometheus_client import multiprocess as untyped_multiprocess
 from prometheus_client import values as untyped_values
 
 from engine.errors import UsageError
-from engine.telemetry.metrics import Meter, Metric, Record, use_meter
+from engine.telemetry.metrics import RUN_LABEL, Meter, Metric, Record, use_meter
 
 _multiprocess: Any = untyped_multiprocess
 _values: Any = untyped_values
@@ -32,14 +32,14 @@ _VERBS = {"counter": "inc", "gauge": "set", "histogram": "observe"}
 
 
 @contextmanager
-def serve_metrics(host: str, port: int) -> Iterator[None]:
+def serve_metrics(host: str, port: int, run: str) -> Iterator[None]:
     """Inside, this process records and serves the metrics of itself and its children. Raises UsageError."""
     with tempfile.TemporaryDirectory(prefix="foil-metrics-", ignore_cleanup_errors=True) as folder:
         before = os.environ.get(_FOLDER)
         os.environ[_FOLDER] = folder
         try:
             with _listening(host, port):
-                record_here()
+                record_here(run)
                 yield
         finally:
             use_meter(None)
@@ -64,11 +64,12 @@ def _listening(host: str, port: int) -> Iterator[None]:
         thread.join()
 
 
-def record_here() -> None:
-    """From now on this process records into the folder that its environment names; nothing without one."""
+def record_here(run: str) -> None:
+    """From now on this process records into the folder that its environment names; nothing without one. `run` is what
+    every series is labelled with."""
     if os.environ.get(_FOLDER):
         _values.ValueClass = _values.MultiProcessValue()
-        use_meter(Meter(_binder()))
+        use_meter(Meter(_binder(run)))
 
 
 def forget_process(pid: int | None) -> None:
@@ -77,7 +78,7 @@ def forget_process(pid: int | None) -> None:
         _multiprocess.mark_process_dead(pid)
 
 
-def _binder() -> Any:
+def _binder(run: str) -> Any:
     @cache
     def family(metric: Metric) -> Any:
         options: dict[str, Any] = {"registry": None}
@@ -85,10 +86,10 @@ def _binder() -> Any:
             options["multiprocess_mode"] = f"live{metric.merge}"
         if metric.kind == "histogram":
             options["buckets"] = metric.buckets
-        return _KINDS[metric.kind](metric.name, metric.help, metric.labels, **options)
+        return _KINDS[metric.kind](metric.name, metric.help, (RUN_LABEL, *metric.labels), **options)
 
     def bind(metric: Metric, labels: tuple[str, ...]) -> Record:
-        series = family(metric).labels(*labels) if labels else family(metric)
+        series = family(metric).labels(run, *labels)
         record: Record = getattr(series, _VERBS[metric.kind])
         return record
 

@@ -9,24 +9,25 @@ from typing import Any
 
 from ray.util import metrics as ray_metrics
 
-from engine.telemetry.metrics import Meter, Metric, Record, use_meter
+from engine.telemetry.metrics import RUN_LABEL, Meter, Metric, Record, use_meter
 
 
-def record_in_ray() -> None:
-    """From now on this process, which must be in Ray, records there."""
-    use_meter(Meter(_bind))
+def record_in_ray(run: str) -> None:
+    """From now on this process, which must be in Ray, records there. `run` is what every series is labelled with."""
+    use_meter(Meter(partial(_bind, run)))
 
 
 @cache
 def _family(metric: Metric) -> Any:
+    labels = (RUN_LABEL, *metric.labels)
     if metric.kind == "histogram":
-        return ray_metrics.Histogram(metric.name, metric.help, boundaries=list(metric.buckets), tag_keys=metric.labels)
+        return ray_metrics.Histogram(metric.name, metric.help, boundaries=list(metric.buckets), tag_keys=labels)
     kind = ray_metrics.Counter if metric.kind == "counter" else ray_metrics.Gauge
-    return kind(metric.name, metric.help, tag_keys=metric.labels)
+    return kind(metric.name, metric.help, tag_keys=labels)
 
 
-def _bind(metric: Metric, labels: tuple[str, ...]) -> Record:
-    tags = dict(zip(metric.labels, labels, strict=True))
+def _bind(run: str, metric: Metric, labels: tuple[str, ...]) -> Record:
+    tags = {RUN_LABEL: run, **dict(zip(metric.labels, labels, strict=True))}
     family = _family(metric)
     if metric.kind == "counter":
         return partial(_add, family, tags)

@@ -35,7 +35,7 @@ models:
   judge: *model
 validators: [{{kind: shape}}, {{kind: leak}}, {{kind: judge_scenarios}}]
 out: {out}
-limits: {{partition_seeds: 5}}
+limits: {{partition_seeds: 5, budget: {{calls: 100000}}}}
 """
 LABEL = re.compile(r"[a-z0-9][a-z0-9_]{0,31}")
 
@@ -114,6 +114,15 @@ def test_the_last_page_agrees_with_the_journal(watched):
     assert watched["status"]["accepted"] + watched["status"]["rejected"] + watched["status"]["failed"] == 40
     told = sum(sample.value for sample in series(watched["page"]) if sample.name == "foil_seeds_total")
     assert 20 <= told <= 40
+
+
+def test_every_series_names_its_run_as_the_log_does_and_a_run_tells_that_it_is_up(watched):
+    runs = {sample.labels["run"] for sample in series(watched["page"])}
+    assert runs == {json.loads(line)["run"] for line in watched["stderr"].splitlines()}
+    told = {sample.name: sample.value for sample in series(watched["page"])}
+    assert told["foil_run_up"] == 1
+    assert 0 <= time.time() - told["foil_last_commit_timestamp_seconds"] < 3600
+    assert 0 < told["foil_budget_used_share"] < 1
 
 
 def test_no_label_holds_a_text_an_id_or_a_secret(watched):

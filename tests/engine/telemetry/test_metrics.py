@@ -7,8 +7,9 @@ from collections import Counter
 
 import pytest
 
+from engine.flow.limits import BudgetSettings
 from engine.flow.progress import Counts
-from engine.flow.run_metrics import CountRecorder
+from engine.flow.run_metrics import CountRecorder, record_budget
 from engine.keys import know_key
 from engine.telemetry.json_logs import JsonFormatter, add_log_facts
 from engine.telemetry.metrics import METRICS, MOST_SERIES, REJECTS, Meter, is_recording, use_meter
@@ -73,6 +74,22 @@ def test_counters_grow_to_the_highest_counts_though_a_dead_worker_takes_some_alo
     assert recorded["foil_seeds_total", ("accepted",)] == [3, 2]
     assert recorded["foil_rejects_total", ("leak",)] == [3, 2]
     assert recorded["foil_cost_usd_total", ()] == [0.5, 0.5]
+
+
+def test_a_run_that_has_ended_says_so_and_holds_no_workers_or_seeds(recorded):
+    recorder = CountRecorder()
+    recorder.begin(2)
+    recorder.end()
+    assert recorded["foil_run_up", ()] == [1, 0]
+    assert recorded["foil_workers", ("wanted",)] == [2, 0]
+    assert recorded["foil_workers", ("placed",)][-1] == recorded["foil_seeds_in_flight", ()][-1] == 0
+
+
+def test_the_scarcest_part_of_a_budget_is_recorded(recorded):
+    record_budget(BudgetSettings(), counts(3, 0.5))
+    assert not recorded
+    record_budget(BudgetSettings(calls=10, usd=1.0), counts(3, 0.5))
+    assert recorded["foil_budget_used_share", ()] == [0.5]
 
 
 def test_a_line_of_json_says_where_it_was_written_and_holds_no_key(monkeypatch):
