@@ -40,19 +40,26 @@ class _Ending:
         os._exit(self.code)
 
 
-def main() -> None:
-    """The console script."""
-    ending = _Ending()
+def run() -> int:
+    """Runs the command of `sys.argv`, and gives its exit code; SystemExit with a message where it cannot be run."""
     if misplaced := misplaced_rooms():
         names = ", ".join(f"{room} (found at {folder})" for room, folder in misplaced.items())
         sys.exit(f"foil: another package shadows ours: {names}; install foil-ir in an environment of its own")
     from cluster.commands.app import app
+    from cluster.deploy.open_files import raise_limit
     from cluster.endings import run_command
     from cluster.terminal import prepare_streams
 
     prepare_streams()
+    raise_limit()
+    return run_command(app, sys.argv[1:])
+
+
+def main() -> None:
+    """The console script: one command, and then the end of the process."""
+    ending = _Ending()
     try:
-        ending.code = run_command(app, sys.argv[1:])
+        ending.code = run()
     except SystemExit as end:
         ending.code = end.code if isinstance(end.code, int) else int(end.code is not None)
         raise

@@ -5,7 +5,7 @@
 | FoilError | its own (engine/errors.py) |
 | wrong options or arguments; a path that cannot be used | 2 |
 | no memory | 1 |
-| the storage is full or broken | 8 |
+| the storage is full or broken, or no more files may be open | 8 |
 | SIGINT outside a run | 130 |
 | any other: a fault of Foil | 70, with a traceback where FOIL_TRACEBACK is set |
 """
@@ -24,7 +24,8 @@ from engine.errors import CommitError, FoilError, UsageError
 
 FAULT = 70
 _INTERRUPTED = 130
-_STORAGE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+_OPEN_FILES = (errno.EMFILE, errno.ENFILE)
+_STORAGE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EROFS, errno.ENOMEM, *_OPEN_FILES)
 _PATH = (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG)
 _HOME = Path(__file__).resolve().parent.parent
 
@@ -63,7 +64,9 @@ def _tell(error: Exception) -> int:
         say("foil: this machine has no memory left for that; give it less to do at a time, or more memory")
         return FoilError.exit_code
     if isinstance(error, OSError) and error.errno in _STORAGE:
-        say(f"foil: the storage failed: {error}; see to it (space, quota, mount) and run the same command again")
+        files = error.errno in _OPEN_FILES
+        advice = "raise the limit of open files (`ulimit -n`)" if files else "see to it (space, quota, mount)"
+        say(f"foil: the storage failed: {error}; {advice} and run the same command again")
         return CommitError.exit_code
     if isinstance(error, OSError) and error.errno in _PATH and error.filename:
         say(f"foil: cannot use {error.filename}: {error.strerror}; give another path, or mend its rights")

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from cluster.build import build_run
+from cluster.deploy.open_files import check_limit
 from cluster.deploy.ray_environment import drain_within_stop_wait, set_driver_defaults
 from cluster.extras import need
 from cluster.job import Job
@@ -126,10 +127,11 @@ def _check_needs(job: Job, reuse: Sequence[Path]) -> None:
     for path in _paths_read(job.seeds):
         if not path.exists():
             raise UsageError(f"{path} is not there, and `seeds` names it; mend the path (nothing was started)")
-    for model in job.models.values():
-        if isinstance(model, HostedSettings):
-            for endpoint in model.all_endpoints():
-                read_key(endpoint.api_key)
+    hosted = [model for model in job.models.values() if isinstance(model, HostedSettings)]
+    check_limit(hosted, job.runtime)
+    for model in hosted:
+        for endpoint in model.all_endpoints():
+            read_key(endpoint.api_key)
 
 
 def _paths_read(settings: Settings) -> Iterator[Path]:

@@ -77,7 +77,7 @@ app = typer.Typer(
     "Exit codes: 0 done, 1 error, 2 wrong usage, 3 some seeds failed, 4 budget spent, 5 judge unreliable, "
     "6 damaged data, 7 query stopped, 8 commit or storage failed, 9 model failed, 10 training diverged, 11 incomplete, "
     "12 held by another run, 13 a breaker tripped, 14 no Ray head answers, 15 something that a run needs is missing, "
-    "70 a fault of Foil, 130/143 interrupted, 141 nobody reads stdout any more.",
+    "70 a fault of Foil, 129/130/143 interrupted, 141 nobody reads stdout any more.",
 )
 seeds_app = typer.Typer(no_args_is_help=True, help="Look at corpora, and fetch the public ones.")
 app.add_typer(seeds_app, name="seeds")

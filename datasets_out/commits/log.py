@@ -29,6 +29,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from importlib import metadata
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -106,7 +107,7 @@ class CommitLog:
                     self._disk.mkdir(self.out / name)
         self.sync()
         new = {"fingerprint": fingerprint, "job": job, "schema_version": SCHEMA_VERSION}
-        self.put_sealed("run.json", new)
+        self.put_sealed("run.json", {**new, "begun_with": _foil_here()})
         while not self._is_run_of(new):
             self._grow(new)
         self._sweep_all()
@@ -150,9 +151,10 @@ class CommitLog:
         if same_schema and may_grow(standing["job"], new["job"]):
             return False
         raise DifferentJobError(
-            f"{self.out} holds the run of another job ({_job_difference(standing, new)}); give this job another `out`, "
-            "or go on with the settings, templates and version of Foil that began it (of a run, limits.seeds, "
-            "limits.accept and the budget may grow)"
+            f"{self.out} holds the run of another job{_begun_with(run)} ({_job_difference(standing, new)}); give this "
+            f"job another `out` with `--reuse {self.out}`, so that no reply that still fits is paid for again, or go "
+            "on with the settings, templates and version of Foil that began it (of a run, limits.seeds, limits.accept "
+            "and the budget may grow)"
         )
 
     def _grow(self, new: Mapping[str, Any]) -> None:
@@ -659,6 +661,21 @@ def _told(place: str, need: int, error_class: type[CommitError]) -> Iterator[Non
         }.get(error.errno or 0, "see to the storage")
         doubt = "the entry may or may not stand, " if error_class is CommitUnknownError else ""
         raise error_class(f"{place}: {error.strerror or error}{room}; {doubt}{advice} and run again") from error
+
+
+def _foil_here() -> str:
+    """The installed version of Foil; "" where it runs from a folder."""
+    try:
+        return metadata.version("foil-ir")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _begun_with(run: Mapping[str, Any]) -> str:
+    """Which version of Foil began a run, and which one this is, where they are known to differ."""
+    began, here = run.get("begun_with", ""), _foil_here()
+    by = f"Foil {began}" if began else "an earlier version of Foil"
+    return f", begun by {by}; this is {here or 'one without a version'}" if began != here else ""
 
 
 def _job_difference(standing: Mapping[str, Any], other: Mapping[str, Any]) -> str:

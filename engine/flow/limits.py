@@ -133,7 +133,10 @@ class RuntimeSettings(Settings):
         description="seconds that one seed may take, waits for models aside; then it fails",
     )
     drain_s: float = Field(
-        default=8.0, ge=0, le=86_400, description="seconds that seeds in flight may still take after SIGINT or SIGTERM"
+        default=8.0,
+        ge=0,
+        le=86_400,
+        description="seconds that seeds in flight may still take after SIGINT, SIGTERM or SIGHUP",
     )
     worker_gpus: float = Field(
         default=0.0,

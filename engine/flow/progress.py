@@ -156,10 +156,10 @@ class Progress:
 class Summary:
     """How a session ended. `exit_code` is what `foil run` ends with, `stopped` the message of what ended it early.
 
-    `complete` says that every planned seed is committed. `planned` counts the seeds read, where it is not.
+    `complete` says that every planned seed is committed. `planned` is None where the corpus was not read to its end.
     """
 
-    planned: int
+    planned: int | None
     counts: Counts
     partitions: int
     complete: bool

@@ -11,7 +11,7 @@ _WORDS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedSeeds:
     """Seeds that asked a model: how many there are, those of them that were accepted, their accepted topics, what they
     took in tokens, why the others were not accepted, and the last of those in words.
     """
@@ -24,7 +24,7 @@ class Asked:
     example: str = ""
 
     @classmethod
-    def of(cls, seed_id: str, topics: Sequence[Topic], counts: Counts) -> "Asked":
+    def of(cls, seed_id: str, topics: Sequence[Topic], counts: Counts) -> "AskedSeeds":
         """The ending of one seed; it counts if a request of it was answered."""
         if not counts.calls:
             return cls()
@@ -35,8 +35,8 @@ class Asked:
             example = f"seed {seed_id!r}: {topics[-1].reason}: {topics[-1].detail[:_WORDS]}"
         return cls(1, 0, 0, tokens, Counter({topic.reason for topic in topics}), example)
 
-    def __add__(self, later: "Asked") -> "Asked":
-        return Asked(
+    def __add__(self, later: "AskedSeeds") -> "AskedSeeds":
+        return AskedSeeds(
             self.seeds + later.seeds,
             self.accepted + later.accepted,
             self.topics + later.topics,
@@ -45,9 +45,9 @@ class Asked:
             later.example or self.example,
         )
 
-    def since(self, earlier: "Asked") -> "Asked":
+    def since(self, earlier: "AskedSeeds") -> "AskedSeeds":
         """What came after the earlier look."""
-        return Asked(
+        return AskedSeeds(
             self.seeds - earlier.seeds,
             self.accepted - earlier.accepted,
             self.topics - earlier.topics,
@@ -66,12 +66,12 @@ class SeedEndings:
     failed: int = 0
     usd: float = 0.0
     example: str = ""
-    asked: Asked = Asked()
+    asked: AskedSeeds = AskedSeeds()
 
     @classmethod
     def of(cls, seed_id: str, topics: Sequence[Topic], counts: Counts) -> "SeedEndings":
         """The ending of one seed."""
-        asked = Asked.of(seed_id, topics, counts)
+        asked = AskedSeeds.of(seed_id, topics, counts)
         failed = next((topic for topic in topics if topic.status == "failed"), None)
         if not counts.seeds["failed"] or failed is None:
             return cls(1, 0, counts.cost_usd, asked=asked)

@@ -10,7 +10,7 @@ from collections import deque
 
 from engine.errors import BreakerTrippedError
 from engine.flow.limits import BreakerSettings
-from engine.flow.worker_report import Asked, SeedEndings
+from engine.flow.worker_report import AskedSeeds, SeedEndings
 from engine.visible_text import visible
 
 _HOUR_S = 3600.0
@@ -28,7 +28,7 @@ class RunBreaker:
         self._settings = settings
         self._looks = deque([SeedEndings()])  # the first is from before the last seeds
         self._spent = deque([(0.0, 0.0)])  # (seconds, US dollars so far), within the last hour
-        self._asked, self._paid = deque([Asked()]), deque([Asked()])  # as `_looks`
+        self._asked, self._paid = deque([AskedSeeds()]), deque([AskedSeeds()])  # as `_looks`
 
     def check(self, endings: SeedEndings, now_s: float) -> BreakerTrippedError | None:
         """The error to stop with, or None."""
@@ -53,7 +53,7 @@ class RunBreaker:
             "failures",
         )
 
-    def _check_accepted(self, now: Asked) -> BreakerTrippedError | None:
+    def _check_accepted(self, now: AskedSeeds) -> BreakerTrippedError | None:
         share = self._settings.accepted_share
         if not share:
             return None
@@ -68,7 +68,7 @@ class RunBreaker:
             "accepted",
         )
 
-    def _check_tokens(self, now: Asked) -> BreakerTrippedError | None:
+    def _check_tokens(self, now: AskedSeeds) -> BreakerTrippedError | None:
         limit = self._settings.accepted_tokens
         if limit is None:
             return None
@@ -102,7 +102,7 @@ class RunBreaker:
         )
 
 
-def _last(looks: deque[Asked], now: Asked, seeds: int) -> Asked:
+def _last(looks: deque[AskedSeeds], now: AskedSeeds, seeds: int) -> AskedSeeds:
     """What the last seeds came to: at least so many, where there are."""
     looks.append(now)
     while len(looks) > 2 and now.seeds - looks[1].seeds >= seeds:
@@ -123,7 +123,7 @@ def _at_most(accepted: int, seeds: int, share: float) -> float:
     return sum(map(math.exp, chances))
 
 
-def _reasons(asked: Asked) -> str:
+def _reasons(asked: AskedSeeds) -> str:
     """The commonest reasons against the seeds, and the last one of them with its words."""
     common = asked.reasons.most_common(_REASONS_SHOWN)
     told = ", ".join(f"{reason} {count / asked.seeds:.0%}" for reason, count in common)

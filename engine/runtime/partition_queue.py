@@ -137,9 +137,9 @@ class PartitionQueue:
             return None  # what is still to be committed may bring enough
         return _plan(self._seeds_read, partitions, self._stream_read)
 
-    def seeds_known(self) -> int:
-        """The seeds that are read or committed so far."""
-        return max(self._seeds_read, sum(one.seeds for one in self._committed.values()))
+    def all_seeds(self) -> int | None:
+        """All seeds of the stream; None until it was read to its end."""
+        return self._seeds_read if self._ended else None
 
     def committed(self) -> Collection[int]:
         """The partitions that are committed."""

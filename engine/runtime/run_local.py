@@ -108,7 +108,7 @@ def _cause(exit_code: int | None) -> Cause:
 
 def _run_child(pipe: Connection, spec: WorkerSpec, owner: str, epoch: int) -> None:
     """Runs in the child. The parent handles signals; when the parent is gone, the child ends."""
-    for signum in (signal.SIGINT, signal.SIGTERM):
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
     begin_logs(spec.runtime.log_format, spec.run)
     record_here(spec.run)

@@ -52,6 +52,7 @@ _FOLDER = "spool"
 _DEATHS = 3
 _REAP_S = 5.0
 _TELL_S = 0.25
+_UNKNOWN = -1
 _SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -144,6 +145,7 @@ class SeedProcess:
         self._pipe: Connection
         self._given: set[int] = set()
         self._reached = _Reached()
+        self._all: Any = _SPAWN.Value("q", _UNKNOWN, lock=False)
         self._deaths, self._closed = 0, False
         self._sending, self._starting = threading.Lock(), threading.Lock()
 
@@ -167,6 +169,10 @@ class SeedProcess:
                     raise StopIteration
                 case error:
                     raise error
+
+    def seeds(self) -> int | None:
+        """All seeds of the stream, once the process has read it to its end, which is before they are made."""
+        return None if self._all.value == _UNKNOWN else int(self._all.value)
 
     def committed(self, partition: PendingPartition) -> None:
         """Lets go of the seeds of a partition that is committed."""
@@ -208,7 +214,9 @@ class SeedProcess:
     def _start(self) -> None:
         self._pipe, child_end = _SPAWN.Pipe()
         task = _Task(self._store, self._folder, frozenset(self._given), self._reached, self._runtime, self._run)
-        self._process = _SPAWN.Process(target=_run_process, args=(child_end, self._source, task), name="seeds")
+        self._process = _SPAWN.Process(
+            target=_run_process, args=(child_end, self._source, task, self._all), name="seeds"
+        )
         self._process.start()  # no daemon, which could have no processes of its own
         atexit.register(self._process.kill)
         child_end.close()
@@ -278,9 +286,10 @@ class _Room:
             self._changed.notify()
 
 
-def _run_process(pipe: Connection, source: SeedSource, task: _Task) -> None:
-    """Runs in the child. The parent handles signals; when the parent is gone, the child ends."""
-    for signum in (signal.SIGINT, signal.SIGTERM):
+def _run_process(pipe: Connection, source: SeedSource, task: _Task, all_seeds: Any) -> None:
+    """Runs in the child; notes at the end how many seeds there are. The parent handles signals; when it is gone, the
+    child ends."""
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
     begin_logs(task.runtime.log_format, task.run)
     relax_gc()
@@ -289,10 +298,11 @@ def _run_process(pipe: Connection, source: SeedSource, task: _Task) -> None:
     listening.start()
     with suppress(BrokenPipeError):
         try:
-            entries = source.store.committed()
+            entries, seeds = source.store.committed(), 0
             tell = _Teller(pipe)
             for partition in source.partitions(entries, tell):
                 task.reached.check(partition)
+                seeds += partition.size
                 if partition.index in task.given:
                     continue
                 if partition.index in entries:
@@ -300,6 +310,7 @@ def _run_process(pipe: Connection, source: SeedSource, task: _Task) -> None:
                 else:
                     pipe.send(_put_aside(partition, task, room))
             tell.all()
+            all_seeds.value = seeds
             pipe.send(None)
         except BrokenPipeError:
             raise

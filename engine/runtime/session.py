@@ -43,7 +43,7 @@ from engine.runtime.breaker import RunBreaker
 from engine.runtime.partition_queue import CommittedPartition, PartitionQueue, in_thread
 from engine.runtime.seed_process import SeedProcess, SeedSource, sweep_spool
 from engine.runtime.seed_stream import SeedRecord, unpacked
-from engine.runtime.supervisor import Supervisor, Worker
+from engine.runtime.supervisor import CrewReport, Supervisor, Worker
 from engine.runtime.watchdog import relaxed_gc
 from engine.seeds.files.ledger import Ledger
 from engine.storage.lease import RunLease, hold
@@ -59,6 +59,7 @@ from engine.telemetry.metrics import (
 
 LOG = logging.getLogger(__name__)
 OnProgress = Callable[[Progress], None]
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _TICK_S = 0.5
 _FOLD_EVERY = 1024
 _FOLD_AT_END = 64
@@ -135,7 +136,7 @@ def run_session(spec: RunSpec, parts: Parts, on_progress: OnProgress, start_work
     """Runs a job to its end, or as far as it gets.
 
     A FoilError that stops it is told in the summary; anything else is raised, after complete partitions are committed.
-    In the main thread, the first SIGINT or SIGTERM drains the run and the second raises SystemExit at once.
+    In the main thread, the first SIGINT, SIGTERM or SIGHUP drains the run and the second raises SystemExit at once.
     """
     try:
         with relaxed_gc():
@@ -256,20 +257,14 @@ class _Session:
         return spent_before(self._parts)
 
     async def _tick(self, supervisor: Supervisor, file: SessionFile) -> None:
-        before, lost, breaker = self._earlier.topics.total(), 0, RunBreaker(self._limits.breakers)
+        lost, breaker = 0, RunBreaker(self._limits.breakers)
         if is_recording():
             PAID_TWICE.record(possibly_paid_twice(self._journal))
         self._recorder.begin(max(1, self._spec.worker.runtime.most_workers))
         while True:
             crew = supervisor.live()
             counts = total([self._counts(), crew.counts])
-            seconds = max(time.monotonic() - self._began, 1e-6)
-            rate = (counts.topics.total() - before) / seconds
-            planned = self._plan["seeds"] if self._plan else self._limits.seeds
-            seeds_left = planned - counts.seeds.total() if planned is not None else None
-            eta_s = seeds_left / rate if seeds_left is not None and rate and not crew.stalled else None
-            workers = (crew.lost, crew.placed, crew.wanted, crew.waiting_for)
-            progress = Progress(planned, counts, crew.in_flight, seconds, rate, eta_s, *workers, read=self._read)
+            progress = self._progress(crew, counts)
             await asyncio.to_thread(file.note, progress)
             self._on_progress(progress)
             self._recorder.record(counts)
@@ -287,6 +282,32 @@ class _Session:
                 self._queue.stop(tripped)
             await asyncio.sleep(_TICK_S)
 
+    def _planned(self) -> int | None:
+        """The seeds of the whole run; the most there can be, or None, until the corpus was read to its end."""
+        if self._plan:
+            return int(self._plan["seeds"])
+        known = self._queue.all_seeds()
+        if known is None and self._seeds:
+            known = self._seeds.seeds()
+        return self._limits.seeds if known is None else known
+
+    def _progress(self, crew: CrewReport, counts: Counts) -> Progress:
+        seconds, planned = max(time.monotonic() - self._began, 1e-6), self._planned()
+        topics_per_s = (counts.topics.total() - self._earlier.topics.total()) / seconds
+        eta_s = None if crew.stalled else self._time_left(counts, planned, seconds)
+        workers = (crew.lost, crew.placed, crew.wanted, crew.waiting_for)
+        return Progress(planned, counts, crew.in_flight, seconds, topics_per_s, eta_s, *workers, read=self._read)
+
+    def _time_left(self, counts: Counts, planned: int | None, seconds: float) -> float | None:
+        """Seconds until every seed has ended, or enough topics are accepted; None where neither can be told."""
+        seeds, accepted = counts.seeds.total(), counts.topics["accepted"]
+        goals = (
+            (planned, seeds, seeds - self._earlier.seeds.total()),
+            (self._limits.accept, accepted, accepted - self._earlier.topics["accepted"]),
+        )
+        left = [max(0, goal - now) * seconds / made for goal, now, made in goals if goal is not None and made > 0]
+        return min(left, default=None)
+
     def _is_folding(self) -> bool:
         return self._folding is not None and not self._folding.done()
 
@@ -297,7 +318,7 @@ class _Session:
         if error is None and counts.seeds["failed"]:
             error = RunFailedError(f"{counts.seeds['failed']} seeds failed; their rows say why (status = 'failed')")
         return Summary(
-            planned=self._plan["seeds"] if self._plan else self._queue.seeds_known(),
+            planned=self._planned(),
             counts=counts,
             partitions=len(self._queue.committed()),
             complete=complete,
@@ -336,7 +357,10 @@ def spent_before(parts: Parts) -> Spend:
 
 @contextmanager
 def _signals(queue: PartitionQueue) -> Iterator[None]:
-    """The first SIGINT or SIGTERM stops the queue, the second interrupts this thread, a third is not caught."""
+    """The first of _ENDING stops the queue, the second interrupts this thread, a third is not caught.
+
+    A SIGHUP that is ignored (`nohup`) stays so.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -353,7 +377,8 @@ def _signals(queue: PartitionQueue) -> Iterator[None]:
         signal.signal(signum, signal.SIG_DFL)
         raise KeyboardInterrupt(signum)
 
-    before = {signum: signal.signal(signum, handle) for signum in (signal.SIGINT, signal.SIGTERM)}
+    heard = [s for s in _ENDING if s is not signal.SIGHUP or signal.getsignal(s) is not signal.SIG_IGN]
+    before = {signum: signal.signal(signum, handle) for signum in heard}
     try:
         yield
     finally:

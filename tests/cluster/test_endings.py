@@ -185,6 +185,7 @@ def test_values_out_of_range_are_wrong_usage(ended, sample, arguments):
 FAULTS = [
     (OSError(errno.ENOSPC, "No space left on device", "/x"), 8, "storage failed"),
     (OSError(errno.EIO, "Input/output error"), 8, "storage failed"),
+    (OSError(errno.EMFILE, "Too many open files", "/x"), 8, "ulimit -n"),
     (PermissionError(errno.EACCES, "Permission denied", "/secret"), 2, "cannot use /secret"),
     (MemoryError(), 1, "no memory left"),
     (KeyboardInterrupt(), 130, "interrupted"),

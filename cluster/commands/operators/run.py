@@ -179,7 +179,7 @@ def _print_funnel(summary: Summary, job: Job) -> None:
     from prompts.recipes.mixed import MixedRecipeSettings
     from validators.catalog import SCREENS
 
-    counts, seeds = summary.counts, summary.counts.seeds
+    counts = summary.counts
     title = f"{job.out}: {summary.partitions:,} partitions in {summary.seconds:.1f} s"
     show(_OUTCOME_COLUMNS, _outcome_rows(counts), title, numbers=True)
     kinds = [str(validator.model_dump()["kind"]) for validator in job.validators]
@@ -189,15 +189,21 @@ def _print_funnel(summary: Summary, job: Job) -> None:
     if names:
         columns = ["validator", "topics", *_OUTCOMES.values(), "US dollars"]
         show(columns, _validator_rows(counts, names), "what each validator made of them", numbers=True)
-    rest = "" if summary.complete else f" + {summary.planned - seeds.total():,} not done"
-    print_line(
-        f"planned {summary.planned:,} seeds = {seeds['accepted']:,} accepted + {seeds['rejected']:,} rejected "
-        f"+ {seeds['failed']:,} failed{rest}"
-    )
+    print_line(_balance(summary))
     for line in (*ledger_lines(summary.read), *_doubts(counts, kinds)):
         print_line(line)
     if summary.stopped and job.runtime.log_format == "text":
         say(f"foil: {summary.stopped}")
+
+
+def _balance(summary: Summary) -> str:
+    """What became of the planned seeds, in one line."""
+    seeds, planned = summary.counts.seeds, summary.planned
+    ended = f"{seeds['accepted']:,} accepted + {seeds['rejected']:,} rejected + {seeds['failed']:,} failed"
+    if planned is None:
+        return f"{seeds.total():,} seeds done = {ended}; the corpus was not read to its end, so more may be left"
+    left = "" if summary.complete else f" + {planned - seeds.total():,} not done"
+    return f"planned {planned:,} seeds = {ended}{left}"
 
 
 def _print_sources(job: Job) -> None:

@@ -111,7 +111,7 @@ class _Crew(Generic[Item, Result]):
 
 def _serve(pipe: Connection, function: Callable[[Any], Any]) -> None:
     """Runs in each process. Signals are for the one that asks; when it is gone, this one ends."""
-    for signum in (signal.SIGINT, signal.SIGTERM):
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
     gc.set_threshold(*_COLLECT_AFTER)
     threading.Thread(target=_end_with_parent, daemon=True).start()

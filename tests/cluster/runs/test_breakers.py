@@ -8,7 +8,7 @@ import pytest
 from datasets_out.commits.log import CommitLog
 from engine.flow.limits import BreakerSettings
 from engine.flow.progress import status
-from engine.flow.worker_report import Asked, SeedEndings
+from engine.flow.worker_report import AskedSeeds, SeedEndings
 from engine.runtime.breaker import RunBreaker
 from tests.support.commands import calls_sent, foil, hosted_job, write_job
 from tests.support.models.character import Character
@@ -110,7 +110,9 @@ def test_a_run_that_accepts_nothing_stops_with_the_reasons_and_goes_on_with_all(
     assert (ended.returncode, again.returncode) == (TRIPPED, TRIPPED), ended.stderr + again.stderr
     for told in ("none of the last", "limits.breakers.accepted_share (20%)", "other_language 100%", "--all"):
         assert told in ended.stderr
+    assert ("planned 150 seeds = 0 accepted" if workers else "the corpus was not read to its end") in ended.stdout
     assert not first["complete"]
+    assert first["planned"] == (150 if workers else None)
     assert gone_on.returncode == 0, gone_on.stderr
     assert (state["complete"], state["rejected"], state["accepted"]) == (True, 150, 0)
     assert sent == state["calls"]  # what the stopped sessions paid was not paid again
@@ -129,7 +131,9 @@ def test_tokens_of_an_accepted_topic_stop_a_run(tmp_path):
 
 def ended(accepted: int, rejected: int) -> SeedEndings:
     reasons = Counter(leak=rejected)
-    asked = Asked(accepted + rejected, accepted, accepted, 1_000, reasons, "seed 's': leak: ..." if rejected else "")
+    asked = AskedSeeds(
+        accepted + rejected, accepted, accepted, 1_000, reasons, "seed 's': leak: ..." if rejected else ""
+    )
     return SeedEndings(accepted + rejected, asked=asked)
 
 

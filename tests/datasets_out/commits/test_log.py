@@ -4,6 +4,7 @@ import errno
 import io
 import os
 import random
+import re
 import resource
 import subprocess
 import time
@@ -17,7 +18,7 @@ import pytest
 from datasets_out.commits.encoding import encode, seal
 from datasets_out.commits.entries import CommitEntry
 from datasets_out.commits.log import CommitLog
-from datasets_out.commits.schema import TABLES, to_tables
+from datasets_out.commits.schema import SCHEMA_VERSION, TABLES, to_tables
 from datasets_out.commits.snapshot import load_snapshot
 from engine.atomic_files import FileSystem
 from engine.errors import (
@@ -145,6 +146,16 @@ def test_another_job_is_refused_with_the_difference_and_the_same_job_is_not(tmp_
         log.open("two", {"seeds": {"kind": "beir", "path": "b"}, "recipe": {"kind": "verifiable"}})
     with pytest.raises(DifferentJobError, match="same settings, other code"):
         log.open("two", {"seeds": {"kind": "beir", "path": "a"}, "recipe": {"kind": "verifiable"}})
+
+
+def test_the_run_of_an_earlier_version_is_refused_with_its_version_and_the_way_on(tmp_path):
+    (tmp_path / "run.json").write_bytes(
+        seal({"fingerprint": "drill", "job": JOB, "schema_version": SCHEMA_VERSION, "begun_with": "0.0.1"})
+    )
+    with pytest.raises(
+        DifferentJobError, match=rf"begun by Foil 0\.0\.1; this is .*--reuse {re.escape(str(tmp_path))}`"
+    ):
+        CommitLog(tmp_path).open("another", JOB)
 
 
 def test_a_run_of_another_schema_version_is_not_written_to(tmp_path):

@@ -346,9 +346,10 @@ def program(out: Path, seeds: int, *, delay_s: float, **runtime) -> subprocess.P
         "limits": {"partition_seeds": 8},
         "runtime": {"window": 4, **runtime},
     }
-    process = subprocess.Popen(
-        [sys.executable, "-m", MAIN, opened(out), json.dumps(told)], stdout=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-m", MAIN, opened(out), json.dumps(told)]
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # else a program under `nohup` would never hear it
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    signal.signal(signal.SIGHUP, before)
     deadline = time.monotonic() + 60
     while len(billed(bill)) < 10 and delay_s < 60 and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -356,7 +357,9 @@ def program(out: Path, seeds: int, *, delay_s: float, **runtime) -> subprocess.P
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("signum", "workers", "code"), [(signal.SIGINT, 0, 130), (signal.SIGTERM, 2, 143)])
+@pytest.mark.parametrize(
+    ("signum", "workers", "code"), [(signal.SIGINT, 0, 130), (signal.SIGTERM, 2, 143), (signal.SIGHUP, 2, 129)]
+)
 def test_a_signal_drains_the_run_and_the_next_one_goes_on(tmp_path, signum, workers, code):
     process = program(tmp_path, 4000, delay_s=0.05, workers=workers)
     process.send_signal(signum)

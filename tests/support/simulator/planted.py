@@ -178,7 +178,7 @@ PLANTED = (
     Planted(
         "session", "the plan is put at the start", SESSION,
         "        self._plan = self._queue.plan() or self._plan\n",
-        '        self._plan = self._queue.plan() or self._plan or {"seeds": self._queue.seeds_known(), "partitions": 1}\n',
+        '        self._plan = self._queue.plan() or self._plan or {"seeds": self._counts().seeds.total(), "partitions": 1}\n',
     ),
     Planted(
         "session", "one partition is enough", SESSION,
