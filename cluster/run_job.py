@@ -78,7 +78,7 @@ def run_job(
         from engine.runtime import run_ray
 
         runner = run_ray.run
-    with _metrics(job, spec.worker.run), traced(spec.worker.run):
+    with serve_where_wanted(job, spec.worker.run), traced(spec.worker.run):
         return runner(spec, on_progress)
 
 
@@ -99,7 +99,7 @@ def _open(log: CommitLog, spec: RunSpec, seeds: Settings) -> None:
         put_sources(log, [seeds.load()])
 
 
-def _metrics(job: Job, run: str) -> AbstractContextManager[None]:
+def serve_where_wanted(job: Job, run: str) -> AbstractContextManager[None]:
     """Serves metrics where the job wants it; on Ray each node does."""
     runtime = job.runtime
     if runtime.metrics_port and runtime.kind == "ray":

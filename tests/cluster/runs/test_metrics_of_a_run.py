@@ -11,8 +11,10 @@ import time
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from cluster.job import load_job
+from cluster.run_job import serve_where_wanted
 from engine.telemetry.metrics import METRICS
-from tests.support.commands import foil, write_seeds
+from tests.support.commands import foil, write_job, write_seeds
 from tests.support.drills.ports import free_port
 from tests.support.drills.prometheus import get, program, prometheus, value
 from tests.support.models.character import Character
@@ -186,6 +188,13 @@ def test_a_port_in_use_is_refused_before_anything_is_asked(tmp_path):
         assert refused.returncode == 2
         assert f"127.0.0.1:{port}" in refused.stderr
         assert not (tmp_path / "out").exists()
+
+
+def test_a_port_that_ray_does_not_use_is_told(tmp_path, caplog):
+    job = write_job(tmp_path, 3)
+    settings = ["runtime.kind=ray", "runtime.workers=1", "runtime.metrics_port=9400"]
+    with serve_where_wanted(load_job(job, settings), "run"):
+        assert "runtime.metrics_port (9400) is not used" in caplog.text
 
 
 def expressions():
