@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from cluster.__main__ import run as run_foil
+from cluster.__main__ import run
 from tests.support.simulator import inputs
 from tests.support.simulator.checker import EXIT_CODES, HELD, Version
 from tests.support.simulator.disk import FAULTS
@@ -115,7 +115,7 @@ def run_foil(words: Any) -> int:
     """The program `foil`, in this process."""
     sys.argv = ["foil", *map(str, words)]
     try:
-        return run_foil()
+        return run()
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):
             return end.code or 0
