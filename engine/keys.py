@@ -1,10 +1,11 @@
 """Keys: where they are, who may see them, and what is done with a text that repeats one.
 
     ${NAME} or file:PATH -> read_key -> the Authorization header, and nowhere else
-    every reply, error and batch line -> scrub -> without the keys that this process knows
+    every reply, answer, error, log and batch line -> scrub -> without the keys that this process knows
 
 Promise: a settings object holds the place of a key, never the key. A process knows each key that its models name from
-the moment they are built (`know_key`), so that no provider can repeat another's. Price: one search a key and text.
+the moment they are built (`know_key`), so that no provider can repeat another's, in whatever spelling
+(`engine.texts.key_spellings`). Price: a search or two of each text.
 """
 
 import os
@@ -12,16 +13,18 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BaseModel
 from pydantic_core import PydanticCustomError
 
 from engine.errors import UsageError
 from engine.requests import Reply
+from engine.texts.key_spellings import cut_keys
 
+Answer = TypeVar("Answer", bound=BaseModel)
 SHORTEST_KEY = 8
 """A shorter key (`none`, `EMPTY`, `test`) guards nothing, and may be a word of any reply: it is not cut out."""
 _LONGEST_KEY = 16_384
@@ -30,6 +33,11 @@ _SECRET_NAME = re.compile(
     r"|(api|access|auth|bearer|refresh|session|hf)token$|secret|passw|authorization|credential|cookie"
 )
 _SECRET_VALUE = re.compile(r"\b(sk|hf|gsk|ghp|xai|pk)[-_][A-Za-z0-9_-]{12,}|^bearer\s", re.IGNORECASE)
+_KEY_IN_FILE = re.compile(
+    rb"(?<![A-Za-z0-9_-])(?:(?:sk|rk|pk|gsk|xai|nvapi|glpat|r8|tgp)[-_](?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{16,}"
+    rb"|(?:hf|gh[oprsu]|github_pat)_[A-Za-z0-9_]{20,}|xox[abprs]-[A-Za-z0-9-]{16,}|AKIA[0-9A-Z]{16}|AIza[\w-]{35})"
+    rb"|-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----"
+)
 
 _known: set[str] = set()
 
@@ -73,28 +81,38 @@ def know_key(source: str) -> None:
 
 
 def scrub(text: str) -> str:
-    """The text with *** for every key that this process knows."""
-    for key in sorted(_known, key=len, reverse=True):
-        text = text.replace(key, "***")
-    return text
+    """The text with *** for every key that this process knows, however it is spelled."""
+    return cut_keys(text, frozenset(_known)) if _known else text
 
 
 def scrub_reply(reply: Reply) -> Reply:
     """The reply without keys; where one was, without logprobs, whose tokens spell it too."""
-    texts = [reply.text, reply.model, reply.finish_reason, reply.revision, *chain.from_iterable(reply.others)]
-    if reply.logprobs is not None:
-        texts.append(str(reply.logprobs))
-    if not any(key in text for key in _known for text in texts):
-        return reply
-    return replace(
+    others = tuple((scrub(text), scrub(reason)) for text, reason in reply.others)
+    scrubbed = replace(
         reply,
         text=scrub(reply.text),
         model=scrub(reply.model),
         finish_reason=scrub(reply.finish_reason),
         revision=scrub(reply.revision),
-        others=tuple((scrub(text), scrub(reason)) for text, reason in reply.others),
-        logprobs=None,
+        others=others,
     )
+    told = "" if reply.logprobs is None else str(reply.logprobs)
+    if scrubbed == reply and scrub(told) == told:
+        return reply
+    return replace(scrubbed, logprobs=None)
+
+
+def scrub_answer(answer: Answer) -> Answer:
+    """The answer that was read from a reply, with no key in any of its texts: reading joins what stood apart."""
+    scrubbed = {name: _scrub_texts(value) for name, value in answer} if _known else {}
+    changed = {name: value for name, value in scrubbed.items() if value != getattr(answer, name)}
+    return answer.model_copy(update=changed) if changed else answer
+
+
+def _scrub_texts(value: Any) -> Any:
+    if isinstance(value, str):
+        return scrub(value)
+    return type(value)(map(_scrub_texts, value)) if type(value) in {list, tuple} else value
 
 
 def find_secret(value: Any) -> str:
@@ -118,6 +136,16 @@ def _secret_names(value: Any, path: tuple[str, ...]) -> Iterator[str]:
 def looks_like_key(text: str) -> bool:
     """Whether a text has the form of a known provider's key, or of an Authorization header."""
     return bool(_SECRET_VALUE.search(text))
+
+
+def holds_key(path: Path) -> bool:
+    """Whether a file holds a key that this process knows, or what has the form of one."""
+    with path.open("rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return False
+        with mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+            known = any(content.find(key.encode()) >= 0 for key in _known)
+            return known or _KEY_IN_FILE.search(content) is not None
 
 
 def _read_file(source: str) -> str:

@@ -7,6 +7,8 @@ fill the clipboard, marks that turn the order of letters around, spaces without 
 import logging
 import unicodedata
 
+from engine.keys import scrub
+
 
 def visible(text: str) -> str:
     r"""The text with each character that is no sign of its own as `\x1b` or `\u202e`; lines and tabs stay."""
@@ -14,10 +16,10 @@ def visible(text: str) -> str:
 
 
 class VisibleFormatter(logging.Formatter):
-    """Log lines, and the errors in them, as visible text."""
+    """Log lines, and the errors in them, as visible text without keys."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return visible(super().format(record))
+        return visible(scrub(super().format(record)))
 
 
 def log_visibly() -> None:

@@ -40,7 +40,7 @@ from engine.errors import (
 from engine.flow.budget import BudgetClient, Spend
 from engine.flow.journal import PartitionJournal
 from engine.flow.seed_outcome import SeedClock
-from engine.keys import scrub_reply
+from engine.keys import scrub_answer, scrub_reply
 from engine.models import retry
 from engine.models.params import ROOM_FOR_THOUGHTS
 from engine.protocols import Answer, Model, PaidReplies, PlainAnswer, Prompt, ReplyCheck, WordReply, for_role
@@ -299,7 +299,7 @@ class SeedAsk:
                 f"the reply's `content` is empty, and a text stands under `{reply.elsewhere}`, where thoughts belong"
             )
         parsed: Answer = self._parse(text, answer)
-        return parsed
+        return scrub_answer(parsed)
 
     async def _reply(self, model: Model, prompt: Prompt, answer: type[BaseModel]) -> tuple[Request, Reply]:
         request = make_request(model, prompt, answer, self._seed_id)

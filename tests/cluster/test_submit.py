@@ -4,12 +4,16 @@ import subprocess
 
 import pytest
 
-from cluster.commands.operators.submit import files_to_send
+from cluster.commands.operators.submit import checked_files, files_to_send
+from engine.errors import UsageError
+from engine.keys import know_key
+from tests.support.commands import write_job
 from tests.support.paths import REPO
 
 SECRETS = [
     ".env", ".env.local", "prod.env", ".netrc", "a/key.pem", "a/server.key", "a/id_rsa", ".ssh/config", "a/.aws/config",
-    "hf_token.txt", "ID_ED25519", "my-secrets.yaml", "gcp-credentials.json",
+    "hf_token.txt", "key", "conf/KEY", "openai.api_key", "my_api-key.txt", "conf/openai-key.txt", "a/token",
+    "ID_ED25519", "my-secrets.yaml", "gcp-credentials.json",
 ]  # fmt: skip
 SENT = ["job.yaml", "engine/a.py", "engine/keys.py", "engine/secret_names.py", "prompts/t.j2", "pyproject.toml"]
 SILENT = [
@@ -30,6 +34,35 @@ def test_secrets_are_left_out_by_name_and_named(tmp_path, git):
     sent, secrets = files_to_send(tmp_path)
     assert {str(path.relative_to(tmp_path)) for path in sent} == {*SENT, *([".gitignore"] if git else [])}
     assert secrets == sorted(SECRETS)
+
+
+HOLDING = [
+    "use sk-proj-a1b2c3d4e5f6g7h8i9", "key='sk-ant-api03-Ab1Ab1Ab1Ab1Ab1'", "hf_AbCdEfGhIjKlMnOpQrStUvWxYz123456",
+    "ghp_0123456789abcdefghijABCDEFGHIJ012345", "AKIAIOSFODNN7EXAMPLE", "-----BEGIN OPENSSH PRIVATE KEY-----\nb3Blb",
+    "gsk_0123456789abcdefghijklmnop", "a key of the job: quite-unlike-any-0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOLDING)
+def test_a_file_that_holds_a_key_is_left_out_and_named(tmp_path, monkeypatch, text):
+    monkeypatch.setenv("FOIL_TEST_KEY", "quite-unlike-any-0")
+    know_key("${FOIL_TEST_KEY}")
+    for name in ("notes.md", "run.py"):
+        (tmp_path / name).write_bytes(b"\xff\x00" * 5000 + text.encode() + b"\n")
+    (tmp_path / "plain.md").write_text(
+        "sk-learn, sk_learn_and_other_words_of_it, pk-fields; task-1234567890123456789\n"
+    )
+    (tmp_path / "empty").touch()
+    sent, secrets = files_to_send(tmp_path)
+    assert [path.name for path in sent] == ["empty", "plain.md"]
+    assert secrets == ["notes.md (holds a key)", "run.py (holds a key)"]
+
+
+def test_a_job_that_holds_a_key_is_refused(tmp_path):
+    job = write_job(tmp_path, 1)
+    job.write_text(f"{job.read_text()}# {HOLDING[0]}\n")
+    with pytest.raises(UsageError, match="is not sent, since it holds a key"):
+        checked_files(tmp_path, job)
 
 
 def test_this_checkout_is_sent_with_all_that_a_run_reads():

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,6 +20,9 @@ from cluster.commands.arguments import AddressOption, JobArgument, OutOption, Re
 from cluster.deploy.ray_environment import NETWORK, STOP_WAIT, stop_wait_s
 from cluster.terminal import print_line, say
 from engine.errors import ClusterUnreachableError, UsageError
+from engine.keys import holds_key, know_key
+from engine.models.endpoints import HostedSettings
+from engine.settings import Settings
 from engine.storage.lease import SUBMISSION
 from engine.storage.opening import open_store
 
@@ -33,7 +36,9 @@ _SECRETS = (
     ".env*", "*.env", ".envrc", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "id_rsa*",
     "id_dsa*", "id_ecdsa*", "id_ed25519*", ".ssh", ".gnupg", ".aws", ".azure", ".gcloud", ".kube", ".docker", ".netrc",
     "_netrc", ".pgpass", ".pypirc", ".npmrc", ".git-credentials", ".htpasswd", "*credentials*", "*secret*",
-    "*token.txt", "service-account*.json", "kubeconfig*",
+    "service-account*.json", "kubeconfig*", "key", "key.txt", "keys.txt", "*-key.txt", "*api[-_.]key*", "*apikey*",
+    "token", "*.token", "*token.txt", "*password*", "*passwd*", ".boto", ".s3cfg",
+    "rclone.conf", ".vault-token", ".terraformrc",
 )  # fmt: skip
 """Files and folders that usually hold keys, by their names in lower case."""
 _SOURCES = (".py", ".pyi")
@@ -52,8 +57,8 @@ def submit(
 
     Uploads this checkout and the job file (once: Ray keeps what it has), and starts `foil run` on the cluster. The
     job's `out` must be a bucket, or a folder that every node sees. No key is sent: neither files whose names speak of
-    keys (.env, *.pem, ...) nor your environment, but for Ray's own network settings; what git ignores stays too. Says
-    what is sent.
+    keys (.env, *.pem, key, ...), that hold one (sk-..., a private key) or that the job reads one from, nor your
+    environment, but for Ray's own network settings; what git ignores stays too. Says what is sent and what is left out.
     """
     from cluster.extras import need
     from cluster.job import load_job
@@ -64,13 +69,22 @@ def submit(
         raise UsageError(f"{job_file}: runtime.kind is {job.runtime.kind!r}; to submit it set kind: ray and workers: N")
     from cluster.commands.operators import ray_jobs
 
+    _know_keys(job.models.values())
     command = _command(python, job_file, overrides or [], open_store(job.out.resolve()).url, reuse or [])
+    sent = checked_files(Path.cwd(), job_file)
     client = ray_jobs.connect(address)
     name = f"{ray_jobs.name_prefix(job.out)}{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
-    _send(client, name, command, {**_variables(job.runtime.drain_s), SUBMISSION: name})
+    _send(client, name, command, {**_variables(job.runtime.drain_s), SUBMISSION: name}, *sent)
     print_line(f"submitted {name} to {address}")
     if wait:
         _wait(client, name)
+
+
+def _know_keys(models: Iterable[Settings]) -> None:
+    """Makes the keys of the job known, so that no file that holds one is sent."""
+    for model in models:
+        for endpoint in model.all_endpoints() if isinstance(model, HostedSettings) else ():
+            know_key(endpoint.api_key)
 
 
 def _wait(client: RayJobs, name: str) -> None:
@@ -99,9 +113,15 @@ def _variables(drain_s: float) -> dict[str, str]:
     return {**NETWORK, STOP_WAIT: os.environ.get(STOP_WAIT, str(stop_wait_s(drain_s)))}
 
 
-def _send(client: RayJobs, name: str, command: Sequence[str], variables: dict[str, str]) -> None:
-    """Uploads the current folder, unless the head has its bytes already, and starts the command there."""
-    files, left_out = files_to_send(Path.cwd())
+def _send(
+    client: RayJobs,
+    name: str,
+    command: Sequence[str],
+    variables: dict[str, str],
+    files: list[Path],
+    left_out: list[str],
+) -> None:
+    """Uploads the files, unless the head has their bytes already, and starts the command there."""
     size = sum(file.stat().st_size for file in files)
     print_line(f"sending {len(files):,} files, {size:,} bytes; left out as secrets: {', '.join(left_out) or 'none'}")
     with tempfile.TemporaryDirectory(prefix="foil-submit-") as folder:
@@ -116,10 +136,19 @@ def _send(client: RayJobs, name: str, command: Sequence[str], variables: dict[st
             raise ClusterUnreachableError(f"the Ray head did not take the job: {error}; submit it again") from None
 
 
+def checked_files(folder: Path, job_file: Path) -> tuple[list[Path], list[str]]:
+    """What `files_to_send` says, if the job is among it. Raises UsageError."""
+    sent, left_out = files_to_send(folder)
+    if job_file.resolve() not in sent:
+        raise UsageError(f"job file {job_file} is not sent, since it holds a key or git ignores it; mend that first")
+    return sent, left_out
+
+
 def files_to_send(folder: Path) -> tuple[list[Path], list[str]]:
     """The files of a checkout that a run needs, and the names left out because they may be secrets.
 
-    What git ignores is left out silently, and so are links, caches, environments, tests and data. Price: one walk.
+    What git ignores is left out silently, and so are links, caches, environments, tests and data. Price: one walk, and
+    one look through each file.
     """
     sent, left_out = [], []
     for path in _candidates(folder):
@@ -130,7 +159,7 @@ def files_to_send(folder: Path) -> tuple[list[Path], list[str]]:
         if _matches(names[:-1] if path.suffix in _SOURCES else names, _SECRETS):
             left_out.append(str(inside))
         elif path.is_file() and not path.is_symlink():
-            sent.append(path)
+            (left_out.append(f"{inside} (holds a key)") if holds_key(path) else sent.append(path))
     return sorted(sent), sorted(left_out)
 
 
