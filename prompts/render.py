@@ -8,6 +8,10 @@ macro, no import. An inner loop runs over a field of the outer loop's variable. 
 their steps before they are done, so that rendering ends within seconds, in a few times the memory of its inputs. A
 missing input is an error, and so is one that the template does not use. About 50 microseconds.
 
+A text of strangers is put out by the filter `fenced`, as data between tags of the call's code (prompts.untrusted_text).
+With `fence_all` every text is. The code is the caller's, one a seed, so that prompts of a seed begin alike; where a
+text holds it, another is made.
+
 A line `{% include "parts/NAME" %}` stands for the text of parts/NAME.txt beside the templates. It is put in before
 anything is parsed, so a part is held to the same rules and belongs to the digest.
 """
@@ -17,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal, cast
 
 import jinja2
@@ -31,6 +36,7 @@ from engine.protocols import Prompt
 from engine.requests import Message
 from engine.seeds.files.text_files import read_text
 from engine.settings import Settings
+from prompts.untrusted_text import fenced, nonce
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_SOURCE = 64_000
@@ -45,10 +51,12 @@ _NODES: tuple[type[nodes.Node], ...] = (
     nodes.Template, nodes.Output, nodes.TemplateData, nodes.Name, nodes.Const, nodes.Getattr, nodes.Getitem, nodes.For,
     nodes.If, nodes.Compare, nodes.Operand, nodes.And, nodes.Or, nodes.Not, nodes.Filter, nodes.Test, nodes.CondExpr,
 )  # fmt: skip
-_FILTERS = {"join": 1, "length": 0, "lower": 0, "upper": 0, "trim": 1, "first": 0, "last": 0}
+_FILTERS = {"join": 1, "length": 0, "lower": 0, "upper": 0, "trim": 1, "first": 0, "last": 0, "fenced": 0}
 """The filters, and how many arguments each may have."""
 _STEPS = " steps"
 """Where the steps of a rendering are counted: a name that no template can write."""
+_CODE = " code"
+"""Where the code of a call's fences is."""
 _LOOP, _READ = " loop", " read"
 """The filters that count, put around what a loop runs over and what is compared."""
 _TESTS = frozenset({"defined", "none", "string", "number", "mapping"})
@@ -107,6 +115,28 @@ def _join(context: Context, value: Any, separator: Any = "") -> str:
     return between.join(pieces)
 
 
+@jinja2.pass_context
+def _fenced(context: Context, value: Any) -> Any:
+    """A text between tags of the call's code; numbers stay as they are."""
+    if isinstance(value, int | float) or value in ("", None):
+        return value
+    if not context[_CODE]:
+        raise jinja2.TemplateRuntimeError("`fenced` has no code; render it with the code of its seed")
+    context[_STEPS].spend(_size(value))
+    return fenced(str(value), context[_CODE])
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts within a value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | SimpleNamespace):
+        yield from _texts(list((value if isinstance(value, Mapping) else vars(value)).values()))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)
+
+
 def _counted(function: Callable[..., str]) -> Callable[..., str]:
     """A filter of text that counts what it reads."""
 
@@ -131,9 +161,9 @@ def _environment() -> ImmutableSandboxedEnvironment:
         undefined=_Missing, autoescape=False, trim_blocks=True, lstrip_blocks=True, cache_size=0
     )
     environment.globals.clear()
-    plain = {name: environment.filters[name] for name in _FILTERS}
+    plain = {name: environment.filters[name] for name in _FILTERS if name in environment.filters}
     texts = {name: _counted(plain[name]) for name in ("lower", "upper", "trim")}
-    environment.filters = {**plain, **texts, "join": _join, _LOOP: _count_turns, _READ: _count_read}
+    environment.filters = {**plain, **texts, "join": _join, "fenced": _fenced, _LOOP: _count_turns, _READ: _count_read}
     environment.tests = {name: environment.tests[name] for name in _TESTS}
     return environment
 
@@ -151,26 +181,28 @@ class PromptTemplate:
     variables: frozenset[str]
     parts: tuple[tuple[Role, jinja2.Template], ...]
 
-    def render(self, **inputs: Any) -> Prompt:
-        """The prompt with these inputs; they must be exactly the template's variables."""
+    def render(self, code: str = "", /, **inputs: Any) -> Prompt:
+        """The prompt with these inputs, exactly the template's variables; `code` is that of its fences."""
         if inputs.keys() != self.variables:
             missing, unused = self.variables - inputs.keys(), inputs.keys() - self.variables
             raise UsageError(
                 f"template {self.name}: missing inputs {sorted(missing)}, unused inputs {sorted(unused)}; "
                 "give every variable that the template names, and no other"
             )
-        room, steps = MAX_RENDERED, _Steps()
+        if code and any(code in text for text in _texts(inputs)):
+            code = nonce(list(_texts(inputs)), code)
+        room, inputs = MAX_RENDERED, {**inputs, _CODE: code, _STEPS: _Steps()}
         messages = []
         for role, part in self.parts:
-            text = self._text(part, inputs, room, steps)
+            text = self._text(part, inputs, room)
             room -= len(text)
             messages.append(Message(role, text))
         return Prompt(self.name.replace("/", "."), f"{self.name}@{self.digest}", tuple(messages))
 
-    def _text(self, part: jinja2.Template, inputs: dict[str, Any], room: int, steps: _Steps) -> str:
+    def _text(self, part: jinja2.Template, inputs: dict[str, Any], room: int) -> str:
         pieces = []
         try:
-            for piece in part.generate({**inputs, _STEPS: steps}):
+            for piece in part.generate(inputs):
                 room -= len(piece)
                 if room < 0:
                     raise UsageError(
@@ -213,8 +245,11 @@ def _with_parts(source: str, folder: Path, depth: int = 0) -> str:
     return _PART.sub(part, source)
 
 
-def compile_template(name: str, source: str) -> PromptTemplate:
-    """A template from its source, which must be trusted to be a template: text of a corpus never belongs here."""
+def compile_template(name: str, source: str, *, fence_all: bool = False) -> PromptTemplate:
+    """A template from its source, which must be trusted to be a template: text of a corpus never belongs here.
+
+    `fence_all`: all texts that it puts out are fenced, whether it says so or not.
+    """
     if len(source) > MAX_SOURCE:
         raise _refused(name, f"it has {len(source)} characters, more than {MAX_SOURCE}")
     preamble, *sections = _MARKER.split(source)
@@ -229,6 +264,8 @@ def compile_template(name: str, source: str) -> PromptTemplate:
             _check(name, tree)
             variables |= find_undeclared_variables(tree)
             _count_steps(tree)
+            if fence_all:
+                _fence_texts(tree)
             parts.append((cast("Role", role), _ENVIRONMENT.from_string(tree)))
         except jinja2.TemplateSyntaxError as error:
             raise _refused(name, f"line {error.lineno} of its {role} message: {error.message}") from error
@@ -307,6 +344,17 @@ def _count_steps(tree: nodes.Template) -> None:
         comparison.expr = _filtered(comparison.expr, _READ)
         for operand in comparison.ops:
             operand.expr = _filtered(operand.expr, _READ)
+
+
+def _fence_texts(tree: nodes.Template) -> None:
+    """Puts the filter `fenced` around all that is put out and is no text of the template."""
+    for output in tree.find_all(nodes.Output):
+        output.nodes = [node if _is_harmless(node) else _filtered(node, "fenced") for node in output.nodes]
+
+
+def _is_harmless(node: nodes.Expr) -> bool:
+    is_fenced = isinstance(node, nodes.Filter) and node.name == "fenced"
+    return is_fenced or isinstance(node, nodes.TemplateData | nodes.Const)
 
 
 def _filtered(node: nodes.Expr, name: str, *arguments: nodes.Expr) -> nodes.Filter:

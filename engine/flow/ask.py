@@ -55,6 +55,7 @@ from engine.requests import (
 )
 from engine.storage.lease import check_fence, lost_folder
 from engine.telemetry.spans import request_span
+from engine.texts.chat_tokens import broken, broken_reply
 from engine.topic import Call
 
 _UNREADABLE = "Your answer could not be used: {problem}. Answer the same task once more. "
@@ -322,9 +323,10 @@ class _Stage(Generic[Answer]):
         was cut before its text began gets more room."""
         is_empty = not reply.text.strip()
         is_shown = not is_empty and (isinstance(fault, FaultyReply) or ending_of(reply.finish_reason) == "whole")
-        text = _advice(fault, self.answer, is_shown=is_shown)
+        text = broken(_advice(fault, self.answer, is_shown=is_shown))
         if is_shown:
-            return replace(prompt, messages=(*prompt.messages, Message("assistant", reply.text), Message("user", text)))
+            turns = (Message("assistant", broken_reply(reply.text)), Message("user", text))
+            return replace(prompt, messages=(*prompt.messages, *turns))
         *before, last = prompt.messages
         room = _more_room(self.model, request) if is_empty and isinstance(fault, CutReplyError) else {}
         messages = (*before, replace(last, content=f"{last.content}\n\n{text}"))

@@ -51,6 +51,13 @@ class SeedMaterial:
         return [source.passage for source in self.negatives]
 
     @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """The texts of strangers that prompts of this seed may show."""
+        shown = (*self.positive_passages, *self.negative_passages)
+        texts = (text for passage in shown for text in (passage.title, passage.text))
+        return (self.seed.query, *self.seed.attributes.values(), *texts)
+
+    @cached_property
     def evidence(self) -> Evidence:
         """What answers the seed's query."""
         return evidence_from(self.positives)

@@ -219,7 +219,10 @@ class _DimensionWriter:
         if self._dimension != "keyword":
             return CONDITIONS[self._dimension]
         prompt = load("infosearch/keywords").render(
-            query=self._query, passages=[p.text for p in self._material.positives[:3]], most=self._settings.keywords
+            self._material.code,
+            query=self._query,
+            passages=[p.text for p in self._material.positives[:3]],
+            most=self._settings.keywords,
         )
         written = await self._stages.answer(
             writing(prompt, 60, temperature=0.7), Keywords, "instruction_writer", mend=self._usable_keywords
@@ -251,6 +254,7 @@ class _DimensionWriter:
         base = self._material.positive
         unwanted = [describe("keyword", other) for other in others] if self._dimension == "keyword" else []
         prompt = load("infosearch/rewrite").render(
+            self._material.code,
             query=self._query,
             dimension=self._dimension,
             title=base.title,
@@ -302,7 +306,7 @@ class _DimensionWriter:
             return self._query
         number = self._material.number(f"question {condition}")
         prompt = load("infosearch/question").render(
-            query=self._query, form=_FORMS[number % len(_FORMS)], example=wording_example(number)
+            self._material.code, query=self._query, form=_FORMS[number % len(_FORMS)], example=wording_example(number)
         )
         try:
             return await self._stages.text(
@@ -325,6 +329,7 @@ class _DimensionWriter:
         number = self._material.number(f"wording {condition}")
         example = wording_example(number)
         prompt = load("infosearch/wording").render(
+            self._material.code,
             wanted=name_of(self._dimension, condition),
             tone=_TONES[number % len(_TONES)],
             example=example,
@@ -357,7 +362,11 @@ class _DimensionWriter:
         positive = self._material.positive
         words = min(max(len(positive.text.split()), _NEGATIVE_WORDS[0]), _NEGATIVE_WORDS[1])
         prompt = load("infosearch/query_negative").render(
-            noun=self._material.noun, query=self._query, passage=positive.text, words=round(words, -1)
+            self._material.code,
+            noun=self._material.noun,
+            query=self._query,
+            passage=positive.text,
+            words=round(words, -1),
         )
         answer = figures_in(self._material.seed.attributes.get("answer", "")) - figures_in(self._query)
 

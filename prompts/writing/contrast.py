@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from engine.errors import FaultyReply, UnreadableReplyError
 from engine.ids import canonical_json
@@ -155,6 +156,7 @@ class ContrastWriter(Stages):
         material, example = self.material, self._example(kind)
         sample = {"answered": example.demands, "open": (*example.demands_minus, *(() if other else example.bans))}
         prompt = _template(kind).render(
+            material.code,
             noun=material.noun,
             query=material.seed.query,
             passage=passage.text,
@@ -176,6 +178,7 @@ class ContrastWriter(Stages):
         example = self._example(f"instruction {poisoned}", cell.style)
         theirs = example.i_minus if poisoned else example.i_plus
         prompt = _template("instruction").render(
+            material.code,
             noun=material.noun,
             manner=MANNERS[cell.style],
             query=material.seed.query,
@@ -206,14 +209,18 @@ class ContrastWriter(Stages):
         """A passage that does what its task says; no copy of the others, nor a passage of the seed."""
         material, example = self.material, self._example(f"passage {task.role}")
         words = self._words()
-        shown = _example_task(example, task.role)
         prompt = _template("passage").render(
+            material.code,
             noun=material.noun,
             query=material.seed.query,
             passage=material.positive.text,
-            task=self._task_text(task, words, material.language, titled=bool(material.positive.title)),
+            task=_told(task),
+            words=words,
+            language=material.language,
+            titled=bool(material.positive.title) and material.kind != "code",
             example=example,
-            example_task=self._task_text(shown, len(_example_text(example, task.role).split()), example.language),
+            example_task=_told(_example_task(example, task.role)),
+            example_words=len(_example_text(example, task.role).split()),
             example_passage=_example_text(example, task.role),
         )
         room = 3 * len(material.positive.text.split()) if material.kind == "code" else 2 * words
@@ -230,6 +237,7 @@ class ContrastWriter(Stages):
         """Q-: another query, which P+ does not answer, and with which the instruction makes sense."""
         material, example = self.material, self._example("other_query")
         prompt = _template("other_query").render(
+            material.code,
             noun=material.noun,
             query=material.seed.query,
             passage=material.positive.text,
@@ -340,20 +348,6 @@ class ContrastWriter(Stages):
         is_title = bool(self.material.positive.title) and self.material.kind != "code" and is_short
         return (head.strip(" #*").strip(), rest.strip()) if is_title else ("", written)
 
-    def _task_text(self, task: PassageTask, words: int, language: str, *, titled: bool = False) -> str:
-        """What the writer of a passage is told about the one that is wanted."""
-        noun = self.material.noun
-        lines = [f"Second {noun}", f"Query: {task.query}"]
-        lines += [f"Tells: {' '.join(task.must)}"] if task.must else []
-        lines += [f"Leaves out: {' '.join(task.must_not)}"] if task.must_not else []
-        if language:
-            lines.append(f"Language: {language}")
-        if noun == "passage":
-            lines.append(f"Length: about {words} words")
-        if titled and noun != "program":
-            lines.append("Begin with a title on a line of its own.")
-        return "\n".join(lines)
-
     def _words(self) -> int:
         words = len(self.material.positive.text.split())
         return round(min(max(words, _PASSAGE_WORDS[0]), _PASSAGE_WORDS[1]), -1)
@@ -377,6 +371,11 @@ def _alike(text: str, other: str) -> float:
     """The share of content words that two instructions have in common (Jaccard)."""
     first, second = stems(text), stems(other)
     return len(first & second) / max(1, len(first | second))
+
+
+def _told(task: PassageTask) -> Mapping[str, Any]:
+    """What the writer of a passage is told about the one that is wanted."""
+    return {"query": task.query, "must": task.must, "must_not": task.must_not}
 
 
 def _example_task(example: TopicExample, role: PassageRole) -> PassageTask:

@@ -7,6 +7,7 @@ used last, and the topic is marked `unreadable`.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from engine.errors import Rejected
 from engine.ids import sha256_hex
@@ -14,6 +15,7 @@ from engine.topic import Passage, Seed
 from prompts.constraints.families import Kind
 from prompts.passages.blocks import kind_of
 from prompts.passages.readable import flaw_of
+from prompts.untrusted_text import nonce
 
 _SENTENCE_END = re.compile(r"[.!?][\"'”)]?\s+|\n\n+")
 _NOUNS: dict[str, str] = {"code": "program", "mathematics": "worked solution"}
@@ -42,6 +44,17 @@ class WritingMaterial:
     def language(self) -> str:
         """The programming language of P+, "" where it is no code."""
         return self.positive.attributes.get("language", "") if self.kind == "code" else ""
+
+    @cached_property
+    def code(self) -> str:
+        """The code of the fences in all prompts of this seed."""
+        return nonce(self.texts, "writer")
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """The texts of strangers that prompts of this seed may show."""
+        excluded = [p for p in self.seed.negatives if p.role == "instruction_negative"]
+        return (self.seed.query, *(text for p in (*self.seed.positives, *excluded) for text in (p.title, p.text)))
 
     def number(self, purpose: str) -> int:
         """A number of 64 bits that follows from the seed and the purpose alone."""

@@ -6,6 +6,7 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from engine.protocols import Ask, Prompt
+from prompts.untrusted_text import as_meant, reply_as_meant
 from prompts.writing.answers import WrittenText, without_fence, without_wrapping
 from prompts.writing.checks import OnFail, Problem, Reason, ask_checked, text_problems, texts_of
 from prompts.writing.material import WritingMaterial
@@ -47,7 +48,14 @@ class Stages:
                 yield from (p for p in text_problems(text, prompt) if p.reason == "echo")
 
         return await ask_checked(
-            self._ask, prompt, answer, role=role, mend=mend, problems=found, policy=self._policy, marks=self.marks
+            self._ask,
+            prompt,
+            answer,
+            role=role,
+            mend=lambda reply: mend(reply_as_meant(reply, self.material.texts)),
+            problems=found,
+            policy=self._policy,
+            marks=self.marks,
         )
 
     async def text(
@@ -66,13 +74,8 @@ class Stages:
         is_code = self.material.kind == "code" and role == "passage_writer"
 
         def mended(reply: WrittenText) -> WrittenText:
-            bare = (
-                reply.text.strip()
-                if keeps_fences
-                else without_fence(reply.text)
-                if is_code
-                else without_wrapping(reply.text)
-            )
+            meant = as_meant(reply.text, self.material.texts)
+            bare = meant.strip() if keeps_fences else without_fence(meant) if is_code else without_wrapping(meant)
             return WrittenText(text=without_wrapping(bare.partition("\n")[0]) if one_line else bare)
 
         def found(written: WrittenText) -> Iterator[Problem]:

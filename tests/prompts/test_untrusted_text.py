@@ -11,7 +11,9 @@ from prompts.untrusted_text import inert, nonce
 SPECIAL = (
     "<|im_start|>", "<|im_end|>", "<|endoftext|>", "<｜begin▁of▁sentence｜>", "[INST]", "[/INST]", "<<SYS>>", "<s>",
     "</s>", "<start_of_turn>", "<end_of_turn>", "<think>", "</think>", "<tool_call>", "[TOOL_CALLS]", "<unused7>",
-    "</passage>", "<passage", "</query", "<Instruction", "</passage-00ff",
+    "]~b]", "]~!b[", "[e~[", "[|user|]", "[|endofturn|]", "[gMASK]", "[sMASK]", "<sop>", "<seed:bos>", "<[PAD▁TOKEN]>",
+    "<｜User｜>", "<longcat_user>", "</passage>", "<passage", "</text-00ff>",
+    "</query", "<Instruction", "</passage-00ff",
 )  # fmt: skip
 PIECES = (*SPECIAL, "<", "|", ">", "\u200b", "\x00", "\U000e0041")
 TEXTS = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=8)))
@@ -20,7 +22,7 @@ TEXTS = st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=8)))
 @pytest.mark.parametrize("token", SPECIAL)
 def test_no_special_token_is_left(token: str):
     assert token not in inert(f"a {token} b{token}", 100)
-    assert token.replace("<", "< ").replace("[", "[ ")[:3] in inert(token, 100)
+    assert inert(token, 100).replace(" ", "") == token
 
 
 @settings(max_examples=300, deadline=None)

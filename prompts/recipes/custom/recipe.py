@@ -37,6 +37,7 @@ from prompts.recipes.custom.specs import (
     template_of,
 )
 from prompts.render import MissingValueError, recipe_fingerprint
+from prompts.untrusted_text import nonce, reply_as_meant
 
 VERSION = "4"
 """Raised when the same seed, settings and templates would give other topics."""
@@ -103,11 +104,11 @@ class Custom:
         if None in inputs.values() or (stage.when and not _is_true(scope, stage.when)):
             return None
         try:
-            prompt = template.render(**inputs)
+            prompt = template.render(nonce(material.texts, "writer"), **inputs)
         except MissingValueError as error:
             raise Rejected("no_value", str(error)) from None
         answer = await ask(prompt, self._answers[stage.name], role=stage.role)
-        return answer.model_dump(mode="json")
+        return reply_as_meant(answer, material.texts).model_dump(mode="json")
 
 
 def _is_true(scope: Mapping[str, Any], reference: str) -> bool:

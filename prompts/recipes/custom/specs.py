@@ -158,7 +158,7 @@ class TopicSpec(Settings):
 
 def template_of(folder: Path, file: str) -> PromptTemplate:
     """A template of a user's folder, checked; its task is `custom.FILE`. Raises UsageError."""
-    return compile_template(f"custom/{file}", source_of(folder, file))
+    return compile_template(f"custom/{file}", source_of(folder, file), fence_all=True)
 
 
 def source_of(folder: Path, file: str) -> str:

@@ -26,6 +26,7 @@ from prompts.writing.contrast import (
 from prompts.writing.examples import WORDS
 from prompts.writing.frames import framed
 from prompts.writing.material import writing_material
+from tests.support.models.character import without_fences
 from tests.support.topics.sample_seeds import SEEDS
 from tests.support.topics.trades import trade_seeds
 
@@ -197,7 +198,7 @@ def test_the_writer_of_an_instruction_sees_questions_and_no_passage():
     made, ask = writer(GOOD)
     asyncio.run(made.instruction(DEMANDS, GridCell("medium", "persona")))
     [prompt] = ask.prompts
-    user = prompt.messages[-1].content
+    user = without_fences(prompt.messages[-1].content)
     assert SEED.positives[0].text[:60] not in user
     assert "Questions: Who learns the trade?\nNot wanted: What does it cost?\n" in user
     assert user.endswith("Manner: first who is asking, then the demand\nLength: about 84 words")

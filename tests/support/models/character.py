@@ -141,6 +141,11 @@ class ParsedPrompt:
         return canonical_json([self.task, {k: v for k, v in self.parts.items() if v}, *(text for _, text in fenced)])
 
 
+def without_fences(text: str) -> str:
+    """A prompt without the tags around the texts in it."""
+    return re.sub(r"</?text-\w+>", "", text)
+
+
 def parse_prompt(messages: Sequence[Mapping[str, str]]) -> ParsedPrompt:
     """The task and its material. LookupError for a prompt that is none of ours."""
     noted = [without_notes(turn["content"]) for turn in messages if turn["role"] == "user"]
@@ -150,7 +155,7 @@ def parse_prompt(messages: Sequence[Mapping[str, str]]) -> ParsedPrompt:
     task = next((task for task, words in _TASKS.items() if words in f"{system}\n{user}"), None)
     if task is None:
         raise LookupError(f"the character knows no such task: {user[-200:]!r}")
-    user = users[1] if task in _WITH_EXAMPLE else user
+    user = without_fences(users[1] if task in _WITH_EXAMPLE else user)
     found = re.search(_SHAPES[task], user, re.DOTALL) if task in _SHAPES else None
     if found is None and task in _SHAPES:
         raise LookupError(f"the character knows {task}, and not this form of it: {user!r}")

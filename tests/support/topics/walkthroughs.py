@@ -17,6 +17,7 @@ from engine.protocols import Prompt
 from engine.topic import Passage, PassageRole, Seed
 from prompts.constraints.dimensions import CONDITIONS, describe, name_of
 from prompts.parse import parse_reply
+from tests.support.models.character import without_fences
 
 Page = Mapping[str, Any]
 Change = Callable[[str, Page], str]
@@ -47,7 +48,7 @@ def seed_of(page: Page, *, instructed: bool = False) -> Seed:
 
 def good_answer(task: str, page: Page, prompt: Prompt) -> str:
     """What a strong writer replies."""
-    shown = prompt.messages[-1].content
+    shown = without_fences(prompt.messages[-1].content)
     told, missing = ([f"Does it show {said}?" for said in page[name]] for name in ("aspects", "differences"))
     if task.endswith("questions"):
         both = (missing, told) if task == "writing.pair_questions" else (told, missing)
@@ -81,7 +82,7 @@ def layouts_of(page: Page) -> Mapping[str, str]:
 
 def infosearch_answer(task: str, page: Page, prompt: Prompt) -> str:
     """What a strong writer replies to a prompt of InfoSearch about a length or a format."""
-    shown = prompt.messages[-1].content
+    shown = without_fences(prompt.messages[-1].content)
     told = describe if task.endswith("rewrite") else name_of
     condition = next((c for d in ("length", "format") for c in CONDITIONS[d] if told(d, c) in shown), "")
     name = condition.replace("_", " ").replace("stackoverflow", "Stack Overflow")

@@ -22,6 +22,7 @@ from prompts.recipes.catalog import RECIPES
 from prompts.recipes.custom.recipe import Custom, model_of
 from prompts.recipes.custom.settings import CustomSettings
 from prompts.recipes.custom.specs import AnswerField, Stage
+from tests.support.models.character import without_fences
 from tests.support.paths import REPO
 from tests.support.topics.sample_seeds import SEEDS
 from validators.catalog import VALIDATORS
@@ -44,7 +45,7 @@ class Scripted:
     async def __call__(self, prompt, answer, *, role="writer"):
         self.asked.append((prompt.task, role))
         reply = self.replies[prompt.task.partition(".")[2]]
-        reply = reply(prompt.messages[-1].content) if callable(reply) else reply
+        reply = reply(without_fences(prompt.messages[-1].content)) if callable(reply) else reply
         return parse_reply(json.dumps(reply), answer)
 
 
