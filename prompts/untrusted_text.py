@@ -1,4 +1,4 @@
-"""Untrusted texts inside a prompt: fenced by a code that they cannot know, without anything that a chat format obeys.
+"""Untrusted texts inside a prompt: fenced by a code that they do not hold, without anything that a chat format obeys.
 
     code = nonce(texts, "judge", ...)     a template writes <passage-CODE> text </passage-CODE>
     inert(text, limit)                    the text as it may stand between the two
@@ -19,7 +19,7 @@ from engine.ids import content_id
 from engine.texts.chat_tokens import broken, mended
 
 A = TypeVar("A", bound=BaseModel)
-NONCE_HEX = 16
+NONCE_HEX = 4
 
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff\U000e0000-\U000e007f]"

@@ -21,7 +21,7 @@ from engine.errors import Rejected
 from engine.protocols import Prompt
 from engine.topic import Passage, Seed
 from prompts.recipes.catalog import RECIPES
-from prompts.untrusted_text import inert
+from prompts.untrusted_text import NONCE_HEX, inert
 from tests.support.paths import REPO
 from tests.support.topics.character_ask import CharacterAsk
 from tests.support.topics.golden_prompts import BY_DIMENSION, DUAL
@@ -118,5 +118,5 @@ def test_the_prompts_of_a_seed_begin_alike_and_are_the_same_again():
     first, again = prompts_over(attack), prompts_over(attack)
     assert [prompt.messages for prompt in first] == [prompt.messages for prompt in again]
     shown = [p.messages[-1].content for p in first if p.template.startswith("infosearch/")]
-    assert len({text.partition("<text-")[2][:16] for text in shown}) == 1
+    assert len({text.partition("<text-")[2][:NONCE_HEX] for text in shown}) == 1
     assert inert(attack) in first[0].messages[-1].content

@@ -115,7 +115,7 @@ def test_a_missing_or_unused_input_is_refused():
 
 
 def test_an_undefined_field_is_an_error_and_not_an_empty_string():
-    with pytest.raises(UsageError, match="has no attribute 'title'"):
+    with pytest.raises(UsageError, match="there is no value 'title'"):
         template("{{ p.title }}").render(p={"text": "x"})
 
 

@@ -46,7 +46,7 @@ from validators.judges.logprobs import probability_of_true
 from validators.judges.votes import NONE, TIE, UNREADABLE, Vote, VoteCount, VoteSlot
 from validators.verdicts import truncate
 
-VERSION = 3
+VERSION = 4
 """Raised when the same topic and replies would give other votes."""
 
 QUERY_CHARS = 20_000
