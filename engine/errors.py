@@ -22,6 +22,7 @@
       ModelError                   9   a model could not answer
         TransientModelError        9   worth another attempt
           RateLimitedError         9   the model asks for patience (429)
+          DiscardedReplyError      9   the provider threw a reply away that did not fit its schema; another may fit
         ModelOutageError           9   no endpoint of a model has answered for too long; run again when it does
         RefusedRequestError        9   the model refuses this request for good (400-class)
         OversizeReplyError         9   a reply of more bytes than the model may send
@@ -216,29 +217,35 @@ class SpoolError(CommitError):
 
 
 class ModelError(FoilError):
-    """A model gave no answer. `unsure`: a send of the request may have been billed all the same."""
+    """A model gave no answer. `unsure`: a send of the request may have been billed all the same.
+
+    `spent` is what it took to learn whom to blame: calls, tokens, US dollars.
+    """
 
     exit_code = 9
     unsure = False
+    spent = (0, 0, 0.0)
 
 
 class TransientModelError(ModelError):
-    """The model may answer at another attempt."""
+    """The model may answer at another attempt. `retry_after_s` is the pause it asks for, None if it names none.
 
-    def __init__(self, message: str, *, unsure: bool = False) -> None:
+    `silent_s`: for so long nothing has passed at the endpoint, whoever asked. `reached`: somebody listens there.
+    """
+
+    silent_s, reached = 0.0, True
+
+    def __init__(self, message: str, retry_after_s: float | None = None, *, unsure: bool = False) -> None:
         super().__init__(message)
-        self.unsure = unsure
+        self.retry_after_s, self.unsure = retry_after_s, unsure
 
 
 class RateLimitedError(TransientModelError):
-    """The model wants fewer requests. `retry_after_s` is the pause it asks for, None if it names none."""
+    """The model wants fewer requests."""
 
-    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
-        super().__init__(message)
-        self.retry_after_s = retry_after_s
 
-    def __reduce__(self) -> tuple[type[RateLimitedError], tuple[str, float | None]]:
-        return type(self), (str(self), self.retry_after_s)
+class DiscardedReplyError(TransientModelError):
+    """The provider threw a reply away, since it did not fit the schema. Another sample may fit."""
 
 
 class ModelOutageError(ModelError):
@@ -246,7 +253,9 @@ class ModelOutageError(ModelError):
 
 
 class RefusedRequestError(ModelError):
-    """The model refuses this request, and would refuse it again."""
+    """The model refuses this request, and would refuse it again. `of_account`: it may be the key or the account."""
+
+    of_account = False
 
 
 class FilteredRequestError(RefusedRequestError):

@@ -8,18 +8,42 @@ from pydantic import Field
 
 from engine.settings import Settings
 
+_SEND_S = 120.0
+_SLOWER = 3.0
+
 
 class Patience(Settings):
     """How long a model is given."""
 
     attempts: int = Field(default=8, ge=1, le=1_000, description="sends of one request that may fail, 429 aside")
-    timeout_s: float = Field(default=120.0, gt=0, le=86_400, description="seconds that one send may take in all")
+    timeout_s: float | None = Field(
+        default=None,
+        gt=0,
+        le=86_400,
+        description="seconds that one send may take in all; none: 120, three times the slowest reply so far, and up to "
+        "`deadline_s` where no other send is answered",
+    )
     deadline_s: float = Field(
         default=900.0, gt=0, le=604_800, description="seconds after its first failure in which a request is sent again"
     )
     outage_s: float = Field(
         default=300.0, gt=0, le=604_800, description="seconds without an endpoint that answers, until the run stops"
     )
+
+    @property
+    def send_s(self) -> float:
+        """Seconds that a send may take where nothing is known of the model's pace."""
+        return self.timeout_s or _SEND_S
+
+    def longest_s(self, slowest_s: float, *, alone: bool) -> float:
+        """Seconds that a send may take in all. `alone`: nothing has been answered since it was sent.
+
+        A connection that is open is waited for: a small machine may need minutes for the first replies.
+        """
+        if self.timeout_s is not None:
+            return self.timeout_s
+        longest = self.deadline_s if alone else _SLOWER * slowest_s
+        return max(_SEND_S, min(longest, self.deadline_s))
 
 
 DEFAULT_PATIENCE = Patience()

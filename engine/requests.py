@@ -5,7 +5,7 @@ Promise: equal content is one request with one id, whoever asks it. Price: one h
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from engine.ids import canonical_json, sha256_hex
@@ -31,6 +31,7 @@ class Request:
     `task` (e.g. `writing.instruction`) names what is asked, `template` is the name and content hash of the prompt; both
     are stored with every record that it made. `affinity` is shared by requests whose prompts begin alike (those of one
     seed): a model with several endpoints sends them to one, whose prefix cache then pays. None is part of the id.
+    `draw`: how often the same was asked before; it enters the id if ever.
     """
 
     model: str
@@ -41,6 +42,11 @@ class Request:
     template: str = ""
     affinity: str = ""
     id: str = ""
+    draw: int = 0
+
+    def anew(self) -> "Request":
+        """The same, to be asked once more, since its reply could not be used."""
+        return replace(self, id="", draw=self.draw + 1)
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -48,9 +54,10 @@ class Request:
 
 
 def request_id(request: Request) -> str:
-    """sha256 over the canonical JSON of model, messages, parameters and schema."""
+    """sha256 over the canonical JSON of model, messages, parameters and schema, and of which draw it is."""
     turns = [[m.role, m.content] for m in request.messages]
-    return sha256_hex(canonical_json([request.model, turns, dict(request.params), request.schema]))[:40]
+    draw = [request.draw] if request.draw else []
+    return sha256_hex(canonical_json([request.model, turns, dict(request.params), request.schema, *draw]))[:40]
 
 
 def fewest_tokens(request: Request) -> int:

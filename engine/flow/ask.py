@@ -13,7 +13,7 @@ Price: hashing the request, one journal record; 0.1 ms of CPU or so.
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -124,7 +124,7 @@ class ReplyService:
             reply = await self._send(model, request)
             spent = Spend(1, reply.prompt_tokens + reply.completion_tokens, reply.cost_usd)
         except ModelError as error:
-            spent = reservation if error.unsure else Spend()
+            spent = reservation if error.unsure else Spend(*error.spent)
             raise
         finally:
             await self._budget.settle(self._owner, reservation, spent)
@@ -163,7 +163,8 @@ class SeedAsk:
     one request draws `candidates` new ones, of which the first that passes is taken.
 
     `calls` are those answered so far, in the order in which they were asked: prompts that wait side by side keep their
-    places however their replies come in, so that a topic's calls are the same in every run.
+    places however their replies come in, so that a topic's calls are the same in every run. Requests of `again` have
+    replies that could not be used, and are asked anew.
     """
 
     def __init__(
@@ -176,7 +177,9 @@ class SeedAsk:
         candidates: int = 0,
         seed_id: str = "",
         clock: SeedClock | None = None,
+        again: Collection[str] = (),
     ) -> None:
+        self._again = again
         self._replies, self._models, self._parse = replies, models, parse
         self._corrections, self._candidates = corrections, candidates
         self._seed_id, self._clock = seed_id, clock or SeedClock(math.inf)
@@ -304,6 +307,8 @@ class SeedAsk:
 
     async def _reply(self, model: Model, prompt: Prompt, answer: type[BaseModel]) -> tuple[Request, Reply]:
         request = make_request(model, prompt, answer, self._seed_id)
+        while request.id in self._again:
+            request = request.anew()
         with self._clock.stopped():
             return request, await self._replies.answer(model, request)
 

@@ -15,6 +15,7 @@ from engine.errors import (
     STOPPING,
     CutPromptError,
     CutReplyError,
+    DiscardedReplyError,
     FilteredRequestError,
     ModelError,
     OversizeReplyError,
@@ -40,6 +41,7 @@ _REASONS: dict[type[BaseException], str] = {
     FilteredRequestError: "filtered_request",
     RefusedRequestError: "refused_request",
     OversizeReplyError: "oversize_reply",
+    DiscardedReplyError: "unreadable_reply",
     TransientModelError: "model_unavailable",
     ModelError: "model_error",
 }

@@ -31,7 +31,14 @@ from tenacity import (
 )
 
 from engine.atomic_files import put_bytes, replace_file, sync
-from engine.errors import RETRYABLE, JournalError, ModelOutageError, OversizeReplyError, TransientModelError
+from engine.errors import (
+    RETRYABLE,
+    JournalError,
+    ModelOutageError,
+    OversizeReplyError,
+    RefusedRequestError,
+    TransientModelError,
+)
 from engine.ids import canonical_json
 from engine.keys import scrub
 from engine.models.batch_results import OVERSIZE, custom_id, keep_results, mapping
@@ -64,6 +71,7 @@ class Batched(Model):
         self._unsent: dict[str, bytes] = {}
         self._unsent_bytes = 0
         self._results: dict[str, tuple[Path, int]] = {}
+        self._passed: dict[Path, bool] = {}
         self._batches: set[asyncio.Task[None]] = set()
         self._outstanding: set[str] = set()
         self._lingering: asyncio.TimerHandle | None = None
@@ -186,7 +194,18 @@ class Batched(Model):
         if not isinstance(status, int):
             message = f"the batch did not answer: {error.get('code')}: {error.get('message')}"
             raise TransientModelError(scrub(message)[:_MESSAGE_CHARACTERS])
-        raise self._client.error_of(status, json.dumps(response.get("body")), {})
+        failure = self._client.error_of(status, json.dumps(response.get("body")), {})
+        if isinstance(failure, RefusedRequestError) and failure.of_account and not self._any_passed(path):
+            raise ModelOutageError(f"{failure}, and no request of its batch passed: mend the job or the account")
+        raise failure
+
+    def _any_passed(self, results: Path) -> bool:
+        """Whether a batch has any reply: then its account is not to blame for what was refused."""
+        if results not in self._passed:
+            with results.open("rb") as file:
+                statuses = (mapping(json.loads(line).get("response")).get("status_code") for line in file)
+                self._passed[results] = any(status == 200 for status in statuses)
+        return self._passed[results]
 
     def _index(self, results: Path) -> None:
         offset = 0

@@ -5,9 +5,10 @@
     429                                   RateLimitedError, with the pause that it asks for
     408, 409, 5xx, timeout, reset,        TransientModelError; `unsure` where the provider may have done the work
       broken body, an error with 200
-    401, 402, 403, 404                    ModelOutageError: the job, its key or its account is wrong, no request
-    other 400s                            RefusedRequestError; one that names a parameter is learnt from first, one
-                                          that names a content filter is a FilteredRequestError
+    400s                                  RefusedRequestError; one that names a parameter is learnt from first
+    one that names a content filter       FilteredRequestError
+    one that another prompt meets too     ModelOutageError: the job or the account is to blame (engine.models.blame)
+    a reply that fitted no schema         DiscardedReplyError: another may fit
     more than `most_reply_bytes`          OversizeReplyError: not sent again, since it was paid and would be as long
 
 Promise: one call of `complete` is one send (more only where an endpoint turns out to refuse response_format or a
@@ -21,14 +22,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 import secrets
-from collections.abc import AsyncIterable, Awaitable, Iterator, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
+from functools import partial
+from typing import Any, TypeVar
 
 import aiohttp
 import httpx2
@@ -36,6 +35,7 @@ import openai
 
 from engine.answer_forms import AnswerForm, Structured, is_local, turns_of
 from engine.errors import (
+    DiscardedReplyError,
     FilteredRequestError,
     ModelError,
     ModelOutageError,
@@ -48,6 +48,8 @@ from engine.errors import (
 from engine.ids import sha256_hex
 from engine.keys import know_key, read_key, scrub
 from engine.model_traits import ModelTraits
+from engine.models.blame import ACCOUNT, Blame, harmless, is_of_account, is_of_filter, is_of_sample
+from engine.models.bounded_http import CONNECT_S, BoundedClient, RawAnswer, proxy_of, read, timeouts
 from engine.models.endpoints import EndpointSettings, HostedSettings
 from engine.models.pacing import Endpoint, EndpointPool, FewAreStuckError, RequestSlot
 from engine.models.params import Dialect, dialect_of, thinking_tokens
@@ -63,24 +65,14 @@ LOG = logging.getLogger(__name__)
 _WRONG_SHAPE = (ValueError, AttributeError, LookupError, TypeError, RecursionError)
 """What the client's own reading of an answer may end in, which trusts its shape."""
 _BROKEN = (openai.OpenAIError, httpx2.HTTPError, httpx2.InvalidURL, aiohttp.ClientError, OSError, *_WRONG_SHAPE)
-_ACCOUNT = {401: "refuses the key", 402: "wants to be paid", 403: "forbids this", 404: "knows no such model or path"}
-_FILTERED = re.compile(
-    r"content[ _-]?filter|content[ _](?:management )?policy|responsibleai|data_inspection_failed|content exists risk|"
-    r"prohibited_content|moderation|flagged",
-    re.IGNORECASE,
-)
-"""How providers say that a filter of theirs did not let a prompt pass."""
 _NOT_STRICT = {"default", "minLength", "maxLength", "minItems", "maxItems"}
 _NO_SCHEMA = ("response_format", "json_schema", "structured", "guided", "grammar")
 _MESSAGE_CHARACTERS = 500
 _MOST_LESSONS = 6
 """Refusals of one request that may each teach something about its endpoint."""
 _EXCERPT_BYTES = 65_536
-_ERROR_BYTES = 65_536
-_ABOUT_BYTES = {"content-encoding", "content-length", "transfer-encoding"}
-"""Headers that say how an answer's bytes were sent; once read, they are plain bytes."""
-_CONNECT_S = 10.0
 _KEEPALIVE_S = 60.0
+_LOOK_S = 10.0
 
 T = TypeVar("T")
 
@@ -101,6 +93,7 @@ class Hosted(Model):
         ]
         self.pool = EndpointPool(endpoints, settings.patience.outage_s)
         self._rate_clients: list[RateClient] = []
+        self._looking, self._looked = asyncio.Lock(), (0.0, False)
         self._failed_at: dict[str, str] = {}
 
     def lease_rates(self, ask: AskForRates) -> None:
@@ -130,23 +123,54 @@ class Hosted(Model):
                 slot = await self.pool.acquire(tokens, request.affinity, avoid)
                 reply = await self._send(slot, request)
             except TransientModelError as error:
-                if slot.probe:
+                if slot.probe and not isinstance(error, DiscardedReplyError):
                     probes, unsure = probes + 1, unsure + error.unsure
                     continue
                 if len(self._clients) > 1:
                     self._failed_at[request.id] = slot.endpoint.name
                 error.unsure = error.unsure or unsure > 0
+                error.silent_s = self.pool.silent_s()
                 raise
             except ModelError as error:
                 error.unsure = error.unsure or unsure > 0
-                if isinstance(error, FewAreStuckError) and await self._up():
-                    raise ModelError(f"{error}; it is up, so this request is to blame") from None
+                if isinstance(error, FewAreStuckError) and await self._others_pass(request):
+                    raise ModelError(f"{error}; another prompt passes, so this request is to blame") from None
                 raise
             return replace(reply, attempts=1 + probes, unsure=unsure) if probes else reply
 
-    async def _up(self) -> bool:
-        """Whether any endpoint answers at all."""
-        return any(await asyncio.gather(*(client.up() for client in self._clients.values())))
+    async def _others_pass(self, request: Request) -> bool:
+        """Whether any endpoint answers another prompt."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        async with self._looking:
+            if self._looked[0] < began:  # else another has looked meanwhile
+                passed = [await self._passes(endpoint, request) for endpoint in self.pool.endpoints]
+                self._looked = loop.time(), any(passed)
+            return self._looked[1]
+
+    async def _passes(self, endpoint: Endpoint, request: Request) -> bool:
+        """Whether an endpoint answers another prompt; then it is up again."""
+        if not await self._clients[endpoint.name].up():
+            return False
+        try:
+            await self._ask(endpoint, harmless(request))
+        except ModelError:
+            return False
+        endpoint.revive(asyncio.get_running_loop().time())
+        return True
+
+    async def _ask(self, endpoint: Endpoint, request: Request) -> tuple[int, int, float]:
+        """Asks an endpoint for what no seed needs; the calls, tokens and US dollars that it took."""
+        client, loop = self._clients[endpoint.name], asyncio.get_running_loop()
+        endpoint.requests.take(1)
+        began = loop.time()
+        try:
+            async with asyncio.timeout(self._patience.send_s):
+                response = await client.post(request)
+        except TimeoutError:
+            raise TransientModelError(f"{client.url} did not answer another prompt either", unsure=True) from None
+        reply = client.reply(response.content, request, loop.time() - began)
+        return 1, reply.prompt_tokens + reply.completion_tokens, reply.cost_usd
 
     async def close(self) -> None:
         """Closes the connections, and gives leased rates back."""
@@ -158,29 +182,59 @@ class Hosted(Model):
         client, loop = self._clients[slot.endpoint.name], asyncio.get_running_loop()
         note_server(client.url)
         try:
-            async with asyncio.timeout(self._patience.timeout_s):
+            async with self._in_time(slot):
                 response = await client.post(request)
             slot.endpoint.learn(response.headers, loop.time())
             reply = client.reply(response.content, request, loop.time() - slot.since)
         except RateLimitedError as error:
-            slot.leave("limited", 0, error.retry_after_s)
+            slot.leave("limited", 0, error)
             raise
-        except (RefusedRequestError, ModelOutageError, OversizeReplyError):
+        except RefusedRequestError as error:
+            slot.leave("worked", 0)
+            raise await client.blame.of(error, request, slot.since, partial(self._ask, slot.endpoint)) from None
+        except (DiscardedReplyError, ModelOutageError, OversizeReplyError):
             slot.leave("worked", 0)
             raise
-        except TransientModelError:
-            slot.leave("failed")
+        except TransientModelError as error:
+            slot.leave("failed", failure=error)
             raise
         except TimeoutError:
-            slot.leave("failed")
-            raise TransientModelError(
-                f"{client.url} did not answer within {self._patience.timeout_s:g} s (patience.timeout_s)", unsure=True
-            ) from None
+            waited_s = loop.time() - slot.since
+            late = TransientModelError(
+                f"{client.url} is connected, and did not answer within {waited_s:.0f} s (patience.timeout_s)",
+                unsure=True,
+            )
+            slot.leave("failed", failure=late)
+            raise late from None
         except BaseException:
             slot.leave(None)
             raise
+        client.blame.passed(slot.since)
         slot.leave("worked", reply.prompt_tokens + reply.completion_tokens)
         return reply
+
+    @asynccontextmanager
+    async def _in_time(self, slot: RequestSlot) -> AsyncIterator[None]:
+        """Raises TimeoutError inside once the send has taken too long. See Patience.longest_s."""
+        loop = asyncio.get_running_loop()
+        timer: asyncio.TimerHandle | None = None
+        async with asyncio.timeout(None) as limit:
+
+            def look() -> None:
+                nonlocal timer
+                endpoint = slot.endpoint
+                at = slot.since + self._patience.longest_s(endpoint.slowest_s, alone=endpoint.worked_at <= slot.since)
+                if at <= loop.time():
+                    limit.reschedule(loop.time())
+                else:
+                    timer = loop.call_at(min(at, loop.time() + _LOOK_S), look)
+
+            timer = loop.call_at(slot.since + self._patience.send_s, look)
+            try:
+                yield
+            finally:
+                if timer:
+                    timer.cancel()
 
 
 def traits_of(settings: HostedSettings) -> ModelTraits:
@@ -208,8 +262,9 @@ class EndpointClient:
         self._session: aiohttp.ClientSession | None = None
         self._chat = endpoint.url.rstrip("/") + "/chat/completions"
         self.form = AnswerForm(settings.structured, local=is_local(endpoint.url))
-        self.dialect = dialect_of(settings.model)
+        self.dialect, self.blame = dialect_of(settings.model), Blame()
         self._useless = UselessReplies(endpoint.url)
+        self._schemas_taken: set[tuple[str, ...]] = set()
 
     async def post(self, request: Request) -> RawAnswer:
         """The answer to one send, 200 or an error of engine.errors. What a refusal teaches holds from then on."""
@@ -217,17 +272,24 @@ class EndpointClient:
         for _ in range(_MOST_LESSONS):
             structured, dialect = self.form.structured, self.dialect
             try:
-                return await self._post(request, structured)
+                answer = await self._post(request, structured)
             except RefusedRequestError as error:
                 taught = self._learn_schema(request, structured, str(error))
                 if not taught and not self._learn_dialect(request, dialect, str(error)):
                     raise
+            else:
+                if request.schema is not None:
+                    self._schemas_taken.add(_names_of(request.schema, structured))
+                return answer
         return await self._post(request, self.form.structured)
 
     def _learn_schema(self, request: Request, tried: Structured, refusal: str) -> bool:
-        """Whether the endpoint takes a schema otherwise than was tried."""
-        refused = request.schema is not None and any(word in refusal.lower() for word in _NO_SCHEMA)
-        return refused and self.form.refused(tried, self.url)
+        """Whether the endpoint takes a schema otherwise than was tried. One that it took once, it does take."""
+        if request.schema is None or not any(word in refusal.lower() for word in _NO_SCHEMA):
+            return False
+        if _names_of(request.schema, tried) in self._schemas_taken:
+            raise DiscardedReplyError(refusal, unsure=True)
+        return self.form.refused(tried, self.url)
 
     def _learn_dialect(self, request: Request, tried: Dialect, refusal: str) -> bool:
         """Whether the endpoint takes parameters otherwise than was tried."""
@@ -253,7 +315,7 @@ class EndpointClient:
         """The answer to a request for a reply, read as far as is allowed."""
         async with self.session().post(self._chat, data=body, allow_redirects=False) as response:
             most = self._settings.most_reply_bytes if 200 <= response.status < 300 else None
-            content = await _read(response.content.iter_any(), most, response.host)
+            content = await read(response.content.iter_any(), most, response.host)
             return RawAnswer(response.status, response.headers, content)
 
     async def call(self, sending: Awaitable[T]) -> T:
@@ -266,19 +328,21 @@ class EndpointClient:
             if type(error) is TimeoutError:
                 raise
             message = scrub(f"{self.url}: {_root(error)}")[:_MESSAGE_CHARACTERS]
-            raise TransientModelError(message, unsure=not _never_connected(error)) from None
+            failure = TransientModelError(message, unsure=not _never_connected(error))
+            failure.reached = failure.unsure
+            raise failure from None
 
     def session(self) -> aiohttp.ClientSession:
         """What sends requests for replies in the running event loop, made at its first use."""
         if self._session is None:
-            seconds = self._settings.patience.timeout_s
+            seconds = self._settings.patience.send_s
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
                     limit=self._most_connections, keepalive_timeout=_KEEPALIVE_S, ssl=httpx2.create_ssl_context()
                 ),
                 headers={"Authorization": f"Bearer {self._read_key() or 'none'}", "Content-Type": "application/json"},
-                timeout=aiohttp.ClientTimeout(sock_connect=min(_CONNECT_S, seconds)),
-                proxy=_proxy_of(self.url),
+                timeout=aiohttp.ClientTimeout(sock_connect=min(CONNECT_S, seconds)),
+                proxy=proxy_of(self.url),
             )
         return self._session
 
@@ -293,7 +357,7 @@ class EndpointClient:
                 base_url=self.url,
                 api_key=self._read_key() or "none",
                 max_retries=0,
-                timeout=_timeout(self._settings.patience.timeout_s),
+                timeout=timeouts(self._settings.patience.send_s),
                 http_client=BoundedClient(
                     self._settings.most_reply_bytes, limits=limits, follow_redirects=False, trust_env=over_tls
                 ),
@@ -309,7 +373,7 @@ class EndpointClient:
     async def up(self) -> bool:
         """Whether the endpoint answers something else than a request for a reply."""
         try:
-            async with asyncio.timeout(_CONNECT_S):
+            async with asyncio.timeout(CONNECT_S):
                 await self.client().get("/models", cast_to=httpx2.Response)
         except openai.APIStatusError as error:
             return error.status_code < 500
@@ -376,73 +440,18 @@ class EndpointClient:
         if status == 429 and "insufficient_quota" not in message:
             return RateLimitedError(text, retry_after(headers))
         if status in {408, 409} or status >= 500 or 300 <= status < 400:
-            return TransientModelError(text, unsure=status in {500, 502, 504})
-        if status in _ACCOUNT or status == 429:
-            why = _ACCOUNT.get(status, "has no credit left")
-            key = f", its key is from {self._key_source}" if self._key_source else ""
-            return ModelOutageError(f"{text}; it {why}{key}: mend the job or the account, and run again")
-        return FilteredRequestError(text) if _FILTERED.search(message) else RefusedRequestError(text)
-
-
-class RawAnswer(NamedTuple):
-    """What an endpoint answered: no more than the bytes that were allowed, decoded."""
-
-    status: int
-    headers: Mapping[str, str]
-    content: bytes
-
-
-class BoundedClient(openai.DefaultAioHttpClient):
-    """An HTTP client that reads no more than `most_bytes` of an answer, decoded; of an error, its beginning.
-
-    A stream is its reader's to bound.
-    """
-
-    def __init__(self, most_bytes: int, **options: Any) -> None:
-        super().__init__(**options)
-        self._most_bytes = most_bytes
-
-    async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
-        response = await super().send(request, stream=True, **options)
-        if stream and response.is_success:
-            return response
-        try:
-            async with aclosing(response.aiter_bytes()) as parts:
-                content = await _read(parts, self._most_bytes if response.is_success else None, response.url.host)
-        finally:
-            await response.aclose()
-        headers = [(name, value) for name, value in response.headers.multi_items() if name not in _ABOUT_BYTES]
-        whole = httpx2.Response(response.status_code, headers=headers, content=content, request=request)
-        whole.encoding = "utf-8"  # a charset such as zip would be unpacked
-        return whole
-
-
-async def _read(parts: AsyncIterable[bytes], most: int | None, host: str) -> bytes:
-    """The bytes of a reply, or with None the first of an error. Raises OversizeReplyError for more than `most`."""
-    content = bytearray()
-    async for part in parts:
-        content += part
-        if len(content) > (most or _ERROR_BYTES):
-            break
-    if most and len(content) > most:
-        raise OversizeReplyError(
-            f"{host} answered with more than {most:,} bytes (most_reply_bytes), which was cut off and may be billed; "
-            "raise it if replies are that long"
-        )
-    return bytes(content[:_ERROR_BYTES] if most is None else content)
-
-
-def _proxy_of(url: str) -> str | None:
-    """The proxy that the environment names for an https URL; over plain http it would read the key too."""
-    parts = urlsplit(url)
-    if parts.scheme != "https" or proxy_bypass(parts.netloc):
-        return None
-    proxy = getproxies().get("https") or getproxies().get("all")
-    return proxy if not proxy or "://" in proxy else f"http://{proxy}"
-
-
-def _timeout(seconds: float) -> httpx2.Timeout:
-    return httpx2.Timeout(seconds, connect=min(_CONNECT_S, seconds))
+            return TransientModelError(text, retry_after(headers), unsure=status in {500, 502, 504})
+        key = f", its key is from {self._key_source}" if self._key_source else ""
+        if status == 429:
+            return ModelOutageError(f"{text}; it has no credit left{key}: mend the account, and run again")
+        if is_of_sample(message):
+            return DiscardedReplyError(text, unsure=True)
+        of_account = is_of_account(status, message)
+        why = f"; it {ACCOUNT.get(status, 'refuses this')}{key}" if of_account else ""
+        kind = FilteredRequestError if is_of_filter(message) else RefusedRequestError
+        refusal = kind(f"{text}{why}")
+        refusal.of_account = of_account
+        return refusal
 
 
 def body_of(request: Request, structured: Structured) -> dict[str, Any]:
@@ -455,6 +464,11 @@ def body_of(request: Request, structured: Structured) -> dict[str, Any]:
     if request.schema is not None and structured == "json_object":
         body["response_format"] = {"type": "json_object"}
     return body
+
+
+def _names_of(schema: Mapping[str, Any], structured: Structured) -> tuple[str, ...]:
+    """What tells an answer's schema, and how it was asked for, from others."""
+    return structured, str(schema.get("title")), *schema.get("properties", ())
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -6,10 +6,11 @@
 An endpoint takes a request if it has room, if its requests and tokens a minute allow it (from the settings, else from
 x-ratelimit-* headers), if the rate that its 429s taught does (engine.models.limits), and if its circuit breaker is
 closed. An open breaker lets one request through at a time, ever less often; the one that probes is not to blame if that
-fails.
+fails. A 429 neither opens nor closes one; it closes an open one that is probed.
 
 Promise: first come, first served; all times are of the event loop's monotonic clock; requests a minute never pass the
-setting by more than half a second's worth. Without an endpoint for `outage_s`, all who wait get ModelOutageError.
+setting by more than half a second's worth. Without an endpoint for `outage_s`, all who wait get ModelOutageError: where
+breakers are open so long, or nothing but failures and 429s came back (engine.models.silence).
 Price: a few microseconds a request; no task, one timer.
 """
 
@@ -23,10 +24,11 @@ from math import log
 
 import xxhash
 
-from engine.errors import ModelOutageError
+from engine.errors import ModelOutageError, TransientModelError
 from engine.models.limits import Concurrency, LearntRate, SendOutcome
 from engine.models.reading import header_number
 from engine.models.retry import LONGEST_PAUSE_S
+from engine.models.silence import Silence
 from engine.rates.bucket import Bucket, Rate
 from engine.telemetry.metrics import (
     CONCURRENCY_LIMIT,
@@ -69,19 +71,22 @@ class Breaker:
         self._probing = self.opened is not None
         return self._probing
 
-    def ended(self, now: float, *, worked: bool, probe: bool) -> None:
-        """Notes how a request ended; one that was sent before the breaker opened can only close it."""
+    def ended(self, now: float, *, worked: bool, probe: bool, pause_s: float = 0.0) -> None:
+        """Notes how a request ended; one that was sent before the breaker opened can only close it.
+
+        `pause_s`: no probe goes sooner.
+        """
         if probe:
             self._probing = False
         if worked:
-            self.opened, self._failures, self._probes = None, 0, 0
+            self.opened, self._failures, self._probes, self._probing = None, 0, 0, False
             return
         self._failures += 1
         if self.opened is None and self._failures >= self._allowed:
-            self.opened, self._next = now, now + _PROBES_S[0]
+            self.opened, self._next = now, now + max(pause_s, _PROBES_S[0])
         elif probe:
             self._probes += 1
-            self._next = now + _PROBES_S[min(self._probes, len(_PROBES_S) - 1)]
+            self._next = now + max(pause_s, _PROBES_S[min(self._probes, len(_PROBES_S) - 1)])
 
     def abandoned(self, *, probe: bool) -> None:
         """A request was given up before it ended."""
@@ -113,6 +118,8 @@ class Endpoint:
         self.in_flight = 0
         self.learnt = LearntRate()
         self.paused_until = 0.0
+        self.silence = Silence(name)
+        self.worked_at, self.slowest_s = -_NEVER, 0.0
 
     @property
     def load(self) -> float:
@@ -128,19 +135,30 @@ class Endpoint:
 
     def down_until(self, now: float, outage_s: float) -> float:
         """When it will have been down for `outage_s`; infinity if it is up, now if its pause is longer than that."""
-        if self.paused_until - now > outage_s:
+        if self.paused_until - now > outage_s or self.silence.seconds() >= outage_s:
             return now
         return _NEVER if self.breaker.opened is None else self.breaker.opened + outage_s
 
-    def ended(self, slot: RequestSlot, now: float, outcome: SendOutcome, pause_s: float | None) -> None:
-        """Learns from the end of a request. A 429 that asks for a long pause rests the whole endpoint at once."""
-        limited = outcome == "limited"
+    def ended(self, slot: RequestSlot, now: float, outcome: SendOutcome, failure: TransientModelError | None) -> None:
+        """Learns from the end of a request. One that asks for a long pause rests the whole endpoint at once."""
+        limited, pause_s = outcome == "limited", failure.retry_after_s if failure else None
         if outcome == "worked":
             self.concurrency.worked(now, now - slot.since, self.in_flight)
-        self.breaker.ended(now, worked=outcome != "failed", probe=slot.probe)
+            self.slowest_s = max(self.slowest_s, now - slot.since)
+            self.revive(now)
+        else:
+            self.silence.lasts(slot.since, now, failure, limited=limited)
+        if outcome == "failed" or slot.probe:
+            self.breaker.ended(now, worked=outcome != "failed", probe=slot.probe, pause_s=pause_s or 0.0)
         self.learnt.ended(now, slot.number, slot.since, refused=limited, pause_s=pause_s)
-        if limited and pause_s is not None and pause_s > LONGEST_PAUSE_S:
+        if pause_s is not None and pause_s > LONGEST_PAUSE_S:
             self.paused_until = max(self.paused_until, now + pause_s)
+
+    def revive(self, now: float) -> None:
+        """Something has passed here: it is up."""
+        self.breaker.ended(now, worked=True, probe=False)
+        self.silence.broken()
+        self.worked_at = now
 
     def record_end(self, outcome: SendOutcome | None, seconds: float) -> None:
         """Tells the meter how a request ended, and the state that it leaves."""
@@ -172,9 +190,11 @@ class RequestSlot:
     since: float
     number: int
 
-    def leave(self, outcome: SendOutcome | None, tokens: int | None = None, pause_s: float | None = None) -> None:
+    def leave(
+        self, outcome: SendOutcome | None, tokens: int | None = None, failure: TransientModelError | None = None
+    ) -> None:
         """Releases the slot. `outcome` is None where nothing was learnt; `tokens` is what was really used."""
-        self.pool.release(self, outcome, tokens, pause_s)
+        self.pool.release(self, outcome, tokens, failure)
 
 
 @dataclass(slots=True)
@@ -206,7 +226,7 @@ class EndpointPool:
             raise
 
     def release(
-        self, slot: RequestSlot, outcome: SendOutcome | None, tokens: int | None, pause_s: float | None
+        self, slot: RequestSlot, outcome: SendOutcome | None, tokens: int | None, failure: TransientModelError | None
     ) -> None:
         """The end of a request; see RequestSlot.leave."""
         endpoint, now = slot.endpoint, self._now()
@@ -214,7 +234,7 @@ class EndpointPool:
             endpoint.breaker.abandoned(probe=slot.probe)
             endpoint.learnt.abandoned(slot.number)
         else:
-            endpoint.ended(slot, now, outcome, pause_s)
+            endpoint.ended(slot, now, outcome, failure)
         endpoint.in_flight -= 1
         endpoint.record_end(outcome, now - slot.since)
         endpoint.tokens.take((tokens if tokens is not None else 0) - slot.tokens)
@@ -228,9 +248,12 @@ class EndpointPool:
             if waiter.slot.done():
                 self._queue.popleft()
                 continue
+            if (given_up := self._down_until(now)) <= now:
+                self._give_up(now)
+                return
             endpoint = self._choose(waiter, now)
             if endpoint is None:
-                self._wait(waiter, now)
+                self._wait(waiter, now, given_up)
                 return
             self._queue.popleft()
             waiter.slot.set_result(self._occupy(endpoint, waiter.tokens, now))
@@ -259,12 +282,16 @@ class EndpointPool:
                 return home
         return least_loaded
 
-    def _wait(self, waiter: _Waiter, now: float) -> None:
-        """Sets the timer for the first moment that could change anything; ends the wait of all in an outage."""
-        given_up = max(endpoint.down_until(now, self._outage_s) for endpoint in self.endpoints)
-        if given_up <= now:
-            self._give_up(now)
-            return
+    def _down_until(self, now: float) -> float:
+        """When every endpoint will have been down for `outage_s`."""
+        return max(endpoint.down_until(now, self._outage_s) for endpoint in self.endpoints)
+
+    def silent_s(self) -> float:
+        """For how long nothing has passed at any endpoint, though each was asked."""
+        return min(endpoint.silence.seconds() for endpoint in self.endpoints)
+
+    def _wait(self, waiter: _Waiter, now: float, given_up: float) -> None:
+        """Sets the timer for the first moment that could change anything."""
         at = min(given_up, *(endpoint.ready_at(waiter.tokens, now) for endpoint in self.endpoints))
         if self._timer:
             self._timer.cancel()
@@ -273,10 +300,15 @@ class EndpointPool:
     def _give_up(self, now: float) -> None:
         names = ", ".join(endpoint.name for endpoint in self.endpoints)
         paused = min(max(endpoint.paused_until - now, 0.0) for endpoint in self.endpoints)
-        why = f"asks to wait {paused:.0f} s" if paused else f"has not answered for {self._outage_s:.0f} s"
-        few = not paused and len(self._queue) + sum(endpoint.in_flight for endpoint in self.endpoints) <= _FEW
+        why = f"asks to wait {paused:.0f} s" if paused else f"has let nothing pass for {self._outage_s:g} s"
+        last = next((endpoint.silence.why for endpoint in self.endpoints if endpoint.silence.why), "")
+        quota = any(endpoint.silence.is_quota for endpoint in self.endpoints)
+        few = not quota and len(self._queue) + sum(endpoint.in_flight for endpoint in self.endpoints) <= _FEW
         kind = FewAreStuckError if few else ModelOutageError
-        message = f"the endpoint {names} {why}; run again when it does (`patience.outage_s` is how long to wait)"
+        message = (
+            f"the endpoint {names} {why}{last and f' ({last})'}; run again when it answers (`patience.outage_s` is how "
+            "long to wait)"
+        )
         while self._queue:
             waiter = self._queue.popleft()
             if not waiter.slot.done():

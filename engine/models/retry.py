@@ -1,13 +1,14 @@
 """Who asks a model again, how often, and how long it waits in between: the one owner of retries (tenacity).
 
     429                                       waits what Retry-After says, backs off if nothing or 0; costs no attempt
-    5xx, timeout, reset, broken body          backs off with jitter; at most `attempts` sends
+    5xx, timeout, reset, broken body          the same with jitter; at most `attempts` sends
+    a sampled reply that was thrown away      is drawn anew, twice at most
     400-class                                 is not tried again
     no endpoint up for `outage_s`             ends the run (engine.errors.ModelOutageError); no seed fails by it
 
-Promise: while a request waits it holds no place among those in flight; no retry is begun later than
-`deadline_s` after the first failure, by the monotonic clock. Price: none for a request that succeeds at once, since
-tenacity comes in after a failure.
+Promise: while a request waits it holds no place among those in flight; no retry is begun later than `deadline_s` after
+the first failure, by the monotonic clock, unless nothing at all has passed since: that is an outage, and fails nobody.
+Price: none for a request that succeeds at once, since tenacity comes in after a failure.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from typing import TypeVar
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 from tenacity.wait import wait_random_exponential
 
-from engine.errors import RETRYABLE, ModelError, RateLimitedError, TransientModelError
+from engine.errors import RETRYABLE, DiscardedReplyError, ModelError, RateLimitedError, TransientModelError
 from engine.model_traits import Patience
 from engine.protocols import Model
 from engine.requests import Reply, Request
@@ -29,6 +30,8 @@ T = TypeVar("T")
 _BACKOFF = wait_random_exponential(multiplier=0.5, max=30)
 LONGEST_PAUSE_S = 120.0
 """A longer Retry-After is a pause of the provider: the endpoint rests (engine.models.pacing), not this request."""
+_SAMPLES = 3
+"""Samples of one reply that a provider may throw away."""
 _JITTER = 0.1
 """A pause that a provider asks for is stretched by up to this share, so that those who wait do not return as one."""
 
@@ -79,25 +82,31 @@ class _Tries:
 
     def __init__(self, patience: Patience) -> None:
         self._patience = patience
-        self.failed = self.unsure = self._blamed = 0
-        self._until = 0.0
+        self.failed = self.unsure = self._blamed = self._samples = 0
+        self._began = self._silent_s = 0.0
 
     def pause(self, state: RetryCallState) -> float:
         """Notes a failed send; the seconds to wait before the next. tenacity asks this before `enough`."""
         error = state.outcome.exception() if state.outcome else None
         assert isinstance(error, TransientModelError)
-        self._until = self._until or asyncio.get_running_loop().time() + self._patience.deadline_s
+        self._began = self._began or asyncio.get_running_loop().time()
         self.failed += 1
         RETRIES.record(1)
         self.unsure += error.unsure
-        if not isinstance(error, RateLimitedError):
-            self._blamed += 1
-        elif error.retry_after_s:
+        self._silent_s = error.silent_s
+        self._samples += isinstance(error, DiscardedReplyError)
+        self._blamed += not isinstance(error, RateLimitedError | DiscardedReplyError)
+        if error.retry_after_s:
             alone = error.retry_after_s if error.retry_after_s <= LONGEST_PAUSE_S else 0.0
             return alone * random.uniform(1.0, 1.0 + _JITTER)
         return _BACKOFF(state)
 
     def enough(self, state: RetryCallState) -> bool:
-        """Whether the request is given up."""
-        late = asyncio.get_running_loop().time() + state.upcoming_sleep > self._until
+        """Whether the request is given up; not while nobody else's passes either."""
+        if self._samples >= _SAMPLES:
+            return True
+        since_s = asyncio.get_running_loop().time() - self._began
+        if self._silent_s > since_s:
+            return False
+        late = since_s + state.upcoming_sleep > self._patience.deadline_s
         return late or self._blamed >= self._patience.attempts

@@ -63,7 +63,7 @@ class EndpointEncoder:
     async def _send(self, client: EndpointClient, batch: Sequence[str]) -> Floats:
         create = client.client().embeddings.create
         try:
-            async with asyncio.timeout(self._settings.patience.timeout_s):
+            async with asyncio.timeout(self._settings.patience.send_s):
                 answer = await client.call(create(model=self._model, input=list(batch), encoding_format="float"))
             rows = sorted(answer.data, key=lambda row: row.index)
             vectors = np.array([row.embedding for row in rows], dtype=np.float32)

@@ -8,6 +8,7 @@ from collections import Counter
 
 import pytest
 
+from engine.errors import RateLimitedError
 from engine.models.pacing import Endpoint, EndpointPool
 from engine.rates.bucket import Bucket
 from tests.support.models.paced_server import LATENCY, QUOTAS, Quota, QuotaServer, Server, simulate
@@ -120,7 +121,7 @@ def test_no_slot_is_lost_whatever_happens(seed):
                     raise
                 kind = chance.choices(["worked", "limited", "failed", None], [8, 1, 1, 0.3])[0]
                 pause = chance.choice([None, 0.5, 200.0]) if kind == "limited" else None
-                slot.leave(kind, chance.randint(0, 500), pause)
+                slot.leave(kind, chance.randint(0, 500), RateLimitedError("", pause))
             ended += 1
 
         async def fickle(i):

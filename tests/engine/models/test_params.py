@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from engine.errors import RefusedRequestError
+from engine.errors import ModelOutageError
 from engine.flow.ask import make_request
 from engine.models.endpoints import HostedSettings
 from engine.models.hosted import Hosted, body_of
@@ -51,7 +51,7 @@ def test_what_a_refusal_teaches_holds_from_then_on(refused):
 
 
 def test_what_the_job_alone_can_mend_stays_refused():
-    with pytest.raises(RefusedRequestError, match="reasoning_effort"):
+    with pytest.raises(ModelOutageError, match="reasoning_effort"):
         ask("a-model", Behaviour(refused_parameters=("reasoning_effort",)), reasoning_effort="high")
 
 

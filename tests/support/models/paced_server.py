@@ -8,7 +8,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.errors import ModelOutageError
+from engine.errors import ModelOutageError, RateLimitedError
 from engine.models.pacing import Endpoint, EndpointPool
 from tests.support.virtual_time import run_virtually
 
@@ -83,7 +83,7 @@ def simulate(make, seconds, *, most=256, clients=400, rpm=None, tpm=None, outage
                     seen.lost += 1
                     return
                 outcome = await server.answer()
-                slot.leave(outcome, 8, RETRY_AFTER if outcome == "limited" else None)
+                slot.leave(outcome, 8, RateLimitedError("", RETRY_AFTER) if outcome == "limited" else None)
                 seen.ends.append((loop.time(), outcome))
                 if outcome != "worked":
                     await asyncio.sleep(RETRY_AFTER * server.random.uniform(1.0, 1.1))
