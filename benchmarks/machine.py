@@ -93,6 +93,10 @@ class Nowhere:
     def put_plan(self, plan: Mapping[str, int]) -> None:
         pass
 
+    def asked_again(self, _partition: int) -> tuple[str, ...]:
+        """None: nothing failed."""
+        return ()
+
     def short_partitions(self) -> None:
         pass
 

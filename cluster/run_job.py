@@ -20,6 +20,7 @@ from cluster.seeds.stored_topics import StoredTopicsSettings
 from datasets_out.commits.log import CommitLog
 from datasets_out.commits.origins import put_sources
 from datasets_out.compaction.folding import fold
+from datasets_out.compaction.reopening import reopen_failed
 from engine.errors import NotReadyError, UsageError
 from engine.flow.progress import Progress, Summary
 from engine.keys import read_key
@@ -53,11 +54,12 @@ def run_job(
     on_seeds: Callable[[int], None] = ignore_count,
     *,
     takeover: bool = False,
+    retry_failed: bool = False,
 ) -> Summary:
     """Runs or resumes a job. `reuse`: `out` folders of runs whose replies are taken over.
 
     `on_seeds` is called with the number of seeds read, for each or now and then. `takeover`: takes the folder from a
-    run that holds it.
+    run that holds it. `retry_failed`: asks rows that failed again.
     """
     _check_needs(job, reuse)
     _check_place(open_store(job.out))
@@ -67,8 +69,8 @@ def run_job(
         spec,
         on_seeds=on_seeds,
         takeover=takeover,
-        stands=log.stands_for(spec.fingerprint, spec.identity),
-        prepare=partial(_open, log, spec, job.seeds),
+        stands=log.stands_for(spec.fingerprint, spec.identity) and not retry_failed,
+        prepare=partial(_open, log, spec, job, retry_failed=retry_failed),
         fold=partial(fold, log),
     )
     begin_logs(job.runtime.log_format, spec.worker.run)
@@ -91,12 +93,14 @@ def _check_place(store: Store) -> None:
         raise NotReadyError(f"{store.url} is no place for a run: {error}") from error
 
 
-def _open(log: CommitLog, spec: RunSpec, seeds: Settings) -> None:
+def _open(log: CommitLog, spec: RunSpec, job: Job, *, retry_failed: bool) -> None:
     """Makes the folder this run's, and says of which run its topics are. Whoever does so must hold it."""
     log.discard_unused(spec.fingerprint)
     log.open(spec.fingerprint, spec.identity)
-    if isinstance(seeds, StoredTopicsSettings):
-        put_sources(log, [seeds.load()])
+    if isinstance(job.seeds, StoredTopicsSettings):
+        put_sources(log, [job.seeds.load()])
+    if retry_failed:
+        reopen_failed(job.out)
 
 
 def serve_where_wanted(job: Job, run: str) -> AbstractContextManager[None]:

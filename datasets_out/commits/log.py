@@ -16,7 +16,8 @@ partition, on a disk 14 fsyncs.
 Two attempts at one partition normally give equal bytes, and share one file. Where the bytes differ (the code changed
 between attempts, an orphan rotted) the later attempt leaves the file alone: a live writer may be about to name it. It
 puts its own file under a name that carries the sha256. Once an entry stands, no other file of its partition can ever be
-named, and what it does not name is moved to `orphans/`, or deleted from a bucket.
+named, and what it does not name is moved to `orphans/`, or deleted from a bucket. Files that it had before its failed
+rows were asked again stay: an earlier version names them.
 """
 
 import errno
@@ -25,7 +26,7 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -33,6 +34,8 @@ from importlib import metadata
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
+
+import pyarrow.parquet as pq
 
 from datasets_out.commits.encoding import encode, seal, unseal
 from datasets_out.commits.entries import (
@@ -46,7 +49,7 @@ from datasets_out.commits.entries import (
     parse_entry,
     shared_name,
 )
-from datasets_out.commits.schema import SCHEMA_VERSION, TABLES, to_tables
+from datasets_out.commits.schema import SCHEMA_VERSION, TABLES, from_tables, to_tables
 from datasets_out.commits.version_reader import VersionReader
 from datasets_out.commits.versions import FOLDER, LogTotals, PartitionRanges, StoredFile, Version, totals, version_name
 from engine.atomic_files import FileSystem, sync
@@ -59,7 +62,7 @@ from engine.errors import (
     DifferentJobError,
     NoRunError,
 )
-from engine.flow.progress import count_topics
+from engine.flow.progress import count_topics, unread_requests
 from engine.ids import canonical_json, sha256_hex
 from engine.storage.links import inside
 from engine.storage.local_store import LocalStore
@@ -500,6 +503,23 @@ class CommitLog:
             version = self.versions.newest()
             return self.versions.entry(version, partition) if version and partition in version.partitions else None
 
+    def entries_before(self, only: int | None = None) -> list[CommitEntry]:
+        """The entries that partitions, or one of them, had before their failed rows were asked again."""
+        version = self.version()
+        return [
+            self.folded_entry(self.read_version(number), partition)
+            for number, partitions in (version.reopened if version else ())
+            for partition in (partitions if only is None else {only} & set(partitions))
+        ]
+
+    def asked_again(self, partition: int) -> Collection[str]:
+        """See engine.protocols.CommitStore."""
+        found: set[str] = set()
+        for entry in self.entries_before(partition):
+            topics = from_tables({table: pq.read_table(self.locate(file)) for table, file in entry.files.items()})
+            found.update(request for topic in topics for request in unread_requests(topic))
+        return found
+
     def _take_back(self, late: CommitEntry) -> None:
         """Removes an entry that was put after a version had another of its partition; no reader saw it."""
         with suppress(OSError):
@@ -572,7 +592,8 @@ class CommitLog:
 
         Synced, or a power cut would put them back beside a finished run's, where a plain glob reads them.
         """
-        named = {file.path for file in standing.files.values()}
+        before = [file.path for entry in self.entries_before(standing.partition) for file in entry.files.values()]
+        named = {file.path for file in standing.files.values()}.union(before)
         for name in sorted(set(names) - named):
             with suppress(OSError):
                 if self._disk:

@@ -181,6 +181,8 @@ class Snapshot:
         return map(self._entry, self.partitions)
 
     def _entry(self, partition: int) -> CommitEntry:
+        if self.version and partition in self.version.partitions:
+            return self._log.folded_entry(self.version, partition)
         entry = self._log.entry(partition)
         if (file := self._listed_topics.get(partition)) and entry.files["topics"] != file:
             raise CorruptDataError(

@@ -72,6 +72,8 @@ def verify(out: Path, *, share: float = 1.0, resume: bool = False) -> list[Damag
             findings.append(Damage(entry_name(partition), "changed", str(error)))
     unpacked = [entry for entry in entries if version is None or entry.partition not in version.packed]
     findings += files.check([file for entry in unpacked for file in entry.files.values()], "committed")
+    before = [file for entry in _entries_before(log) for file in entry.files.values()]
+    findings += files.check(before, "committed before its failed rows were asked again")
     findings += _check_fingerprints(log, entries)
     findings += _check_snapshots(log, entries, files)
     findings += _check_superseded(log, entries, files)
@@ -80,6 +82,13 @@ def verify(out: Path, *, share: float = 1.0, resume: bool = False) -> list[Damag
     findings += _list_orphans(log, entries, tail)
     findings += _check_journal(log)
     return sorted(findings, key=lambda finding: finding.harmless)
+
+
+def _entries_before(log: CommitLog) -> list[CommitEntry]:
+    """Entries from before failed rows were asked again, as far as they read: what does not is told elsewhere."""
+    with suppress(CommitError, CorruptDataError):
+        return log.entries_before()
+    return []
 
 
 def named_versions(log: CommitLog) -> set[int]:
@@ -193,7 +202,7 @@ def _check_fingerprints(log: CommitLog, entries: list[CommitEntry]) -> Iterator[
 
 def _check_snapshots(log: CommitLog, entries: list[CommitEntry], reader: _Files) -> Iterator[Damage]:
     """The documents of snapshots, and the files from which their rows are read."""
-    committed = {file for entry in entries for file in entry.files.values()}
+    committed = {file for entry in (*entries, *_entries_before(log)) for file in entry.files.values()}
     for name in snapshot_names(log.out):
         try:
             snapshot = load_snapshot(log.out, name)
@@ -252,7 +261,7 @@ def _check_plan(log: CommitLog, entries: list[CommitEntry]) -> Iterator[Damage]:
 
 
 def _list_orphans(log: CommitLog, entries: list[CommitEntry], tail: list[int]) -> Iterator[Damage]:
-    named = {file.path for entry in entries for file in entry.files.values()}
+    named = {file.path for entry in (*entries, *_entries_before(log)) for file in entry.files.values()}
     named |= {entry_name(partition) for partition in tail}
     for number in {*log.version_numbers()[-1:], *named_versions(log)}:
         with suppress(CommitError, CorruptDataError):

@@ -6,8 +6,9 @@
     data/TABLE/pack-SHA.parquet      rows of partitions that follow each other; the version says of which
     versions/ids-SHA.bloom           the ids of a pack's records, so that one is not searched in every pack
 
-Promise: a version holds all that the one before it holds, under equal entries; where a version holds a partition, no
-file in `commits/` counts for it. Each file that a version names carries the sha256 that it has there. The bytes of an
+Promise: a version holds all that the one before it holds, under equal entries, but for partitions that it reopens to
+ask their failed rows again (datasets_out.compaction.reopening); where a version holds a partition, no file in
+`commits/` counts for it. Each file that a version names carries the sha256 that it has there. The bytes of an
 entry in `commits/` can be made again from its rows. Price: a partition takes some 300 bytes, and 5 a seed of facts.
 """
 
@@ -169,6 +170,8 @@ class Version:
     counts: Counts
     rows: Mapping[str, int]
     nbytes: Mapping[str, int]
+    reopened: tuple[tuple[int, PartitionRanges], ...] = ()
+    """For each time that failed rows were asked again: the version with the old rows, and their partitions."""
     sha256: str = field(default="", compare=False)
     """Of its document, once it was read."""
 
@@ -223,6 +226,10 @@ class Version:
             ],
             "packs": [[pack.first, pack.last, _files_of(pack)] for pack in self.packs],
         }
+        if self.reopened:
+            body["reopened"] = [
+                [number, [list(pair) for pair in partitions.pairs]] for number, partitions in self.reopened
+            ]
         return seal(body)
 
 
@@ -284,7 +291,10 @@ def _version_of(body: Mapping[str, Any]) -> Version:
         for first, last, files in body["packs"]
     )
     rows, nbytes = ({table: int(body[name][table]) for table in TABLES} for name in ("rows", "bytes"))
-    return Version(int(body["version"]), str(body["fingerprint"]), manifests, packs, counts_of(body), rows, nbytes)
+    reopened = tuple((int(number), PartitionRanges(pairs)) for number, pairs in body.get("reopened", ()))
+    return Version(
+        int(body["version"]), str(body["fingerprint"]), manifests, packs, counts_of(body), rows, nbytes, reopened
+    )
 
 
 def _stored(name: str, rows: int, nbytes: int, sha256: str) -> StoredFile:
@@ -390,6 +400,15 @@ def added(version: Version, entries: Sequence[CommitEntry], manifests: Sequence[
     return replace(
         version, number=version.number + 1, manifests=tuple(manifests), counts=counts, rows=rows, nbytes=nbytes
     )
+
+
+def without(
+    version: Version, partitions: PartitionRanges, entries: Sequence[CommitEntry], manifests: Sequence[Manifest]
+) -> Version:
+    """The next version: without these partitions, of the `entries` that stay and their manifests."""
+    empty = replace(first_version(version.fingerprint), number=version.number, packs=version.packs)
+    reopened = (*version.reopened, (version.number, partitions))
+    return replace(added(empty, entries, manifests), reopened=reopened)
 
 
 @dataclass(frozen=True, slots=True)

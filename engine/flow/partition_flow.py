@@ -12,7 +12,7 @@ partition's topics are in memory until it is committed.
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -59,6 +59,7 @@ class _OpenPartition:
     journal: PartitionJournal
     replies: ReplyService
     span: PartitionSpan
+    again: Collection[str] = ()
     seeds: list[asyncio.Task[list[Topic]]] = field(default_factory=list)
     topics: list[Topic] = field(default_factory=list)
     seed_counts: list[Counts] = field(default_factory=list)
@@ -203,6 +204,7 @@ class Flow:
             journal,
             ReplyService(journal, self._budget, self._owner, self._parts.paid),
             begin_partition(partition.index),
+            await asyncio.to_thread(self._parts.store.asked_again, partition.index),
         )
         self._open_partitions[partition.index] = open_partition
         return open_partition
@@ -301,6 +303,7 @@ class Flow:
             candidates=parts.candidates,
             seed_id=seed_id,
             clock=clock,
+            again=open_partition.again,
         )
 
 

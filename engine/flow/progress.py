@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import reduce
-from itertools import chain
+from itertools import chain, takewhile
 from operator import add
 from pathlib import Path
 from typing import Any
@@ -103,6 +103,12 @@ def _new_calls(topics: Iterable[Topic], requests: set[str]) -> Iterator[Call]:
         if call.request_id not in requests and not call.reused:
             requests.add(call.request_id)
             yield call
+
+
+def unread_requests(topic: Topic) -> Iterator[str]:
+    """The requests whose replies failed a topic: the last ones, as far as none could be used."""
+    faulty = takewhile(lambda call: call.fault, reversed(topic.calls)) if topic.status == "failed" else ()
+    return (call.request_id for call in faulty)
 
 
 def outcomes(topic: Topic) -> Iterator[str]:

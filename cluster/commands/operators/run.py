@@ -46,7 +46,9 @@ REMEDIES = {
     "cut_reply": "replies end at `max_tokens`: raise it",
     "withheld_reply": "the provider's filter holds replies back: take another model, or leave such seeds out",
     "filtered_request": "the provider's filter takes no such prompts: take another model, or leave such seeds out",
-    "model_unavailable": "the model did not answer: run again when it does",
+    "model_unavailable": "the model did not answer: `foil run --retry-failed` when it does",
+    "model_error": "the model failed on them: `foil why` shows how, `foil run --retry-failed` asks again",
+    "refused_request": "the provider refused them: `foil why` shows its words, `foil run --retry-failed` asks again",
     "recipe_error": "the recipe failed: `foil why` shows the error",
 }
 """What to do where a reason is behind many topics that were not accepted."""
@@ -72,16 +74,20 @@ def run(
     go_on: Annotated[
         bool, typer.Option("--all", help="Go on to the last seed, however few are accepted and whatever they take.")
     ] = False,
+    retry_failed: Annotated[
+        bool,
+        typer.Option("--retry-failed", help="Ask failed rows again; as they were, they stay in a snapshot."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a job, or resume it where it stopped; a finished job is a no-op."""
     from cluster.job import load_job
 
-    overrides = [*(overrides or []), *(_GO_ON if go_on else ())]
-    run_and_show(load_job(job_file, overrides, out), reuse or [], takeover=takeover, as_json=as_json)
+    job = load_job(job_file, [*(overrides or []), *(_GO_ON if go_on else ())], out)
+    run_and_show(job, reuse or [], takeover=takeover, retry_failed=retry_failed, as_json=as_json)
 
 
-def run_and_show(job: Job, reuse: Sequence[Path], *, takeover: bool, as_json: bool) -> None:
+def run_and_show(job: Job, reuse: Sequence[Path], *, takeover: bool, as_json: bool, retry_failed: bool = False) -> None:
     """Runs a checked job with its progress and its funnel. Raises Exit with the run's exit code, if it is not 0."""
     from cluster.run_job import run_job
     from datasets_out.commits.log import CommitLog
@@ -89,12 +95,12 @@ def run_and_show(job: Job, reuse: Sequence[Path], *, takeover: bool, as_json: bo
 
     if job.runtime.log_format == "json":
         printer = ProgressPrinter(None, lambda line: LOG.info(line.strip()))
-        summary = run_job(job, reuse, printer, printer.count_seeds, takeover=takeover)
+        summary = run_job(job, reuse, printer, printer.count_seeds, takeover=takeover, retry_failed=retry_failed)
     else:
         with live_table() as update:
             printer = ProgressPrinter(update)
             printer.count_seeds(0)
-            summary = run_job(job, reuse, printer, printer.count_seeds, takeover=takeover)
+            summary = run_job(job, reuse, printer, printer.count_seeds, takeover=takeover, retry_failed=retry_failed)
     _print_funnel(summary, job)
     if as_json:
         print_json(status(CommitLog(job.out), job.out))

@@ -27,6 +27,11 @@ runtime: {{window: {window}}}
 TEMPLATE = "=== user ===\nWrite one sentence about: {{ query }}\n{{ positive.text }}\n"
 
 
+def slowly(*cases):
+    """Cases that only the longer suite runs."""
+    return [pytest.param(case, marks=pytest.mark.slow) for case in cases]
+
+
 def write_job(folder, url, seeds=6, window=2, poison=()):
     """A job over rows of which some hold the word DROP."""
     rows = [
@@ -72,8 +77,10 @@ BLOCKED = [
 ]
 
 
-@pytest.mark.parametrize("window", [1, 2, 8])
-@pytest.mark.parametrize("refusal", BLOCKED, ids=lambda each: f"{each.status}-{str(each.body)[:20]}")
+@pytest.mark.parametrize("window", [2, *slowly(1, 8)])
+@pytest.mark.parametrize(
+    "refusal", [BLOCKED[0], *slowly(*BLOCKED[1:])], ids=lambda each: f"{each.status}-{str(each.body)[:20]}"
+)
 def test_a_refusal_of_one_prompt_fails_its_row_with_the_providers_words(tmp_path, refusal, window):
     with scripted(refuses(refusal)) as server:
         ended = run(write_job(tmp_path, server.url, 8, window, poison=(0, 3, 4)))
@@ -102,8 +109,10 @@ CLOSED = [
 ]
 
 
-@pytest.mark.parametrize("worked_before", [0, 3])
-@pytest.mark.parametrize("refusal", CLOSED, ids=lambda each: f"{each.status}-{str(each.body)[:40]}")
+@pytest.mark.parametrize("worked_before", [3, *slowly(0)])
+@pytest.mark.parametrize(
+    "refusal", [CLOSED[0], *slowly(*CLOSED[1:])], ids=lambda each: f"{each.status}-{str(each.body)[:40]}"
+)
 def test_a_closed_account_makes_no_row_and_the_run_goes_on_once_it_is_open(tmp_path, refusal, worked_before):
     if worked_before and "unknown field" in str(refusal.body):
         pytest.skip("what was taken before is not unknown")
@@ -140,7 +149,9 @@ UNLUCKY = [
 ]
 
 
-@pytest.mark.parametrize("error", UNLUCKY, ids=lambda each: each["message"][:30])
+@pytest.mark.parametrize(
+    "error", [UNLUCKY[1], *slowly(UNLUCKY[0], *UNLUCKY[2:])], ids=lambda each: each["message"][:30]
+)
 def test_an_unlucky_sample_is_drawn_anew_and_teaches_nothing(tmp_path, error):
     with scripted(refuses(answered(400, {"error": error}), times=2)) as server:
         job = write_job(tmp_path, server.url, poison=(0, 3))
@@ -168,8 +179,8 @@ QUOTAS = [
 ]
 
 
-@pytest.mark.parametrize("window", [1, 4])
-@pytest.mark.parametrize("refusal", QUOTAS, ids=lambda each: f"{each.status}-{each.headers}")
+@pytest.mark.parametrize("window", [4, *slowly(1)])
+@pytest.mark.parametrize("refusal", [QUOTAS[0], *slowly(*QUOTAS[1:])], ids=lambda each: f"{each.status}-{each.headers}")
 def test_a_spent_quota_makes_no_row_and_the_run_goes_on_when_there_is_more(tmp_path, refusal, window):
     served, most = [0], [3]
 

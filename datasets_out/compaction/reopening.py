@@ -1,0 +1,87 @@
+"""Takes the partitions with failed rows out of the log, so that the run makes them anew and asks those rows again.
+
+    all entries -> version N (fold) -> snapshot before-retry-1 -> version N+1: without the partitions that hold failures
+
+From then on the run is one that is not complete: whoever runs it makes these partitions, from the replies in the
+journal where a row did not fail by them, and commits each once more. Promise: version N+1 is one file, so whoever dies
+when, the failed rows are asked again once or not at all; the old rows stay in version N, which the snapshot keeps.
+Price: a fold, and one look at the rows of each partition that is reopened.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from datasets_out.commits.entries import CommitEntry, entry_name
+from datasets_out.commits.log import CommitLog
+from datasets_out.commits.snapshot import take_snapshot
+from datasets_out.commits.stored_rows import read_rows
+from datasets_out.commits.versions import Manifest, PartitionRanges, Version, encode_manifest, without
+from datasets_out.compaction.folding import fold
+from engine.crash_points import crash_point
+from engine.errors import UsageError
+from engine.flow.journal_reading import JournalIndex
+
+
+def reopen_failed(out: Path) -> int:
+    """How many partitions are to be made anew now; none are reopened while some of the last time are still to be made.
+
+    Raises UsageError where that cannot be done without paying a reply twice.
+    """
+    log = CommitLog(out)
+    version = fold(log)
+    if version is None or _is_pending(version):
+        return 0
+    entries = [log.folded_entry(version, partition) for partition in version.partitions]
+    failed = PartitionRanges.of(entry.partition for entry in entries if entry.counts.seeds["failed"])
+    if not len(failed):
+        return 0
+    _check(out, log, version, failed)
+    crash_point("reopen.folded")
+    take_snapshot(out, f"before-retry-{len(version.reopened) + 1}")
+    crash_point("reopen.kept")
+    kept = [entry for entry in entries if entry.partition not in failed]
+    manifests = list(_manifests(log, version, failed, kept))
+    log.put_version(without(version, failed, kept, manifests))
+    crash_point("reopen.entered")
+    return len(failed)
+
+
+def _is_pending(version: Version) -> bool:
+    """Whether partitions that were reopened last are not all committed again."""
+    return any(partition not in version.partitions for _, last in version.reopened[-1:] for partition in last)
+
+
+def _manifests(
+    log: CommitLog, version: Version, failed: PartitionRanges, kept: list[CommitEntry]
+) -> Iterator[Manifest]:
+    """The manifests without the failed partitions; those that are new are put."""
+    for manifest in version.manifests:
+        rest = manifest.partitions.without(failed)
+        if len(rest) == len(manifest.partitions):
+            yield manifest
+        elif len(rest):
+            new, files = encode_manifest([entry for entry in kept if entry.partition in rest])
+            for name, blob in files.items():
+                log.put_content(name, blob)
+            yield new
+
+
+def _check(out: Path, log: CommitLog, version: Version, failed: PartitionRanges) -> None:
+    """Raises UsageError for partitions that lie in packs, or whose replies are gone from the journal."""
+    packed = [partition for partition in failed if partition in version.packed]
+    if packed:
+        raise UsageError(
+            f"{out} is compacted, and {len(packed)} partitions with failed rows lie in packs, which are not taken "
+            "apart; run the job into another `out` with `--reuse` of this one"
+        )
+    if left := [name for name in map(entry_name, failed) if name in set(log.names("commits"))]:
+        raise UsageError(f"{left[0]} of {out} stands though version {version.number} holds it; run again")
+    journal = JournalIndex(log.store)
+    journal.look()
+    for partition in failed:
+        calls = read_rows(log.locate(log.folded_entry(version, partition).files["calls"]), columns=["request_id"])
+        if missing := set(calls["request_id"].to_pylist()) - journal.stored(partition).keys():
+            raise UsageError(
+                f"{len(missing)} replies of partition {partition} of {out} are not in its journal any more, "
+                "(`foil gc`), and would be paid for again; run the job into another `out`"
+            )

@@ -1,0 +1,121 @@
+"""`foil run --retry-failed`: failed rows are asked again as a new version of their partitions, and once."""
+
+from collections import Counter
+
+import pytest
+
+from datasets_out.sql.query import run_sql
+from engine.flow.journal_reading import possibly_paid_twice
+from engine.storage.opening import open_store
+from tests.cluster.runs.test_refusals import refuses, rows, run, write_job
+from tests.support.commands import foil
+from tests.support.models.scripted_server import answered, scripted
+
+POINTS = [
+    "fold.entered",
+    "fold.removed",
+    "reopen.folded",
+    "reopen.kept",
+    "reopen.entered",
+    "flow.made",
+    "flow.committed",
+]
+POISON = (0, 3, 4)
+
+
+def retry(job, *more, **env):
+    return foil("run", job, "--retry-failed", *more, env=env)
+
+
+def old_rows(folder, snapshot):
+    told = run_sql(folder / "out", "SELECT status FROM topics", snapshot=snapshot).to_pylist()
+    return Counter(row["status"] for row in told)
+
+
+def is_whole(folder):
+    """Whether `foil verify` finds every bit."""
+    ended = foil("verify", folder / "out")
+    return "to the bit" in ended.stdout + ended.stderr
+
+
+def test_failed_rows_are_asked_again_once_and_the_old_ones_stay(tmp_path):
+    with scripted(refuses(answered(403, "blocked"))) as server:
+        job = write_job(tmp_path, server.url, 8, poison=POISON)
+        assert run(job).returncode == 3
+        server.script = refuses(answered(), times=0)
+        before = server.sent("question")
+        assert run(job).returncode == 3
+        assert server.sent("question") == before
+        retried = retry(job)
+        assert retried.returncode == 0, retried.stderr
+        assert server.sent("question") == before + len(POISON)
+        assert rows(tmp_path)[0] == {("accepted", ""): 8}
+        for again in (retry(job), run(job)):
+            assert again.returncode == 0
+        assert server.sent("question") == before + len(POISON)
+    assert old_rows(tmp_path, "before-retry-1") == {"accepted": 5, "failed": 3}
+    assert is_whole(tmp_path)
+    assert foil("gc", tmp_path / "out").returncode == 0
+    assert old_rows(tmp_path, "before-retry-1") == {"accepted": 5, "failed": 3}
+    assert possibly_paid_twice(open_store(tmp_path / "out")) == 0
+
+
+def test_what_fails_again_is_a_failed_row_and_may_be_asked_once_more(tmp_path):
+    with scripted(refuses(answered(422, "no"))) as server:
+        job = write_job(tmp_path, server.url, 8, poison=POISON)
+        assert run(job).returncode == 3
+        for times in (2, 3):
+            assert retry(job).returncode == 3
+            assert rows(tmp_path)[0] == {("accepted", ""): 5, ("failed", "refused_request"): 3}
+            assert server.sent("DROP") == times * len(POISON)
+        server.script = refuses(answered(), times=0)
+        assert retry(job).returncode == 0
+        assert server.sent("question") == 5 + 4 * len(POISON)
+    assert old_rows(tmp_path, "before-retry-3") == {"accepted": 5, "failed": 3}
+    assert is_whole(tmp_path)
+
+
+def test_a_reply_that_could_not_be_read_is_drawn_anew_and_other_replies_are_kept(tmp_path):
+    with scripted(refuses(answered(body="no JSON"))) as server:
+        job = write_job(tmp_path, server.url, 6, poison=(2,))
+        assert run(job).returncode == 3
+        assert rows(tmp_path)[0] == {("accepted", ""): 5, ("failed", "unreadable_reply"): 1}
+        before, server.script = server.sent("question"), refuses(answered(), times=0)
+        assert retry(job).returncode == 0
+        assert server.sent("question") == before + 1
+    assert rows(tmp_path)[0] == {("accepted", ""): 6}
+    assert is_whole(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", POINTS)
+def test_a_kill_at_any_point_of_a_retry_asks_nothing_twice(tmp_path, point):
+    with scripted(refuses(answered(403, "blocked"))) as server:
+        job = write_job(tmp_path, server.url, 8, poison=POISON)
+        assert run(job).returncode == 3
+        server.script = refuses(answered(), times=0)
+        before = server.sent("question")
+        killed = retry(job, FOIL_CRASH_POINT=point)
+        assert killed.returncode != 0, killed.stderr
+        resumed = retry(job)
+        assert resumed.returncode == 0, resumed.stderr
+        assert server.sent("question") == before + len(POISON)
+    assert rows(tmp_path)[0] == {("accepted", ""): 8}
+    assert old_rows(tmp_path, "before-retry-1") == {"accepted": 5, "failed": 3}
+    assert is_whole(tmp_path)
+
+
+def test_a_run_in_packs_or_without_its_journal_is_refused(tmp_path):
+    with scripted(refuses(answered(403, "blocked"))) as server:
+        job = write_job(tmp_path, server.url, 8, poison=POISON)
+        assert run(job).returncode == 3
+        assert foil("gc", tmp_path / "out", "--journal-days", "0").returncode == 0
+        refused = retry(job)
+        before = len(server.sends)
+        assert refused.returncode == 2, refused.stderr
+        assert "would be paid for again" in refused.stderr
+        assert foil("compact", tmp_path / "out").returncode == 0
+        refused = retry(job)
+        assert refused.returncode == 2, refused.stderr
+        assert "is compacted" in refused.stderr
+        assert len(server.sends) == before
