@@ -4,8 +4,8 @@
 
 A panel has `votes` slots for each judge. At temperature 0 a model repeats itself, so every slot shows the passages in
 an order and under a code of its own. The slots are asked one after another; voting stops once the result is certain.
-An unreadable reply and a refused request count as a vote for nothing. An error that ends a run (a spent budget, an
-outage) passes through.
+An unreadable reply and a refused request count as a vote for nothing; where the other votes decide nothing, a refusal
+fails the topic, which nobody has judged then. An error that ends a run (a spent budget, an outage) passes through.
 
 Promise: the same topic has the same questions, and only the replies decide. Passages are data: see
 prompts.untrusted_text. Price: at most `votes` calls a judge and question, half of that where the first votes agree.
@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from pydantic import Field
 
-from engine.errors import RefusedRequestError, UnreadableReplyError
+from engine.errors import DiscardedReplyError, ModelError, RefusedRequestError, UnreadableReplyError
 from engine.ids import canonical_json, fraction_of, sha256_hex
 from engine.protocols import Ask, Prompt
 from engine.settings import Settings
@@ -97,6 +97,7 @@ class AskedJudges:
         self._model_of: dict[str, str] = {}
         self._reason = ""
         self._vote_totals = Counter[str]()
+        self._refusals: dict[str, ModelError] = {}
 
     async def _vote(self, slot: VoteSlot, ask_for_choice: Callable[[], Awaitable[str]]) -> Vote:
         self._vote_totals[slot.judge] += 1
@@ -104,8 +105,10 @@ class AskedJudges:
         calls_before = len(self._ask.calls)
         try:
             choice, problem = await ask_for_choice(), ""
-        except (UnreadableReplyError, RefusedRequestError) as error:
+        except (UnreadableReplyError, DiscardedReplyError, RefusedRequestError) as error:
             choice, problem = UNREADABLE, truncate(str(error), _PROBLEM_CHARS)
+            if not isinstance(error, UnreadableReplyError):
+                self._refusals[problem] = error
         if len(self._ask.calls) > calls_before:
             self._model_of[slot.judge] = self._ask.calls[-1].model
         return Vote(slot.judge, choice, problem=problem, reason=truncate(self._reason, _PROBLEM_CHARS))
@@ -118,7 +121,13 @@ class AskedJudges:
     def verdict(
         self, count: VoteCount, scope: str, outcome: Outcome = "pass", reason: str = "", **more: str
     ) -> Verdict:
-        """The verdict of a vote count. It bears the cost of every call since the verdict before."""
+        """The verdict of a vote count. It bears the cost of every call since the verdict before.
+
+        Raises the refusal of a judge instead of one that is not a pass, where the other votes decide nothing.
+        """
+        refused = next((vote.problem for vote in count.votes if vote.problem in self._refusals), "")
+        if refused and outcome != "pass" and count.decision in (TIE, UNREADABLE):
+            raise self._refusals[refused]
         return Verdict(self._validator, scope, outcome, reason, count.evidence(**more), count.score, self._cost())
 
     async def ask_canaries(self, question: Question, monitor: CanaryMonitor, passages: int) -> list[Verdict]:

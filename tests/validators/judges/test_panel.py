@@ -79,7 +79,7 @@ def test_a_judge_that_was_never_answered_does_not_stand_under_the_name_of_anothe
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [("", "no JSON object"), ('{"most_relevant": "Z"}', "most_relevant"), ('{"most_relevant": "P"}', ""),
-     ("I cannot judge this.", "no JSON object"), (RefusedRequestError("not this"), "not this")],
+     ("I cannot judge this.", "no JSON object")],
 )  # fmt: skip
 def test_a_vote_that_cannot_be_read_rejects_and_is_no_error(tmp_path, answer, problem: str):
     _, verdicts, _ = judged(scenarios(), INF_IR, tmp_path, judge=Script(answer))
@@ -88,11 +88,27 @@ def test_a_vote_that_cannot_be_read_rejects_and_is_no_error(tmp_path, answer, pr
     assert verdicts[-1].scope == ASKED.id
 
 
+def test_a_topic_whose_judge_refuses_fails_and_is_not_rejected(tmp_path):
+    for validator in (scenarios(), relevance(), polarity(missing="skip")):
+        with pytest.raises(RefusedRequestError, match="not this"):
+            judged(
+                validator,
+                DUAL if validator.name == "judge_polarity" else INF_IR,
+                tmp_path,
+                judge=Script(RefusedRequestError("not this")),
+            )
+
+
+def test_votes_that_decide_outweigh_a_refusal(tmp_path):
+    refusal = RefusedRequestError("not this")
+    _, verdicts, _ = judged(relevance(votes=3), promptriever(N1, N2), tmp_path, judge=Script(refusal, YES, YES, NO))
+    assert verdicts
+
+
 def test_a_judge_says_what_it_cannot_judge(tmp_path):
     free = replace(INF_IR, intents=tuple(replace(i, attributes={}) for i in INF_IR.intents))
-    _, verdicts, _ = judged(scenarios(), free, tmp_path)
-    assert reasons(verdicts) == ["unreadable_judge"]
-    assert "nobody can decide this instructed intent" in verdicts[0].evidence
+    with pytest.raises(RefusedRequestError, match="nobody can decide this instructed intent"):
+        judged(scenarios(), free, tmp_path)
 
 
 @pytest.mark.parametrize("error", [BudgetSpentError("spent"), ModelOutageError("down")])
