@@ -82,7 +82,7 @@ class Nowhere:
         return {}
 
     def totals(self) -> Mapping[str, Any]:
-        return {"partitions": 0, "counts": Counts().plain()}
+        return {"partitions": 0, "counts": Counts().plain(), "reopened": []}
 
     def commit(self, partition: int, topics: Sequence[Topic], facts: Mapping[str, Any]) -> bool:  # noqa: ARG002
         return True

@@ -263,7 +263,8 @@ class CommitStore(Protocol):
     """Where partitions are committed; each exactly once (design, guarantees 1 and 2).
 
     `committed` gives each entry, with its `counts` under the names of engine.flow.progress.Counts; an entry may be read
-    only as it is asked for. `totals` gives `partitions`, how many there are, and the sums of all `counts`.
+    only as it is asked for. `totals` gives `partitions`, how many there are, the sums of all `counts`, and `reopened`,
+    the partitions whose failed rows were asked again.
     `commit` returns True if this call's entry stands, False if an equal entry of another writer already stood.
     It raises CommitLostError if a *different* entry stood. `facts` (digests of indexes, counts) go into the entry.
     `plan` is what is known once the seed stream has ended: {"seeds": N, "partitions": K, "stream": digest}; None until

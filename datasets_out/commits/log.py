@@ -282,9 +282,10 @@ class CommitLog:
         return totals(version, entries)
 
     def totals(self) -> Mapping[str, Any]:
-        """The sums of all entries as plain JSON: `partitions`, and `counts` as an entry has them."""
-        sums = self.sums()
-        return {"partitions": sums.partitions, "counts": sums.counts.plain()}
+        """The sums of all entries as plain JSON: `partitions`, and `counts` as an entry has them; see CommitStore."""
+        sums, version = self.sums(), self.version()
+        reopened = PartitionRanges.union(partitions for _, partitions in version.reopened) if version else ()
+        return {"partitions": sums.partitions, "counts": sums.counts.plain(), "reopened": list(reopened)}
 
     def tail_entries(self) -> tuple[Version | None, list[CommitEntry]]:
         """The newest version, and the entries beyond it, as both stood at one moment."""

@@ -7,7 +7,7 @@
       broken body, an error with 200
     400s                                  RefusedRequestError; one that names a parameter is learnt from first
     one that names a content filter       FilteredRequestError
-    one that another prompt meets too     ModelOutageError: the job or the account is to blame (engine.models.blame)
+    one that another prompt meets too     ModelOutageError: the job or the account is to blame (see sending.blame)
     a reply that fitted no schema         DiscardedReplyError: another may fit
     more than `most_reply_bytes`          OversizeReplyError: not sent again, since it was paid and would be as long
 
@@ -48,12 +48,12 @@ from engine.errors import (
 from engine.ids import sha256_hex
 from engine.keys import know_key, read_key, scrub
 from engine.model_traits import ModelTraits
-from engine.models.blame import ACCOUNT, Blame, harmless, is_of_account, is_of_filter, is_of_sample
-from engine.models.bounded_http import CONNECT_S, BoundedClient, RawAnswer, proxy_of, read, timeouts
 from engine.models.endpoints import EndpointSettings, HostedSettings
 from engine.models.pacing import Endpoint, EndpointPool, FewAreStuckError, RequestSlot
 from engine.models.params import Dialect, dialect_of, thinking_tokens
 from engine.models.reading import UselessReplies, read_answer, retry_after
+from engine.models.sending.blame import ACCOUNT, Blame, harmless, is_of_account, is_of_filter, is_of_sample
+from engine.models.sending.bounded_http import CONNECT_S, BoundedClient, RawAnswer, proxy_of, read, timeouts
 from engine.protocols import Model
 from engine.rates.book import RateAsk, rate_key
 from engine.rates.client import AskForRates, RateClient

@@ -10,7 +10,7 @@ fails. A 429 neither opens nor closes one; it closes an open one that is probed.
 
 Promise: first come, first served; all times are of the event loop's monotonic clock; requests a minute never pass the
 setting by more than half a second's worth. Without an endpoint for `outage_s`, all who wait get ModelOutageError: where
-breakers are open so long, or nothing but failures and 429s came back (engine.models.silence).
+breakers are open so long, or nothing but failures and 429s came back (engine.models.sending.silence).
 Price: a few microseconds a request; no task, one timer.
 """
 
@@ -28,7 +28,7 @@ from engine.errors import ModelOutageError, TransientModelError
 from engine.models.limits import Concurrency, LearntRate, SendOutcome
 from engine.models.reading import header_number
 from engine.models.retry import LONGEST_PAUSE_S
-from engine.models.silence import Silence
+from engine.models.sending.silence import Silence
 from engine.rates.bucket import Bucket, Rate
 from engine.telemetry.metrics import (
     CONCURRENCY_LIMIT,

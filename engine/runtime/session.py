@@ -11,10 +11,11 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
@@ -22,7 +23,7 @@ from typing import Any, Protocol
 from engine.crash_points import crash_point
 from engine.errors import FoilError, RunFailedError
 from engine.flow.budget import Budget, Spend
-from engine.flow.journal_reading import paid_replies, possibly_paid_twice
+from engine.flow.journal_reading import JournalIndex, paid_replies, possibly_paid_twice
 from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
 from engine.flow.progress import (
     Counts,
@@ -39,6 +40,7 @@ from engine.flow.run_metrics import CountRecorder, record_budget
 from engine.ids import canonical_json, sha256_hex
 from engine.inference.pooled_vllm import EngineSpec
 from engine.protocols import Parts, Screen, SeedReader
+from engine.requests import Reply
 from engine.runtime.breaker import RunBreaker
 from engine.runtime.partition_queue import CommittedPartition, PartitionQueue, in_thread
 from engine.runtime.seed_process import SeedProcess, SeedSource, sweep_spool
@@ -48,6 +50,7 @@ from engine.runtime.watchdog import relaxed_gc
 from engine.seeds.files.ledger import Ledger
 from engine.storage.lease import RunLease, hold
 from engine.storage.opening import open_store
+from engine.storage.store import Store
 from engine.telemetry.metrics import (
     PAID_TWICE,
     RUN_BREAKER_OPEN,
@@ -347,12 +350,23 @@ def _stream(entry: Mapping[str, Any]) -> str:
 
 def spent_before(parts: Parts) -> Spend:
     """What earlier sessions paid: for committed rows, and for replies whose partition is not committed yet."""
-    committed = parts.store.committed()
-    counts = counts_of(parts.store.totals())
+    committed, totals = parts.store.committed(), parts.store.totals()
+    counts, journal = counts_of(totals), open_store(Path(parts.out))
     spent = Spend(counts.calls, counts.prompt_tokens + counts.completion_tokens, counts.cost_usd)
-    for reply in paid_replies(open_store(Path(parts.out)), committed.keys()):
+    for reply in chain(paid_replies(journal, committed.keys()), _replies_set_aside(parts, journal, totals, committed)):
         spent += Spend(1, reply.prompt_tokens + reply.completion_tokens, reply.cost_usd)
     return spent
+
+
+def _replies_set_aside(
+    parts: Parts, journal: Store, totals: Mapping[str, Any], committed: Collection[int]
+) -> Iterator[Reply]:
+    """The paid replies of rows that failed by them and were asked again: no row has them now."""
+    index = JournalIndex(journal)
+    for partition in totals["reopened"]:
+        if partition in committed and (requests := parts.store.asked_again(partition)):
+            replies = index.replies(partition, anew=False)
+            yield from (replies[request] for request in requests if request in replies)
 
 
 @contextmanager

@@ -7,9 +7,9 @@ import pytest
 
 from engine.errors import ModelOutageError, TransientModelError
 from engine.models import retry
-from engine.models.bounded_http import RawAnswer
 from engine.models.endpoints import HostedSettings
 from engine.models.hosted import EndpointClient, Hosted
+from engine.models.sending.bounded_http import RawAnswer
 from engine.requests import Message, Request
 from tests.support.models.scripted_server import answered
 from tests.support.virtual_time import run_virtually

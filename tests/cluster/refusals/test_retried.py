@@ -7,8 +7,8 @@ import pytest
 from datasets_out.sql.query import run_sql
 from engine.flow.journal_reading import possibly_paid_twice
 from engine.storage.opening import open_store
-from tests.cluster.runs.test_refusals import refuses, rows, run, write_job
 from tests.support.commands import foil
+from tests.support.drills.refused_job import refuses, rows, run, write_job
 from tests.support.models.scripted_server import answered, scripted
 
 POINTS = [
@@ -85,6 +85,19 @@ def test_a_reply_that_could_not_be_read_is_drawn_anew_and_other_replies_are_kept
         assert server.sent("question") == before + 1
     assert rows(tmp_path)[0] == {("accepted", ""): 6}
     assert is_whole(tmp_path)
+
+
+def test_the_budget_remembers_the_replies_that_were_set_aside(tmp_path):
+    with scripted(refuses(answered(body="no JSON"))) as server:
+        job = write_job(tmp_path, server.url, 8, poison=(2,))
+        assert foil("run", job, "--set", "limits.seeds=6").returncode == 3
+        server.script = refuses(answered(), times=0)
+        assert retry(job, "--set", "limits.seeds=6").returncode == 0
+        before = len(server.sends)
+        spent = foil("run", job, "--set", f"limits.budget.calls={before}")
+        assert spent.returncode == 4, spent.stderr
+        assert len(server.sends) == before
+        assert foil("run", job, "--set", f"limits.budget.calls={before + 2}").returncode == 0
 
 
 @pytest.mark.slow

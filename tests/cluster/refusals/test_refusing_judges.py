@@ -1,7 +1,7 @@
 """A judge that refuses its requests judges nothing: no topic is rejected by that, through `foil run`."""
 
-from tests.cluster.runs.test_refusals import rows, run
 from tests.support.commands import foil, write_job
+from tests.support.drills.refused_job import rows, run
 from tests.support.models.scripted_server import answered, scripted
 
 REFUSES = answered(400, {"error": {"message": "the engine is not ready"}})
