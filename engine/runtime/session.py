@@ -319,7 +319,9 @@ class _Session:
         counts, complete = self._counts(), self.complete()
         error = None if complete else self._queue.error
         if error is None and counts.seeds["failed"]:
-            error = RunFailedError(f"{counts.seeds['failed']} seeds failed; their rows say why; --retry-failed asks again")
+            error = RunFailedError(
+                f"{counts.seeds['failed']} seeds failed; their rows say why; --retry-failed asks again"
+            )
         return Summary(
             planned=self._planned(),
             counts=counts,
