@@ -8,9 +8,9 @@ import pytest
 from engine.flow.journal_reading import JournalIndex
 from engine.storage.local_store import LocalStore
 from engine.texts.key_spellings import cut_keys
+from tests.engine.texts.spelled_keys import KEY, SPELLINGS
 from tests.support.commands import foil, hosted_job
 from tests.support.models.fault_server import Behaviour, serving
-from tests.support.models.spelled_keys import KEY, SPELLINGS
 from tests.support.small_parts import topics
 
 ROWS = """{kind: custom, templates: TEMPLATES, stages: [{name: told, answer: {text: string, texts: list}}],

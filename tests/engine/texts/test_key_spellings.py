@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.texts.key_spellings import cut_keys
-from tests.support.models.spelled_keys import KEY, SPELLINGS, escaped, percent
+from tests.engine.texts.spelled_keys import KEY, SPELLINGS, escaped, percent
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
