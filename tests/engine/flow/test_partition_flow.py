@@ -252,6 +252,7 @@ def test_the_end_of_one_partition_overlaps_the_start_of_the_next_and_the_window_
         seen: tuple[str, ...] = ()
 
         async def complete(self, request):
+            begun.set()
             self.now += 1
             self.most = max(self.most, self.now)
             self.seen += (request.messages[0].content,)
@@ -263,9 +264,11 @@ def test_the_end_of_one_partition_overlaps_the_start_of_the_next_and_the_window_
         flow = flowing(tmp_path, model=model, window=6)
         first = partition(10)
         second = replace(partition(20), index=1, seeds=partition(20).seeds[10:])
-        await asyncio.gather(make(flow, first), make(flow, second))
+        making = asyncio.create_task(make(flow, first))
+        await begun.wait()
+        await asyncio.gather(making, make(flow, second))
 
-    model = Counting(delay_s=0.01)
+    model, begun = Counting(delay_s=0.01), asyncio.Event()
     asyncio.run(make_two(model))
     assert model.most == 6
     assert list(model.seen) == sorted(model.seen)
@@ -275,7 +278,7 @@ def test_draining_finishes_what_is_in_flight_and_starts_nothing_more(tmp_path):
     async def drained() -> list[object]:
         flow = flowing(tmp_path, model=Echo(delay_s=0.1), window=4)
         makes = [asyncio.create_task(make(flow, partition(n, index=n))) for n in (3, 50)]
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.05)
         await flow.drain()
         return await asyncio.gather(*makes, return_exceptions=True)
 

@@ -95,7 +95,7 @@ PLANTED = (
         "        if entry.fingerprint != self.fingerprint():\n", "        if False:\n",
     ),
     Planted("verify", "a table is skipped", VERIFY, "for entry in unpacked for file in entry.files.values()]", "for entry in unpacked for file in list(entry.files.values())[1:]]"),
-    Planted("verify", "snapshots are skipped", VERIFY, "(_check_fingerprints, _check_snapshots, _check_plan)", "(_check_fingerprints, _check_plan)"),
+    Planted("verify", "snapshots are skipped", VERIFY, "    findings += _check_snapshots(log, entries, files)\n", ""),
     Planted("verify", "an unfinished run is complete", VERIFY, "set(range(plan[\"partitions\"]))", "set(range(0))"),
     Planted(
         "journal", "no fsync of replies", JOURNAL,
@@ -142,8 +142,8 @@ PLANTED = (
     ),
     Planted(
         "models", "usage is taken as told", "engine/models/reading.py",
-        "    if all(map(is_count, numbers)) and numbers[2] <= numbers[0] and not _is_too_small(numbers[0], request):\n",
-        "    if True:\n",
+        "    if not (is_count(prompt) and is_count(completion) and is_count(cached) and cached <= prompt):\n        return guess\n",
+        "    return Usage(prompt, completion, cached)\n",
     ),
     Planted(
         "flow", "the order of completion", FLOW,
