@@ -275,13 +275,21 @@ def test_the_end_of_one_partition_overlaps_the_start_of_the_next_and_the_window_
 
 
 def test_draining_finishes_what_is_in_flight_and_starts_nothing_more(tmp_path):
+    class Heard(Echo):
+        async def complete(self, request):
+            asked.set()
+            return await super().complete(request)
+
     async def drained() -> list[object]:
-        flow = flowing(tmp_path, model=Echo(delay_s=0.1), window=4)
-        makes = [asyncio.create_task(make(flow, partition(n, index=n))) for n in (3, 50)]
-        await asyncio.sleep(0.05)
+        flow = flowing(tmp_path, model=Heard(delay_s=0.1), window=4)
+        makes = [asyncio.create_task(make(flow, partition(3, index=3)))]
+        await asked.wait()
+        makes.append(asyncio.create_task(make(flow, partition(50, index=50))))
+        await asyncio.sleep(0.02)
         await flow.drain()
         return await asyncio.gather(*makes, return_exceptions=True)
 
+    asked = asyncio.Event()
     complete, stopped = asyncio.run(drained())
     assert complete is None
     assert isinstance(stopped, DrainedError)
