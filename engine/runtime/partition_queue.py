@@ -49,8 +49,10 @@ class PartitionQueue:
         committed: Mapping[int, CommittedPartition],
         limits: Limits,
         on_commit: Callable[[PendingPartition], None] = _ignore,
+        planned: int = 0,
     ) -> None:
         self._on_commit = on_commit
+        self._planned, self._fewest = planned, max(planned, max(committed, default=-1) + 1)
         self._partitions, self._committed, self._limits = partitions, dict(committed), limits
         self._ready: asyncio.PriorityQueue[tuple[float, PendingPartition | None]] = asyncio.PriorityQueue()
         self._pulls = 0
@@ -146,7 +148,9 @@ class PartitionQueue:
         return self._committed.keys()
 
     def _enough(self) -> bool:
-        return self._limits.accept is not None and self._accepted >= self._limits.accept
+        if self._limits.accept is None or self._turn < self._fewest:
+            return False
+        return self._planned > 0 or self._accepted >= self._limits.accept
 
     def _advance(self) -> None:
         while self._turn in self._committed and not self._enough():

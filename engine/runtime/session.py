@@ -172,15 +172,17 @@ class _Session:
         }
         as_given = partial(_pair, spec.reader, spec.screens)
         runtime, self._seeds = spec.worker.runtime, None
+        planned = self._plan["partitions"] if self._plan else 0
         source = SeedSource(as_given, self._limits, parts.store, self._journal, runtime.readers)
         if runtime.most_workers:
             source = replace(source, open=spec.open_seeds or as_given)
             self._seeds = SeedProcess(source, runtime, spec.worker.run, self._note_read)
-            self._queue = PartitionQueue(iter(self._seeds), committed, self._limits, self._seeds.committed)
-        else:
             self._queue = PartitionQueue(
-                map(unpacked, source.partitions(entries, self._note_read)), committed, self._limits
+                iter(self._seeds), committed, self._limits, self._seeds.committed, planned=planned
             )
+        else:
+            partitions = map(unpacked, source.partitions(entries, self._note_read))
+            self._queue = PartitionQueue(partitions, committed, self._limits, planned=planned)
         self._recorder = CountRecorder()
         self._read: dict[str, Any] = {}
         self._folding: asyncio.Future[None] | None = None

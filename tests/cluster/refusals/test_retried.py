@@ -100,6 +100,22 @@ def test_the_budget_remembers_the_replies_that_were_set_aside(tmp_path):
         assert foil("run", job, "--set", f"limits.budget.calls={before + 2}").returncode == 0
 
 
+@pytest.mark.parametrize("accept", [8, 9])
+def test_a_run_that_accepted_enough_keeps_its_plan_when_more_are_accepted(tmp_path, accept):
+    """With 9 the limit grows before what was reopened is made."""
+    with scripted(refuses(answered(403, "blocked"))) as server:
+        job = write_job(tmp_path, server.url, 20, poison=(0, 1, 3, 8))
+        limit = ("--set", "limits.accept=8")
+        assert foil("run", job, *limit).returncode == 3
+        server.script = refuses(answered(), times=0)
+        if accept > 8:
+            assert retry(job, *limit, FOIL_CRASH_POINT="reopen.entered").returncode != 0
+        retried = retry(job, "--set", f"limits.accept={accept}")
+        assert retried.returncode == 0, retried.stderr
+    assert rows(tmp_path)[0] == {("accepted", ""): 12}
+    assert is_whole(tmp_path)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS)
 def test_a_kill_at_any_point_of_a_retry_asks_nothing_twice(tmp_path, point):
