@@ -188,7 +188,9 @@ class Batched(Model):
         response, error = mapping(result.get("response")), mapping(result.get("error"))
         status = response.get("status_code")
         if status == 200:
-            return self._client.reply(json.dumps(response.get("body")).encode(), request, 0.0)
+            reply = self._client.reply(json.dumps(response.get("body")).encode(), request, 0.0)
+            self._client.useless.heard(reply)
+            return reply
         if error.get("code") == OVERSIZE:
             raise OversizeReplyError(str(error.get("message")))
         if not isinstance(status, int):

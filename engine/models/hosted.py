@@ -209,6 +209,7 @@ class Hosted(Model):
         except BaseException:
             slot.leave(None)
             raise
+        client.useless.heard(reply)
         client.blame.passed(slot.since)
         slot.leave("worked", reply.prompt_tokens + reply.completion_tokens)
         return reply
@@ -263,12 +264,12 @@ class EndpointClient:
         self._chat = endpoint.url.rstrip("/") + "/chat/completions"
         self.form = AnswerForm(settings.structured, local=is_local(endpoint.url))
         self.dialect, self.blame = dialect_of(settings.model), Blame()
-        self._useless = UselessReplies(endpoint.url)
+        self.useless = UselessReplies(endpoint.url)
         self._schemas_taken: set[tuple[str, ...]] = set()
 
     async def post(self, request: Request) -> RawAnswer:
         """The answer to one send, 200 or an error of engine.errors. What a refusal teaches holds from then on."""
-        self._useless.check()
+        self.useless.check()
         for _ in range(_MOST_LESSONS):
             structured, dialect = self.form.structured, self.dialect
             try:
@@ -414,7 +415,7 @@ class EndpointClient:
                 2 * fewest_tokens(request),
             )
         (text, reason), *others = answer.choices
-        reply = Reply(
+        return Reply(
             request_id=request.id,
             text=text,
             model=answer.model,
@@ -431,8 +432,6 @@ class EndpointClient:
             guessed=usage.guessed,
             elsewhere=answer.elsewhere,
         )
-        self._useless.heard(reply)
-        return reply
 
     def error_of(self, status: int, message: str, headers: Mapping[str, str]) -> ModelError:
         """The error of engine.errors that a status other than 200 means."""

@@ -9,16 +9,19 @@ import pytest
 from tests.support.drills.refused_job import refuses, rows, run, slowly, write_job
 from tests.support.models.scripted_server import answered, scripted
 
+FILTERED = [
+    answered(403, {"error": {"code": "content_policy", "message": "moderation"}}),
+    answered(400, {"error": {"code": "content_filter", "message": "filtered"}}),
+]
 BLOCKED = [
     answered(403, "<html>blocked</html>"),
-    answered(403, {"error": {"code": "content_policy", "message": "moderation"}}),
     answered(401, {"error": {"message": "this prompt needs a verified organisation"}}),
     answered(402, {"error": {"message": "prompt too long for your plan"}}),
     answered(404, "not found by the firewall"),
     answered(400, {"error": {"message": "your prompt speaks of an API key"}}),
-    answered(400, {"error": {"code": "content_filter", "message": "filtered"}}),
     answered(422, {"detail": "the prompt is too long"}),
     answered(451, "unavailable for legal reasons"),
+    *FILTERED,
 ]
 
 
@@ -31,13 +34,34 @@ def test_a_refusal_of_one_prompt_fails_its_row_with_the_providers_words(tmp_path
         ended = run(write_job(tmp_path, server.url, 8, window, poison=(0, 3, 4)))
         assert ended.returncode == 3, ended.stderr
         counts, details = rows(tmp_path)
-        assert counts == {("accepted", ""): 5, ("failed", "refused_request"): 3}
+        reason = "filtered_request" if refusal in FILTERED else "refused_request"
+        assert counts == {("accepted", ""): 5, ("failed", reason): 3}
         assert f"answered {refusal.status}" in details
         assert server.sent("question") <= 5 + 2 * 3
         assert server.sent("one word: yes") <= 3
         before = len(server.sends)
         assert run(tmp_path / "job.yaml").returncode == 3
         assert len(server.sends) == before
+
+
+NO_TEXT = {
+    "choices": [{"message": {"role": "assistant", "content": "", "reasoning_content": "hm"}, "finish_reason": "length"}],
+    "usage": {"prompt_tokens": 40, "completion_tokens": 9},
+}
+
+
+def test_a_harmless_prompt_that_passes_makes_no_other_reply_useful(tmp_path):
+    def script(text, asked):
+        if "one word: yes" in text:
+            return answered(body="yes")
+        return answered(403, "blocked") if "DROP" in text else answered(body=NO_TEXT)
+
+    with scripted(script) as server:
+        ended = run(write_job(tmp_path, server.url, 30, window=1, poison=(0,)))
+        assert ended.returncode == 9, ended.stderr
+        assert "none of its replies can be used" in ended.stderr
+        assert server.sent("one word: yes") == 1
+        assert server.sent("question") <= 40 + 2
 
 
 CLOSED = [
