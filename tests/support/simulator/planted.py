@@ -26,6 +26,7 @@ VERIFY = "datasets_out/commits/verify.py"
 ATOMIC = "engine/atomic_files.py"
 JOURNAL = "engine/flow/journal.py"
 RECORDS = "engine/flow/journal_records.py"
+LEASE = "engine/storage/lease.py"
 LOCAL = "engine/storage/local_store.py"
 OBJECTS = "engine/storage/object_store.py"
 ASK = "engine/flow/ask.py"
@@ -96,6 +97,10 @@ PLANTED = (
     ),
     Planted("verify", "a table is skipped", VERIFY, "for entry in unpacked for file in entry.files.values()]", "for entry in unpacked for file in list(entry.files.values())[1:]]"),
     Planted("verify", "snapshots are skipped", VERIFY, "    findings += _check_snapshots(log, entries, files)\n", ""),
+    Planted(
+        "verify", "files that a snapshot alone names are skipped", VERIFY,
+        "        yield from reader.check(read, f\"the snapshot {name!r} names it\")\n", "",
+    ),
     Planted("verify", "an unfinished run is complete", VERIFY, "set(range(plan[\"partitions\"]))", "set(range(0))"),
     Planted(
         "journal", "no fsync of replies", JOURNAL,
@@ -142,8 +147,9 @@ PLANTED = (
     ),
     Planted(
         "models", "usage is taken as told", "engine/models/reading.py",
-        "    if not (is_count(prompt) and is_count(completion) and is_count(cached) and cached <= prompt):\n        return guess\n",
-        "    return Usage(prompt, completion, cached)\n",
+        "    if not (is_count(prompt) and is_count(completion) and is_count(cached) and cached <= prompt):\n"
+        "        return guess\n",
+        "    if True:\n        return Usage(prompt, completion, cached)\n",
     ),
     Planted(
         "flow", "the order of completion", FLOW,
@@ -183,6 +189,14 @@ PLANTED = (
     Planted(
         "session", "one partition is enough", SESSION,
         'len(self._queue.committed()) >= self._plan["partitions"]', "len(self._queue.committed()) >= 1",
+    ),
+    Planted(
+        "lease", "a process is known by the wall clock", LEASE,
+        '        ticks = Path(f"/proc/{pid}/stat")', '        ticks = Path(f"/proc/{pid}/clock")',
+    ),
+    Planted(
+        "lease", "a folder that was moved is not missed", LEASE,
+        "        elif mark is None or mark != (self._mark or mark):\n", "        elif False:\n",
     ),
     Planted(
         "commit", "the folder of journals is made after its parent was synced", LOG,

@@ -130,7 +130,7 @@ class Provider(httpx2.AsyncBaseTransport):
 
 def tokens_of(request: Request) -> dict[str, int]:
     """What a request uses: numbers of its own."""
-    return {"prompt_tokens": 100 + int(request.id[:4], 16), "completion_tokens": 10 + int(request.id[4:6], 16)}
+    return {"prompt_tokens": 100 + int(request.id[:3], 16), "completion_tokens": 10 + int(request.id[3:5], 16)}
 
 
 def usd_of(tokens: dict[str, int]) -> float:
