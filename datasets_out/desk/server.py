@@ -23,6 +23,7 @@ from starlette.staticfiles import StaticFiles
 from datasets_out.desk.guard import Guard
 from datasets_out.desk.live_run import LiveRun
 from datasets_out.desk.pages import STATIC, render
+from datasets_out.desk.patience import PatientProtocol
 from datasets_out.desk.search import MARKS, PAGE_ROWS, read_search
 from datasets_out.desk.sections import FUNNEL, REASONS
 from datasets_out.desk.text_map import KINDS
@@ -194,7 +195,8 @@ def serve(pages: DeskPages, port: int, announce: Callable[[str], None], more: Se
         raise UsageError(f"port {port} of 127.0.0.1 cannot be used ({error}); give another --port, or 0") from None
     port, token = listener.getsockname()[1], secrets.token_urlsafe(24)
     app = Starlette(routes=[*more, *pages.routes()], exception_handlers={FoilError: _handler(pages)})
-    config = uvicorn.Config(Guard(app, port, token), log_level="warning", access_log=False, lifespan="off")
+    guard = Guard(app, port, token)
+    config = uvicorn.Config(guard, http=PatientProtocol, log_level="warning", access_log=False, lifespan="off")
     listener.listen()
     announce(f"http://127.0.0.1:{port}{pages.tabs[-1][0] if more else '/'}?token={token}")
     try:
