@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from cluster.pages.topic_page import spans_text
-from datasets_out.desk.word_diff import plain, shorten, word_diff
 from datasets_out.diff.run_diff import CHANGES, KINDS, RunDiff
+from datasets_out.diff.word_diff import plain, shorten, word_diff
 from engine.visible_text import visible
 
 _HEADS = {"only_in_a": "only in A", "only_in_b": "only in B", "changed": "changed"}

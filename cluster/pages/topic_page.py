@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from datasets_out.desk.topic_view import EXCERPT_CHARS, IntentView, PassageView, TopicView, view_topic
-from datasets_out.desk.word_diff import Mark, Span, plain, shorten
+from datasets_out.diff.word_diff import Mark, Span, plain, shorten
 from datasets_out.lineage.lineage import LineageNode, render
 from datasets_out.lineage.records import RecordMatch
 from engine.topic import Topic

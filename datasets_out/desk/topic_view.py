@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from datasets_out.desk.word_diff import Span, likeness, mark_unshared, plain, shorten, word_diff
+from datasets_out.diff.word_diff import Span, likeness, mark_unshared, plain, shorten, word_diff
 from engine.topic import Intent, Passage, Topic, Verdict
 
 EXCERPT_CHARS = 500
