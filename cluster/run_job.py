@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cluster.build import build_run
 from cluster.deploy.open_files import check_limit
-from cluster.deploy.ray_environment import drain_within_stop_wait, set_driver_defaults
+from cluster.deploy.ray_environment import drain_within_stop_wait, no_copies_of_this_folder, set_driver_defaults
 from cluster.extras import need
 from cluster.job import Job
 from cluster.seeds.mixed import MixedSettings
@@ -62,6 +62,7 @@ def run_job(
     run that holds it. `retry_failed`: asks rows that failed again.
     """
     _check_needs(job, reuse)
+    job = _placed(job)
     _check_place(open_store(job.out))
     spec = build_run(_drained_in_time(job), reuse)
     log = CommitLog(job.out)
@@ -77,6 +78,7 @@ def run_job(
     runner = run_local.run
     if job.runtime.kind == "ray":
         set_driver_defaults()  # Ray reads them as it is imported
+        no_copies_of_this_folder(job.runtime.ray_address)
         from engine.runtime import run_ray
 
         runner = run_ray.run
@@ -114,6 +116,13 @@ def serve_where_wanted(job: Job, run: str) -> AbstractContextManager[None]:
     if not runtime.metrics_port or runtime.kind == "ray":
         return nullcontext()
     return serve_metrics(runtime.metrics_host, runtime.metrics_port, run)
+
+
+def _placed(job: Job) -> Job:
+    """The job, with an `out` that workers on Ray find whatever folder they start in."""
+    if job.runtime.kind != "ray" or not isinstance(open_store(job.out), LocalStore):
+        return job
+    return replace(job, place=str(job.out.absolute()))
 
 
 def _drained_in_time(job: Job) -> Job:

@@ -31,10 +31,14 @@ HEAD_REDIS = "RAY_REDIS_ADDRESS"
 WORKER: Mapping[str, str] = {"RAY_gcs_rpc_server_reconnect_timeout_s": "600"}
 """What the other nodes and the driver need beside: how long they wait for a head that comes back; Ray's own is 60 s."""
 
+ADDRESS = "RAY_ADDRESS"
+"""Where a running cluster is, if the job does not say so."""
+
 STOP_WAIT = "RAY_JOB_STOP_WAIT_TIME_S"
 """Seconds from Ray's SIGTERM to its SIGKILL, read in the environment of a submitted job."""
 _STOP_WAIT_S = 3
 _AFTER_DRAIN_S = 2.0
+_UV_HOOK = "RAY_ENABLE_UV_RUN_RUNTIME_ENV"
 _IN_A_RAY_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
 
@@ -42,6 +46,14 @@ def set_driver_defaults(environment: MutableMapping[str, str] = os.environ) -> N
     """Sets what a driver needs and is not set. Only what starts or imports Ray afterwards sees it."""
     for name, value in {**NETWORK, **WORKER}.items():
         environment.setdefault(name, value)
+
+
+def no_copies_of_this_folder(address: str, environment: MutableMapping[str, str] = os.environ) -> None:
+    """Keeps Ray, under `uv run`, from copying this folder and starting workers anew by uv in the copy: workers of a Ray
+    of our own are on this machine. Only an import of Ray afterwards sees it.
+    """
+    if not address and not environment.get(ADDRESS):
+        environment.setdefault(_UV_HOOK, "0")
 
 
 def differing(environment: Mapping[str, str], wanted: Mapping[str, str] = NETWORK) -> dict[str, str]:
