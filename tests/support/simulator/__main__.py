@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 COLUMNS = (
     "kills", "I/O failures", "lost writes", "edited inputs", "provider faults", "absurd usage", "races", "signals",
     "clock jumps", "lost answers", "flipped bits", "trainings", "mined and exported", "killed processes",
+    "moved folders", "packed runs", "damaged snapshots",
 )  # fmt: skip
 _PROGRESS_SEEDS = 250
 _COMMAND = " ".join(["python -m tests.support.simulator", *(["--bucket"] if "--bucket" in sys.argv else [])])

@@ -254,6 +254,18 @@ class Disk:
             (path / name).write_bytes(node.durable)
         return lost
 
+    def move(self, source: Path, target: Path) -> None:
+        """Moves a folder as somebody else does, durably; what is open in it stays open."""
+        self._notice()
+        node, (old, name), (new, as_name) = self._node(source), self._place(source), self._place(target)
+        REAL.replace(source, target)
+        self._change([(new, as_name, node), (old, name, None)])
+        _apply(self._unsynced.pop())
+        was, now = f"{self._name(source)}/", f"{self._name(target)}/"
+        for fd, (opened, path) in self._fds.items():
+            if path.startswith(was):
+                self._fds[fd] = opened, now + path.removeprefix(was)
+
     def remove(self, path: Path) -> None:
         """Removes a folder, durably."""
         shutil.rmtree(path, ignore_errors=True)

@@ -77,6 +77,7 @@ class BucketScenario(Scenario):
 
     counted = ("run.json", "plan.json", "commits/*", "data/*/*", "snapshots/*", "journal/closed/*")
     where = ("journal", "commits", "data", "run.json", "plan.json", "snapshots", "lease", "sessions", "")
+    on_disk = False
 
     def __init__(self, world: World, plan: Plan) -> None:
         super().__init__(world, plan)

@@ -29,6 +29,7 @@ from tests.support.simulator.checker import (
     read,
 )
 from tests.support.simulator.life import MEMORY, Life, run_foil
+from tests.support.simulator.moved import MovedFolder
 from tests.support.simulator.provider import PRICE, Provider
 from tests.support.simulator.world import Process, World
 
@@ -83,6 +84,8 @@ class Scenario(Life):
 
     counted = ("run.json", "plan.json", "commits/*", "data/*/*", "snapshots/*", "journal/*")
     """Files of which every bit counts."""
+    on_disk = True
+    """Whether the folder can be moved, and files exchanged, without the run."""
 
     def __init__(self, world: World, plan: Plan) -> None:
         super().__init__(world)
@@ -93,6 +96,7 @@ class Scenario(Life):
         self.snapshots: dict[str, str] = {}
         self.acked: set[int] = set()
         self.budget = plan.budget
+        self._moved = MovedFolder(world, self.out)
 
     def play(self) -> None:
         """Attempts under troubles, then peace."""
@@ -142,7 +146,12 @@ class Scenario(Life):
             self.world.run(processes)
         for process in processes:
             self._judge(process, ("run",))
-            self._judge_run(process, before, owner)
+            if "has taken" in process.stderr and not process.met:
+                self.violated("lease: a run that lives and beats has lost its folder")
+            if self._moved.away.exists():
+                self._judge_moved(process)
+            else:
+                self._judge_run(process, before, owner)
         self._learn_owner(processes)
         well = all(process.code is not None and not process.met for process in processes)
         done = well and any(process.code in {0, 3} for process in processes)
@@ -164,7 +173,22 @@ class Scenario(Life):
             processes.append(Process(partial(run_foil, self._job(other)), **self._troubles(dice)))
             for process in processes:
                 process.racing = True
+                process.clock_at = dice.randint(1, 60) if dice.random() < 0.6 else process.clock_at
+        elif self.on_disk and dice.random() < 0.1:
+            processes[0].strike_at, processes[0].strike = dice.randint(1, 200), self._moved.strike
         return processes
+
+    def _judge_moved(self, process: Process) -> None:
+        """A run whose folder was moved ends well only if a folder holds all of it; what went elsewhere is not told."""
+        whole = any(
+            is_complete(data, version, self.plan.accept) and not data.faults
+            for data in map(read, (self.out, self._moved.away))
+            for version in self.tried
+        )
+        if process.code in {0, 3} and not whole:
+            self.violated(f"moved: exit code {process.code}, and no folder holds the run")
+        self._moved.bring_back()
+        self.power_cuts += 1
 
     def _judge_run(self, process: Process, before: Dataset, owner: tuple[Any, ...] | None) -> None:
         """A run over other inputs than those of the folder must have been refused, and must say why."""
@@ -297,6 +321,8 @@ class Scenario(Life):
         self._flip_bits()
         if self.dice.random() < 0.2 and data.entries:
             self._plant_foreign_entry()
+        if self.on_disk and self.dice.random() < 0.25 and data.entries:
+            self._pack(data)
 
     def _compare(self, data: Dataset, fits: list[Version]) -> list[str]:
         """How the run differs from undisturbed runs of every input that fits: an edit may show in no committed row."""
@@ -339,6 +365,41 @@ class Scenario(Life):
         for words in (("status", self.place), ("verify", self.place), ("snapshot", self.place, "foreign")):
             if self.foil(*words).code not in {2, 6}:
                 self.violated(f"foreign: foil {words[0]} takes an entry of another job")
+        self.write(path, raw)
+
+    def _pack(self, data: Dataset) -> None:
+        """Packed, also over troubles, a run is what it was, and each file that a snapshot alone names still counts."""
+        self.world.told["packed runs"] += 1
+        digests = [self._pin("small")]
+        for _ in range(self.dice.randint(0, 2)):
+            self.foil("compact", self.place, **self._troubles(self.dice))
+            if self.dice.random() < 0.4:
+                self._cut_power()
+        if self.foil("compact", self.place).code != 0:
+            self.violated("packed: foil compact in peace fails")
+        digests.append(self._pin("packed"))
+        if len(set(digests)) > 1 or self.foil("verify", self.place).code != 0:
+            self.violated("packed: foil compact has changed the run")
+        files = sorted(file["path"] for entry in data.entries.values() for file in entry["files"].values())
+        for name in self.dice.sample(files, min(3, len(files))):
+            self._damage_packed(self.out / name, [self.out / other for other in files if other != name])
+
+    def _pin(self, name: str) -> str:
+        process = self.foil("snapshot", self.place, name)
+        return str(json.loads(process.stdout)["digest"]) if process.code == 0 else f"code {process.code}"
+
+    def _damage_packed(self, path: Path, others: list[Path]) -> None:
+        """A file that was exchanged for another, changed or removed is named."""
+        raw, kind = path.read_bytes(), self.dice.choice(("exchanged", "changed", "removed"))
+        alike = [other for other in others if other.parent == path.parent and other.read_bytes() != raw]
+        if kind == "removed":
+            path.unlink()
+        else:
+            self.write(path, self.dice.choice(alike).read_bytes() if kind == "exchanged" and alike else raw[:-1])
+        self.world.told["damaged snapshots"] += 1
+        process = self.foil("verify", self.place)
+        if process.code != 6 or path.name not in process.stderr:
+            self.violated(f"snapshot: verify ended with {process.code} for a file of {path.parent.name} {kind}")
         self.write(path, raw)
 
 

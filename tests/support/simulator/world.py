@@ -15,6 +15,7 @@ import hashlib
 import io
 import os
 import random
+import re
 import signal
 import sys
 import threading
@@ -28,8 +29,10 @@ from functools import partialmethod
 from itertools import count
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from datasets_out.commits import verify
@@ -43,6 +46,7 @@ THREAD_S = 0.02
 SYNCED_S = 4 * THREAD_S
 """A reply is on disk so soon after it arrived."""
 _YIELD = 0.2
+_STAT = re.compile("/proc/([0-9]+)/stat")
 _UNSEEN = "events.out."
 """TensorBoard's events are written by a thread of their own, and inform alone."""
 _REAL_GMTIME, _REAL_START = time.gmtime, threading.Thread.start
@@ -62,13 +66,15 @@ class Fault:
 @dataclass
 class Process:
     """One program: what it does, what befalls it, how it ended (None: killed). `full`: its stdout takes no byte;
-    `synced_s`: so soon a reply is safe after it arrived."""
+    `strike` is done to its files by somebody else; `synced_s`: so soon a reply is safe after it arrived."""
 
     main: Callable[[], int]
     kill_at: int = 0
     crash_point: str = ""
     signal_at: int = 0
     clock_at: int = 0
+    strike_at: int = 0
+    strike: Callable[[], None] = lambda: None
     faults: list[Fault] = field(default_factory=list)
     pid: int = 0
     calls: int = 0
@@ -142,7 +148,7 @@ class World:
             patch.setattr(time, "monotonic", lambda: self.now)
             patch.setattr(time, "sleep", self._if_running(self.wait, time.sleep))
             patch.setattr(lease, "now", lambda: self.now)
-            patch.setattr(lease, "_started", self._started)
+            patch.setattr(psutil, "Process", self._if_running(self._process, psutil.Process))
             patch.setattr(threading.Thread, "start", partialmethod(_start_thread, self))
             patch.setattr(asyncio, "run", self._run_loop)
             patch.setattr(verify, "_READERS", 1)  # the order of calls follows from the seed
@@ -161,10 +167,23 @@ class World:
     def wall(self) -> float:
         return self.now + self.wall_shift
 
-    def _started(self, pid: int) -> float:
-        """When a process started, as the lease asks for it; 0 if it is gone."""
-        began = (process.pid for process in self._alive if process.pid == pid and not process.dead)
-        return float(next(began, 0))
+    def _began(self, pid: int) -> float:
+        """When a process of this world started, since the machine did; 0 if it is gone."""
+        return next((one.began for one in self._alive if one.pid == pid and not one.dead), 0.0)
+
+    def _process(self, pid: int) -> Any:
+        """What psutil knows of a process: a start by the wall clock, which moves with it."""
+        began = self._began(pid)
+        if not began:
+            raise psutil.NoSuchProcess(pid)
+        return SimpleNamespace(create_time=lambda: began + self.wall_shift)
+
+    def _stat(self, pid: str) -> io.StringIO:
+        """What Linux knows of a process: a start since the machine did."""
+        began = self._began(int(pid))
+        if not began:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"/proc/{pid}/stat")
+        return io.StringIO(f"{pid} (foil) S {'0 ' * 18}{int(began * os.sysconf('SC_CLK_TCK'))} 0")
 
     def _if_running(self, ours: Callable[..., Any], real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -174,6 +193,8 @@ class World:
 
     def _open_file(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def open_file(path: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+            if self.running and (process := _STAT.fullmatch(str(path))):
+                return self._stat(process[1])
             if self.running is None or not self.disk.inside(path) or _UNSEEN in str(path):
                 return real(path, mode, *args, **kwargs)
             if set(mode) & set("wax+"):
@@ -267,6 +288,9 @@ class World:
         if process.calls == process.clock_at:
             self.told["clock jumps"] += 1
             self.wall_shift += self.dice.choice((-1, 1)) * self.dice.choice((3600.0, 86400.0, 4e8))
+        if process.calls == process.strike_at:
+            self._meet(process)
+            process.strike()
         if process.calls == process.signal_at and threading.current_thread() is threading.main_thread():
             self._raise_signal(self.dice.choice((signal.SIGTERM, signal.SIGINT)))
         if process.calls == process.kill_at:
@@ -281,13 +305,16 @@ class World:
             if fault.at == 0 or (fault.at < 0 and fault.lasting):
                 error = fault.error if fault.call != "any" else self.dice.choice(FAULTS.get(call, (errno.EIO,)))
                 self.told["I/O failures"] += 1
-                process.met_at = process.met_at or self.now
-                process.met += 1
+                self._meet(process)
                 self.note(f"{process.pid} fails {call} {path} {error}")
                 if error:
                     raise OSError(error, os.strerror(error), path)
                 return 0.5
         return 1.0
+
+    def _meet(self, process: Process) -> None:
+        process.met_at = process.met_at or self.now
+        process.met += 1
 
     def _raise_signal(self, number: signal.Signals) -> None:
         self.told["signals"] += 1
