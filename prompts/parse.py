@@ -83,6 +83,11 @@ def parse_reply(text: str, answer: type[A]) -> A:
     ) from first_error
 
 
+def begins_with_thoughts(text: str) -> bool:
+    """Whether a text begins with a model's thoughts, whole or cut."""
+    return bool(re.match(rf"\s*(?:{_BEGUN})", text) or _THOUGHTS.match(text))
+
+
 def _candidates(text: str, answer: type[BaseModel]) -> Iterator[str]:
     stripped = text.strip()
     if stripped.startswith("{") and stripped.endswith("}"):

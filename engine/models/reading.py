@@ -107,6 +107,13 @@ def read_answer(content: bytes, request: Request) -> Answer:
         raise ValueError(f"not a chat completion: {type(error).__name__}") from None
 
 
+def thoughts_in(content: bytes) -> tuple[str, int]:
+    """The field of an answer's first choice that holds thoughts beside its text, "" for none, and the tokens of all
+    thoughts where they are told."""
+    body = json.loads(content)
+    return _thoughts(body["choices"][0]["message"])[0], _thought_tokens(_mapping(body.get("usage")))
+
+
 def read_usage(told: Any, request: Request, written: int) -> Usage:
     """The usage that a provider tells, or one guessed where it tells none, or numbers that cannot be.
 

@@ -1,4 +1,5 @@
-"""`foil doctor`: the libraries, hardware and disk of this machine, and whether a folder or bucket can hold commits."""
+"""`foil doctor`: the libraries, hardware and disk of this machine, whether a folder or bucket can hold commits, and
+what each endpoint of a job's models does."""
 
 from __future__ import annotations
 
@@ -14,15 +15,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cluster.commands.arguments import JsonOption
-from cluster.terminal import print_json, show
+from cluster.commands.arguments import JsonOption, SetOption
+from cluster.terminal import print_json, say, show
 from engine.errors import NotReadyError, UsageError
 from engine.storage.mirrors import mirror_of, mirrored_url
 
 if TYPE_CHECKING:
-    from engine.models.endpoints import EndpointSettings
+    from cluster.examining.models import Examination
 
-_ENDPOINT_S = 10.0
+_LONG_PROMPT = 6_000
 _STORE_S = 20.0
 _SKEW_S = 2.0
 """Seconds that a clock may be off: logs are compared by eye, and nothing that is kept depends on it."""
@@ -30,39 +31,56 @@ _RACERS, _RACES = 8, 10
 
 
 def doctor(
-    job_file: Annotated[Path | None, typer.Argument(metavar="[JOB]", help="Check its keys and endpoints too.")] = None,
+    target: Annotated[
+        str, typer.Argument(metavar="[JOB|MODEL@URL]", help="Ask its models, or this one, what they can do.")
+    ] = "",
+    overrides: SetOption = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", parser=mirror_of, metavar="OUT", help="Where a run will be kept: a folder, or s3://..."),
     ] = None,
     address: Annotated[str, typer.Option(help="Look from every node of the Ray cluster with this dashboard.")] = "",
     python: Annotated[str, typer.Option(help="With --address: the head's Python that has Ray.")] = "python",
+    words: Annotated[int, typer.Option(min=500, max=1_000_000, help="Words of the longest prompt.")] = _LONG_PROMPT,
     as_json: JsonOption = False,
 ) -> None:
-    """What this machine and a cluster have, and whether OUT can hold commits: libraries, GPUs, disk, keys, nodes.
+    """What this machine, a cluster and models have, and whether OUT can hold commits: libraries, GPUs, disk, keys.
 
     Exit code 15 if something that a run needs is missing. With --address, a Ray job looks at OUT, the clock, the
-    variables and the ports of the others from every node. Notes tell what a run can do without. No request to a model
-    costs anything.
+    variables and the ports of the others from every node. Notes tell what a run can do without. Each endpoint of JOB,
+    or MODEL@URL alone, is asked some ten short questions and a long one; their tokens are paid for.
     """
-    out = (out or Path()).resolve()
+    from cluster.examining.models import names_model
+
+    facts: dict[str, Any] = {}
+    if not target or not names_model(target):
+        facts = _look_around((out or Path()).resolve(), address, python)
+    elif out or address:
+        raise UsageError("--out and --address look at where a run will be; name them with a JOB, or alone")
+    found = check_models(target, overrides or [], words) if target else []
+    told = [*_problems_here(facts), *(problem for each in found for problem in each.problems())]
+    problems = [*told, *facts.get("cluster", {}).get("problems", [])]
+    facts |= {"models": [each.data() for each in found], "problems": problems, "ok": not problems}
+    facts |= {"notes": facts.get("cluster", {}).get("notes", [])}
+    if as_json:
+        print_json(facts)
+    else:
+        _print_facts(facts)
+        _print_models(found)
+    if problems:
+        raise NotReadyError("; ".join(problems))
+
+
+def _look_around(out: Path, address: str, python: str) -> dict[str, Any]:
+    """What this machine, OUT and the nodes of a cluster have."""
     facts = _examine(next(folder for folder in (out, *out.parents) if folder.is_dir()))
     if url := mirrored_url(out):
         facts |= _try_bucket(url)
         if address:
             raise UsageError("--address looks at a folder that all nodes share; look at a bucket without it")
-    if job_file is not None:
-        facts["models"] = check_models(job_file)
     if address:
         facts["cluster"] = check_cluster(address, Path(facts["out"]), python)
-    problems = [*_problems_here(facts), *facts.get("models", []), *facts.get("cluster", {}).get("problems", [])]
-    facts |= {"problems": problems, "notes": facts.get("cluster", {}).get("notes", []), "ok": not problems}
-    if as_json:
-        print_json(facts)
-    else:
-        _print_facts(facts)
-    if problems:
-        raise NotReadyError("; ".join(problems))
+    return facts
 
 
 def _examine(folder: Path) -> dict[str, Any]:
@@ -86,6 +104,8 @@ def _examine(folder: Path) -> dict[str, Any]:
 
 
 def _problems_here(facts: dict[str, Any]) -> list[str]:
+    if "libraries" not in facts:
+        return []
     base = facts["libraries"].get("base", {})
     missing = [name for name, version in base.items() if version is None] if base else ["foil-ir itself"]
     tried = {**facts["file_system"], **facts.get("store", {})}
@@ -116,32 +136,14 @@ def _token_problem(environment: Mapping[str, str]) -> str:
     return ""
 
 
-def check_models(job_file: Path) -> list[str]:
-    """What is wrong with the keys and endpoints of a job's hosted models. Lists models, which costs nothing."""
-    from cluster.job import load_job
-    from engine.models.endpoints import HostedSettings
+def check_models(target: str, overrides: Sequence[str], words: int) -> list[Examination]:
+    """What the endpoints of a job's hosted models do, or those of MODEL@URL."""
+    from cluster.examining.models import examine, hosted_of
 
-    hosted = [model for model in load_job(job_file).models.values() if isinstance(model, HostedSettings)]
-    problems = [_endpoint_problem(endpoint) for model in hosted for endpoint in model.all_endpoints()]
-    return [problem for problem in problems if problem]
-
-
-def _endpoint_problem(endpoint: EndpointSettings) -> str:
-    import httpx2
-
-    from engine.keys import read_key, scrub
-
-    try:
-        key = read_key(endpoint.api_key)
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        status = httpx2.get(f"{endpoint.url.rstrip('/')}/models", headers=headers, timeout=_ENDPOINT_S).status_code
-    except UsageError as error:
-        return str(error)
-    except httpx2.HTTPError as error:
-        return f"{endpoint.url} does not answer: {scrub(str(error)) or type(error).__name__}"
-    if status in {401, 403}:
-        return f"{endpoint.url} refuses the key at {endpoint.api_key or '(no api_key)'} with status {status}"
-    return f"{endpoint.url} answers with status {status}" if status >= 500 else ""
+    hosted = hosted_of(target, overrides)
+    for settings in hosted.values():
+        say(f"asking {settings.model}: some ten short requests, and one of {words:,} words")
+    return examine(hosted, words)
 
 
 def check_cluster(address: str, folder: Path, python: str) -> dict[str, Any]:
@@ -278,6 +280,8 @@ def _failure(step: Callable[[], object]) -> str:
 def _print_facts(facts: dict[str, Any]) -> None:
     from cluster.extras import install_line
 
+    if "libraries" not in facts:
+        return
     rows = [
         (extra, name, version or f"not installed: {install_line(extra)}")
         for extra, versions in facts["libraries"].items()
@@ -299,3 +303,12 @@ def _print_facts(facts: dict[str, Any]) -> None:
     show(["machine", "", ""], rows)
     for node in facts.get("cluster", {}).get("nodes", []):
         show([_name(node), ""], [(name, str(value)) for name, value in node.items() if name not in {"node", "host"}])
+
+
+def _print_models(found: Sequence[Examination]) -> None:
+    for each in found:
+        role = f" ({', '.join(each.roles)})" if each.roles else ""
+        cost = f"{each.requests} requests, {each.tokens:,} tokens, ${each.usd:.4f}"
+        rows = [(trait.what, trait.found, f"{'NO: ' * trait.wrong}{trait.foil}") for trait in each.traits]
+        rows += [("answer", "none", f"NO: {each.failure}")] * bool(each.failure)
+        show(["asked", "found", "Foil"], rows, f"{each.model}{role} at {each.url}: {cost}")

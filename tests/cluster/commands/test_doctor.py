@@ -26,7 +26,7 @@ def hosted_job(folder: Path, url: str) -> Path:
 
 
 @pytest.mark.slow
-def test_keys_and_endpoints_are_tried_without_a_paid_request(tmp_path):
+def test_keys_and_endpoints_of_a_job_are_tried(tmp_path):
     with serving(Behaviour(api_keys=(KEY,))) as server:
         job = hosted_job(tmp_path, server.url)
         fine = foil("doctor", job, "--out", tmp_path, env={**NO_RAY, "DOCTOR_KEY": KEY})

@@ -69,6 +69,12 @@ class Behaviour:
     straggler_factor: float = 10.0
     refused_share: float = 0.0  # tasks that get 400 for good
     refused_parameters: Sequence[str] = ()  # of a request's body; "system": the role of a message
+    ignored: Sequence[str] = ()  # "n": one choice comes; "usage": none is told; "batches": there is no Batch API
+    context: int = 0  # prompt tokens that are read, the others cut without a word; 0: all
+    longest_prompt: int = 0  # prompt tokens above which a request gets 400; 0: none
+    thoughts: int = 0  # tokens of thoughts before each answer, which count in its limit
+    thoughts_in: str = "reasoning_content"  # the field of a message for thoughts; "content": before the answer
+    answer_in: str = "content"  # the field for answers
     slow_bytes_per_s: float = 1.0
     rpm: float = 0.0  # requests a minute, 0 without limit
     tpm: float = 0.0  # tokens a minute, 0 without limit
@@ -387,6 +393,9 @@ class FaultServer:
         if wrong := refused_parameter(asked, told.refused_parameters):
             stats.count("refused_parameter")
             return problem(400, "unsupported_parameter", wrong)
+        if 0 < told.longest_prompt < prompt_tokens(asked):
+            stats.count("too_long")
+            return problem(400, "context_length_exceeded", f"the context is {told.longest_prompt} tokens long")
         task = self.tasks[key]
         draw = Draw(told.seed, key, task.seen)
         task.seen += 1
@@ -481,26 +490,49 @@ class FaultServer:
 
     def completion(self, asked: Mapping[str, Any], fault: str = "") -> tuple[bytes, int, int]:
         """The body of an answer, its prompt tokens and its completion tokens."""
-        choices, written = [], 0
-        for index in range(int(asked.get("n") or 1)):
+        told, choices, written = self.behaviour, [], 0
+        for index in range(1 if "n" in told.ignored else int(asked.get("n") or 1)):
             answer = self._answer(asked, index)
             text, reason, *chances = (answer, "stop") if isinstance(answer, str) else answer
             if index == 0 and fault in CONTENT:
                 text, reason = spoilt(text, fault)
-            written += len(text) // 4 + 1
+            written += len(text) // 4 + 1 + told.thoughts
+            message, reason = self._message(asked, text, reason)
             choices.append(
-                f'{{"index":{index},"message":{{"role":"assistant","content":{json.dumps(text)},"refusal":null}},'
+                f'{{"index":{index},"message":{json.dumps(message)},'
                 f'"logprobs":{logprobs_of(asked, text, *chances)},"finish_reason":"{reason}"}}'
             )
-        prompt = sum(len(str(one.get("content", ""))) for one in asked["messages"]) // 4 + 1
+        prompt = min(prompt_tokens(asked), told.context or sys.maxsize)
+        usage = (
+            f',"usage":{{"prompt_tokens":{prompt},"completion_tokens":{written},"total_tokens":{prompt + written},'
+            f'"prompt_tokens_details":{{"cached_tokens":{int(prompt * told.cached_share)}}}}}'
+        )
         name = json.dumps(asked.get("model", ""))
         body = (
             f'{{"id":"chatcmpl-{len(self.stats.admitted)}","object":"chat.completion","created":{int(time.time())},'
-            f'"model":{name},"system_fingerprint":"fp_test","choices":[{",".join(choices)}],'
-            f'"usage":{{"prompt_tokens":{prompt},"completion_tokens":{written},"total_tokens":{prompt + written},'
-            f'"prompt_tokens_details":{{"cached_tokens":{int(prompt * self.behaviour.cached_share)}}}}}}}'
+            f'"model":{name},"system_fingerprint":"fp_test","choices":[{",".join(choices)}]'
+            f"{'' if 'usage' in told.ignored else usage}}}"
         )
         return body.encode(), prompt, written
+
+    def _message(self, asked: Mapping[str, Any], text: str, reason: str) -> tuple[dict[str, Any], str]:
+        """The message that holds a text and the thoughts before it, and why it ended."""
+        told, thoughts = self.behaviour, "hmm " * self.behaviour.thoughts
+        limit = int(asked.get("max_tokens") or asked.get("max_completion_tokens") or sys.maxsize)
+        if limit <= told.thoughts:
+            thoughts, text, reason = "hmm " * limit, "", "length"
+        message = {"role": "assistant", "content": "", "refusal": None, told.answer_in: text}
+        if thoughts and told.thoughts_in == "content":
+            mark = "</think>" if reason != "length" else ""
+            message["content"] = f"<think>{thoughts}{mark}{text}"
+        elif thoughts:
+            message[told.thoughts_in] = thoughts
+        return message, reason
+
+
+def prompt_tokens(asked: Mapping[str, Any]) -> int:
+    """The tokens of a request's prompt."""
+    return sum(len(str(one.get("content", ""))) for one in asked["messages"]) // 4 + 1
 
 
 def logprobs_of(asked: Mapping[str, Any], text: str, chances: Mapping[str, float] | None = None) -> str:
@@ -605,7 +637,7 @@ class Batches:
             ("POST", "batches", 2): self._cancel,
         }
         action = routes.get((method, kind, len(rest)))
-        if action is None:
+        if action is None or "batches" in self._server.behaviour.ignored:
             return None
         self._server.stats.count(f"{method} {kind}{'/*' if rest else ''}")
         try:
