@@ -82,7 +82,9 @@ async def _examined(
     try:
         traits = await ask_all(under)
     except TransientModelError as error:
-        failure = f"{endpoint.url} does not answer: {str(error).removeprefix(f'{endpoint.url}: ')}"
+        told = str(error)
+        is_answer = told.startswith(f"{endpoint.url} answered")
+        failure = told if is_answer else f"{endpoint.url} does not answer: {told.removeprefix(f'{endpoint.url}: ')}"
     except ModelError as error:
         failure = str(error)
     finally:

@@ -90,6 +90,9 @@ def _thinking(endpoint: Examined, first: HeardReply) -> Trait:
     if reply.elsewhere and ending_of(reply.finish_reason) == "whole":
         advice = "takes no text from there: give the server the reasoning parser that fits the model, or none"
         return Trait("thinking", f"`content` is empty, the text is under `{reply.elsewhere}`", advice, wrong=True)
+    if not text.strip() and ending_of(reply.finish_reason) == "whole":
+        advice = "can use no such reply: try another model, or its own chat template"
+        return Trait("thinking", "no answer: `content` is empty", advice, wrong=True)
     if not text.strip():
         room = f"no answer within {endpoint.room:,} tokens (finish_reason {reply.finish_reason!r})"
         return Trait(

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.commands import foil, write_job
 from tests.support.models.fault_server import Behaviour, serving
+from tests.support.models.scripted_server import answered, scripted
 
 COUNT = itertools.count()
 ANIMALS = ("cat", "dog")
@@ -117,6 +118,29 @@ def test_each_kind_of_server_is_seen_for_what_it_is(case):
     assert model["requests"] == sends <= 16
     assert bool(model["problems"]) == bool(case.code)
     assert all(problem in ended.stderr for problem in model["problems"])
+
+
+EMPTY = {"choices": [{"message": {"content": ""}, "finish_reason": "stop"}]}
+NO_MODELS = {
+    "refuses the key": (answered(401, {"error": {"message": "no"}}), "it refuses the key", 1),
+    "knows no such model": (answered(404, {"error": {"message": "no"}}), "it knows no such model or path", 1),
+    "wants to be paid": (answered(402, {"error": {"message": "no"}}), "it wants to be paid", 1),
+    "is no model": (answered(200, {"status": "fine"}), "answered 200 with", 3),
+    "says nothing": (answered(200, EMPTY), "`content` is empty", 1),
+}
+"""What an endpoint answers to everything, words of the problem, and how often it is asked."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("said", "told", "sends"), NO_MODELS.values(), ids=NO_MODELS)
+def test_an_endpoint_that_cannot_be_used_is_asked_no_further(said, told, sends):
+    with scripted(lambda _text, _times: said) as server:
+        ended = foil("doctor", f"m@{server.url}", "--json")
+    assert (ended.returncode, server.sent()) == (15, sends), ended.stderr
+    [model] = json.loads(ended.stdout)["models"]
+    [problem] = model["problems"]
+    assert told in problem
+    assert problem in ended.stderr
 
 
 def test_the_table_has_room_on_a_terminal_of_80_columns():
