@@ -92,7 +92,7 @@ def wild_job(folder, names, models, limits="{partition_seeds: 16}"):
     rows = [{"q": name, "p": [f"A passage about: {name}."]} for name in names]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "templates").mkdir()
-    (folder / "templates" / "ask.j2").write_text("=== user ===\nAbout: <<{{ query }}>>\n{{ positive.text }}\n")
+    (folder / "templates" / "ask.j2").write_text("=== user ===\nAbout: {{ query }}\n{{ positive.text }}\n")
     job = folder / "job.yaml"
     job.write_text(
         f"seeds: {{kind: table, corpus: wild, path: {folder / 'rows.jsonl'}, columns: {{query: q, positives: p}}}}\n"
@@ -112,7 +112,7 @@ class Wild:
 
     def __call__(self, body):
         asked = json.loads(body) if body else {}
-        found = re.search("<<(.*)>>", json.dumps(asked, ensure_ascii=False))
+        found = re.search(r"About: <text-\w+>(.*?)</text-", json.dumps(asked, ensure_ascii=False))
         if not found:
             return http(b'{"data": []}')
         with self.lock:
