@@ -21,7 +21,15 @@ from types import FrameType
 from typing import Any, Protocol
 
 from engine.crash_points import crash_point
-from engine.errors import FoilError, RunFailedError
+from engine.errors import (
+    CommitError,
+    CorruptDataError,
+    FoilError,
+    JournalError,
+    MovedFolderError,
+    RunFailedError,
+    RunHeldError,
+)
 from engine.flow.budget import Budget, Spend
 from engine.flow.journal_reading import JournalIndex, paid_replies, possibly_paid_twice
 from engine.flow.limits import BudgetSettings, Limits, RuntimeSettings
@@ -208,6 +216,7 @@ class _Session:
         try:
             with _signals(self._queue):
                 await supervisor.run()
+            await self._look_for_cause(lease)
         finally:
             for task in background:
                 task.cancel()
@@ -227,6 +236,16 @@ class _Session:
             raise self._queue.error
         return summary
 
+    async def _look_for_cause(self, lease: RunLease) -> None:
+        """What the storage failed with may follow from the loss of the folder: then that is the error."""
+        if isinstance(self._queue.error, OSError | CommitError | CorruptDataError):
+            try:
+                await lease.confirm()
+            except (MovedFolderError, RunHeldError) as lost:
+                self._queue.error = lost
+            except JournalError:
+                LOG.warning("the lease cannot be read either")
+
     async def _fold(self, at_least: int) -> None:
         """Takes entries together in a thread, one call at a time; what fails is left to the next call."""
         if self._folding:
@@ -242,12 +261,12 @@ class _Session:
 
     def _put_plan(self) -> None:
         """The plan is the last thing put: with it, the next session knows that there is nothing to do."""
-        self._plan = self._queue.plan() or self._plan
-        if self._plan is not None:
+        if (plan := self._queue.plan()) is not None:
+            self._plan = plan
             crash_point("conduct.planned")
-            self._parts.store.put_plan(self._plan)
+            self._parts.store.put_plan(plan)
             if self.complete():
-                check_conservation(int(self._plan["seeds"]), self._counts())
+                check_conservation(int(plan["seeds"]), self._counts())
 
     def complete(self) -> bool:
         """Whether every partition of the plan is committed."""

@@ -12,8 +12,10 @@ import pytest
 
 from datasets_out.commits.log import CommitLog
 from tests.support.commands import foil, hosted_job
+from tests.support.drills.refused_job import refuses, write_job
 from tests.support.models.character import Character
 from tests.support.models.fault_server import Behaviour, serving
+from tests.support.models.scripted_server import answered, scripted
 from tests.support.paths import REPO
 
 pytestmark = pytest.mark.slow
@@ -77,3 +79,21 @@ def test_a_run_whose_folder_is_another_ends_with_code_8_and_goes_on_once_it_is_b
     assert len(log.partitions()) == SEEDS // 5
     counts = log.sums().counts
     assert counts.topics.total() == SEEDS
+
+
+@pytest.mark.parametrize("befall", [move, replace])
+def test_a_retry_whose_folder_is_moved_leaves_nothing_of_its_plan_elsewhere(tmp_path, befall):
+    with scripted(refuses(answered(403, "blocked"))) as server:
+        job, out = write_job(tmp_path, server.url, 40, poison=range(0, 40, 2)), tmp_path / "out"
+        assert foil("run", job, "--set", "limits.breakers.share=1").returncode == 3
+        killed = foil("run", job, "--retry-failed", env={"FOIL_CRASH_POINT": "reopen.entered"})
+        assert killed.returncode != 0
+        server.script = lambda text, asked: answered(seconds=0.5)
+        code, said = moved_under_a_run(job, out, befall)
+        assert code == LOST, said
+        assert "moved, deleted" in said
+        assert not (out / "plan.json").exists()
+        shutil.rmtree(out, ignore_errors=True)
+        (tmp_path / "moved").rename(out)
+        assert foil("run", job).returncode == 0
+    assert foil("verify", out).returncode == 0
