@@ -134,7 +134,9 @@ class Hosted(Model):
             except ModelError as error:
                 error.unsure = error.unsure or unsure > 0
                 if isinstance(error, FewAreStuckError) and await self._others_pass(request):
-                    raise ModelError(f"{error}; another prompt passes, so this request is to blame") from None
+                    blamed = ModelError(f"{error}; another prompt passes, so this request is to blame")
+                    blamed.unsure = error.unsure
+                    raise blamed from None
                 raise
             return replace(reply, attempts=1 + probes, unsure=unsure) if probes else reply
 

@@ -45,9 +45,7 @@ def test_a_refusal_of_one_prompt_fails_its_row_with_the_providers_words(tmp_path
 
 
 NO_TEXT = {
-    "choices": [
-        {"message": {"role": "assistant", "content": "", "reasoning_content": "hm"}, "finish_reason": "length"}
-    ],
+    "choices": [{"message": {"content": "", "reasoning_content": "hm"}, "finish_reason": "length"}],
     "usage": {"prompt_tokens": 40, "completion_tokens": 9},
 }
 
