@@ -29,3 +29,9 @@ SubmissionArgument = Annotated[
         metavar="NAME|OUT", help="A submission's name, or an `out`: the one that holds it, else its newest."
     ),
 ]
+AllOption = Annotated[
+    bool, typer.Option("--all", help="Go on to the last seed, however few are accepted and whatever they take.")
+]
+RetryOption = Annotated[
+    bool, typer.Option("--retry-failed", help="Ask failed rows again; as they were, they stay in a snapshot.")
+]

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cluster.commands.arguments import JobArgument, JsonOption, OutOption, ReuseOption, SetOption
+from cluster.commands.arguments import (
+    AllOption,
+    JobArgument,
+    JsonOption,
+    OutOption,
+    RetryOption,
+    ReuseOption,
+    SetOption,
+)
 from cluster.terminal import live_table, print_json, print_line, say, show
 from engine.errors import QueryStoppedError
 from engine.seeds.files.ledger import ledger_lines
@@ -71,13 +79,8 @@ def run(
     takeover: Annotated[
         bool, typer.Option("--takeover", help="Take the folder from a run that holds it, once that one has stopped.")
     ] = False,
-    go_on: Annotated[
-        bool, typer.Option("--all", help="Go on to the last seed, however few are accepted and whatever they take.")
-    ] = False,
-    retry_failed: Annotated[
-        bool,
-        typer.Option("--retry-failed", help="Ask failed rows again; as they were, they stay in a snapshot."),
-    ] = False,
+    go_on: AllOption = False,
+    retry_failed: RetryOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a job, or resume it where it stopped; a finished job is a no-op."""

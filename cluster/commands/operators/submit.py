@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cluster.commands.arguments import AddressOption, JobArgument, OutOption, ReuseOption, SetOption
+from cluster.commands.arguments import (
+    AddressOption,
+    AllOption,
+    JobArgument,
+    OutOption,
+    RetryOption,
+    ReuseOption,
+    SetOption,
+)
 from cluster.deploy.ray_environment import NETWORK, STOP_WAIT, stop_wait_s
 from cluster.terminal import print_line, say
 from engine.errors import ClusterUnreachableError, UsageError
@@ -50,6 +58,8 @@ def submit(
     overrides: SetOption = None,
     out: OutOption = None,
     reuse: ReuseOption = None,
+    go_on: AllOption = False,
+    retry_failed: RetryOption = False,
     python: Annotated[str, typer.Option(help="The head's Python that has Foil's requirements.")] = "python",
     wait: Annotated[bool, typer.Option(help="Print the job's log and end with its exit code.")] = True,
 ) -> None:
@@ -71,6 +81,7 @@ def submit(
 
     _know_keys(job.models.values())
     command = _command(python, job_file, overrides or [], open_store(job.out.resolve()).url, reuse or [])
+    command += [*(["--all"] if go_on else ()), *(["--retry-failed"] if retry_failed else ())]
     sent = checked_files(Path.cwd(), job_file)
     client = ray_jobs.connect(address)
     name = f"{ray_jobs.name_prefix(job.out)}{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
