@@ -25,8 +25,13 @@ TEMPLATE = "=== user ===\nWrite one sentence about: {{ query }}\n{{ positive.tex
 
 
 def slowly(*cases):
-    """Cases that only the longer suite runs."""
+    """Cases that only the slow suite runs."""
     return [pytest.param(case, marks=pytest.mark.slow) for case in cases]
+
+
+def rarely(*cases):
+    """Cases that only the long suite runs."""
+    return [pytest.param(case, marks=pytest.mark.long) for case in cases]
 
 
 def write_job(folder, url, seeds=6, window=2, poison=()):
