@@ -183,8 +183,8 @@ PLANTED = (
     ),
     Planted(
         "session", "the plan is put at the start", SESSION,
-        "        self._plan = self._queue.plan() or self._plan\n",
-        '        self._plan = self._queue.plan() or self._plan or {"seeds": self._counts().seeds.total(), "partitions": 1}\n',
+        "        if (plan := self._queue.plan()) is not None:\n",
+        '        if plan := self._queue.plan() or {"seeds": self._counts().seeds.total(), "partitions": 1}:\n',
     ),
     Planted(
         "session", "one partition is enough", SESSION,
