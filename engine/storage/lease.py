@@ -34,7 +34,7 @@ from typing import TypeVar, get_type_hints
 
 import psutil
 
-from engine.errors import CommitError, JournalError, MovedFolderError, RunHeldError
+from engine.errors import CommitError, FoilError, JournalError, MovedFolderError, RunHeldError
 from engine.ids import canonical_json
 from engine.storage.store import Store
 
@@ -198,7 +198,9 @@ async def check_fence() -> None:
 
 @asynccontextmanager
 async def hold(store: Store, *, takeover: bool) -> AsyncIterator[RunLease]:
-    """The lease on a run's folder, released at the end. Raises RunHeldError, or CommitError if the storage fails."""
+    """The lease on a run's folder, released at the end. Raises RunHeldError, or CommitError if the storage fails;
+    MovedFolderError where the folder was moved, whatever was then missed in it.
+    """
     try:
         lease = await _take(store, takeover=takeover)
     except OSError as error:
@@ -206,6 +208,10 @@ async def hold(store: Store, *, takeover: bool) -> AsyncIterator[RunLease]:
         raise CommitError(f"{place} cannot be used ({error}); see to the storage and run again") from error
     try:
         yield lease
+    except FoilError:
+        with suppress(RunHeldError, JournalError):
+            await lease.confirm()
+        raise
     finally:
         with suppress(OSError):  # the next run then finds that this process is gone, or waits
             lease.beat(released=True)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from engine.errors import RunHeldError
+from engine.errors import MovedFolderError, NoRunError, RunHeldError
 from engine.storage import lease
 from engine.storage.lease import BEAT_S, VALID_S, Fence, RunLease, hold, holder_of
 from engine.storage.local_store import LocalStore
@@ -169,6 +169,19 @@ def test_a_step_of_the_wall_clock_makes_no_living_run_gone(tmp_path, monkeypatch
         assert holder_of(LocalStore(tmp_path)) == ""
 
     virtually(play())
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_what_is_missed_in_a_folder_that_was_moved_is_told_as_its_loss(tmp_path, replaced):
+    async def miss():
+        async with hold(LocalStore(tmp_path / "out"), takeover=False):
+            (tmp_path / "out").rename(tmp_path / "away")
+            if replaced:
+                (tmp_path / "out").mkdir()
+            raise NoRunError("no run.json; start one")
+
+    with pytest.raises(MovedFolderError, match="moved"):
+        asyncio.run(miss())
 
 
 def test_a_start_that_the_wall_clock_told_says_only_that_its_process_is_there():

@@ -124,8 +124,8 @@ class Disk:
         return REAL.write(fd, data) if data else 0
 
     def _fsync(self, fd: int) -> None:
-        node, name = self._fds[fd]
-        self._before("fsync", name)
+        self._before("fsync", self._fds[fd][1])
+        node, name = self._fds[fd]  # asked now, since the folder may just have been moved
         if isinstance(node, File):
             self._notice_bytes(node, Path(self.root, name))
             node.durable = bytes(node.live)

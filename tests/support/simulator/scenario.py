@@ -106,6 +106,10 @@ class MovedFolder:
         finally:
             world.running = process
 
+    def was_held_by(self, process: Process) -> bool:
+        """Whether the process had taken the folder before it was moved."""
+        return any(f'"pid":{process.pid},' in path.read_text("latin-1") for path in self.away.glob("lease/*.json"))
+
     def bring_back(self) -> None:
         """Removes what came to stand in its place, and moves it back."""
         self._world.disk.remove(self._out)
@@ -207,19 +211,18 @@ class Scenario(Life):
             for process in processes:
                 process.racing = True
                 process.clock_at = dice.randint(1, 60) if dice.random() < 0.6 else process.clock_at
-        elif self.on_disk and dice.random() < 0.1:
-            processes[0].strike_at, processes[0].strike = dice.randint(1, 200), self._moved.strike
+        elif self.on_disk and dice.random() < 0.15:
+            processes = [Process(processes[0].main, strike_at=dice.randint(1, 200), strike=self._moved.strike)]
         return processes
 
     def _judge_moved(self, process: Process) -> None:
-        """A run whose folder was moved ends well only if a folder holds all of it; what went elsewhere is not told."""
-        whole = any(
-            is_complete(data, version, self.plan.accept) and not data.faults
-            for data in map(read, (self.out, self._moved.away))
-            for version in self.tried
-        )
-        if process.code in {0, 3} and not whole:
-            self.violated(f"moved: exit code {process.code}, and no folder holds the run")
+        """A run whose folder was moved ends well only if the one that it held has all of it; else it says so."""
+        held = self._moved.was_held_by(process)
+        data = read(self._moved.away if held else self.out)
+        if process.code in {0, 3} and not any(is_complete(data, one, self.plan.accept) for one in self.tried):
+            self.violated(f"moved: exit code {process.code}, and the folder of the run lacks a part of it")
+        if held and "holds no run" in process.stderr:
+            self.violated("moved: a run whose folder is gone is told to start one there")
         self._moved.bring_back()
         self.power_cuts += 1
 
