@@ -57,9 +57,7 @@ def test_a_file_that_holds_a_key_is_left_out_and_named(tmp_path, monkeypatch, te
     know_key("${FOIL_TEST_KEY}")
     for name in ("notes.md", "run.py"):
         (tmp_path / name).write_bytes(b"\xff\x00" * 5000 + text.encode() + b"\n")
-    (tmp_path / "plain.md").write_text(
-        "sk-learn, sk_learn_words, pk-fields; task-1234567890123456789\n"
-    )
+    (tmp_path / "plain.md").write_text("sk-learn, sk_learn_words, pk-fields; task-1234567890123456789\n")
     (tmp_path / "empty").touch()
     sent, secrets = files_to_send(tmp_path)
     assert [path.name for path in sent] == ["empty", "plain.md"]
