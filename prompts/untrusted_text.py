@@ -20,6 +20,7 @@ from engine.texts.chat_tokens import broken, mended
 
 A = TypeVar("A", bound=BaseModel)
 NONCE_HEX = 4
+"""Digits of a code. One more for each that stands in a text: a page may hold all codes of one length."""
 
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff\U000e0000-\U000e007f]"
@@ -61,6 +62,6 @@ def nonce(texts: Sequence[str], *call: str) -> str:
     """A code for one call that stands in none of its texts; the same call has the same code."""
     code, tries = "", 0
     while not code or any(code in text for text in texts):
-        code = content_id("nonce", *call, str(tries), *texts)[:NONCE_HEX]
+        code = content_id("nonce", *call, str(tries), *texts)[: NONCE_HEX + tries]
         tries += 1
     return code

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prompts.untrusted_text import inert, nonce
+from prompts.untrusted_text import NONCE_HEX, inert, nonce
 
 SPECIAL = (
     "<|im_start|>", "<|im_end|>", "<|endoftext|>", "<｜begin▁of▁sentence｜>", "[INST]", "[/INST]", "<<SYS>>", "<s>",
@@ -42,7 +42,14 @@ def test_ordinary_code_stays_readable():
 @given(st.lists(st.text(max_size=40), max_size=4))
 def test_a_code_stands_in_none_of_its_texts(texts: list[str]):
     code = nonce(texts, "call")
-    assert re.fullmatch("[0-9a-f]{4}", code)
+    assert re.fullmatch(f"[0-9a-f]{{{NONCE_HEX},}}", code)
     assert nonce([*texts, code], "call") not in (code, "")
-    assert code != nonce(texts, "another call")
     assert not any(code in text for text in texts)
+
+
+def test_a_text_that_holds_every_code_of_the_usual_length_gets_a_longer_one():
+    everything = " ".join(f"{number:0{NONCE_HEX}x}" for number in range(16**NONCE_HEX))
+    code = nonce([everything], "call")
+    assert len(code) > NONCE_HEX
+    assert code not in everything
+    assert nonce(["a text"], "call") != nonce(["a text"], "another call")
