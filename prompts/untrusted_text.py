@@ -26,7 +26,7 @@ _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff\U000e0000-\U000e007f]"
 )
 _FENCE = re.compile(r"<(?=/?(?:passage|query|instruction|question|text-))", re.IGNORECASE)
-_OWN_FENCE = re.compile(r"< ?/?text-\w{1,16}>")
+_OWN_FENCE = re.compile(r"< ?/?text-(?:[0-9a-f]{4,24}|example|CODE)>")
 
 
 def inert(text: str, limit: int | None = None) -> str:
