@@ -1,10 +1,11 @@
 """What `foil submit` uploads: the sources, and nothing whose name speaks of keys."""
 
 import subprocess
+import sys
 
 import pytest
 
-from cluster.commands.operators.submit import checked_files, files_to_send
+from cluster.commands.operators.submit import checked_files, command_of, files_to_send
 from engine.errors import UsageError
 from engine.keys import know_key
 from tests.support.commands import write_job
@@ -77,3 +78,14 @@ def test_this_checkout_is_sent_with_all_that_a_run_reads():
     assert {"cluster/__main__.py", "engine/keys.py", "prompts/constraints/wordings.yaml", "pyproject.toml"} <= names
     assert not any(name.startswith(("tests/", "benchmarks/", ".git/")) for name in names)
     assert secrets == []
+
+
+def test_what_the_cluster_starts_is_a_foil_run_with_the_flags_that_were_given(monkeypatch):
+    monkeypatch.chdir(REPO)
+    job, out = REPO / "examples" / "jobs" / "first_topic.yaml", "/nowhere/out"
+    command = command_of(sys.executable, job, ["limits.seeds=1"], out, [], ["--all", "--retry-failed"])
+    assert command[3:] == [
+        "run", "examples/jobs/first_topic.yaml", "--set", "limits.seeds=1", "--all", "--retry-failed", "--out", out,
+    ]  # fmt: skip
+    ended = subprocess.run([*command, "--help"], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr

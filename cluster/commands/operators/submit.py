@@ -80,8 +80,8 @@ def submit(
     from cluster.commands.operators import ray_jobs
 
     _know_keys(job.models.values())
-    command = _command(python, job_file, overrides or [], open_store(job.out.resolve()).url, reuse or [])
-    command += [*(["--all"] if go_on else ()), *(["--retry-failed"] if retry_failed else ())]
+    flags = [*(["--all"] if go_on else ()), *(["--retry-failed"] if retry_failed else ())]
+    command = command_of(python, job_file, overrides or [], open_store(job.out.resolve()).url, reuse or [], flags)
     sent = checked_files(Path.cwd(), job_file)
     client = ray_jobs.connect(address)
     name = f"{ray_jobs.name_prefix(job.out)}{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
@@ -108,7 +108,10 @@ def _wait(client: RayJobs, name: str) -> None:
         raise
 
 
-def _command(python: str, job_file: Path, overrides: Sequence[str], out: str, reuse: Sequence[Path]) -> list[str]:
+def command_of(
+    python: str, job_file: Path, overrides: Sequence[str], out: str, reuse: Sequence[Path], flags: Sequence[str]
+) -> list[str]:
+    """The `foil run` that the cluster starts, in a copy of this folder. Raises UsageError for a job file elsewhere."""
     home, inside = Path.cwd(), job_file.resolve()
     if not inside.is_relative_to(home):
         raise UsageError(
@@ -116,7 +119,7 @@ def _command(python: str, job_file: Path, overrides: Sequence[str], out: str, re
         )
     settings = [part for override in overrides for part in ("--set", override)]
     reused = [part for folder in reuse for part in ("--reuse", open_store(folder.resolve()).url)]
-    return [python, "-m", "cluster", "run", str(inside.relative_to(home)), *settings, *reused, "--out", out]
+    return [python, "-m", "cluster", "run", str(inside.relative_to(home)), *settings, *reused, *flags, "--out", out]
 
 
 def _variables(drain_s: float) -> dict[str, str]:
