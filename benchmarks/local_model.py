@@ -7,7 +7,7 @@
 
     .venv-vllm/bin/python -m benchmarks.local_model --model FOLDER [--prompts 48] [--quick] [--json]
 
-Without --model a tiny one with random weights is made: its first part has a meaning, its second none.
+Without --model a tiny one with random weights is made, and the first part alone is measured.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import json
 import os
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args
@@ -35,8 +36,11 @@ from tests.support.topics.character_ask import CharacterAsk
 from tests.support.topics.trades import trade_seeds
 from tests.support.vllm.tiny_model import make_tiny_model
 
+Asked = tuple[tuple[Message, ...], Any]
+"""The messages of a prompt, and the type of its answer."""
 
-def prompts_of(count: int) -> list[tuple[tuple[Message, ...], Any]]:
+
+def prompts_of(count: int) -> list[Asked]:
     """So many prompts of the recipes in turn, each with the type of its answer."""
     ask = CharacterAsk()
     for seed in trade_seeds():
@@ -86,27 +90,30 @@ def is_readable(text: str, answer: Any) -> bool:
     return True
 
 
-def measure(folder: str, count: int, tokens: int) -> dict[str, float]:
-    asked = prompts_of(count)
-    params = Params(temperature=0.0, max_tokens=tokens)
-    settings = LocalVllmSettings(
-        kind="local_vllm", model=folder, enforce_eager=True, max_model_len=8192, structured="words", params=params
-    )
+def measure_rate(settings: LocalVllmSettings, asked: Sequence[Asked]) -> dict[str, float]:
+    """Both rates over the same prompts, and ours as a share of vLLM's own."""
+    params, folder = settings.params, settings.model
     plain = [Request(folder, messages, params.plain()) for messages, _ in asked]
-    found: dict[str, float] = {"prompts": count}
+    found: dict[str, float] = {"prompts": len(asked)}
     took, made = offline(settings, [messages for messages, _ in asked])
     found |= {"offline_s": took, "offline_tokens_s": made / took}
     took, replies = asyncio.run(ours(settings, plain))
     made = sum(reply.completion_tokens for reply in replies)
     found |= {"local_vllm_s": took, "local_vllm_tokens_s": made / took}
     found["ratio_rate"] = found["local_vllm_tokens_s"] / found["offline_tokens_s"]
+    return found
+
+
+def measure_forms(settings: LocalVllmSettings, asked: Sequence[Asked]) -> dict[str, float]:
+    """What each way to ask for JSON brings, over the prompts that ask for some."""
+    params, folder = settings.params, settings.model
     shaped = [
         Request(folder, messages, params.plain(), schema=schema)
         for messages, answer in asked
         if (schema := schema_of(answer)) is not None
     ]
     answers = [answer for _, answer in asked if schema_of(answer) is not None]
-    found["with_schema"] = len(shaped)
+    found: dict[str, float] = {"with_schema": len(shaped)}
     for way in get_args(Structured):
         took, replies = asyncio.run(ours(settings.model_copy(update={"structured": way}), shaped))
         read = sum(is_readable(reply.text, answer) for reply, answer in zip(replies, answers, strict=True))
@@ -132,11 +139,19 @@ def main() -> None:
     os.environ |= {"HF_HUB_OFFLINE": "1"}
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
     count, tokens = (4, 8) if told.quick else (told.prompts, told.tokens)
+    asked = prompts_of(count)
     with tempfile.TemporaryDirectory() as made:
         if told.model is None:
-            texts = [turn.content for messages, _ in prompts_of(count) for turn in messages]
+            texts = [turn.content for messages, _ in asked for turn in messages]
             make_tiny_model(Path(made), texts, words=4096, context=8192)
-        found = measure(told.model or made, count, tokens)
+        params = Params(temperature=0.0, max_tokens=tokens)
+        model = told.model or made
+        settings = LocalVllmSettings(
+            kind="local_vllm", model=model, enforce_eager=True, max_model_len=8192, structured="words", params=params
+        )
+        found = measure_rate(settings, asked)
+        if told.model:
+            found |= measure_forms(settings, asked)
     for name, value in found.items():
         print(f"{name:24} {value:10.3f}")
     if told.json:

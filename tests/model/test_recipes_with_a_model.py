@@ -34,14 +34,19 @@ JUDGES = {
 }
 """Judge -> the recipe whose topics it is asked about."""
 JOB = """\
-seeds: {{kind: table, corpus: trades, path: {rows}, columns: {{query: query, positives: positives, negatives: negatives, id: id}}}}
+seeds:
+  kind: table
+  corpus: trades
+  path: {rows}
+  columns: {{query: query, positives: positives, negatives: negatives, id: id}}
 recipe: {recipe}
-models: {{writer: {{kind: hosted, model: model, url: "{url}", params: {{max_tokens: 120}}, patience: {{timeout_s: 300}}}}}}
+models:
+  writer: {{kind: hosted, model: model, url: "{url}", params: {{max_tokens: 120}}}}
 validators: [{{kind: shape}}, {{kind: leak}}{judge}]
 replies: {{corrections: 1, candidates: 2}}
 out: {out}
 limits: {{seeds: {seeds}}}
-"""  # noqa: E501 (a line of YAML)
+"""
 
 
 @pytest.fixture(scope="module")
