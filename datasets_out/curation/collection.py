@@ -82,8 +82,11 @@ def _kind(name: str, packed: Collection[str]) -> str:
 
 
 def _needed(log: CommitLog) -> set[str]:
-    """The files that hold what is committed now, or what a snapshot names."""
-    needed: set[str] = set()
+    """The files that hold what is committed now, what a snapshot names, or what was asked again: its replies count."""
+    needed = {file.path for entry in log.entries_before() for file in entry.files.values()}
+    version = log.version()
+    for number, _ in version.reopened if version else ():
+        needed |= {file.path for file in log.read_version(number).files()}
     for name in (None, *snapshot_names(log.out)):
         snapshot = load_snapshot(log.out, name)
         needed |= {span.file.path for table in TABLES for span in snapshot.spans(table)}

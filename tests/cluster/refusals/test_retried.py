@@ -60,6 +60,20 @@ def test_failed_rows_are_asked_again_once_and_the_old_ones_stay(tmp_path):
     assert possibly_paid_twice(open_store(tmp_path / "out")) == 0
 
 
+def test_what_was_asked_again_stays_when_its_snapshot_goes(tmp_path):
+    with scripted(refuses(answered(403, "blocked"))) as server:
+        job = write_job(tmp_path, server.url, 8, poison=POISON)
+        assert run(job).returncode == 3
+        server.script = refuses(answered(), times=0)
+        assert retry(job).returncode == 0
+        sent = server.sent("question")
+        (tmp_path / "out" / "snapshots" / "before-retry-1.json").unlink()
+        assert foil("gc", tmp_path / "out").returncode == 0
+        assert is_whole(tmp_path)
+        assert run(job).returncode == 0
+        assert server.sent("question") == sent
+
+
 def test_what_fails_again_is_a_failed_row_and_may_be_asked_once_more(tmp_path):
     with scripted(refuses(answered(422, "no"))) as server:
         job = write_job(tmp_path, server.url, 8, poison=POISON)
