@@ -31,7 +31,7 @@ class LocalStore:
         self.folder, self.url = Path(root), str(root)
         self._file_system = file_system or FileSystem()
         self._durable: set[Path] = set()  # folders whose names are known to survive a power cut
-        self._device = _device_of(self.folder)  # None until the folder is made
+        self._place = _place_of(self.folder)  # None until the folder is made
 
     def __reduce__(self) -> tuple[type["LocalStore"], tuple[Path, FileSystem | None]]:
         plain = type(self._file_system) is FileSystem
@@ -158,12 +158,12 @@ class LocalStore:
 
     def _make(self, folder: Path) -> None:
         """Makes a folder of this store. One that was there and is gone is not begun anew beside what it holds."""
-        device = _device_of(self.folder)
-        if self._device is not None and device != self._device:
-            raise OSError(errno.ENOENT, f"{self.folder} was moved, deleted or unmounted; bring it back", str(folder))
+        if self._place is not None and _place_of(self.folder) != self._place:
+            moved = f"{self.folder} was moved, deleted, unmounted or replaced; bring it back"
+            raise OSError(errno.ENOENT, moved, str(folder))
         self._file_system.mkdir(folder)
-        if self._device is None:
-            self._device = _device_of(self.folder)
+        if self._place is None:
+            self._place = _place_of(self.folder)
 
     def _make_durable(self, folder: Path) -> None:
         """Makes a folder of this store, and syncs it into each one above: another may have made it, and not synced."""
@@ -226,12 +226,13 @@ class LocalAppender:
             raise
 
 
-def _device_of(folder: Path) -> int | None:
-    """The device that a folder lies on; None where there is no folder."""
+def _place_of(folder: Path) -> tuple[int, int] | None:
+    """The device and inode of a folder; None where there is no folder."""
     try:
-        return folder.stat().st_dev
+        found = folder.stat()
     except OSError:
         return None
+    return found.st_dev, found.st_ino
 
 
 @contextmanager
