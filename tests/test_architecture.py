@@ -154,7 +154,7 @@ class TinyMeasure(RankingMeasure):
         "trainer/benchmarks/readers/tiny.py": [(NEW, '''
 from trainer.benchmarks.benchmark import Benchmark, EvaluationQuery
 
-def read_tiny(source, part):
+def read_tiny(source, part, ledger):
     return Benchmark(source.name, "", {"d": ("", "a text")}, (EvaluationQuery("q", "a query"),), {"q": {"d": 1}})
 ''')],
         "trainer/benchmarks/catalog.py": [

@@ -3,7 +3,9 @@
 import errno
 import os
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -146,3 +148,16 @@ def test_a_url_that_is_no_place_for_a_run_is_refused_without_its_secret(url):
     with pytest.raises(UsageError) as refused:
         mirror_of(url)
     assert "secret" not in str(refused.value)
+
+
+def test_threads_that_begin_a_store_at_once_all_write_to_it(tmp_path):
+    for number in range(150):
+        store, begin = LocalStore(tmp_path / str(number)), Barrier(8)
+
+        def put(name, store=store, begin=begin):
+            begin.wait()
+            store.put(f"{name}/a", b"x")
+
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(put, range(8)))
+        assert len(list(store.list_objects(""))) == 8
