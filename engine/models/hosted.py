@@ -203,7 +203,7 @@ class Hosted(Model):
         except TimeoutError:
             waited_s = loop.time() - slot.since
             late = TransientModelError(
-                f"{client.url} is connected, and did not answer within {waited_s:.0f} s (patience.timeout_s)",
+                f"{client.url} is connected, and did not answer within {waited_s:.0f} s (patience.timeout_s, deadline_s)",
                 unsure=True,
             )
             slot.leave("failed", failure=late)

@@ -90,7 +90,7 @@ def test_what_the_job_says_of_one_send_holds(monkeypatch):
     model = Paced(lambda _: 400)
     ended, took = model.ask(monkeypatch, 8, 8, timeout_s=120)
     assert all(isinstance(each, ModelOutageError) for each in ended)
-    assert "is connected, and did not answer within 120 s (patience.timeout_s)" in str(ended[0])
+    assert "is connected, and did not answer within 120 s (patience.timeout_s, deadline_s)" in str(ended[0])
     assert took < 900
 
 
