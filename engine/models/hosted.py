@@ -202,10 +202,8 @@ class Hosted(Model):
             raise
         except TimeoutError:
             waited_s = loop.time() - slot.since
-            late = TransientModelError(
-                f"{client.url} is connected, and did not answer within {waited_s:.0f} s (patience.timeout_s, deadline_s)",
-                unsure=True,
-            )
+            allowed = f"{waited_s:.0f} s (patience.timeout_s, deadline_s)"
+            late = TransientModelError(f"{client.url} is connected, and did not answer within {allowed}", unsure=True)
             slot.leave("failed", failure=late)
             raise late from None
         except BaseException:
